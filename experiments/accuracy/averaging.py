@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from comity import Averaging
 from comity.data import Bounded, Classes, Encoding, Records, even
 from comity.entropy import Stream
 from comity.federation.assessment import Assessment
-from comity.protocols.averaging import Averaging
 from comity.protocols.averaging.objectives import Kind
 from comity.runtime.simulation.simulate import simulate
 from experiments.accuracy.rows import Beside, Case, Fitted, Scores, row

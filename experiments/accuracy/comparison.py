@@ -16,7 +16,6 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from comity.artefacts.writing import write_text
 from experiments.accuracy import averaging, softlabel, vertical
 from experiments.accuracy.rows import REACHABLE
 
@@ -62,7 +61,7 @@ def run(*, quick: bool, out: Path | None) -> list[dict[str, Any]]:
     with threadpool_limits(1, user_api="blas"):
         rows = [row for make in COMPARED.values() for row in make(quick=quick)]
     if out is not None:
-        write_text(out / "accuracy.md", page(rows))
+        (out / "accuracy.md").write_text(page(rows), encoding="utf-8")
     return rows
 
 

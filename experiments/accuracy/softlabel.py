@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from comity import SoftLabel
 from comity.data import Classes, Encoding, Records
 from comity.entropy import Stream
 from comity.federation.assessment import log_loss
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.baselines import baselines
-from comity.protocols.softlabel.protocol import SoftLabel
 from experiments.accuracy.reachable import reachable_constant
 from experiments.accuracy.rows import REACHABLE, Beside, Case, Fitted, Scores, row, scores
 from experiments.accuracy.tables import Table, table

@@ -15,9 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from comity.data import Schema
-from comity.data.public.datasets import dataset
-from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Numeric
+from comity.data import Bounded, Categorical, Classes, Column, Numeric, Schema, dataset
 from comity.entropy import Stream
 from experiments.data.adult import census_schema
 from experiments.data.adult_bins import CATEGORIES

@@ -17,17 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from comity import VerticalRegression
 from comity.data import Bounded, Encoding, Records
 from comity.entropy import Stream
 from comity.federation.declaring.consortium import Consortium
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.vertical import GradientRegression
 from comity.protocols.vertical.baselines import alone_and_together
-from comity.protocols.vertical.gradients import GradientRegression, Solver
+from comity.protocols.vertical.gradients import Solver
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.layout import scaled_target
-from comity.protocols.vertical.protocol import VerticalRegression
 from comity.protocols.vertical.rounds_in_one_place import descended
 from experiments.accuracy.rows import (
     Beside,

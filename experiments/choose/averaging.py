@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from comity import Averaging
 from comity.entropy import Stream
 from comity.federation.assessment import log_loss
 from comity.federation.declaring.consortium import Consortium
@@ -26,7 +27,7 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource, SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging import Averaging, by_moments, calibration, rule, whitening
+from comity.protocols.averaging import by_moments, calibration, rule, whitening
 from comity.protocols.averaging.baselines import error_of
 from comity.protocols.averaging.by_moments import fitted
 from comity.protocols.averaging.calibration import Slope, sureness

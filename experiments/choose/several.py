@@ -10,9 +10,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from comity.data import Schema
-from comity.data.public.datasets import dataset
-from comity.data.schemas.columns import Categorical, Classes, Column, Numeric
+from comity.data import Categorical, Classes, Column, Numeric, Schema, dataset
 from comity.entropy import Stream
 from experiments.accuracy.tables import Table, table
 

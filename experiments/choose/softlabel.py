@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from comity.data.public.datasets import dataset
+from comity import SoftLabel
+from comity.data import dataset
 from comity.entropy import Stream
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel import rule
-from comity.protocols.softlabel.protocol import SoftLabel
 from comity.protocols.softlabel.statistics import cells, class_sums, votes
 from experiments.accuracy.rows import scores
 from experiments.accuracy.softlabel import dealt

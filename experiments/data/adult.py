@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from comity.data.public.datasets import dataset
-from comity.data.schemas.columns import Categorical, Classes, Column, Numeric
-from comity.data.schemas.schema import Schema
+from comity.data import Categorical, Classes, Column, Numeric, Schema, dataset
 from experiments.data.adult_bins import CATEGORIES
 
 _DROPPED = ("workclass", "occupation", "native_country")

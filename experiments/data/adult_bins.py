@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from comity.data.public.datasets import dataset
-from comity.data.records import Records
+from comity.data import Records, dataset
 
 Edges = Mapping[str, tuple[float, ...]]
 

@@ -9,8 +9,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from comity.artefacts.writing import write_text
-
 _STYLE = (
     "body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
     "figure{margin:2rem 0}img{max-width:100%;height:auto}figcaption{color:#555}"
@@ -36,13 +34,13 @@ def write_page(
     lines = ["".join(f"<th>{escape(head)}</th>" for head in heads)]
     lines += ["".join(f"<td>{escape(_cell(row.get(head)))}</td>" for head in heads) for row in rows]
     body.append('<div class="wide"><table>' + "".join(f"<tr>{line}</tr>" for line in lines) + "</table></div>")
-    write_text(
-        path,
+    path.write_text(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>\n"
         + "\n".join(body)
         + "\n</body></html>\n",
+        encoding="utf-8",
     )
     return path
 

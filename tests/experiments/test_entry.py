@@ -124,3 +124,12 @@ def test_missing_data_and_a_folder_that_can_not_be_made_are_sentences(call: Any,
     (tmp_path / "file").write_text("")
     code, _, err = call("papers", "softlabel-har", "--out", tmp_path / "file")
     assert code == 3 and "choose another --out" in err
+
+
+def test_a_defect_shows_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(**options: object) -> list[dict[str, object]]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("experiments.experiment.resolve_name", lambda home: broken)
+    with pytest.raises(ZeroDivisionError):
+        main(["bench", "ledger"])

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
+from importlib import import_module
 from pathlib import Path
+
+from comity.protocols import PROTOCOLS
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,3 +43,29 @@ def test_the_demo_and_every_command_are_imported_without_experiments() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['averaging', 'softlabel', 'summary', 'synthetic', 'vertical']"
+
+
+def public_names(module: str) -> set[str] | None:
+    """What a user imports from a module; everything is None."""
+    if module == "comity.errors":
+        return None
+    public = ("comity", "comity.data", *(f"comity.protocols.{name}" for name in PROTOCOLS))
+    return set(import_module(module).__all__) if module in public else set()
+
+
+def test_what_experiments_import_from_inside_is_listed_as_gaps_of_the_interface() -> None:
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in (ROOT / "experiments").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                assert not [one.name for one in node.names if one.name.startswith("comity.")], path
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "comity":
+                public = public_names(node.module or "")
+                if public is not None:
+                    found[node.module or ""] |= {one.name for one in node.names} - public
+    page = (ROOT / "experiments" / "README.md").read_text("utf-8")
+    _, _, listed = page.partition("## What experiments still import from inside\n")
+    rows = re.findall(r"^\| `(comity[\w.]*)` \| (.*) \|$", listed, re.M)
+    told = {module: set(re.findall(r"`(\w+)`", names)) for module, names in rows}
+    assert len(told) == len(rows), "a module is listed twice"
+    assert told == {module: names for module, names in found.items() if names}

@@ -43,7 +43,7 @@ class Mutant:
 
 def folder_of(file: str) -> str:
     if (outside := Path(file).parts)[0] == "experiments":
-        return "/".join(("tests", *outside[:2])) + "/"
+        return "/".join(("tests", *outside[:-1][:2])) + "/"
     packages = Path(file).parts[2:-1]
     if packages == ("protocols",):
         # What all protocols share is what a study says: it is tested where studies are.

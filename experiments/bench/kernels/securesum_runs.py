@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from comity import Ledger
 from comity.crypto.sealing.sealed import Identity
 from comity.crypto.sealing.signatures import unremembered
 from comity.data import Records
@@ -34,7 +35,6 @@ from comity.federation.owner.host import Answer, Host
 from comity.federation.owner.site import Site
 from comity.federation.owner.store import Store
 from comity.federation.protocol import Protocol, step
-from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.mechanisms import Gaussian
 from comity.privacy.randomness import NoiseSource, ReleasedNoise

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from comity import Averaging
 from comity.data import Records, even
 from comity.entropy import Stream
 from comity.privacy.accounting import zcdp_rho
-from comity.protocols.averaging import Averaging
 from comity.protocols.averaging.rule import ROUNDS, penalty_for
 from comity.runtime.results.outcome import Outcome
 from comity.runtime.simulation.simulate import simulate

@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from comity import Ledger, PublishedSoftLabel
 from comity.entropy import Stream
 from comity.federation.declaring.consortium import Consortium
-from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.softlabel import PublishedSoftLabel
 from comity.runtime.local.cohort import Block, Cohort
 from comity.runtime.local.numbered import Numbered
 

@@ -24,15 +24,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
+from comity import Ledger, PublishedSoftLabel
 from comity.entropy import Stream
 from comity.federation.declaring.consortium import Consortium
 from comity.learn.fitting.logistic import logistic
 from comity.learn.voters.voting import hard_votes
-from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.softlabel import PublishedSoftLabel
 from comity.runtime.local.cohort import Block, Cohort
 from comity.runtime.local.numbered import Numbered
 

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Records, even
-from comity.data.public.datasets import dataset
+from comity.data import Records, dataset, even
 from comity.entropy import Stream
 from comity.protocols.synthetic import SyntheticData
 from comity.protocols.synthetic.downstream import Examples, Task

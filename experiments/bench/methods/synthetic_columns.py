@@ -18,7 +18,7 @@ from comity.data import Records
 from comity.entropy import Stream
 from comity.errors import ComityError
 from comity.protocols.by_columns.terms import Way
-from comity.protocols.synthetic.columns.protocol import SyntheticColumns
+from comity.protocols.synthetic import SyntheticColumns
 from comity.runtime.results.outcome import Outcome
 from comity.runtime.simulation.simulate import simulate
 from experiments.data.adult import census_schema

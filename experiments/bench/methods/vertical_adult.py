@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from comity import VerticalRegression
 from comity.data import Records
 from comity.entropy import Stream
-from comity.protocols.vertical.protocol import VerticalRegression
 from comity.runtime.simulation.simulate import simulate
 from experiments.data.adult import adult, adult_columns, adult_schema
 

@@ -16,11 +16,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from comity import VerticalRegression
 from comity.data import Bounded, Numeric, Records, Schema
 from comity.entropy import Stream
 from comity.errors import ComityError
 from comity.protocols.by_columns.terms import Way
-from comity.protocols.vertical.protocol import VerticalRegression
 from comity.runtime.results.outcome import Outcome
 from comity.runtime.simulation.simulate import simulate
 

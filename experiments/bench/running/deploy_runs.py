@@ -22,6 +22,7 @@ from pathlib import Path
 from statistics import median, stdev
 from typing import Any
 
+from comity import Study
 from comity.crypto.sealing import key_file
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import run, whole_run
@@ -39,7 +40,6 @@ from comity.runtime.nats.serving import serve
 from comity.runtime.nats.subjects import COORDINATOR
 from comity.runtime.site.desk import Desk
 from comity.runtime.site.inbox import Inbox
-from comity.runtime.study.study import Study
 from experiments.bench.kernels.securesum_runs import coordinator_of, host_of, keys_of, one_sum
 from experiments.bench.running.other_processes import peak, processor_time
 

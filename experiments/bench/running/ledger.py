@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from comity.privacy.ledger import Draw, Ledger
+from comity import Ledger
+from comity.privacy.ledger import Draw
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 

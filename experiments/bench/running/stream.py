@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from comity import Averaging
 from comity.data import Classes, Encoding, Held, Numeric, Parquet, Records, Schema, StreamedRecords
 from comity.data.tables.parquet_file import parquet_batches
 from comity.data.tables.sources import PIECE
 from comity.entropy import Stream
-from comity.protocols.averaging import Averaging
 from comity.protocols.averaging.calibration import ASKS
 from comity.protocols.averaging.rule import ROUNDS
 from comity.protocols.averaging.whitening import LOOKS

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from comity import Averaging
 from comity.data import Records, by_sizes, even
 from comity.entropy import Stream
 from comity.learn.fitting.logistic import logistic
-from comity.protocols.averaging import Averaging
 from comity.protocols.averaging.rule import penalty_for
 from comity.runtime.simulation.simulate import simulate
 from experiments.data.adult_bins import A9A, Adult, adult

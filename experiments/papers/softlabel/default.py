@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from comity import SoftLabel
 from comity.data import Records
 from comity.entropy import Stream
 from comity.learn.fitting.softmax import softmax
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.local_classifier import linear_votes
-from comity.protocols.softlabel.protocol import SoftLabel
 from comity.protocols.softlabel.rule import Name
 from comity.protocols.softlabel.statistics import Statistic
 from comity.runtime.local.numbered import Numbered

@@ -23,18 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from comity.data import Records
-from comity.data.public.datasets import dataset
+from comity import Ledger, PublishedSoftLabel
+from comity.data import Records, dataset
 from comity.entropy import Stream
 from comity.federation.coordinator.released import perturbed
 from comity.federation.declaring.consortium import Consortium
 from comity.learn.fitting.softmax import softmax
 from comity.learn.voters.voting import one_hot
-from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.softlabel.published.protocol import TOLERANCE, Constants, Method, PublishedSoftLabel, error
+from comity.protocols.softlabel.published.protocol import TOLERANCE, Constants, Method, error
 from comity.runtime.local.cohort import Cohort, stacks
 from comity.runtime.local.numbered import Numbered
 from comity.runtime.simulation.simulate import simulate

@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from comity.data.public.datasets import dataset
+from comity import PublishedSoftLabel, SoftLabel
+from comity.data import dataset
 from comity.entropy import Stream
 from comity.federation.coordinator.released import perturbed
 from comity.learn.fitting.logistic import logistic
@@ -37,8 +38,6 @@ from comity.learn.released.feature_map import FeatureMap
 from comity.learn.voters.voting import hard_votes
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.local_classifier import linear_weights
-from comity.protocols.softlabel.protocol import SoftLabel
-from comity.protocols.softlabel.published.protocol import PublishedSoftLabel
 from comity.protocols.softlabel.statistics import Statistic
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.softlabel.release import DELTA, consortium, noisy_means, opened, total

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from comity.data.public.datasets import dataset
+from comity.data import dataset
 from comity.entropy import Stream
 from comity.learn.released.feature_map import pca
 from comity.protocols.softlabel.rule import Name

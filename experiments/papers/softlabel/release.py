@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from comity import SoftLabel
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Release
 from comity.privacy.loss import loss_of
-from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms import Gaussian
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource
-from comity.protocols.softlabel.protocol import SoftLabel
 from comity.protocols.softlabel.statistics import Statistic
 from comity.runtime.local.numbered import Numbered
 

@@ -17,10 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from comity.data import Records
-from comity.data.encoding import Encoding
-from comity.data.public.datasets import dataset
-from comity.data.schemas.schema import Schema
+from comity.data import Encoding, Records, Schema, dataset
 from comity.entropy import Stream
 from comity.protocols.summary.features import width
 from experiments.data.adult import adult, adult_schema

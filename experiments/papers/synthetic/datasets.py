@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from comity.data import Bounded, Categorical, Classes, Column, Numeric, Schema
-from comity.data.public.datasets import dataset
+from comity.data import Bounded, Categorical, Classes, Column, Numeric, Schema, dataset
 from experiments.data.adult import census_schema
 
 _BINS = 8

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from comity import Ledger
 from comity.data import Records, even
 from comity.entropy import Stream, fresh_seed
 from comity.federation.declaring.consortium import Consortium
-from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.unit import Neighbours, Unit

@@ -30,6 +30,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from comity import VerticalRegression
 from comity.data import Records
 from comity.entropy import Stream
 from comity.federation.declaring.consortium import Consortium
@@ -37,12 +38,11 @@ from comity.learn.fitting.logistic import logistic
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.vertical import GradientRegression
 from comity.protocols.vertical.baselines import error_of
 from comity.protocols.vertical.column_regression import ColumnRegression
 from comity.protocols.vertical.fit import fitted
-from comity.protocols.vertical.gradients import GradientRegression
 from comity.protocols.vertical.in_one_place import noised
-from comity.protocols.vertical.protocol import VerticalRegression
 from comity.protocols.vertical.rounds_in_one_place import descended
 from comity.runtime.simulation.simulate import simulate
 from experiments.data.adult import adult, adult_columns, adult_schema

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from comity.privacy.loss import Pure
-from comity.privacy.mechanisms.laplace import Laplace
-from comity.privacy.mechanisms.noisy_max import NoisyMax
+from comity.privacy.mechanisms import Laplace, NoisyMax
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource
 

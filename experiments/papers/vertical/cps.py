@@ -21,8 +21,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from comity.data import Bounded, Numeric, Records, Schema
-from comity.data.public.datasets import dataset
+from comity import VerticalRegression
+from comity.data import Bounded, Numeric, Records, Schema, dataset
 from comity.entropy import Stream
 from comity.federation.declaring.consortium import Consortium
 from comity.privacy.accounting import budget_to_rho
@@ -33,7 +33,6 @@ from comity.protocols.vertical.baselines import error_of, pooled
 from comity.protocols.vertical.fit import fitted
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.layout import scaled_target
-from comity.protocols.vertical.protocol import VerticalRegression
 from experiments.papers.vertical.baselines import frank_wolfe
 from experiments.papers.vertical.functional_mechanism import functional_mechanism
 

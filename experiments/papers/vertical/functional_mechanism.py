@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.privacy.loss import Pure
-from comity.privacy.mechanisms.laplace import Laplace
+from comity.privacy.mechanisms import Laplace
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource
 from comity.protocols.vertical.published.protocol import coefficients, minimiser, published_sensitivity

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from comity import VerticalRegression
 from comity.data import Bounded, Numeric, Schema
 from comity.entropy import Stream
 from comity.federation.declaring.consortium import Consortium
@@ -25,7 +26,6 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical.in_one_place import noised
-from comity.protocols.vertical.protocol import VerticalRegression
 from experiments.papers.vertical.baselines import frank_wolfe
 from experiments.papers.vertical.functional_mechanism import functional_mechanism
 

@@ -14,6 +14,7 @@ here is read off records.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -22,7 +23,6 @@ from typing import Any
 from comity.data import Categorical, Schema
 from comity.errors import StudyError
 from comity.protocols.synthetic.published.attributes import Attributes
-from comity.untrusted.toml import BadToml, tables_of
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Taxonomy:
 def taxonomy_of(attributes: Attributes, text: str = "", where: str = "the taxonomy") -> Taxonomy:
     """From the text of a file and the schema; from the schema alone where there is none."""
     try:
-        tables = tables_of(text)
-    except BadToml as error:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise StudyError(
             f"{where}: expected TOML, found something else ({error}); correct it", key="taxonomy"
         ) from error
