@@ -63,6 +63,8 @@ def test_new_writes_a_study_that_beats_a_constant_and_own_data(
         "public.parquet",
         "test.parquet",
     }
+    # The starter's records are made up, and what takes their place will not be.
+    assert {path.stat().st_mode & 0o077 for path in (tmp_path / "triage", *(tmp_path / "triage").iterdir())} == {0}
     again = comity("new", "triage")
     assert again.code == 3 and "triage" in again.err and "choose another name" in again.err
     outcome = run_study(Study.load("triage/study.toml"), seed=7)
