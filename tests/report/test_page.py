@@ -272,8 +272,16 @@ def test_tables_fit_a_telephone_before_they_scroll(result: Any) -> None:
     """Cells lose their least width below 480 points; a browser measured that no table is cut there."""
     narrow = re.search(r"@media \(max-width: 480px\) \{(.*?)\n\}", render_result(result), re.S)
     assert narrow is not None
-    for rule in ("min-width: 0; overflow-wrap: anywhere", ".scroll td.key { white-space: normal; }"):
+    for rule in (
+        "min-width: 0; overflow-wrap: anywhere",
+        ".scroll td.key { white-space: normal; }",
+        # Names of participants, steps and settings keep their words whole.
+        ".scroll td.role { min-width: 6.6em; }",
+        ".scroll td.key { min-width: 8.8em; font-size: 11px; }",
+        ".settings td.key { width: 52%; }",
+    ):
         assert rule in narrow.group(1)
+    assert '<td class="role">' in render_result(result) and '<table class="settings">' in render_result(result)
 
 
 def test_a_deployed_run_is_not_called_simulated(result: Any) -> None:
