@@ -65,7 +65,12 @@ def _many(value: Sequence[Any] | Set[Any]) -> str:
 
 
 def _few(names: list[Any]) -> str:
-    return _cut(", ".join(map(str, names[:_NAMES])) + (", …" if len(names) > _NAMES else ""))
+    return _cut(", ".join(map(_shown, names[:_NAMES])) + (", …" if len(names) > _NAMES else ""))
+
+
+def _shown(name: Any) -> str:
+    """A name without quotes, unless it has characters that a terminal would obey."""
+    return str(name) if str(name).isprintable() else repr(name)
 
 
 def _cut(text: str) -> str:

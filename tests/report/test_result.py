@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Sealed
 from comity.privacy.loss import Pure
+from comity.report.page import render_result
 from comity.report.result import Result, load_result
 from comity.report.views import views
 from tests.report.small_run import AUXILIARY, left, protocol, simulated
@@ -157,6 +159,65 @@ def test_a_value_of_another_type_is_bad_data(result: Any, tmp_path: Path, name: 
     (tmp_path / name).write_text(json.dumps(page))
     with pytest.raises(DataError, match="is damaged"):
         load_result(tmp_path)
+
+
+def _leaves(page: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The place of each value of a page; of a list the first entry stands for all."""
+    if isinstance(page, dict):
+        for key, value in page.items():
+            yield from _leaves(value, (*path, key))
+    elif isinstance(page, list) and page:
+        yield from _leaves(page[0], (*path, 0))
+    else:
+        yield path
+
+
+def _with(page: Any, path: tuple[str | int, ...], value: Any) -> Any:
+    if not path:
+        return value
+    return (
+        {**page, path[0]: _with(page[path[0]], path[1:], value)}
+        if isinstance(page, dict)
+        else [_with(page[0], path[1:], value), *page[1:]]
+    )
+
+
+@pytest.mark.parametrize("name", ["result.json", "transcript.json", "released/released.json"])
+def test_a_value_of_another_type_is_a_damaged_folder_and_never_a_defect(result: Any, tmp_path: Path, name: str) -> None:
+    """Whoever hands a folder over can write anything into its pages."""
+    folder = result.save(tmp_path / "run")
+    page, refused = json.loads((folder / name).read_text()), 0
+    for path in _leaves(page):
+        for value in ({"x": []}, "\ud800", -1e308):
+            (folder / name).write_text(json.dumps(_with(page, path, value)))
+            try:
+                again = load_result(folder)
+            except DataError:
+                refused += 1
+                continue
+            render_result(again), repr(again), str(again.guarantee), again.plan.as_text()
+    assert refused
+
+
+def test_names_of_a_result_that_was_handed_over_do_not_reach_a_terminal_raw(result: Any, tmp_path: Path) -> None:
+    folder = result.save(tmp_path / "run")
+    for name in ("result.json", "released/released.json"):
+        page = json.loads((folder / name).read_text())
+        for path in _leaves(page):
+            if path[-1] not in ("format", "presented", "array", "kind", "total"):
+                page = _with(page, path, "\x1b[2J\u202e\nx") if isinstance(_at(page, path), str) else page
+        (folder / name).write_text(json.dumps(page))
+    again = load_result(folder)
+    shown = [repr(again), str(again.guarantee), repr(again.released), repr(again.plan), repr(again.views)]
+    for text in shown:
+        assert "\x1b" not in text and "\u202e" not in text
+    assert len(repr(again).splitlines()) == len(repr(result).splitlines()) and "\\u001b[2J" in repr(again)
+
+
+def _at(page: Any, path: tuple[str | int, ...]) -> Any:
+    for step in path:
+        page = page[step]
+    return page
 
 
 def test_the_card_states_guarantee_adversary_unit_and_seed(result: Any, tmp_path: Path) -> None:

@@ -345,3 +345,30 @@ def test_what_stays_with_an_owner_is_in_its_results_and_in_no_message(
             written = [path for path in place.rglob("*") if path.is_file() and raw[:16] in path.read_bytes()]
             assert not written, written
         assert any(raw[:16] in path.read_bytes() for path in sites.home(name).rglob("*") if path.is_file())
+
+
+def test_what_a_folder_says_of_its_run_is_checked_before_it_is_used(
+    done: tuple[Sites, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, folder = done
+    path = folder / "run.json"
+    before = path.read_text()
+    pages = [json.dumps({**json.loads(before), key: value}) for key, value in WRONG]
+    for text in [*pages, "[" * 100_000, "[]", "null", '"x"']:
+        path.write_text(text)
+        for words in (["fetch", str(folder), "--to", str(tmp_path / "no")], ["runs", "--out", str(folder.parent)]):
+            code = main(words)
+            said = capsys.readouterr().err
+            assert code in (0, 3) and "defect" not in said, (words, text[:200])
+        assert not (tmp_path / "no").exists() and main(["run", "--resume", str(folder)]) == 3
+        capsys.readouterr()
+
+
+WRONG: list[tuple[str, object]] = [
+    *((key, value) for key in ("run", "study_hash") for value in (5, None, [], {}, True, "\ud800")),
+    ("seed", "7"),
+    ("parties", True),
+    ("overrides", []),
+    ("refused", 3),
+    ("deployed", "yes"),
+]

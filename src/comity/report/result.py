@@ -42,6 +42,7 @@ from comity.runtime.results.received import safe_name, save_received
 from comity.runtime.results.released import Released, load_released, released_of, save_released
 from comity.untrusted.file_names import UnsafeName, check_name
 from comity.untrusted.pages import typed
+from comity.untrusted.text import one_line
 
 _FORMAT = "comity-result-3"
 # More names than a line holds.
@@ -134,7 +135,8 @@ class Result:
         named = list(dict.fromkeys(one.name for one in self.releases))
         lines.append(f"  artefacts  {made or 'none'}")
         lines.append(f"  released   {', '.join(named[:_SHOWN])}" + (", …" if len(named) > _SHOWN else ""))
-        return "\n".join(lines)
+        # A result that was read from a folder may have any names, and its `repr` goes to a terminal.
+        return "\n".join(map(one_line, lines))
 
     @property
     def model(self) -> Any:
@@ -282,6 +284,8 @@ def _result(
     guarantee, planned = dict(page["guarantee"]), page["plan"]
     # JSON has no infinity.
     epsilon = math.inf if guarantee["epsilon"] is None else typed(float, guarantee["epsilon"])
+    if not 0 <= typed(float, guarantee["delta"]) <= 1:
+        raise ValueError(f"guarantee.delta lies between 0 and 1, found {guarantee['delta']!r}")
     return Result(
         study=typed(str, page["study"]),
         study_hash=typed(str, page["study_hash"]),

@@ -22,6 +22,7 @@ from comity.privacy.ledger.account import Account as LedgerAccount
 from comity.privacy.ledger.account import figure
 from comity.privacy.loss import float_above
 from comity.representation import NamedValues, short_repr
+from comity.untrusted.text import one_line
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Guarantee:
         text = f"{paid}; unit: {self.unit}, {self.neighbours}; against {self.adversary}"
         if self.claim != "private":
             text += f"; {self.claim}"
-        return text + ("; made with a seed: a simulation, not a private release" if self.seeded else "")
+        # It is printed, and a result that was read from a folder may claim anything.
+        return one_line(text + ("; made with a seed: a simulation, not a private release" if self.seeded else ""))
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,7 @@ def _signatures(path: Path) -> Signatures:
 def safe_name(party: str) -> str:
     """A party's name as that of a file or folder: names come from studies and data, and may hold anything. Two parties
     never share one."""
-    safe = quote(party, safe=" ")
+    safe = quote(party, safe=" ", errors="surrogatepass")
     safe = f"%2E{safe[1:]}" if safe.startswith(".") else safe
     return safe if 0 < len(safe) <= 120 else Stream.public("file name", party).bytes(16).hex()
 

@@ -10,7 +10,7 @@ import json
 import math
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -25,6 +25,7 @@ from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVE
 from comity.federation.declaring.declaration import Declaration
 from comity.files import make_folder
 from comity.representation import short_repr
+from comity.untrusted.pages import typed
 
 _FORMAT: Final = "comity-released-1"
 _PAGE, _ARRAYS = "released.json", "arrays.npz"
@@ -113,7 +114,7 @@ def load_released(folder: Path) -> tuple[Released, ...]:
     arrays = read_arrays(folder / _ARRAYS)
     try:
         return tuple(
-            Released(**{**one, "among": tuple(one["among"]), "value": _get(one["value"], arrays)})
+            replace(typed(Released, {**one, "value": None}), value=_get(one["value"], arrays))
             for one in page["releases"]
         )
     except (KeyError, TypeError, ValueError, RecursionError) as error:
