@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import tomllib
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -165,6 +166,19 @@ def test_from_a_packed_study_to_its_results(comity: Any, sites: Sites, monkeypat
     assert [run["run"] for run in page["runs"]] == ["run-1"]
     assert page["refusals"][-1]["code"] == "approval" and page["refusals"][-1]["run"] == "run-2"
     assert "approved for 1 run here" in comity("site", "status").out
+
+
+def test_the_parties_of_a_study_are_listed_also_where_the_policy_rules_it_out(comity: Any, sites: Sites) -> None:
+    study, here = sites.study(), ["--site", sites.site("north")]
+    (sites.folder / "study.zip").write_bytes(sites.packed(study))
+    assert comity("site", "receive", sites.folder / "study.zip", *here).code == 0
+    path = sites.site("north")
+    path.write_text(re.sub(r"epsilon_per_study *= *\S+", "epsilon_per_study = 0.1", path.read_text()))
+    shown = comity("site", "inbox", study.hash[:8], *here)
+    assert shown.code == 4 and "epsilon_per_study" in shown.err
+    for name in NAMES:
+        assert name in shown.out and sites.identity(name).public.fingerprint in shown.out
+    assert comity("site", "inbox", study.hash[:8], "--json", *here).code == 4
 
 
 def test_a_refusal_that_an_approval_settled_is_no_longer_in_the_status(comity: Any, sites: Sites) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.results.received import load_received
+from comity.runtime.site import desk as desk_module
 from comity.runtime.site.desk import Desk
 from comity.runtime.site.inbox import WITHIN_POLICY, Inbox
 from comity.runtime.site.refusals import MOST, Refusals
@@ -285,6 +287,41 @@ def test_a_site_file_that_breaks_stops_the_desk_until_it_is_mended(sites: Sites)
     assert desks["north"].studies == ()
     path.write_text(text)
     whole_run(coordinated(study, desks, sites.coordinator, journal=journal))
+
+
+def test_a_site_whose_ledger_was_missing_for_a_moment_opens_by_itself(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing in its site file or its decisions changes by that. What it is closed for is written down once."""
+    study = sites.study()
+    desks = approved(sites, study)
+    path, text = sites.site("north"), sites.site("north").read_text()
+    own = ledger(sites, "north").path
+    assert own is not None
+    away = own.rename(own.with_suffix(".away"))
+    path.write_text(text + "\n")
+    desks["north"].refresh()
+    assert desks["north"].studies == ()
+    away.rename(own)
+    desks["north"].refresh()
+    assert desks["north"].studies == ()
+    monkeypatch.setattr(desk_module, "RETRY_SECONDS", 0.0)
+    desks["north"].refresh()
+    assert desks["north"].studies == (study.hash,)
+    assert len(Refusals(sites.home("north")).last(9)) == 1
+    path.write_text(text.replace("epsilon_per_s", "epsilon_per_z"))
+    for _ in range(3):
+        desks["north"].refresh()
+    assert len(Refusals(sites.home("north")).last(9)) == 2
+
+
+def test_what_a_killed_site_left_in_its_inbox_goes_with_the_next_study(sites: Sites) -> None:
+    folder = sites.desks()["north"].inbox.folder
+    for name, age in (("old", 3600), ("young", 5)):
+        (folder / f".new-{name}" / "study").mkdir(parents=True)
+        os.utime(folder / f".new-{name}", (time.time() - age,) * 2)
+    sites.desks()["north"].received(sites.packed(sites.study()))
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == [".new-young"]
 
 
 def test_a_site_that_starts_again_in_the_middle_goes_on(sites: Sites) -> None:

@@ -10,11 +10,14 @@ import typer
 from comity.cli.options import AsJson
 from comity.cli.output import say, show, table
 from comity.cli.site_options import DECLINED, SITE, SiteOption, Yes, agreed
+from comity.errors import ComityError
 from comity.untrusted.text import one_line
 
 if TYPE_CHECKING:
     from comity.runtime.site.approving import Considered
     from comity.runtime.site.inbox import Arrival
+    from comity.runtime.site.site_file import SiteFile
+    from comity.runtime.study.study import Study
 
 Hash = Annotated[str, typer.Argument(metavar="HASH", help="The study's hash, or how it begins.", show_default=False)]
 Dataset = Annotated[str | None, typer.Option(help="The dataset that the study may read.", show_default="the only one")]
@@ -67,7 +70,13 @@ def inbox(
     box = Inbox(loaded.home)
     if study is not None:
         box.mark_read(box.find(study).study)
-        arrival, found, _ = _considered(site, study, dataset, runs)
+        try:
+            arrival, found, _ = _considered(site, study, dataset, runs)
+        except ComityError:
+            if not as_json:
+                # Who takes part is what an owner looks at first, also where its policy or its records rule a study out.
+                say(_parties(loaded, box.study(box.find(study).study)))
+            raise
         show(_text(found), {**document_of(arrival), **_page(found)}, as_json=as_json)
         return
     arrivals = box.arrivals()
@@ -153,6 +162,13 @@ def _considered(site: Path, study: str, dataset: str | None, runs: int) -> tuple
     given = arrival.decision
     name = dataset_for(loaded, dataset or (given.dataset if given is not None and given.dataset else None))
     return arrival, considered(loaded, loaded.owner(), box.study(arrival.study), dataset=name, runs=runs), name
+
+
+def _parties(site: SiteFile, study: Study) -> list[str]:
+    from comity.federation.declaring.known_parties import KnownParties
+    from comity.runtime.site.view import parties_lines
+
+    return parties_lines(KnownParties.of(study.consortium, site.party, site.policy.pinned))
 
 
 def _text(found: Considered) -> str:

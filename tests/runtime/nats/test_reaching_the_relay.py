@@ -7,13 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread
 from urllib.parse import urlsplit
 
 import pytest
 
 from comity.cli import main
 from comity.errors import BadInput, Stopped
-from comity.runtime.nats import configuration
+from comity.runtime.nats import configuration, reaching
 from comity.runtime.nats.channel import NatsChannel
 from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.reaching import dial_relay
@@ -104,6 +105,28 @@ def test_a_study_is_not_submitted_for_minutes_to_a_relay_that_nobody_runs(
     said = capsys.readouterr().err
     assert "does not answer" in said and "--resume" in said
     assert time.monotonic() - began < SOON
+
+
+def test_a_server_that_sends_a_byte_at_a_time_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reaching, "DIAL_SECONDS", 0.3)
+    near, far = socket.socketpair()
+    stop = Event()
+
+    began = time.monotonic()
+
+    def drip() -> None:
+        while not stop.wait(0.05) and time.monotonic() < began + 5:
+            far.send(b"I")
+        far.close()
+
+    thread = Thread(target=drip)
+    thread.start()
+    found = reaching.read_version(near)
+    took = time.monotonic() - began
+    stop.set()
+    thread.join()
+    near.close()
+    assert found == "" and took < 3
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import time
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.server_version import parse_version
 
 DIAL_SECONDS = 3.0
-"""For each of: to connect, and to shake hands."""
+"""For each of: to connect, to shake hands, and to read the greeting."""
 _FULL_SECONDS = 1.0
 _FULL = b"maximum connections exceeded"
 _DEFAULT_PORT = 4222
@@ -62,10 +63,16 @@ def dial(address: str, context: ssl.SSLContext, *, seconds: float = DIAL_SECONDS
 
 
 def read_version(line: socket.socket) -> str:
-    """The version in the greeting that a server sends first; empty where it sends none that can be read."""
-    greeting = b""
+    """The version in the greeting that a server sends first; empty where it sends none that can be read in time."""
+    greeting, until = b"", time.monotonic() + DIAL_SECONDS
     try:
-        while b"\r\n" not in greeting and len(greeting) < _GREETING_BYTES and (more := line.recv(4096)):
+        while b"\r\n" not in greeting and len(greeting) < _GREETING_BYTES:
+            # One deadline for the whole: a server that sends a byte at a time holds nobody up for longer.
+            if (left := until - time.monotonic()) <= 0:
+                return ""
+            line.settimeout(left)
+            if not (more := line.recv(4096)):
+                break
             greeting += more
         version = json.loads(greeting.partition(b"\r\n")[0].removeprefix(b"INFO "))["version"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):

@@ -36,6 +36,8 @@ from comity.runtime.site.site_file import SiteFile
 from comity.runtime.study.study import Study
 
 log = logging.getLogger("comity.site")
+RETRY_SECONDS = 5.0
+"""How often a closed site looks whether it can be opened, where its files did not change."""
 
 
 class Desk:
@@ -46,6 +48,8 @@ class Desk:
         self._lock = RLock()
         self._taking_in = Lock()
         self._state: tuple[object, ...] | None = None
+        # What the site is closed for, told once, and when it was last tried to open it.
+        self._trouble, self._tried = "", 0.0
         self._served: dict[str, tuple[Approval, Host]] = {}
         # A study that was read from its files outside of the lock, for the time of its approval.
         self._parsed: Study | None = None
@@ -130,7 +134,7 @@ class Desk:
         """Serve what is approved now."""
         with self._lock:
             state = (file_state(self._path), self.inbox.decision_states())
-            if state == self._state:
+            if state == self._state and not self._may_try_again():
                 return
             try:
                 if self._is_closed or state[0] != self._opened:
@@ -138,10 +142,18 @@ class Desk:
                     self._open()
                 self._serve()
             except ComityError as error:
-                log.error("%s serves nothing: %s", self.site.party, error)
                 self._close()
-                self._note(error)
-            self._state = state
+                if str(error) != self._trouble:
+                    log.error("%s serves nothing: %s", self.site.party, error)
+                    self._note(error)
+                self._trouble = str(error)
+            else:
+                self._trouble = ""
+            self._state, self._tried = state, time.monotonic()
+
+    def _may_try_again(self) -> bool:
+        """A ledger or a folder that was missing may be back, which the site file does not show."""
+        return self._is_closed and time.monotonic() - self._tried > RETRY_SECONDS
 
     def _open(self) -> None:
         # Before the file is read: one that changes meanwhile is read again.

@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -207,17 +208,26 @@ class Inbox:
     @contextmanager
     def _new_folder(self) -> Iterator[Path]:
         make_folder(self.folder)
-        fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=self.folder))
+        self._remove_left_over()
+        fresh = Path(tempfile.mkdtemp(prefix=_FRESH, dir=self.folder))
         try:
             make_folder(fresh / "study")
             yield fresh
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
 
+    def _remove_left_over(self) -> None:
+        """What a process left behind that was killed while it took a study in. Nothing takes as long as this age."""
+        for path in self.folder.glob(f"{_FRESH}*"):
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > _LEFT_OVER_SECONDS:
+                    shutil.rmtree(path, ignore_errors=True)
+
     def _now(self) -> str:
         return self._clock().astimezone(UTC).isoformat(timespec="milliseconds")
 
 
+_FRESH, _LEFT_OVER_SECONDS = ".new-", 600.0
 _ARRIVAL, _READ, _DECISION = "arrival.json", "read", "decision.json"
 
 

@@ -72,8 +72,7 @@ class OwnersView:
             f"{plan.study} · {plan.protocol} · {plan.parties} parties · unit: {plan.unit}, {plan.neighbours}",
             f"  study hash     {self.study}",
             f"  coordinator    {self.coordinator}",
-            f"  parties        {self.parties.in_words()}; compare fingerprints by telephone and pin the keys",
-            *_columns(("name", "fingerprint of its key", ""), _listed(self.parties)),
+            *parties_lines(self.parties),
             f"  what leaves {self.party}",
             *_table(("release", "to", "protection", "loss a run"), self.leaves, "nothing"),
             *(f"    EXACTLY      {one}" for one in self.exactly),
@@ -105,6 +104,15 @@ class OwnersView:
             f"may have invented them, and then they add no noise.{left} Pin the keys of those you know, or ask for "
             f"privacy.colluders = {found.needed_colluders} (the study has {found.colluders})"
         )
+
+
+def parties_lines(known: KnownParties) -> list[str]:
+    """Every party of a study with the fingerprint of its key, and whether the owner pinned it."""
+    listed = [(one.name, one.fingerprint or "no key", one.standing) for one in known.parties]
+    return [
+        f"  parties        {known.in_words()}; compare fingerprints by telephone and pin the keys",
+        *_columns(("name", "fingerprint of its key", ""), listed),
+    ]
 
 
 def view_of(host: Host, plan: Plan, *, dataset: str, runs: int) -> OwnersView:
@@ -152,10 +160,6 @@ def _table(heads: tuple[str, str, str, str], rows: tuple[Crossing, ...], none: s
     if not rows:
         return [f"    {none}"]
     return _columns(heads, [(one.release, one.other, one.protection, one.loss if heads[3] else "") for one in rows])
-
-
-def _listed(found: KnownParties) -> list[tuple[str, str, str]]:
-    return [(one.name, one.fingerprint or "no key", one.standing) for one in found.parties]
 
 
 def _columns(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
