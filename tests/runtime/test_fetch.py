@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -365,7 +366,7 @@ def test_what_a_folder_says_of_its_run_is_checked_before_it_is_used(
 
 
 WRONG: list[tuple[str, object]] = [
-    *((key, value) for key in ("run", "study_hash") for value in (5, None, [], {}, True, "\ud800")),
+    *product(("run", "study_hash"), (5, None, (), {"x": 1}, True, "\ud800")),
     ("seed", "7"),
     ("parties", True),
     ("overrides", []),
