@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -36,22 +38,58 @@ FORMULAS = [
     "+-1",
     "-inf",
     "-1,5",
+    "\ufeff=1+1",
+    "\0=1+1",
+    "\u200b@SUM(1)",
 ]
-PLAIN = ["", "a", "a=b", "1", "-1", "-1.5", "+3", "-.5", "1e-9", "-1E+5", "O'Brien", "'quoted'", "'", "''x", " -x"]
+# Where a semicolon separates cells, these are several.
+WITHIN = ["x;=cmd|' /C calc'!A0;y", "x\n=1+1;", "x; +1+1", "x;\ufeff=1", "a;b\r@SUM(1)", "x;-1,5", "1;-5;=1", ";="]
+PLAIN = [
+    "",
+    "a",
+    "a=b",
+    "1",
+    "-1",
+    "-1.5",
+    "+3",
+    "-.5",
+    "1e-9",
+    "-1E+5",
+    "O'Brien",
+    "'quoted'",
+    "'",
+    "''x",
+    " -x",
+    "x; y",
+    "1;-5",
+    "2; -.5;3",
+    "a;b=c",
+]
 
 
 def dangerous(text: str) -> bool:
-    """As a spreadsheet decides: a sign at the beginning, and no number."""
+    """As a spreadsheet decides: a sign at the beginning, and no number; of each cell where semicolons separate them."""
+    return any(map(_runs, (text, *(part.lstrip(" ") for part in re.split("[;\r\n]", text)[1:]))))
+
+
+def _runs(text: str) -> bool:
+    text = text.lstrip("\0\u200b\ufeff")
     try:
         float(text)
     except ValueError:
-        return text[:1] in tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+        return text[:1] in tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20") and text != ""
     return not text.lstrip("+-")[:1].isdigit() and not text.lstrip("+-").startswith(".")
 
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_a_text_that_a_spreadsheet_would_run_is_marked(text: str) -> None:
-    assert dangerous(text) and escape_cell(text) == "'" + text and not dangerous(escape_cell(text))
+    assert dangerous(text) and escape_cell(text).startswith("'") and not dangerous(escape_cell(text))
+    assert escape_cell(text).replace("'", "") == text.replace("'", "")
+
+
+@pytest.mark.parametrize("text", WITHIN)
+def test_a_formula_behind_a_semicolon_or_line_end_is_marked_where_it_begins(text: str) -> None:
+    assert dangerous(text) and not dangerous(escape_cell(text))
 
 
 @pytest.mark.parametrize("text", PLAIN)
@@ -59,12 +97,20 @@ def test_other_texts_and_numbers_stay(text: str) -> None:
     assert escape_cell(text) == text and not dangerous(text)
 
 
+def test_long_texts_take_no_longer_than_their_length() -> None:
+    """A record may be one cell of megabytes."""
+    long = [f"-{'1' * 300_000}x", f"x;{' ' * 300_000}y", f"{'x;' * 150_000}=", "'" * 300_000, "1" * 300_000]
+    began = time.process_time()
+    assert [unescape_cell(escape_cell(text)) for text in long] == long
+    assert time.process_time() - began < 5
+
+
 @pytest.mark.parametrize("cell", [-1.5, -3, 0, True, None, float("nan"), np.float64(-2.0), np.int64(-1)])
 def test_what_is_no_text_stays(cell: Any) -> None:
     assert escape_cell(cell) is cell
 
 
-@pytest.mark.parametrize("text", [*FORMULAS, *PLAIN, "'=x", "''=x", "'-1", "'''+", "'\t"])
+@pytest.mark.parametrize("text", [*FORMULAS, *WITHIN, *PLAIN, "x;'=1", "1;'-5", "'=x", "''=x", "'-1", "'''+", "'\t"])
 def test_marks_are_taken_off_again(text: str) -> None:
     assert unescape_cell(escape_cell(text)) == text
     assert not dangerous(escape_cell(text))

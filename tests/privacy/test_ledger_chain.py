@@ -386,7 +386,7 @@ def test_a_witness_is_on_the_disk_before_it_has_its_name(home: Path, monkeypatch
 
 def test_a_spoilt_witness_freezes(path: Path, home: Path) -> None:
     [file] = (home / "heads").glob("*.json")
-    for text in ("{", "[]", '{"count": "7", "head": "x"}', '{"count": 1}'):
+    for text in ("{", "[]", "[" * 100_000, '{"count": "7", "head": "x"}', '{"count": 1}'):
         file.write_text(text)
         with pytest.raises(Refused, match="expected the last number and head"):
             spend(Ledger(path), "r9")

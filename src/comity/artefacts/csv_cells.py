@@ -1,8 +1,10 @@
 """Cells of exported CSV files that no spreadsheet takes for a formula.
 
-A spreadsheet runs a cell that begins with =, +, - or @, and some skip a tab or a line end before it. Records and
-identifiers come from others: one of them could fetch a page, or start a program, on the machine where the table is
-opened. Such a text gets an apostrophe before it, which spreadsheets take as the mark of a text. Numbers stay numbers.
+A spreadsheet runs a cell that begins with =, +, - or @, and some skip a tab, a line end or an invisible character
+before it. Where the decimal mark is a comma it separates cells by semicolons, so that a formula may also begin behind a
+semicolon or a line end within a text. Records and identifiers come from others: one of them could fetch a page, or
+start a program, on the machine where the table is opened. An apostrophe is written before each such place, which
+spreadsheets take as the mark of a text. Numbers stay numbers.
 """
 
 from __future__ import annotations
@@ -14,24 +16,27 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Also in the full width of East Asian scripts, which spreadsheets of these languages take for the same signs.
-_FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_SIGNS = "=+\\-@\uff1d\uff0b\uff0d\uff20"
+# A byte-order mark at the beginning of a file is skipped; the others are skipped by some.
+_UNSEEN = "\0\x0b\x0c\xad\u200b-\u200f\u2060\ufeff"
+_NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_ENDS = r"(?=[;\r\n]|\Z)"
+_BEGINS = f"['{_UNSEEN}]*[{_SIGNS}\t\r\n]"
+_GOES_ON = f"['{_UNSEEN} ]*[{_SIGNS}]"
 _MARK = "'"
+_UNMARKED = re.compile(rf"\A(?!{_NUMBER}\Z)(?={_BEGINS})|(?<=[;\r\n])(?! *{_NUMBER} *{_ENDS})(?={_GOES_ON})")
+_MARKED = re.compile(rf"\A{_MARK}(?={_BEGINS})|(?<=[;\r\n]){_MARK}(?={_GOES_ON})")
 
 
 def escape_cell(cell: Any) -> Any:
-    """What stands for this cell in a file: a text that could be a formula with a mark before it, anything else as it
+    """What stands for this cell in a file: a text that could be a formula with marks before it, anything else as it
     is. A text that has such a mark already gets a further one, so that `unescape_cell` gives back what was there."""
-    if isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
-        return _MARK + cell
-    return cell
+    return _UNMARKED.sub(_MARK, cell) if isinstance(cell, str) else cell
 
 
 def unescape_cell(cell: Any) -> Any:
     """The cell that `escape_cell` was given."""
-    if isinstance(cell, str) and cell.startswith(_MARK) and _FORMULA.match(cell[1:]):
-        return cell[1:]
-    return cell
+    return _MARKED.sub("", cell) if isinstance(cell, str) else cell
 
 
 def escape_frame(frame: pd.DataFrame) -> pd.DataFrame:

@@ -87,7 +87,7 @@ class Witness:
             found = json.loads(stored)
             of_entry = "seq" in found
             seen = Seen(found["seq" if of_entry else "count"], found["head"], of_entry)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._unreadable() from error
         if not isinstance(seen.count, int) or not is_head(seen.head):
             raise self._unreadable()
