@@ -52,6 +52,10 @@ class Chosen:
     owners: int = 0
     within: Within = Within()
 
+    def __str__(self) -> str:
+        labels = ", each with a label that the schema allows" if self.labels else ""
+        return f"at most {self.most} rows of {self.width} numbers within the schema's bounds{labels}"
+
     def fits(self, value: Any, dims: Mapping[str, int], who: Consortium) -> bool:
         names = {"rows", *(("labels",) if self.labels else ()), *(("owners",) if self.owners else ())}
         if type(value) is not dict or set(value) != names:
