@@ -255,7 +255,7 @@ def test_a_sum_over_one_party_is_that_party_s_own_noise_in_full() -> None:
     noised = Declaration((contribution("held", "owner", Noised(noise)),), adversary="-").accept(who)
     assert summed == noised and summed.sums() == ()
     shown = plan("study", OneOwner(), who)
-    assert shown.rows[0].protection == "noised at the site" and not [n for n in shown.notes if "honest parts" in n]
+    assert shown.rows[0].protection == "noised at the site" and not [n for n in shown.notes if "sufficient" in n]
     parties, _ = setup(OneOwner(), who, noise=NoNoise())
     np.testing.assert_allclose(run(parties)["result"], mean("birch"), atol=0.02)
     assert not [path for path, _ in parties.journal.traffic(parties.study, parties.run) if path.startswith("sum.")]
@@ -373,7 +373,7 @@ def test_each_distinct_payer_is_shown_and_the_largest_is_the_guarantee() -> None
     assert shown.as_json()["payers"][0] == {"name": "consumer (elm)", "parties": 1, "loss": "eps 1.44"}
     # A person at two owners is two units of one release; one at an owner and the consumer pays for both of theirs.
     (note,) = [note for note in shown.notes if note.startswith("the unit is")]
-    assert note.endswith("at 2 parties eps 2.44")
+    assert note.endswith("at eps 2.44 instead of 1.44; each ledger is charged for one")
 
 
 def test_a_party_that_pays_nothing_is_said_to_pay_nothing() -> None:

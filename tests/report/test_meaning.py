@@ -1,4 +1,4 @@
-"""One plain sentence about epsilon, and that its figure is a bound."""
+"""Two plain sentences about epsilon, and that their figure is a bound."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ PURE = Guarantee("eps 1.00", 1.0, 0.0, "a record", "replaced", "nobody", "privat
 
 def test_the_sentence_says_how_far_a_belief_can_move() -> None:
     said = meaning(PURE)
-    assert "two versions of one record for equally likely before this run, 50 %" in said
-    assert "is at most 73.2 % sure of the truth after it" in said
-    assert "\n" not in said and said.count(". ") == 0
+    assert "knows every other record and is unsure between two versions of yours: a coin toss, 50 %" in said
+    assert "their best guess is right at most 73.2 % of the time." in said
+    assert "\n" not in said and said.count(". ") == 1
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"unit": "a whole party"}, "all records of one party"),
-        ({"unit": "a person"}, "the records of one person"),
-        ({"neighbours": "added or removed"}, "as likely as not that one record took part"),
-        ({"delta": 1e-6}, "at most 73.2 % of the time (delta 1e-6, the chance that eps leaves out, is counted in)"),
+        ({"unit": "a whole party"}, "two versions of all your party's records"),
+        ({"unit": "a person"}, "two versions of all your records"),
+        ({"neighbours": "added or removed"}, "unsure whether your record took part"),
+        ({"delta": 1e-6}, "at most 73.2 % of the time (delta 1e-6 is counted in)"),
         ({"epsilon": 10.0}, "99.996 %"),
         ({"epsilon": 60.0}, "promises nothing"),
         ({"epsilon": float("inf")}, "promises nothing"),
-        ({"seeded": True}, "Without the seed it would mean: whoever"),
+        ({"seeded": True}, "Without the seed it would mean: Suppose"),
     ],
 )
 def test_it_names_the_unit_the_relation_and_the_delta(change: Any, words: str) -> None:

@@ -89,7 +89,7 @@ def test_the_first_screen_answers_four_questions_with_their_figures(result: Any)
     assert "readmitted (no, yes) from 12 columns" in text
     for shown in (result.error, *(baseline.error for baseline in result.baselines)):
         assert f"{shown:.3f}" in text
-    assert result.outcome is not None and "guesses right after it at most 73.2 % of the time" in text
+    assert result.outcome is not None and "their best guess is right at most 73.2 % of the time" in text
     assert "eps 1.00 at delta 1e-6" in text and left(2.5, 1) in text and "(eps 2.50, delta 1e-6)" in text
     assert "coordinator models in clear to the coordinator" in text
     assert result.guarantee.adversary in text
@@ -279,9 +279,16 @@ def test_tables_fit_a_telephone_before_they_scroll(result: Any) -> None:
         ".scroll td.role { min-width: 6.6em; }",
         ".scroll td.key { min-width: 8.8em; font-size: 11px; }",
         ".settings td.key { width: 52%; }",
+        # Five columns become blocks, whose cells have their heads before them.
+        ".stacked td::before { content: attr(data-label)",
     ):
         assert rule in narrow.group(1)
-    assert '<td class="role">' in render_result(result) and '<table class="settings">' in render_result(result)
+    page = render_result(result)
+    assert (
+        '<table class="stacked">' in page
+        and '<td class="role" data-label="to">' in page
+        and '<table class="settings">' in page
+    )
 
 
 def test_a_deployed_run_is_not_called_simulated(result: Any) -> None:

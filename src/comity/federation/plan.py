@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from comity.crypto.masking.peers import choose
@@ -14,7 +15,7 @@ from comity.federation.declaring.protection import Summed
 from comity.federation.declaring.true_loss import TrueLoss
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, convert
-from comity.privacy.loss import Loss, Pure, shown, shown_small
+from comity.privacy.loss import Loss, shown, shown_small
 from comity.privacy.unit import Neighbours, Unit
 from comity.representation import short_repr
 from comity.untrusted.text import one_line
@@ -115,7 +116,7 @@ class Plan:
 
 def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
     declaration = protocol.accepted(who)
-    rows, notes = [], []
+    rows, sufficient = [], dict[str, list[str]]()
     for release in declaration.releases:
         times = f" x{release.times}" if release.times > 1 else ""
         noise_sd = None
@@ -128,17 +129,14 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
         if isinstance(release.protection, Summed):
             over, parts = release.summed_over(who), release.parts(who)
             if over.size != parts:
-                read = ", its readers know a part each" if release.known_parts > over.colluders else ""
-                notes.append(
-                    f"{release.name}: noise is laid out for {parts} honest parts of {over.size} "
-                    f"(colluders {over.colluders}, dropouts {over.dropouts}{read}): "
-                    f"{_factor(over.size / parts)} times the variance that a trusted coordinator would add"
-                )
+                known = max(over.colluders, release.known_parts)
+                sufficient.setdefault(_sufficient(over.size, over.dropouts, known, parts), []).append(release.name)
+    notes = [f"{', '.join(names)}: {sentence}" for sentence, names in sufficient.items()]
     notes += _holders(declaration, who)
     notes += _evaluated(who)
     if who.unit is not Unit.PARTY and any(release.loss is not None for release in declaration.releases):
         charged = protocol.charged_once or of_several(declaration, who)
-        notes.append(f"the unit is {_UNITS[who.unit.value]}: {charged}")
+        notes.append(f"the unit is {_UNITS[who.unit.value]}. {charged[0].upper()}{charged[1:]}")
     spent = groups(declaration, who)[0].spent
     return Plan(
         study=study,
@@ -168,6 +166,16 @@ def _true_losses(protocol: Protocol, who: Consortium) -> tuple[TrueLoss, ...]:
     return found
 
 
+def _sufficient(parties: int, dropouts: int, known: int, parts: int) -> str:
+    """Who may be missing from shared noise, and what that costs. `known` parties may subtract their own part of it."""
+    lost = f"up to {dropouts} drop out and " if dropouts else ""
+    return (
+        f"the noise stays sufficient if, of {parties} parties, {lost}up to {known} pool{'s' * (known == 1)} what "
+        f"{'it knows' if known == 1 else 'they know'} (variance {_factor(parties / parts)} times a trusted "
+        "coordinator's)"
+    )
+
+
 def _factor(factor: float) -> str:
     """Three figures, and as many more as it takes to tell a factor from 1."""
     digits = 3
@@ -182,9 +190,10 @@ def _holders(declaration: Declaration, who: Consortium) -> list[str]:
     sizes = {over.size: over for over in (release.summed_over(who) for release in summed)}
     graphs = [(size, choose(size, over.colluders, over.dropouts)) for size, over in sizes.items()]
     return [
-        f"secure sums: each party draws {graph.degree} others by its own chance to hold shares of its masks, "
-        f"{graph.threshold} of which open them, itself counted; a coordinator that lies about who dropped out opens "
-        "the sum of all or nothing, except with probability 2^-39, if its colluders do not depend on who was drawn"
+        f"secure sums: each party keeps a share of its mask and picks {graph.degree} others at random to hold shares; "
+        f"any {graph.threshold} of these {graph.degree + 1} recover the mask. A coordinator that lies about dropouts "
+        "opens the sum of all parties or nothing, except with probability 2^-39, if its colluders were fixed before "
+        "the holders were picked"
         for size, graph in graphs
         if graph.degree < size - 1
     ]
@@ -211,15 +220,18 @@ def of_several(declaration: Declaration, who: Consortium) -> str:
     is released moves m times as far, which is m times μ and m² times ρ, whether the noise is shared or each site's own.
     """
     losses = {release.name: release.loss for release in declaration.releases if release.loss is not None}
-    pure = any(isinstance(loss, Pure) for loss in losses.values())
-    curved = not all(isinstance(loss, Pure) for loss in losses.values())
+    delta = delta_of(who)
+    once = groups(declaration, who)[0].spent
     twice = at_two_parties(declaration, who, {name: of_two(loss) for name, loss in losses.items()})
-    grows = " and ".join(
-        word for word, holds in (("m times epsilon", pure), ("m times mu, which is m^2 times rho", curved)) if holds
+    records = "" if who.unit is Unit.PERSON else "with records "
+    return (
+        f"someone {records}at two parties is protected at eps {_epsilon(twice, delta)} instead of "
+        f"{_epsilon(once, delta)}{f' (delta {shown_small(delta)})' if delta else ''}; each ledger is charged for one"
     )
-    person = "a person at" if who.unit is Unit.PERSON else "a person with a record at each of"
-    ledgers = f"every ledger is charged for one; {person} m parties loses {grows}: at 2 parties"
-    return f"{ledgers} {describe(twice, delta_of(who))}"
+
+
+def _epsilon(spent: Spent, delta: Decimal) -> str:
+    return shown(spent.epsilon_at(delta), decimals=2)
 
 
 def of_two(loss: Loss) -> Loss:

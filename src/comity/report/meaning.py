@@ -1,4 +1,4 @@
-"""What ε and δ mean for a person, in one sentence.
+"""What ε and δ mean for a person, in two sentences.
 
 Of two neighbouring datasets that somebody holds for equally likely, the better guess after an (ε, δ)-private release is
 right with probability (1 + TV)/2, and TV ≤ (e^ε − 1 + 2δ)/(e^ε + 1): at most (e^ε + δ)/(1 + e^ε). Without δ the belief
@@ -13,7 +13,12 @@ from decimal import ROUND_UP, Context, Decimal
 from comity.privacy.loss import shown_small
 from comity.runtime.results.outcome import Guarantee
 
-_ONE = {"a record": "one record", "a person": "the records of one person", "a whole party": "all records of one party"}
+_REPLACED = {
+    "a record": ("every other record", "of yours"),
+    "a person": ("everybody else's records", "of all your records"),
+    "a whole party": ("every other party's records", "of all your party's records"),
+}
+_ADDED = {"a record": "your record took part", "a person": "you took part", "a whole party": "your party took part"}
 # Beyond so many nines the figure says nothing that "certain" does not.
 _DECIMALS = 6
 
@@ -29,21 +34,23 @@ def meaning(guarantee: Guarantee) -> str:
     """For the reader of a page: how far anybody's belief can move. Empty where the claimed loss does not hold."""
     if guarantee.claim != "private":
         return ""
-    one = _ONE.get(guarantee.unit, guarantee.unit)
-    if guarantee.neighbours == "replaced":
-        before = f"takes two versions of {one} for equally likely"
-    else:
-        before = f"takes it for as likely as not that {one} took part"
+    others, yours = _REPLACED[guarantee.unit]
+    unsure = f"two versions {yours}" if guarantee.neighbours == "replaced" else f"whether {_ADDED[guarantee.unit]}"
+    between = "between " if guarantee.neighbours == "replaced" else ""
+    before = f"Suppose someone knows {others} and is unsure {between}{unsure}: a coin toss, 50 %."
     sure = percent(best_guess(guarantee.epsilon, guarantee.delta))
     if sure is None:
-        return f"Whoever {before} may be certain after this run: so large an epsilon promises nothing."
-    after = f"is at most {sure} sure of the truth after it"
-    if guarantee.delta:
-        delta = shown_small(Decimal(repr(guarantee.delta)))
-        after = f"guesses right after it at most {sure} of the time (delta {delta}, the chance that eps leaves out, "
-        after += "is counted in)"
-    said = f"Whoever knows everything else and {before} before this run, 50 %, {after}."
-    return f"Without the seed it would mean: {said[0].lower()}{said[1:]}" if guarantee.seeded else said
+        after = "After this run they may be certain: so large an epsilon promises nothing."
+    else:
+        after = (
+            f"After seeing everything this run published, their best guess is right at most {sure} of the time"
+            f"{_counted(guarantee.delta)}."
+        )
+    return f"{'Without the seed it would mean: ' if guarantee.seeded else ''}{before} {after}"
+
+
+def _counted(delta: float) -> str:
+    return f" (delta {shown_small(Decimal(repr(delta)))} is counted in)" if delta else ""
 
 
 def percent(share: float) -> str | None:
