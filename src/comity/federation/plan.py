@@ -168,11 +168,11 @@ def _true_losses(protocol: Protocol, who: Consortium) -> tuple[TrueLoss, ...]:
 
 def _sufficient(parties: int, dropouts: int, known: int, parts: int) -> str:
     """Who may be missing from shared noise, and what that costs. `known` parties may subtract their own part of it."""
-    lost = f"up to {dropouts} drop out and " if dropouts else ""
+    risks = [(dropouts, "drops out", "drop out"), (known, "colludes", "collude")]
+    said = " and ".join(f"up to {count} {one if count == 1 else many}" for count, one, many in risks if count)
+    factor = _factor(parties / parts)
     return (
-        f"the noise stays sufficient if, of {parties} parties, {lost}up to {known} pool{'s' * (known == 1)} what "
-        f"{'it knows' if known == 1 else 'they know'} (variance {_factor(parties / parts)} times a trusted "
-        "coordinator's)"
+        f"the noise stays sufficient if, of {parties} parties, {said} (variance {factor} times a trusted coordinator's)"
     )
 
 
