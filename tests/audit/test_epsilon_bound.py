@@ -10,7 +10,7 @@ from scipy.stats import binom, norm
 from comity.audit import epsilon_lower_bound, gdp_lower_bound, mu_lower_bound
 from comity.audit.bound import _lower, _upper, gaussian_epsilon
 from comity.errors import DataError, StudyError
-from comity.privacy.accounting import analytic_gaussian_sigma
+from comity.privacy.accounting import gdp_square
 
 
 def test_laplace_at_one_measures_almost_one() -> None:
@@ -54,7 +54,7 @@ def test_delta_is_subtracted() -> None:
 
 def test_the_gaussian_form_is_tighter_and_valid() -> None:
     epsilon, delta = 1.0, 1e-6
-    shift = 1 / analytic_gaussian_sigma(epsilon, delta)
+    shift = math.sqrt(gdp_square(epsilon, delta))
     noise = np.random.default_rng(5).normal(size=(2, 400_000))
     measured = gdp_lower_bound(noise[0], noise[1] + shift, delta=delta)
     assert 0.9 <= measured <= 1
@@ -64,7 +64,7 @@ def test_the_gaussian_form_is_tighter_and_valid() -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 1e-6), (8.0, 1e-9)])
 def test_epsilon_of_a_gaussian_inverts_its_calibration(epsilon: float, delta: float) -> None:
-    measured = gaussian_epsilon(1 / analytic_gaussian_sigma(epsilon, delta), delta)
+    measured = gaussian_epsilon(math.sqrt(gdp_square(epsilon, delta)), delta)
     assert epsilon * (1 - 1e-6) <= measured <= epsilon
     assert gaussian_epsilon(0.0, delta) == 0
     assert gaussian_epsilon(1e-9, delta) == 0

@@ -14,7 +14,7 @@ from comity.errors import DataError
 from comity.learn.fitting.hinge import SmoothedHinge, smoothed_hinge
 from comity.learn.fitting.squared import Huber, ridge
 from comity.protocols.averaging import rule
-from comity.protocols.averaging.objectives import KINDS, objective_of
+from comity.protocols.averaging.objectives import objective_of
 from tests.averaging.default_consortium import consortium, protocol
 
 
@@ -87,7 +87,7 @@ def test_wrong_targets_are_refused() -> None:
             fit(x, y[:5], 0.1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["logistic", "softmax", "svm", "linear"])
 def test_a_residual_is_the_derivative_that_the_fit_makes_zero(kind: Any) -> None:
     """At its minimiser the sum of gradients balances the penalty, where nothing is clipped."""
     classes = {"softmax": 3, "linear": 0}.get(kind, 2)

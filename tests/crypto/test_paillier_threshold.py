@@ -13,7 +13,7 @@ from scipy.stats import ks_2samp, kstest
 
 from comity.crypto.paillier.cryptosystem import PrivateKey
 from comity.crypto.paillier.packing import Packing
-from comity.crypto.paillier.threshold import KeyShare, combine, deal, split
+from comity.crypto.paillier.threshold import KeyShare, combine, split
 from comity.errors import Malformed, Refused
 
 LIKELY = 1e-6
@@ -39,7 +39,7 @@ def test_all_parties_together_decrypt(a: int, b: int, parties: int) -> None:
 
 
 def test_a_dealt_key_reads_packed_vectors() -> None:
-    public, parts = deal(2048, 2)
+    public, parts = private().public, shares(2)
     packing = Packing(public, 32, 2)
     total = packing.rerandomise(packing.add(packing.encrypt([1, -2, 3]), packing.encrypt([10, 20, -30])))
     plaintexts = [combine(public, 2, {s.party: s.partial(c) for s in parts}) for c in total.ciphertexts]

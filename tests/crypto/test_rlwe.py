@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare
 
-from comity.crypto.products.negacyclic import SIZES, Transform, multiply_out, twiddles
+from comity.crypto.products.negacyclic import Transform, multiply_out, twiddles
 from comity.crypto.products.rlwe import (
     ALLOWED,
     COINS,
@@ -78,7 +78,7 @@ def products(left: Any, right: Any, rows: Any) -> Any:
     return rows
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [4096, 8192])
 def test_products_of_polynomials_are_exact(size: Any) -> None:
     transform = Transform(size)
     left = RNG.integers(0, 2**20, (2, size))
@@ -92,7 +92,7 @@ def test_products_of_polynomials_are_exact(size: Any) -> None:
     assert np.abs(found - np.rint(found)).max() < 0.05
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [4096, 8192])
 def test_the_unit_gives_a_polynomial_back(size: Any) -> None:
     transform = Transform(size)
     rows = RNG.integers(-(2**30), 2**30, (2, size)).astype(float)

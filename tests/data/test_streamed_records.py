@@ -25,7 +25,6 @@ from comity.data import (
     Schema,
     StreamedRecords,
     fits,
-    open_records,
     open_source,
 )
 from comity.errors import DataError, StudyError
@@ -142,10 +141,8 @@ def test_records_stay_in_memory_where_they_fit(sources: dict[str, object]) -> No
     for kind in ("parquet", "folder", "csv", "duckdb", "sqlite", "frame"):
         source = open_source(sources[kind])
         assert fits(source, encoding, ROWS * bytes_each) and not fits(source, encoding, ROWS * bytes_each - 1)
-        inside, tally = open_records(source, encoding, limit=ROWS * bytes_each)
-        outside, same = open_records(source, encoding, limit=1000)
-        assert isinstance(inside, Records) and isinstance(outside, StreamedRecords) and tally == same
-        assert list(inside.blocks()) == [inside]
+        outside = StreamedRecords.checked(source, encoding, limit=1000)
+        assert encoding.encode(source.read(encoding.reads)).tally == outside.tally
         for key in ("features", "labels", "ids"):
             with pytest.raises(DataError, match=r"needs all records .* raise memory") as caught:
                 getattr(outside, key)

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit
 
 from comity.federation.evaluation.card import CAP, Card, Predicts
-from comity.federation.evaluation.consistency import card_atoms, consistent_sums
+from comity.federation.evaluation.consistency import _system, consistent_sums
 from comity.federation.evaluation.figures import Figure, Figures, figures_of
 from comity.privacy.unit import Neighbours, Unit
 from tests.evaluation.test_card import Says
@@ -119,7 +119,7 @@ def test_the_projection_comes_no_further_from_the_truth(classes: int) -> None:
 def test_every_answer_is_near_an_atom() -> None:
     """The two-class atoms against the card's own arithmetic: one record with that probability and that label."""
     card = Card(Predicts(2), 4, Unit.RECORD, Neighbours.REPLACE)
-    atoms = card_atoms(card).T
+    atoms = _system(card)[0].T
     for probability in (0.0, 0.3, 0.5, 0.7, 1.0):
         for label in (0, 1):
             rows = np.array([[1 - probability, probability]])

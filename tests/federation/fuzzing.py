@@ -29,11 +29,12 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Blob
 from comity.federation.declaring.protection import Public
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask, sign_reply, verify_reply
+from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_reply, verify_reply
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.federation.step import spec_of
 from comity.privacy.ledger import verify_export
+from tests.support.asks import sign_ask
 
 from .toy import STUDY, LossyChannel, Rounds, consortium, identity, path_of, setup
 

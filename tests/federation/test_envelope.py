@@ -12,7 +12,8 @@ from comity.errors import Malformed, SiteLost, StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.messages.codec import decode
-from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask, sign_reply, verify_ask, verify_reply
+from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_reply, verify_ask, verify_reply
+from tests.support.asks import sign_ask
 from tests.support.noise import NoNoise
 
 from .toy import STUDY, LossyChannel, Rounds, ask_for, consortium, host, identity, setup

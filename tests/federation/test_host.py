@@ -23,12 +23,13 @@ from comity.federation.declaring.forms import Blob, Count
 from comity.federation.declaring.policy import Policy
 from comity.federation.declaring.protection import Noised, Public, Sealed
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask
+from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.owner.host import Host
 from comity.federation.protocol import Protocol, step
 from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.runtime.local.channel import LocalChannel
+from tests.support.asks import sign_ask
 from tests.support.noise import NoNoise
 
 from .toy import STUDY, Rounds, answer, ask_for, consortium, host, identity, setup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comity.federation.declaring.bounds import Ball, Diamond
+from comity.federation.declaring.bounds import Ball, EntrySum
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Perturbed, Summed
@@ -26,7 +26,7 @@ SHAPE = (20_000,)
 
 def release(noise: Noise, **others: object) -> Release:
     given = {"source": EVERY_PARTY, "to": COORDINATOR, "protection": Summed(noise), **others}
-    bound = Diamond(radius=1) if noise.norm == "l1" else Ball(radius=1)
+    bound = EntrySum(each=1, moved=2, largest=1) if noise.norm == "l1" else Ball(radius=1)
     return Release(name="sum", form=Array(SHAPE, "<i8"), bound=bound, **given)  # type: ignore[arg-type]
 
 

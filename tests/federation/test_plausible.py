@@ -12,7 +12,7 @@ from comity.errors import Implausible, Refused
 from comity.federation.coordinator.journal import ABANDONED
 from comity.federation.coordinator.life import run
 from comity.federation.declaring import noise_tail
-from comity.federation.declaring.bounds import Ball, Bound, Counts, Diamond, EntrySum, Opened, RecordSum, Simplex
+from comity.federation.declaring.bounds import Ball, Bound, Counts, EntrySum, Opened, RecordSum, Simplex
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.noise_tail import NoiseTail
@@ -36,7 +36,7 @@ from .toy import Rounds, answer, ask_for, consortium, setup
 
 SHAPE = (3, 4)
 L2: list[Bound] = [Ball(1.0), RecordSum(1.0, 40.0, 40), Simplex(3, 4), Counts((1, 1, 1), True, 50)]
-L1: list[Bound] = [Diamond(1.0), EntrySum(1.0, 2.0, 40.0, 40), Simplex(3, 4), Counts((1, 1, 1), False, 50)]
+L1: list[Bound] = [EntrySum(1.0, 2.0, 1.0), EntrySum(1.0, 2.0, 40.0, 40), Simplex(3, 4), Counts((1, 1, 1), False, 50)]
 
 
 def consortium_of(parties: int, dropouts: int = 0) -> Consortium:
@@ -120,7 +120,7 @@ def test_a_tail_is_exceeded_as_rarely_as_it_says_and_is_no_wider_than_need_be(
     """At a probability that can be measured. A quarter of the tail is exceeded often, of Laplace noise a tenth."""
     monkeypatch.setattr(noise_tail, "FALSE_ALARM", 0.08)
     who, width, runs = consortium_of(6, 3), 8, 400
-    one = release(noise, Diamond(1.0) if noise.norm == "l1" else Ball(1.0), shape=(width,))
+    one = release(noise, EntrySum(1.0, 2.0, 1.0) if noise.norm == "l1" else Ball(1.0), shape=(width,))
     scale, source = one.scale(who), SeededNoise(7)
     drawn = np.array(
         [
@@ -143,14 +143,14 @@ def test_a_tail_is_exceeded_as_rarely_as_it_says_and_is_no_wider_than_need_be(
 
 
 def test_the_tail_of_laplace_noise_is_exponential_where_it_is_rare() -> None:
-    one, who = release(Laplace(Pure(1)), Diamond(1.0), Noised, (1,)), consortium_of(1)
+    one, who = release(Laplace(Pure(1)), EntrySum(1.0, 2.0, 1.0), Noised, (1,)), consortium_of(1)
     scale = one.scale(who)
     rare = scale.total * scale.grid * np.log(1 / noise_tail.FALSE_ALARM)
     assert rare <= float(NoiseTail(one, who, 1).of_figures(Weights(l1=0.0), 1)) <= 2 * rare
 
 
 def test_what_carries_no_noise_may_be_off_by_its_rounding_and_no_more() -> None:
-    one = replace(release(Laplace(Pure(1)), Diamond(1.0), Entrusted), grid=0.5)
+    one = replace(release(Laplace(Pure(1)), EntrySum(1.0, 2.0, 1.0), Entrusted), grid=0.5)
     require_plausible(one, consortium_of(5), np.full(SHAPE, 1.25), 1)
     with pytest.raises(Implausible):
         require_plausible(one, consortium_of(5), np.full(SHAPE, 1.75), 1)
@@ -166,7 +166,7 @@ FAR: list[tuple[Bound, Any]] = [
     (Opened(l2=1.0, limit=30.0), lambda far: np.full(SHAPE, 30 + far)),
     (Opened(l2=1.0, limit=30.0), lambda far: np.full(SHAPE, -30 - far)),
     (EntrySum(1.0, 2.0, 40.0, 40), lambda far: np.full(SHAPE, 200 + far)),
-    (Diamond(1.0), lambda far: np.full(SHAPE, -5 - far)),
+    (EntrySum(1.0, 2.0, 1.0), lambda far: np.full(SHAPE, -5 - far)),
 ]
 
 
@@ -174,7 +174,7 @@ FAR: list[tuple[Bound, Any]] = [
 def test_a_sum_beyond_its_bound_is_refused_in_one_sentence(bound: Bound, value: Any) -> None:
     who = consortium_of(5)
     noise: Noise = Gaussian(gaussian_budget(Approx(500, 1e-6)))
-    one = release(Laplace(Pure(40)) if isinstance(bound, Diamond | EntrySum) else noise, bound)
+    one = release(Laplace(Pure(40)) if isinstance(bound, EntrySum) else noise, bound)
     require_plausible(one, who, value(0.0), 5)
     with pytest.raises(Implausible, match=r"^sum: the opened sum lies outside .* expected .* found .* begin a new run"):
         require_plausible(one, who, value(60.0), 5)

@@ -12,7 +12,8 @@ from comity.federation.coordinator.life import run
 from comity.federation.declaring.policy import Policy
 from comity.federation.declaring.protection import Noised
 from comity.federation.messages.codec import decode
-from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask
+from comity.federation.messages.envelope import SIGNATURE_BYTES
+from tests.support.asks import sign_ask
 from tests.support.noise import NoNoise
 
 from .toy import STUDY, Rounds, answer, ask_for, consortium, host, identity, path_of, setup

@@ -21,7 +21,7 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.declaring.policy import Policy
 from comity.federation.messages.codec import decode, encode, leading_text
-from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask, verify_reply
+from comity.federation.messages.envelope import SIGNATURE_BYTES, verify_reply
 from comity.federation.owner.hosting import Approval, Owner, host_of
 from comity.federation.owner.registry import Registry
 from comity.federation.owner.store import Store
@@ -29,6 +29,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.local.channel import LocalChannel
+from tests.support.asks import sign_ask
 from tests.support.noise import NoNoise
 
 from .toy import Noised, Rounds, ask_for, consortium, identity, records

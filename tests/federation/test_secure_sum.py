@@ -15,7 +15,7 @@ from comity.crypto.masking.peers import choose
 from comity.entropy import derive
 from comity.errors import ComityError, Refused, SiteLost
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.bounds import Diamond
+from comity.federation.declaring.bounds import EntrySum
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.protection import Summed
 from comity.federation.messages.codec import decode, encode
@@ -371,7 +371,7 @@ def test_every_shared_noise_runs_through_a_secure_sum(noise: Any) -> None:
         def declare(self, who: Any) -> Any:
             declaration = super().declare(who)
             (mean, *rest) = declaration.releases
-            bound = Diamond(1.0) if noise.norm == "l1" else mean.bound
+            bound = EntrySum(1.0, 2.0, 1.0) if noise.norm == "l1" else mean.bound
             return replace(declaration, releases=(replace(mean, protection=Summed(noise), bound=bound), *rest))
 
     who = consortium(3, dropouts=0)

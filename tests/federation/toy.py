@@ -24,7 +24,7 @@ from comity.federation.declaring.forms import Array
 from comity.federation.declaring.policy import SIMULATION, Policy
 from comity.federation.declaring.protection import Derived, Noised, Summed
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask, verify_reply
+from comity.federation.messages.envelope import SIGNATURE_BYTES, verify_reply
 from comity.federation.messages.vouched import vouch
 from comity.federation.owner.host import Host
 from comity.federation.owner.site import Site
@@ -37,6 +37,7 @@ from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.unit import Neighbours, Unit
+from tests.support.asks import sign_ask
 
 from .channels import Whole
 

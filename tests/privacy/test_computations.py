@@ -18,8 +18,7 @@ from comity.federation.messages.codec import decode, encode
 from comity.privacy import choices
 from comity.privacy.choices import permute_and_flip
 from comity.privacy.loss import GDP, Approx, Pure
-from comity.privacy.mechanisms import MWEM, NoisyCounts, NoisyMax, NoisyThreshold
-from comity.privacy.mechanisms.mwem import UNIT, reweighed
+from comity.privacy.mechanisms import NoisyCounts, NoisyMax, NoisyThreshold
 from comity.privacy.permit import Permit, simulated
 from comity.privacy.randomness import NoiseSource, ReleasedNoise, SeededNoise
 from comity.privacy.sampling.lazy_words import LazyWords
@@ -203,102 +202,12 @@ def test_bits_of_rows(source: Any) -> None:
     assert measured(1.5) > 1
 
 
-# Multiplicative weights.
-
-QUERIES = np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.5, 0.0, 0.25, 1.0]])
-
-
-class Transcript:
-    """Draws whatever leads to given choices and measurements, and adds up how likely that was."""
-
-    seeded = True
-
-    def __init__(self, truth: np.ndarray, queries: list[int], measurements: list[int]) -> None:
-        self.truth, self.queries, self.measurements = truth, iter(queries), iter(measurements)
-        self.left, self.log = list(range(len(truth))), 0.0
-
-    def noisy_max(self, scores: Any, scale: Any, *, permit: Any) -> np.ndarray:
-        permit.use()
-        self.query = next(self.queries)
-        place = self.left.index(self.query)
-        self.log += math.log(chances(scores[0] / 1.0, scale)[place])
-        self.left.pop(place)
-        return np.array([place])
-
-    def discrete_laplace(self, width: Any, shape: Any, *, permit: Any) -> np.ndarray:
-        permit.use()
-        noise = next(self.measurements) - int(self.truth[self.query])
-        self.log += float(log_laplace(np.array(noise), width))
-        return np.full(shape, noise)
-
-
-def transcript_loss(mechanism: MWEM, seed: int) -> float:
-    """The largest log ratio of one random transcript on a histogram and on all of its neighbours."""
-    generator = np.random.default_rng(seed)
-    table = generator.integers(0, 6, 4) + 1
-    queries = generator.permutation(3)[: mechanism.rounds].tolist()
-    measurements = (generator.normal(0, 40 * UNIT, mechanism.rounds)).astype(int).tolist()
-
-    def log(counts: np.ndarray) -> tuple[float, np.ndarray]:
-        source = Transcript((np.rint(QUERIES * UNIT) @ counts).astype(np.int64), queries, measurements)
-        weights = mechanism.run(cast(Any, source), counts, permit=permit())
-        return source.log, weights
-
-    base, weights = log(table)
-    worst = 0.0
-    cells = np.eye(4, dtype=int)
-    moves = [cells[i] - sign * cells[j] for i, j in itertools.permutations(range(4), 2) for sign in (0, 1)]
-    for move in moves:
-        other, same = log(table + move)
-        assert np.array_equal(weights, same)  # The histogram is made from the transcript alone.
-        worst = max(worst, abs(base - other))
-    return worst
-
-
-@pytest.mark.parametrize("rounds", [1, 2, 3])
-def test_every_transcript_of_multiplicative_weights_is_within_the_loss(rounds: int) -> None:
-    mechanism = MWEM(loss=Pure(1), queries=QUERIES, records=14, rounds=rounds)
-    losses = [transcript_loss(mechanism, seed) for seed in range(12)]
-    assert 0.4 < max(losses) <= 1
-
-
-def test_a_budget_that_is_not_split_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    mechanism = MWEM(loss=Pure(1), queries=QUERIES, records=14, rounds=3)
-    monkeypatch.setattr(MWEM, "share", property(lambda self: 0.5))
-    assert max(transcript_loss(mechanism, seed) for seed in range(8)) > 1.2
-
-
-@pytest.mark.parametrize("source", SOURCES)
-def test_multiplicative_weights_answer_better_than_nothing_and_draw_what_they_say(source: Any) -> None:
-    generator = np.random.default_rng(3)
-    counts = generator.multinomial(5000, generator.dirichlet(np.full(16, 0.3)))
-    queries = (generator.random((40, 16)) < 0.5).astype(float)
-    mechanism = MWEM(loss=Pure(1), queries=queries, records=5000, rounds=8)
-    one = permit()
-    weights = mechanism.run(source, counts, permit=one)
-    assert one.used
-    assert weights.sum() == pytest.approx(5000)
-    assert weights.min() >= 0
-    error = np.abs(queries @ (weights - counts)).mean()
-    assert error < 0.35 * np.abs(queries @ (np.full(16, 5000 / 16) - counts)).mean()
-    assert mechanism == MWEM(loss=Pure(1), queries=queries.copy(), records=5000, rounds=8)
-    assert mechanism != replace(mechanism, rounds=7)
-
-
-def test_weights_move_towards_a_measurement() -> None:
-    moved = reweighed(np.full(4, 25.0), QUERIES, {0: 80.0})
-    assert 70 < moved[:2].sum() <= 80
-    assert moved.sum() == pytest.approx(100)
-    assert np.isfinite(reweighed(np.full(4, 25.0), QUERIES, {0: -1e9, 1: 1e9})).all()
-
-
 # What all of them refuse, before the permit is used.
 
 COMPUTATIONS: list[Any] = [
     NoisyMax(loss=Pure(1), sensitivity=1.0),
     NoisyCounts(loss=Pure(1), sensitivity=1),
     NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=0.0),
-    MWEM(loss=Pure(1), queries=QUERIES, records=10, rounds=2),
 ]
 
 
@@ -339,11 +248,6 @@ def test_one_permit_is_one_run(mechanism: Any) -> None:
         lambda: NoisyCounts(loss=Pure(1), sensitivity=math.nan),
         lambda: NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=math.nan),
         lambda: NoisyThreshold(loss=cast(Any, GDP(1)), sensitivity=1.0, threshold=0.0),
-        lambda: MWEM(loss=Pure(1), queries=QUERIES + 0.5, records=10, rounds=1),
-        lambda: MWEM(loss=Pure(1), queries=QUERIES * math.nan, records=10, rounds=1),
-        lambda: MWEM(loss=Pure(1), queries=QUERIES, records=0, rounds=1),
-        lambda: MWEM(loss=Pure(1), queries=QUERIES, records=10, rounds=4),
-        lambda: MWEM(loss=Pure(0), queries=QUERIES, records=10, rounds=1),
     ],
 )
 def test_what_can_not_be_laid_out_is_refused(make: Any) -> None:
@@ -355,10 +259,6 @@ def test_counts_that_are_not_whole_are_refused() -> None:
     """Noise on the integers tells the fraction of what it is added to."""
     with pytest.raises(DataError, match="whole"):
         NoisyCounts(loss=Pure(1), sensitivity=1).run(SeededNoise(1), np.array([0.5]), permit=permit())
-    with pytest.raises(DataError):
-        COMPUTATIONS[3].check(np.array([0.5, 1, 1, 1]))
-    with pytest.raises(DataError):
-        COMPUTATIONS[3].check(np.array([-1, 1, 1, 1]))
 
 
 def test_rounded_gaussian_counts_keep_their_curve() -> None:

@@ -16,7 +16,7 @@ from scipy.stats import nbinom
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.audit.bound import gaussian_epsilon
 from comity.errors import StudyError
-from comity.privacy.accounting import analytic_gaussian_sigma
+from comity.privacy.accounting import gdp_square
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Spherical
 from comity.privacy.permit import Permit, simulated
@@ -103,7 +103,7 @@ def test_gaussian_parts_before_a_coalition(source: Any) -> None:
 
 def test_what_missing_parts_cost_with_the_least_noise_for_a_claim() -> None:
     """Noise without any reserve: 1.24 for 1 when a third is missing, 1.45 when one of two parties reads."""
-    sigma = analytic_gaussian_sigma(1, DELTA)
+    sigma = 1 / math.sqrt(gdp_square(1, DELTA))
     third, half = gaussian_epsilon(math.sqrt(3 / 2) / sigma, DELTA), gaussian_epsilon(math.sqrt(2) / sigma, DELTA)
     assert third == pytest.approx(1.245, abs=0.002)
     assert half == pytest.approx(1.455, abs=0.002)

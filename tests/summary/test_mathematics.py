@@ -238,16 +238,6 @@ def test_features_and_exact_kernel_choose_alike() -> None:
     assert mmd2(rows[by_features], target, 0.3) < 1.3 * exact
 
 
-def test_records_that_are_there_already_count() -> None:
-    rows, target, seeds = _rows(30, 2), _rows(30, 2, "target"), 2 + _rows(4, 2, "seeds")
-    attraction = likeness(rows, target, 0.5)
-    present = np.concatenate([[4.0], 4 * likeness(rows, seeds, 0.5)])
-    gram = _kernel(rows, rows, 0.5)
-    found = herd(attraction, lambda i: gram[i], 1, present)[0]
-    values = [mmd2(np.concatenate([seeds, rows[[i]]]), target, 0.5) for i in range(30)]
-    assert found == int(np.argmin(values))
-
-
 def test_more_records_than_there_are_can_not_be_chosen() -> None:
     with pytest.raises(DataError):
         herd(np.zeros(3), lambda _: np.zeros(3), 4)

@@ -79,14 +79,6 @@ class Artefact(Protocol):
         """Its part of a page; `noise` is the standard deviation in each released number, where it is known."""
 
 
-def register(kind: str, home: str) -> None:
-    """Enter a kind of one's own: `register("tree", "package.module:Tree")`. A known one is not replaced."""
-    known = kinds().get(kind, home)
-    if known != home:
-        raise ValueError(f"the kind {kind!r} is {known} already; choose another name")
-    KINDS[kind] = home
-
-
 def save_artefact(artefact: Artefact, folder: Path) -> None:
     """Write file by file under its final name only when complete; `artefact.json`, which is read first, goes last.
 

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from comity.data.tables.streamed_records import Held as Held
     from comity.data.tables.streamed_records import StreamedRecords as StreamedRecords
     from comity.data.tables.streamed_records import fits as fits
-    from comity.data.tables.streamed_records import open_records as open_records
 
 __all__ = [
     "DATASETS",
@@ -92,7 +91,6 @@ __all__ = [
     "explain_size",
     "fits",
     "nearest",
-    "open_records",
     "open_source",
     "public_cohort",
 ]
@@ -128,7 +126,6 @@ _HOMES = {
     "explain": "comity.data.schemas.check",
     "explain_size": "comity.data.schemas.check",
     "fits": "comity.data.tables.streamed_records",
-    "open_records": "comity.data.tables.streamed_records",
     "open_source": "comity.data.tables.sources",
     "public_cohort": "comity.data.public.visits",
 }

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Rows = NDArray[np.int64]
 
 _BLOCK = 1 << 22
+_OFFSET = 1e-3
 
 
 def even(n: int, parties: int, stream: Stream) -> list[Rows]:
@@ -72,12 +73,11 @@ def by_anchors(
     column: int = 0,
     low: float | None = None,
     high: float | None = None,
-    offset: float = 1e-3,
 ) -> list[Rows]:
     """Parties that differ in one attribute, as in Fioretto and Van Hentenryck (2019).
 
     Party i has an anchor a_i, uniform on [low, high] (by default the range of the values); a record with
-    value x goes to party i with probability proportional to 1/(|x − a_i| + offset). A party can be left
+    value x goes to party i with probability proportional to 1/(|x − a_i| + 0.001). A party can be left
     without records.
     """
     values = np.asarray(features, np.float64)
@@ -89,11 +89,8 @@ def by_anchors(
                 key="split",
             )
         values = values[:, column]
-    if parties < 1 or offset <= 0:
-        raise StudyError(
-            f"split: expected at least one party and an offset > 0, found {parties} and {offset}; correct them.",
-            key="split",
-        )
+    if parties < 1:
+        raise StudyError(f"split: expected at least one party, found {parties}; correct it.", key="split")
     if not np.isfinite(values).all():
         raise DataError(
             f"split: the attribute for anchors has {int((~np.isfinite(values)).sum())} missing or infinite "
@@ -109,7 +106,7 @@ def by_anchors(
     chosen = np.empty(len(values), np.int64)
     step = max(1, _BLOCK // parties)
     for start in range(0, len(values), step):
-        weights = 1 / (np.abs(values[start : start + step, None] - anchors) + offset)
+        weights = 1 / (np.abs(values[start : start + step, None] - anchors) + _OFFSET)
         edges = np.cumsum(weights, axis=1)
         chosen[start : start + step] = (edges[:, :-1] < chance[start : start + step, None] * edges[:, -1:]).sum(axis=1)
     order = np.argsort(chosen, kind="stable").astype(np.int64)

@@ -82,20 +82,6 @@ class Spent:
                 epsilons, deltas = _SUMS.fma(epsilon, count, epsilons), _SUMS.fma(delta, count, deltas)
         return Spent(pure, gaussian, rho, epsilons, deltas)
 
-    def less(self, loss: Loss) -> Spent:
-        """Without a loss that was added before."""
-        pure, gaussian, rho, epsilons, deltas = self.pure, self.gaussian, self.rho, self.approx_epsilon, self.delta
-        match loss:
-            case Pure(epsilon=epsilon):
-                pure = _SUMS.subtract(pure, epsilon)
-            case GDP(square=square):
-                gaussian = _SUMS.subtract(gaussian, square)
-            case ZCDP(rho=more):
-                rho = _SUMS.subtract(rho, more)
-            case Approx(epsilon=epsilon, delta=delta):
-                epsilons, deltas = _SUMS.subtract(epsilons, epsilon), _SUMS.subtract(deltas, delta)
-        return Spent(pure, gaussian, rho, epsilons, deltas)
-
     def plus(self, other: Spent) -> Spent:
         """Both sums together, exactly."""
         return self._each(other, _SUMS.add)
@@ -261,16 +247,6 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     while zcdp_epsilon(rho * (1 + _ROUNDING), delta) > epsilon:
         rho *= 1 - _ROUNDING
     return rho
-
-
-def analytic_gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """The smallest σ, rounded up, for which one release with N(0, σ²) noise per coordinate is (ε, δ)-DP.
-
-    For L2 sensitivity Δ it is Δ/μ, with the μ whose curve passes through (ε, δ).
-    """
-    _require("sensitivity", sensitivity, 0 <= sensitivity < math.inf)
-    square = gdp_square(epsilon, delta)
-    return sensitivity / math.sqrt(square) * (1 + _ROUNDING)
 
 
 def budget_to_rho(loss: Loss) -> ZCDP:

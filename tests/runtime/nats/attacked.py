@@ -18,7 +18,7 @@ from comity.crypto.sealing.sealed import Identity
 from comity.federation.messages.asking import Lost, Replied
 from comity.federation.messages.channel import Patience
 from comity.federation.messages.codec import decode
-from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask
+from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.messages.sealed_channel import Purpose, sealed
 from comity.runtime.deployment.deployed import hand_over, run_deployed
 from comity.runtime.nats import endpoint
@@ -29,6 +29,7 @@ from comity.runtime.site.refusals import Refusals
 from comity.runtime.study.study import Study
 from tests.federation.toy import ask_for
 from tests.runtime.sites import NAMES, Sites, approve
+from tests.support.asks import sign_ask
 
 from .bare import Bare
 from .relays import Loop, Operated, Site, wait_until

@@ -12,7 +12,6 @@ import pytest
 
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import Stopped
-from comity.federation.messages.envelope import sign_ask
 from comity.federation.messages.sealed_channel import sealed
 from comity.federation.owner.registry import Registry
 from comity.runtime.nats import desk as desks
@@ -20,6 +19,7 @@ from comity.runtime.nats.desk import MAX_SEALED_PACK
 from comity.runtime.nats.frames import Frame, Kind, id_of
 from comity.runtime.site.desk import Desk
 from tests.federation.toy import ask_for
+from tests.support.asks import sign_ask
 
 from .attacked import decoded
 from .matrix import NOTHING, PAGE, attack

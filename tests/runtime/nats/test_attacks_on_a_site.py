@@ -11,11 +11,11 @@ import pytest
 from comity.errors import Refused
 from comity.federation.messages import heads
 from comity.federation.messages.codec import encode
-from comity.federation.messages.envelope import sign_ask
 from comity.runtime.nats.frames import Frame, Kind
 from comity.runtime.site.inbox import Inbox
 from tests.federation.toy import ask_for
 from tests.runtime.sites import approve
+from tests.support.asks import sign_ask
 
 from .bare import Bare
 from .matrix import NOTHING, attack

@@ -61,12 +61,6 @@ class KeyShare:
         return cls(public, party, parties, exponent)
 
 
-def deal(bits: int, parties: int) -> tuple[PublicKey, tuple[KeyShare, ...]]:
-    """The dealer's whole work: a new key, of which only the public half and the shares remain."""
-    private = PrivateKey.generate(bits)
-    return private.public, split(private, parties)
-
-
 def split(private: PrivateKey, parties: int) -> tuple[KeyShare, ...]:
     """Fresh shares of a key. Whoever still holds `private` decrypts alone."""
     if parties < 2:

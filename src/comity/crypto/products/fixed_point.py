@@ -1,9 +1,8 @@
 """Real numbers as integers of a fixed number of binary places, with the room they need checked in advance.
 
 A value x becomes round(x · 2^places), at most `largest` in magnitude because a public bound says so. Before anything is
-sent, `product_bits` and `sum_bits` say from public figures alone (rows, bounds, the tail of the noise) how wide the
-ring must be so that the result can't wrap; `require` refuses when it isn't. A wrap would be a wrong result, never a
-loss of privacy.
+sent, `product_bits` says from public figures alone (rows, bounds, the tail of the noise) how wide the ring must be so
+that the result can't wrap; `require` refuses when it isn't. A wrap would be a wrong result, never a loss of privacy.
 """
 
 from __future__ import annotations
@@ -87,11 +86,6 @@ def _columns(values: NDArray[np.float64], scale: float, bound: float, lines: NDA
 def product_bits(rows: int, left: FixedPoint, right: FixedPoint, *, noise: int = 0) -> int:
     """Width of the ring that holds every entry of a product over `rows` rows, plus `noise` units, with its sign."""
     return _signed_bits(rows * left.largest * right.largest + noise)
-
-
-def sum_bits(parties: int, form: FixedPoint, *, noise: int = 0) -> int:
-    """Width of the ring that holds a sum over parties, plus `noise` units, with its sign."""
-    return _signed_bits(parties * form.largest + noise)
 
 
 def _signed_bits(most: int) -> int:

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comity.compiled import compiled, inlined
-
-SIZES: Final = (4096, 8192)
 
 Floats = NDArray[np.float64]
 

@@ -129,18 +129,6 @@ Held = Records | StreamedRecords
 """What an owner holds: records in memory, or read in blocks."""
 
 
-def open_records(
-    source: Source, encoding: Encoding, *, where: str = "the data", limit: int = IN_MEMORY, piece: int = PIECE
-) -> tuple[Held, Tally]:
-    """Records in memory where they fit into `limit` bytes, encoded in one block; else in blocks, each of them read
-    and checked once."""
-    if fits(source, encoding, limit):
-        encoded = encoding.encode(source.read(encoding.reads), where=where)
-        return encoded.records, encoded.tally
-    streamed = StreamedRecords.checked(source, encoding, where=where, limit=limit, piece=piece)
-    return streamed, streamed.tally
-
-
 def fits(source: Source, encoding: Encoding, limit: int = IN_MEMORY) -> bool:
     """Whether the encoded records of a source take at most `limit` bytes; no more than that is read to find out."""
     most = limit // max(1, row_bytes(encoding))

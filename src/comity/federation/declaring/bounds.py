@@ -93,41 +93,6 @@ class Ball:
 
 
 @dataclass(frozen=True)
-class Diamond:
-    """Vectors whose entries' magnitudes sum to `radius` at most: the ball of the L1 norm, for Laplace noise."""
-
-    neutral_within: ClassVar[bool] = True
-
-    radius: float
-
-    @property
-    def l1(self) -> float:
-        return 2 * self.radius
-
-    @property
-    def l2(self) -> float:
-        return 2 * self.radius
-
-    @property
-    def limit(self) -> float:
-        return self.radius
-
-    def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
-        """Shrink towards zero; a contribution that is not finite becomes the neutral one."""
-        axes = tuple(range(-len(shape), 0))
-        value = np.where(np.isfinite(value).all(axis=axes, keepdims=True), value, 0.0)
-        largest = np.maximum(np.abs(value).max(axis=axes, keepdims=True, initial=0.0), 1e-300)
-        norm = largest * (np.abs(value) / largest).sum(axis=axes, keepdims=True)
-        return np.asarray(value * np.minimum(1.0, self.radius / np.maximum(norm, 1e-300)), np.float64)
-
-    def neutral(self, shape: tuple[int, ...]) -> Floats:
-        return np.zeros(shape)
-
-    def ranges(self, total: Floats, parties: int) -> tuple[Range, ...]:
-        return (entries_within(total, -parties * self.radius, parties * self.radius),)
-
-
-@dataclass(frozen=True)
 class Simplex:
     """Rows of `classes` shares that are not negative and sum to one: a party's votes on `rows` public records.
 

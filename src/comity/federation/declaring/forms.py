@@ -54,14 +54,6 @@ class Blob:
 
 
 @dataclass(frozen=True)
-class Text:
-    most: int
-
-    def fits(self, value: Any, dims: Mapping[str, int], who: Consortium) -> bool:
-        return type(value) is str and len(value) <= self.most
-
-
-@dataclass(frozen=True)
 class Names:
     """Distinct parties of the consortium."""
 

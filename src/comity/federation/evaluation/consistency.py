@@ -1,6 +1,6 @@
 """Noisy sums of an evaluation, made consistent: the nearest sums that some records could add up to.
 
-Each record adds to the sums one of the vectors that its prediction and its label allow (`card_atoms`). Sums of records
+Each record adds to the sums one of the vectors that its prediction and its label allow (`_system`). Sums of records
 are therefore combinations of such vectors with weights from 0: a convex cone. Noise leaves it: more right answers than
 records, a squared error that no such accuracy allows. The nearest point of the cone is post-processing, which costs
 nothing, and comes no further from the truth than the noisy sums were (proof.md, 5). All figures are read off that one
@@ -49,13 +49,9 @@ def nearest(atoms: Floats, opened: Floats, ties: Floats | None = None, totals: F
     return np.asarray(atoms @ weights * size, np.float64)
 
 
-def card_atoms(card: Card) -> Floats:
-    """What one record may add to the sums, a column for each kind of record."""
-    return _system(card)[0]
-
-
 @lru_cache(maxsize=32)
 def _system(card: Card) -> tuple[Floats, Floats | None]:
+    """What one record may add to the sums, a column for each kind of record, and the ties between their weights."""
     if not card.predicts.classes:
         return _of_numbers(card), None
     return (_of_two_classes(card), None) if card.binary else _of_classes(card)

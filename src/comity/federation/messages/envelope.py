@@ -48,11 +48,6 @@ def signed_ask(keys: Identity, party: str, ask: bytes) -> tuple[bytes, Digests]:
     return ask + signature, Digests(body, state.digest())
 
 
-def sign_ask(keys: Identity, party: str, ask: bytes) -> bytes:
-    """The ask as it is sent to `party`."""
-    return signed_ask(keys, party, ask)[0]
-
-
 def verify_ask(coordinator: PublicIdentity, party: str, raw: bytes, digests: Digests | None = None) -> bytes:
     """The ask that the coordinator signed for `party`; `digests` are those of `raw`, where they are known."""
     _check_length(raw)

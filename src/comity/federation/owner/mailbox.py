@@ -47,11 +47,6 @@ class Mailbox(Memory):
         self.effects.mail += letters
         self.effects.boxes.append(box)
 
-    def post(self, name: str, value: Any) -> None:
-        """A letter to oneself: `received` gives it like those of the others."""
-        self._host.agreed.letter(str(self._path), name)
-        self.hold(name, self.party, str(self._path), encode(value))
-
     def heads(self, sender: str, to: str | None = None) -> Callable[[str], Head]:
         """Makes the head of a value by its name, for this ask; to this party where nobody else is named."""
         return lambda name: Head(self._study, self._run, str(self._path), sender, to or self.party, name)

@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.privacy.loss import Loss
-from comity.privacy.mechanisms.computation import Computation
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.mechanisms.mean_weights import MeanWeights
-from comity.privacy.mechanisms.mwem import MWEM
 from comity.privacy.mechanisms.noisy_counts import NoisyCounts
 from comity.privacy.mechanisms.noisy_max import NoisyMax
 from comity.privacy.mechanisms.noisy_threshold import NoisyThreshold
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     from comity.privacy.randomness import NoiseSource
 
 __all__ = [
-    "MWEM",
-    "Computation",
     "Gaussian",
     "Laplace",
     "MeanWeights",

@@ -1,53 +1,15 @@
-"""What a site computes privately in one step: a choice, a noisy table, a bit, a whole algorithm with its own draws."""
+"""Checks that all private computations of a site share: the loss they are made for and the values they run on."""
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import DataError, StudyError
 from comity.privacy.loss import Loss, Pure
-from comity.privacy.permit import Permit
-
-if TYPE_CHECKING:
-    from comity.privacy.randomness import NoiseSource
-
-
-class Computation(Protocol):
-    """Turns private values into something that may leave, under one permit and for one debit.
-
-    `charged` is the loss of all of it, whatever the values are and whatever was drawn on the way. It holds when one
-    unit moves the values by at most `sensitivity`, measured as the class says, and the caller sees to that.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def loss(self) -> Loss:
-        """The budget it was made for."""
-        ...
-
-    @property
-    def charged(self) -> Loss:
-        """What one run costs."""
-        ...
-
-    @property
-    def sensitivity(self) -> float:
-        """How far one unit may move the values."""
-        ...
-
-    def check(self, values: NDArray[Any]) -> None:
-        """Refuses values that it can't run on, before anything is debited or drawn."""
-        ...
-
-    def run(self, source: NoiseSource, values: NDArray[Any], *, permit: Permit) -> NDArray[Any]:
-        """What may leave. Checks first, then takes the permit, then draws."""
-        ...
 
 
 def pure_share(loss: Loss, name: str, shares: int) -> float:

@@ -36,8 +36,6 @@ from comity.protocols.averaging.published.noise import gradient_diameter
 
 Floats = NDArray[np.float64]
 Kind = Literal["logistic", "softmax", "svm", "linear"]
-KINDS: tuple[Kind, ...] = ("logistic", "softmax", "svm", "linear")
-
 # Gradient norm at which a local solver stops; each of two neighbours may be off by this over λ.
 TOLERANCE = 1e-10
 

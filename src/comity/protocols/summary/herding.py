@@ -31,24 +31,20 @@ splits of Adult that no figure is reported of: a linear classifier gains two to 
 loses a tenth at most; more of it takes more from the rows. Neither MNIST nor CPS was looked at for it."""
 
 
-def herd(
-    attraction: Floats, alike: Callable[[int], NDArray[np.floating[Any]]], count: int, present: Floats | None = None
-) -> Places:
+def herd(attraction: Floats, alike: Callable[[int], NDArray[np.floating[Any]]], count: int) -> Places:
     """`count` different places, in the order of choice.
 
-    `attraction` (n,) holds t·φ(x) of every candidate, `alike(i)` (n,) its inner product with candidate i; `present`, if
-    given, is how many records are there already followed by Σ φ(s)·φ(x) over them (n + 1 numbers). Ties go to the
-    first.
+    `attraction` (n,) holds t·φ(x) of every candidate, `alike(i)` (n,) its inner product with candidate i. Ties go to
+    the first.
     """
     candidates = len(attraction)
     if not 0 <= count <= candidates:
         raise DataError(f"as many records are chosen as there are at most: {count} asked of {candidates}")
-    already = 0 if present is None else round(float(present[0]))
-    crowding = np.zeros(candidates) if present is None else np.array(present[1:], np.float64)
+    crowding = np.zeros(candidates)
     left = np.array(attraction, np.float64)
     chosen = np.empty(count, np.int64)
     for place in range(count):
-        best = int(np.argmax(left - crowding / (already + place + 1)))
+        best = int(np.argmax(left - crowding / (place + 1)))
         chosen[place] = best
         left[best] = -np.inf
         crowding += alike(best)

@@ -18,7 +18,6 @@ from comity.protocols.synthetic.rows import follow, sample
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Tables = Mapping[tuple[int, ...], Floats]
 
 
 @dataclass(frozen=True)

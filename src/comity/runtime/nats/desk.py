@@ -10,7 +10,6 @@ is lost, on the way or with either process, is asked again, and a site gives the
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import sys
 import time
@@ -41,8 +40,6 @@ from comity.runtime.nats.pipe import next_frame, packed
 from comity.runtime.nats.subjects import ask_subject, reply_subject
 from comity.runtime.site.limits import MAX_PACK_BYTES, SEAL_BYTES
 from comity.runtime.site.logs import Form, log_to_stderr
-
-log = logging.getLogger("comity.site")
 
 OPEN = 64
 """Asks that are here at once; further ones wait for the next beat."""

@@ -38,6 +38,7 @@ _LOOK = 0.5
 _QUIET = 3
 """Looks in a row at which the relay owes an answer and nothing came from it: the line is as good as down."""
 _ANSWERED_BY = 24 * 3600
+_PING_SECONDS = 5.0
 _HELD = 4 * WINDOW * PIECE
 """Bytes that wait here for one subscription; the client drops what is beyond."""
 
@@ -51,14 +52,11 @@ class Link:
         name: str,
         subjects: Iterable[str],
         receive: Callable[[Msg], Awaitable[None]],
-        *,
-        ping: float = 5.0,
     ) -> None:
         self._relay = relay
         self._name = name
         self._subjects = tuple(subjects)
         self._receive = receive
-        self._ping = ping
         self._client: Client | None = None
         self._said: dict[str, None] = {}
         self._owed = 0
@@ -145,7 +143,7 @@ class Link:
             "allow_reconnect": False,
             "max_reconnect_attempts": 1,
             "reconnect_time_wait": _FIRST,
-            "ping_interval": self._ping,
+            "ping_interval": _PING_SECONDS,
             "max_outstanding_pings": 2,
             "error_cb": self._complain,
             "closed_cb": close,

@@ -32,6 +32,7 @@ log = logging.getLogger("comity.relay")
 FOLDER, CONFIGURATION = "relay", "relay.conf"
 """In a consortium's folder: the relay's own, and in it the server's configuration."""
 _LOOK = 0.05
+_CHECK_SECONDS = 10.0
 _READY, _RELOADED, _FAILED = b"Server is ready", b"Reloaded server configuration", b"Failed to reload"
 
 
@@ -124,7 +125,7 @@ def start(consortium: Path, *, patience: float = 10.0) -> subprocess.Popen[bytes
     return process
 
 
-def serve(consortium: Path, *, tick: float = 10.0, ready: Callable[[], None] = lambda: None) -> int:
+def serve(consortium: Path, *, ready: Callable[[], None] = lambda: None) -> int:
     """Run the relay until this process is told to end, which gives 0; members whose certificates end are cut off."""
     process, told = start(consortium), []
 
@@ -138,7 +139,7 @@ def serve(consortium: Path, *, tick: float = 10.0, ready: Callable[[], None] = l
         ended = _ended(consortium)
         while True:
             try:
-                code = process.wait(tick)
+                code = process.wait(_CHECK_SECONDS)
                 return 0 if told else code or 1
             except subprocess.TimeoutExpired:
                 ended = _keep_up(consortium, ended)

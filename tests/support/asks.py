@@ -1,0 +1,11 @@
+"""Asks as a coordinator would send them, also with keys that are not the coordinator's."""
+
+from __future__ import annotations
+
+from comity.crypto.sealing.sealed import Identity
+from comity.federation.messages.envelope import signed_ask
+
+
+def sign_ask(keys: Identity, party: str, ask: bytes) -> bytes:
+    """The ask as it is sent to `party`, signed with `keys`."""
+    return signed_ask(keys, party, ask)[0]
