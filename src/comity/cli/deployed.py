@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 JOURNAL = "journal.sqlite"
 
 
-def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | None, *, quiet: bool) -> Path:
+# One refusal for each way a submission can go wrong, in the order in which it can.
+def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | None, *, quiet: bool) -> Path:  # noqa: C901
     """Hand the study over, run it or go on with a run of it; the run's folder."""
     from comity.cli.run_folder import begin, find_folder, make_folder, read_begun, site_log
     from comity.crypto.sealing import key_file

@@ -30,9 +30,7 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
     details: dict[str, str] = {}
     if isinstance(error, ComityError):
         code, kind, sentence = error.exit_code, error.code, bounded(str(error))
-        details = {"key": bounded(error.key)} if error.key else {}
-        if isinstance(error, BudgetExceeded):
-            details |= {"requested": error.requested, "remaining": error.remaining, "difference": error.difference}
+        details = _details(error)
     elif isinstance(error, KeyboardInterrupt | typer.Abort):
         code, kind = STOPPED, "stopped"
         sentence = "stopped at your request; a run is resumed with: comity run --resume RUN"
@@ -69,6 +67,14 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
 
 
 _WORDS = {1: "error", 2: "usage", 3: "bad input", 4: "refused", 5: "stopped"}
+
+
+def _details(error: ComityError) -> dict[str, str]:
+    """What a program needs to know beside the sentence."""
+    details = {"key": bounded(error.key)} if error.key else {}
+    if isinstance(error, BudgetExceeded):
+        details |= {"requested": error.requested, "remaining": error.remaining, "difference": error.difference}
+    return details
 
 
 def _log(error: BaseException) -> str:

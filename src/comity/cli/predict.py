@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from comity.runtime.study.study import Study
 
 
-def predict(
+def predict(  # noqa: PLR0913 (a parameter for each option of the command)
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="A model's folder, or the folder of its run.", show_default=False)
     ],

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from comity.crypto.sealing.sealed import PublicIdentity
 
 
-def init(
+def init(  # noqa: PLR0913 (a parameter for each option of the command)
     site: Annotated[Path, typer.Option("--site", help="The site file to write.")] = Path("site.toml"),
     party: Annotated[str | None, typer.Option(help="Your name in studies.", show_default=False)] = None,
     dataset: Annotated[str | None, typer.Option(help="What your records are called.", show_default=False)] = None,

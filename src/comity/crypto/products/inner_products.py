@@ -13,7 +13,8 @@ _HALF = RUN // 2
 
 
 @compiled
-def add_word_products(out: NDArray[np.uint64], left: NDArray[np.uint64], right: NDArray[np.uint64]) -> None:
+# A compiled kernel: blocks and their edges are loops inside loops.
+def add_word_products(out: NDArray[np.uint64], left: NDArray[np.uint64], right: NDArray[np.uint64]) -> None:  # noqa: C901
     """out[i, j] += Σ_t left[i, t] · right[j, t] modulo 2^64. Whole multiples of `RUN` columns are fastest.
 
     With x, x' the halves of a run of `left` and y, y' those of `right` (S. Winograd, A new algorithm for inner product,

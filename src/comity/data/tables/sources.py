@@ -193,9 +193,15 @@ def check_table(table: Mapping[str, Any], where: str) -> str:
                 f"{where}: {key}: expected text, found {_form(entry)}; write it in quotes.",
                 key=key,
             )
-    if kind != "sql":
+    if kind == "sql":
+        _check_sql(table, where)
+    else:
         _needed(table, "path", where)
-        return kind
+    return kind
+
+
+def _check_sql(table: Mapping[str, Any], where: str) -> None:
+    """A query or a table, of a file or of a server at a URL."""
     _one_of(table, "query", "table", where)
     if "path" in table:
         _one_of(table, "path", "url", where)
@@ -210,7 +216,6 @@ def check_table(table: Mapping[str, Any], where: str) -> str:
         check_reads(str(table["query"]), where)
     elif "path" not in table:
         _needed(table, "url", where)
-    return kind
 
 
 def _form(entry: Any) -> str:

@@ -91,7 +91,7 @@ class Round:
     held: int = 0
 
 
-def exchanged(
+def exchanged(  # noqa: C901 (a branch for each event of a channel)
     reader: Reader,
     parties: Sequence[str],
     keys: Identity,

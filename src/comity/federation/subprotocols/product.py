@@ -192,7 +192,8 @@ class Products(Part):
             site.send(peer, "encrypted", value)
 
     @step(times=_MOST_STRETCHES)
-    def evaluate(self, site: Site, rows: int) -> None:
+    # A first, a following and a last stretch of rows in one step.
+    def evaluate(self, site: Site, rows: int) -> None:  # noqa: C901
         peers, number = self._as_evaluator(site.party), int(site.label)
         messages, sides, blocks = site.take("encrypted", peers), {}, {}
         for peer in peers:

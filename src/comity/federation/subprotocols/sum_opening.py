@@ -87,7 +87,8 @@ class Sum:
     over: tuple[str, ...]
 
 
-def open_sum(parties: Summing, circle: Circle, release: Release, index: int) -> Sum:
+# The rounds of one secure sum, with the check of each reply beside its round.
+def open_sum(parties: Summing, circle: Circle, release: Release, index: int) -> Sum:  # noqa: C901
     """Open one sum of a circle, once each of its parties has contributed."""
     label, who, degree = f"{release.name}/{index}", circle.who, degree_of(circle.who)
     agreed = _set_up(parties, circle)

@@ -37,7 +37,7 @@ from comity.runtime.simulation.simulated import require_possible, simulated
 Data = pd.DataFrame | Held
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of a study)
     protocol: Protocol,
     *,
     parties: Mapping[str, Data],
