@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_wheel_has_the_package_alone_and_the_source_archive_everything() -> None:
     targets = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
     assert targets["wheel"] == {"packages": ["src/comity"]}
-    assert {"/src", "/experiments", "/tools", "/tests"} <= set(targets["sdist"]["include"])
+    assert {"/src", "/experiments", "/tools", "/tests", "/docs", "/SECURITY.md"} <= set(targets["sdist"]["include"])
 
 
 def test_nothing_in_the_package_names_a_module_of_the_experiments() -> None:
