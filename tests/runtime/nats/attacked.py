@@ -111,7 +111,7 @@ class Attacked:
         self.study = sites.study(epsilon=0.1)
         self.hand_over(self.study)
         for desk in self.desks.values():
-            approve(desk, desk.inbox.find(self.study.hash), runs=5)
+            approve(desk, desk.inbox.find(self.study.hash), runs=9)
         self._runs = 0
 
     def end(self) -> None:
