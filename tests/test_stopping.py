@@ -29,6 +29,7 @@ def test_one(number):
 """
 
 
+@pytest.mark.long
 def test_a_failure_in_one_process_stops_the_others_after_the_test_that_they_are_in(tmp_path: Path) -> None:
     shutil.copy(Path(__file__).parent / "conftest.py", tmp_path)
     (tmp_path / "test_slow.py").write_text(TESTS)

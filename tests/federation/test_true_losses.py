@@ -140,6 +140,6 @@ def test_the_page_the_card_and_a_result_that_is_read_again_show_both(tmp_path: P
     assert again.plan.true_losses == result.plan.true_losses
     for page in (render_result(result), render_result(again)):
         assert "Claimed and true loss" in page
-        assert f"<td>{seen.claimed}</td><td>{seen.true}</td>" in page
-        assert f"<td>{trusted.claimed}</td><td>infinite: no epsilon holds</td>" in page
+        assert f'<td data-label="claimed">{seen.claimed}</td><td data-label="true">{seen.true}</td>' in page
+        assert f'{trusted.claimed}</td><td data-label="true">infinite: no epsilon holds</td>' in page
     assert f"- True loss: {trusted}" in card_text(result, result.presented)

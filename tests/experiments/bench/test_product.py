@@ -6,6 +6,7 @@ import pytest
 from experiments.bench.kernels import product
 
 
+@pytest.mark.long
 def test_rows_print_ours_the_anchor_and_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(product, "_DEALER", ((20_000, 3),))
     monkeypatch.setattr(product, "_RLWE", ((10_000, 2, 12),))

@@ -12,6 +12,7 @@ from experiments.__main__ import main
 from experiments.bench.running import stream
 
 
+@pytest.mark.long
 def test_the_command_measures_time_checking_and_memory(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

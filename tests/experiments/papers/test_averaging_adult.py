@@ -46,6 +46,7 @@ def test_the_splits_are_the_papers() -> None:
     assert min(SPLITS[HARDEST] or ()) / 32561 == pytest.approx(0.1, abs=1e-4)
 
 
+@pytest.mark.long
 def test_rows_and_plot_on_a_stand_in(stand_in: Adult, tmp_path: Path) -> None:
     rows = reproduced(stand_in, Size(runs=1, runs_elsewhere=0, draws=2, a9a=False), tmp_path)
     cases = {row["case"]: row for row in rows}
