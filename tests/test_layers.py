@@ -17,7 +17,7 @@ MINTS = {
     "entrusted": {"federation/coordinator/released.py"},
 }
 """Who makes permits: privacy/, a step's effects, and a trusted coordinator through privacy/."""
-ANSWERING = ("federation/", "runtime/site/", "runtime/nats/", "runtime/deployment/", "privacy/mechanisms/", "learn/")
+ANSWERING = ("federation/", "site/", "relay/", "relay/", "privacy/mechanisms/", "learn/")
 """What runs where an owner's records are: no draw of it is a simulated one."""
 
 

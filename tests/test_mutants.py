@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tools.mutants.__main__ import attack, main, summed
-from tools.mutants.catalogue import Mutant, Stale, folder_of, read
+from tools.mutants.catalogue import Mutant, Stale, folder_of, folders_of, read
 from tools.mutants.trial import BROKEN, KILLED, STALE, SURVIVED, TIMEOUT, Verdict, tried
 
 ROOT = Path(__file__).parents[1]
@@ -26,7 +26,7 @@ def test_every_mutant_fits_the_sources_and_names_tests_beside_its_rule() -> None
         assert mutant.tests, mutant.rule
         for path in mutant.tests:
             file, _, test = path.partition("::")
-            assert file.startswith(folder_of(mutant.file)) and (ROOT / file).is_file(), (mutant.rule, path)
+            assert file.startswith(folders_of(mutant.file)) and (ROOT / file).is_file(), (mutant.rule, path)
             assert f"def {test}" in (ROOT / file).read_text("utf-8"), (mutant.rule, path)
 
 

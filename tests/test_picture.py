@@ -28,7 +28,7 @@ def test_the_page_tells_of_every_room_and_shows_both_pictures() -> None:
 
 def test_the_way_of_a_run_passes_the_rooms_it_must() -> None:
     shown = set(re.findall(r">([a-z]+)</text>", (DOCS / WAY).read_text()))
-    assert {"cli", "runtime", "protocols", "federation", "privacy", "report"} <= shown <= set(house(ROOT).rooms)
+    assert {"cli", "study", "methods", "federation", "privacy", "report"} <= shown <= set(house(ROOT).rooms)
 
 
 def test_an_import_that_is_added_changes_the_picture(tmp_path: Path) -> None:

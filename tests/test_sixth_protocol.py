@@ -39,14 +39,14 @@ def test_a_folder_and_a_line_make_a_method(tmp_path: Path) -> None:
     told = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     copied = tmp_path / "package" / "comity"
     shutil.copytree(ROOT / "src" / "comity", copied, ignore=shutil.ignore_patterns("__pycache__"))
-    folder = copied / "protocols" / "mean_record"
+    folder = copied / "methods" / "mean_record"
     folder.mkdir()
     files = {"__init__.py": "", "protocol.py": PROTOCOL.findall(told)[0], **dict(FILE.findall(told))}
     assert set(files) == {"__init__.py", "protocol.py", "parameters.py", "starter.py", "entry.py"}
     for name, text in files.items():
         (folder / name).write_text(text, "utf-8")
-    listed = copied / "protocols" / "__init__.py"
-    last = '    "vertical": "comity.protocols.vertical.entry",\n'
+    listed = copied / "methods" / "__init__.py"
+    last = '    "vertical": "comity.methods.vertical.entry",\n'
     before = listed.read_text("utf-8")
     (line,) = LINE.findall(told)
     assert before.count(last) == 1 and line.count("\n") == 1

@@ -13,8 +13,8 @@ from comity import Averaging
 from comity.data import Bounded, Classes, Encoding, Records, even
 from comity.entropy import Stream
 from comity.federation.assessment import Assessment
-from comity.protocols.averaging.objectives import Kind
-from comity.runtime.simulation.simulate import simulate
+from comity.methods.averaging.objectives import Kind
+from comity.study.simulation.simulate import simulate
 from experiments.accuracy.rows import Beside, Case, Fitted, Scores, row
 from experiments.accuracy.tables import Table, table
 

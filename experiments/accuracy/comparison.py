@@ -49,7 +49,7 @@ COMITY_DATA names. A case is a method on a table, over K parties of which t may 
 - `pooled`: the same kind of model on all records without noise; `below_pooled` is pooled − ours;
 - `own`: mean of the parties alone; `constant`: always the most frequent class, or the mean;
 - `reachable constant`: where whole parties are protected, what a constant that is named under privacy has at most on
-  average, whatever the mechanism (`src/comity/protocols/softlabel/proof.md`, 7);
+  average, whatever the mechanism (`src/comity/methods/softlabel/proof.md`, 7);
 - `sklearn`: scikit-learn's fit on all records by its defaults; `diffprivlib`: one owner, pure ε, by its defaults.
 
 What the tables are stands in `experiments/accuracy/tables.py`.

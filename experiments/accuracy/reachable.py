@@ -2,7 +2,7 @@
 
 To name the most frequent class is to tell a consortium from one whose classes were exchanged at every party. Halfway
 between the two, with half of the parties exchanged, nothing is to be told, and ε for each of the other half is all that
-a mechanism may differ by (`src/comity/protocols/softlabel/proof.md`, 7).
+a mechanism may differ by (`src/comity/methods/softlabel/proof.md`, 7).
 """
 
 from __future__ import annotations

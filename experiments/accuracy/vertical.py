@@ -21,15 +21,15 @@ from comity import VerticalRegression
 from comity.data import Bounded, Encoding, Records
 from comity.entropy import Stream
 from comity.federation.declaring.consortium import Consortium
+from comity.methods.vertical import GradientRegression
+from comity.methods.vertical.baselines import alone_and_together
+from comity.methods.vertical.gradients import Solver
+from comity.methods.vertical.in_one_place import noised
+from comity.methods.vertical.layout import scaled_target
+from comity.methods.vertical.rounds_in_one_place import descended
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.vertical import GradientRegression
-from comity.protocols.vertical.baselines import alone_and_together
-from comity.protocols.vertical.gradients import Solver
-from comity.protocols.vertical.in_one_place import noised
-from comity.protocols.vertical.layout import scaled_target
-from comity.protocols.vertical.rounds_in_one_place import descended
 from experiments.accuracy.rows import (
     Beside,
     Case,

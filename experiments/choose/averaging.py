@@ -23,19 +23,19 @@ from comity.federation.assessment import log_loss
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Release
 from comity.learn.fitting.record_sum import in_unit_ball
+from comity.methods.averaging import by_moments, calibration, rule, whitening
+from comity.methods.averaging.baselines import error_of
+from comity.methods.averaging.by_moments import fitted
+from comity.methods.averaging.calibration import Slope, sureness
+from comity.methods.averaging.descent import steps_from, whitened
+from comity.methods.averaging.moment_blocks import matrices
+from comity.methods.averaging.moment_blocks import moments as second_moments
+from comity.methods.averaging.solvers import Way
+from comity.methods.averaging.whitening import Whitening
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource, SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging import by_moments, calibration, rule, whitening
-from comity.protocols.averaging.baselines import error_of
-from comity.protocols.averaging.by_moments import fitted
-from comity.protocols.averaging.calibration import Slope, sureness
-from comity.protocols.averaging.descent import steps_from, whitened
-from comity.protocols.averaging.moment_blocks import matrices
-from comity.protocols.averaging.moment_blocks import moments as second_moments
-from comity.protocols.averaging.solvers import Way
-from comity.protocols.averaging.whitening import Whitening
 from experiments.accuracy.averaging import COLLUDERS, DELTA, EPSILONS, consortium
 from experiments.choose.inside import inside
 from experiments.choose.leaving_out import Choice, Utilities, instead, utility
@@ -115,7 +115,7 @@ def opened(release: Release, exact: Floats, who: Consortium, source: NoiseSource
 
 
 def descended(own: Held, who: Consortium, source: NoiseSource) -> Floats:
-    """What `comity.protocols.averaging.descent` computes."""
+    """What `comity.methods.averaging.descent` computes."""
     protocol, declared = own.protocol, own.protocol.declare(who)
     features, targets = own.everything
     noisy, rows = opened(declared["second_moment"], own.second_moments, who, source), features
@@ -166,7 +166,7 @@ def solved(own: Held, who: Consortium, source: NoiseSource) -> Floats:
 
 def _elsewhere(module: Any, name: str, values: tuple[float, ...]) -> Choice:
     """A constant of another module than `rule`, by gradients."""
-    constant = f"{module.__name__.removeprefix('comity.protocols.')}.{name}"
+    constant = f"{module.__name__.removeprefix('comity.methods.')}.{name}"
     return Choice(constant, values, lambda value: _over(DATASETS, DELTA, {constant: value}), getattr(module, name))
 
 

@@ -101,11 +101,11 @@ def chosen(home: str, words: Sequence[str] = ()) -> Iterator[Chosen]:
 
 @contextmanager
 def instead(constants: Mapping[str, Any]) -> Iterator[None]:
-    """Constants of modules, by "module.NAME" under comity.protocols, for as long as they are tried."""
+    """Constants of modules, by "module.NAME" under comity.methods, for as long as they are tried."""
     before = []
     try:
         for name, value in constants.items():
-            module, _, own = f"comity.protocols.{name}".rpartition(".")
+            module, _, own = f"comity.methods.{name}".rpartition(".")
             holder = import_module(module)
             before.append((holder, own, getattr(holder, own)))
             setattr(holder, own, value)

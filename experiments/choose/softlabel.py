@@ -17,9 +17,9 @@ import numpy as np
 from comity import SoftLabel
 from comity.data import dataset
 from comity.entropy import Stream
+from comity.methods.softlabel import rule
+from comity.methods.softlabel.statistics import cells, class_sums, votes
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.softlabel import rule
-from comity.protocols.softlabel.statistics import cells, class_sums, votes
 from experiments.accuracy.rows import scores
 from experiments.accuracy.softlabel import dealt
 from experiments.choose.inside import inside

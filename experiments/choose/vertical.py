@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from comity.federation.declaring.consortium import Consortium
+from comity.methods.vertical import fit, gradients, landscape, layout
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.vertical import fit, gradients, landscape, layout
 from experiments.accuracy.vertical import DELTA, QUADRATIC, ROUNDS, Dealt
 from experiments.choose.inside import inside
 from experiments.choose.leaving_out import Choice, Utilities, instead, utility
@@ -46,7 +46,7 @@ def _of(
     tables: Mapping[str, str],
     epsilons: tuple[float, ...],
 ) -> Choice:
-    constant = f"{module.__name__.removeprefix('comity.protocols.')}.{name}"
+    constant = f"{module.__name__.removeprefix('comity.methods.')}.{name}"
     measure = partial(_with, constant, method=method, tables=tables, epsilons=epsilons)
     return Choice(constant, values, measure, now=getattr(module, name))
 

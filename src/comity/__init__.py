@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from comity.federation.coordinator.parties import Progress
     from comity.federation.protocol import Protocol
     from comity.learn import load_model as load_model
+    from comity.methods.averaging import Averaging as Averaging
+    from comity.methods.softlabel import PublishedSoftLabel as PublishedSoftLabel
+    from comity.methods.softlabel import SoftLabel as SoftLabel
+    from comity.methods.vertical import VerticalRegression as VerticalRegression
     from comity.privacy.ledger import Ledger as Ledger
-    from comity.protocols.averaging import Averaging as Averaging
-    from comity.protocols.softlabel import PublishedSoftLabel as PublishedSoftLabel
-    from comity.protocols.softlabel import SoftLabel as SoftLabel
-    from comity.protocols.vertical import VerticalRegression as VerticalRegression
     from comity.report.result import Result as Result
     from comity.report.result import load_result as load_result
-    from comity.runtime.study.study import Study as Study
+    from comity.study.study import Study as Study
 
 __all__ = [
     "AveragedClassifier",
@@ -72,20 +72,20 @@ __all__ = [
 _HOMES = {
     "AveragedClassifier": "comity.estimators",
     "AveragedRegressor": "comity.estimators",
-    "Averaging": "comity.protocols.averaging",
+    "Averaging": "comity.methods.averaging",
     "Dataset": "comity.artefacts.dataset",
     "Encoding": "comity.data",
     "Ledger": "comity.privacy.ledger",
-    "PublishedSoftLabel": "comity.protocols.softlabel",
+    "PublishedSoftLabel": "comity.methods.softlabel",
     "Records": "comity.data",
     "Result": "comity.report.result",
     "Schema": "comity.data",
-    "SoftLabel": "comity.protocols.softlabel",
+    "SoftLabel": "comity.methods.softlabel",
     "SoftLabelClassifier": "comity.estimators",
-    "Study": "comity.runtime.study.study",
+    "Study": "comity.study.study",
     "Table": "comity.artefacts.table",
     "VerticalClassifier": "comity.estimators",
-    "VerticalRegression": "comity.protocols.vertical",
+    "VerticalRegression": "comity.methods.vertical",
     "VerticalRegressor": "comity.estimators",
     "load_artefact": "comity.artefacts.artefact",
     "load_model": "comity.learn",
@@ -144,10 +144,10 @@ def simulate(study: Any, **options: Any) -> Result:
     from comity.errors import StudyError
     from comity.federation.protocol import Protocol
     from comity.report.result import Result
-    from comity.runtime.study.study import Study
+    from comity.study.study import Study
 
     if isinstance(study, Protocol):
-        from comity.runtime.simulation.simulate import simulate as run
+        from comity.study.simulation.simulate import simulate as run
 
         return Result.of(run(study, study=options.pop("name", "study"), **options))
     overrides = options.pop("overrides", None)
@@ -159,7 +159,7 @@ def simulate(study: Any, **options: Any) -> Result:
         )
     if not isinstance(study, Study):
         raise StudyError(f"simulate takes the path of a study, a Study or a protocol, found {type(study).__name__}")
-    from comity.runtime.simulation.run import run_study
+    from comity.study.simulation.run import run_study
 
     return Result.of(run_study(study, **options))
 

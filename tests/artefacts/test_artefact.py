@@ -19,14 +19,14 @@ from comity.artefacts.table import Table
 from comity.data import Encoding, clinic_schema, clinics, open_source
 from comity.errors import DataError
 from comity.learn import ConstantClassifier, LinearClassifier, LinearRegressor
-from comity.protocols.averaging.published.shares import PublishedShares, Share, Terms
-from comity.protocols.summary.artefact import BoughtHashes, BoughtRecords, RatioWeights
-from comity.protocols.summary.bought import Bought
-from comity.protocols.summary.features import FourierFeatures
-from comity.protocols.summary.spectrum import Spectrum
-from comity.protocols.synthetic.artefact import SyntheticDataset
-from comity.protocols.synthetic.counting import counting_of
-from comity.protocols.synthetic.counts import NoisyCounts
+from comity.methods.averaging.published.shares import PublishedShares, Share, Terms
+from comity.methods.summary.artefact import BoughtHashes, BoughtRecords, RatioWeights
+from comity.methods.summary.bought import Bought
+from comity.methods.summary.features import FourierFeatures
+from comity.methods.summary.spectrum import Spectrum
+from comity.methods.synthetic.artefact import SyntheticDataset
+from comity.methods.synthetic.counting import counting_of
+from comity.methods.synthetic.counts import NoisyCounts
 from tests.artefacts.methods import SCHEMA
 
 FRAME = pd.DataFrame({"age": [3.0, 99.5], "sex": ["m", "f"]})

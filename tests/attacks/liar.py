@@ -27,7 +27,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss
 from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.local.channel import LocalChannel
+from comity.study.local.channel import LocalChannel
 from tests.federation.toy import STUDY, Watched
 
 Floats = NDArray[np.float64]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import comity.federation
-import comity.protocols
+import comity.methods
 from comity.data import Bounded, Classes, Numeric, Records, Schema
 from comity.federation.declaring.bounds import RecordSum
 from comity.federation.declaring.consortium import Consortium
@@ -29,17 +29,17 @@ from comity.federation.evaluation.protocol import WholeRecords
 from comity.federation.owner.rows import Rows
 from comity.federation.part import Part
 from comity.federation.step import StepSpec
+from comity.methods.averaging import Averaging
+from comity.methods.softlabel import SoftLabel
+from comity.methods.summary import OneShotSummary
+from comity.methods.summary.spectrum import MOST
+from comity.methods.vertical import VerticalRegression
+from comity.methods.vertical.dealt_rounds import DealtRounds
+from comity.methods.vertical.evaluation import ErrorsByColumns
+from comity.methods.vertical.layout import Layout
+from comity.methods.vertical.ring_rounds import RingRounds
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging import Averaging
-from comity.protocols.softlabel import SoftLabel
-from comity.protocols.summary import OneShotSummary
-from comity.protocols.summary.spectrum import MOST
-from comity.protocols.vertical import VerticalRegression
-from comity.protocols.vertical.dealt_rounds import DealtRounds
-from comity.protocols.vertical.evaluation import ErrorsByColumns
-from comity.protocols.vertical.layout import Layout
-from comity.protocols.vertical.ring_rounds import RingRounds
 from tests.averaging.default_consortium import consortium as averaging_consortium
 from tests.summary.auctions import auction, published
 from tests.summary.consortia import consortium as summary_consortium
@@ -125,7 +125,7 @@ class Batch:
 def steps() -> dict[str, tuple[type, StepSpec]]:
     """Every step of every method and part that takes a value, by class and name; inherited ones once."""
     found: dict[str, tuple[type, StepSpec]] = {}
-    for package in (comity.federation, comity.protocols):
+    for package in (comity.federation, comity.methods):
         for module in walk_packages(package.__path__, package.__name__ + "."):
             for kind in vars(import_module(module.name)).values():
                 if not isclass(kind) or not issubclass(kind, Part):

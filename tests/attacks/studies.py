@@ -12,12 +12,12 @@ import pandas as pd
 from comity.data import Classes, Encoding, Numeric, Records, Schema
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.protocol import Protocol
+from comity.methods.averaging import Averaging
+from comity.methods.softlabel.protocol import SoftLabel
+from comity.methods.synthetic import SyntheticData
+from comity.methods.synthetic.downstream import Task
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Unit
-from comity.protocols.averaging import Averaging
-from comity.protocols.softlabel.protocol import SoftLabel
-from comity.protocols.synthetic import SyntheticData
-from comity.protocols.synthetic.downstream import Task
 
 from .liar import consortium
 

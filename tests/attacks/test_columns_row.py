@@ -20,10 +20,10 @@ from comity.federation.agreed import Agreed
 from comity.federation.coordinator.life import run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.plausible import require_ranges
+from comity.methods.synthetic.table_ranges import table_ranges
 from comity.privacy.loss import Approx
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.synthetic.table_ranges import table_ranges
 from tests.federation.toy import STUDY
 from tests.synthetic import by_columns
 from tests.vertical import consortia as vertical

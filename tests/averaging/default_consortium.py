@@ -16,10 +16,10 @@ from comity.federation.declaring.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.federation.protocol import Protocol
+from comity.methods.averaging import Averaging, rule
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging import Averaging, rule
 from tests.federation.toy import NAMES, STUDY, LossyChannel, Watched, identity
 from tests.support.noise import NoNoise
 

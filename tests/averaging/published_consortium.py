@@ -23,12 +23,12 @@ from comity.federation.declaring.policy import SIMULATION, Policy
 from comity.federation.messages.channel import Channel
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
+from comity.methods.averaging.published.protocol import PublishedAverage
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.sampling.seeded_draws import SeededDraws
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging.published.protocol import PublishedAverage
-from comity.runtime.local.channel import LocalChannel
+from comity.study.local.channel import LocalChannel
 from tests.federation.channels import WholeLocal
 from tests.federation.toy import Watched
 

@@ -20,12 +20,12 @@ from comity.federation.declaring.payers import spent_by
 from comity.learn.fitting.quadratic import UNEQUAL
 from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor
+from comity.methods.averaging import Averaging, rule
+from comity.methods.averaging.by_moments import TARGET, Moments, fitted, within_reach
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.averaging import Averaging, rule
-from comity.protocols.averaging.by_moments import TARGET, Moments, fitted, within_reach
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import consortium, made, parties, protocol
 
 SURE = 1 - 1e-7

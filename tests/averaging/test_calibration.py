@@ -11,10 +11,10 @@ import pytest
 
 from comity.audit.bound import mu_lower_bound
 from comity.data import Records
+from comity.methods.averaging import Averaging, calibration
+from comity.methods.averaging.calibration import SPREAD, Slope, sureness
 from comity.privacy.loss import Approx
-from comity.protocols.averaging import Averaging, calibration
-from comity.protocols.averaging.calibration import SPREAD, Slope, sureness
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import consortium, made, protocol
 from tests.averaging.test_default_audit import COUNT, DELTA, SURE, claimed_mu, heard
 

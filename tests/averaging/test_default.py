@@ -15,12 +15,12 @@ from comity.federation.coordinator.life import begin, run
 from comity.learn.fitting.record_sum import in_unit_ball
 from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor
+from comity.methods.averaging import Averaging, rule
+from comity.methods.averaging.whitening import Whitening
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
-from comity.protocols.averaging import Averaging, rule
-from comity.protocols.averaging.whitening import Whitening
-from comity.runtime.local.cohort import Cohort, stacks
-from comity.runtime.simulation.simulate import simulate
+from comity.study.local.cohort import Cohort, stacks
+from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import (
     KINDS,
     consortium,

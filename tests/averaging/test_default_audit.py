@@ -15,10 +15,10 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.federation.declaring.payers import spent_by
+from comity.methods.averaging import Averaging, moment_blocks
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.averaging import Averaging, moment_blocks
 from experiments.papers.averaging.adult import noises
 from tests.averaging.default_consortium import consortium
 

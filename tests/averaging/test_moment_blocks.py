@@ -13,10 +13,10 @@ import pytest
 from comity.data import Records
 from comity.federation.coordinator.life import run
 from comity.learn.fitting.record_sum import upper_triangle
+from comity.methods.averaging import Averaging, moment_blocks
+from comity.methods.averaging.moment_blocks import WIDEST_WHOLE, blocks_of, entries, matrices, moments, square
 from comity.privacy.loss import Approx, Pure
-from comity.protocols.averaging import Averaging, moment_blocks
-from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, blocks_of, entries, matrices, moments, square
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import consortium, factor_in_one_place, parties, ridge_in_one_place
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm")

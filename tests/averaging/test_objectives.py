@@ -13,8 +13,8 @@ from sklearn.linear_model import Ridge
 from comity.errors import DataError
 from comity.learn.fitting.hinge import SmoothedHinge, smoothed_hinge
 from comity.learn.fitting.squared import Huber, ridge
-from comity.protocols.averaging import rule
-from comity.protocols.averaging.objectives import objective_of
+from comity.methods.averaging import rule
+from comity.methods.averaging.objectives import objective_of
 from tests.averaging.default_consortium import consortium, protocol
 
 

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from comity.errors import StudyError
-from comity.protocols.averaging import Averaging, PublishedAverage
-from comity.runtime.simulation.run import run_study
-from comity.runtime.study.study import Study
+from comity.methods.averaging import Averaging, PublishedAverage
+from comity.study.simulation.run import run_study
+from comity.study.study import Study
 
 SCHEMA = """
 [columns.age]

@@ -13,12 +13,12 @@ from comity.errors import Refused, StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.declaring.policy import Policy
 from comity.federation.declaring.protection import Selected
+from comity.methods.averaging.published.noise import PublishedNoise
+from comity.methods.averaging.published.protocol import PublishedAverage
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging.published.noise import PublishedNoise
-from comity.protocols.averaging.published.protocol import PublishedAverage
-from comity.runtime.results.outcome import Outcome
-from comity.runtime.simulation.simulate import simulate
+from comity.study.results.outcome import Outcome
+from comity.study.simulation.simulate import simulate
 
 from .published_consortium import STUDY, Meeting, QuickKeys, consortium, records
 

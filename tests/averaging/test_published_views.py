@@ -23,9 +23,9 @@ from comity.federation.coordinator.replies import Given
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.protocols.averaging.published import oblivious_noise as selection
-from comity.protocols.averaging.published import smallest
-from comity.protocols.averaging.published.protocol import PublishedAverage
+from comity.methods.averaging.published import oblivious_noise as selection
+from comity.methods.averaging.published import smallest
+from comity.methods.averaging.published.protocol import PublishedAverage
 
 from .published_consortium import STUDY, Interrupted, Meeting, QuickKeys, key_of_tests, observed
 

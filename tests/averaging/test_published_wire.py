@@ -9,7 +9,7 @@ import numpy as np
 from comity.crypto.paillier.cryptosystem import PrivateKey
 from comity.federation.coordinator.life import begin
 from comity.federation.messages.codec import decode
-from comity.protocols.averaging.published import smallest
+from comity.methods.averaging.published import smallest
 from tests.federation.wire import recorded
 
 from .published_consortium import Meeting, QuickKeys

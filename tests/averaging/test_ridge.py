@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comity.protocols.averaging import Averaging, rule
-from comity.protocols.averaging.descent import gradient_noise, steps_from
+from comity.methods.averaging import Averaging, rule
+from comity.methods.averaging.descent import gradient_noise, steps_from
 from tests.averaging.default_consortium import consortium
 
 

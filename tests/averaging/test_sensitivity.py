@@ -12,9 +12,9 @@ import pytest
 from comity.federation.declaring.bounds import RecordSum
 from comity.federation.declaring.payers import spent_by
 from comity.learn.fitting.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
+from comity.methods.averaging.objectives import TOLERANCE, objective_of
+from comity.methods.averaging.published.noise import gradient_diameter
 from comity.privacy.loss import Approx, Pure
-from comity.protocols.averaging.objectives import TOLERANCE, objective_of
-from comity.protocols.averaging.published.noise import gradient_diameter
 from tests.averaging.default_consortium import KINDS, consortium, made, protocol
 
 

@@ -12,7 +12,7 @@ from comity.errors import Stopped
 from comity.federation.coordinator.life import run
 from comity.learn.fitting.fit import Fit
 from comity.learn.fitting.record_sum import from_upper_triangle
-from comity.protocols.averaging import Averaging, protocol
+from comity.methods.averaging import Averaging, protocol
 from tests.averaging.default_consortium import consortium
 from tests.averaging.default_consortium import parties as joined
 from tests.federation.toy import NAMES

@@ -12,11 +12,11 @@ import pytest
 
 from comity.data import Encoding, Records, StreamedRecords, clinic_schema, clinics, open_source
 from comity.errors import DataError, Refused
-from comity.protocols.averaging import Averaging
-from comity.runtime.records.gather import gather
-from comity.runtime.simulation.run import run_study
-from comity.runtime.simulation.simulate import simulate
-from comity.runtime.study.study import Study
+from comity.methods.averaging import Averaging
+from comity.study.records.gather import gather
+from comity.study.simulation.run import run_study
+from comity.study.simulation.simulate import simulate
+from comity.study.study import Study
 
 STUDY = """
 [study]

@@ -10,11 +10,11 @@ import pytest
 
 from comity.audit.bound import mu_lower_bound
 from comity.data import Records
+from comity.methods.averaging import Averaging, whitening
+from comity.methods.averaging.moment_blocks import blocks_of, moments
+from comity.methods.averaging.whitening import MOST_DIRECTIONS, Whitening, looks_at, whitened_by
 from comity.privacy.loss import Approx
-from comity.protocols.averaging import Averaging, whitening
-from comity.protocols.averaging.moment_blocks import blocks_of, moments
-from comity.protocols.averaging.whitening import MOST_DIRECTIONS, Whitening, looks_at, whitened_by
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import consortium, whitening_in_one_place
 from tests.averaging.test_default_audit import COUNT, DELTA, SURE, claimed_mu, heard
 

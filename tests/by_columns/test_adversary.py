@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from comity.federation.declaring.consortium import Consortium
+from comity.methods.by_columns.terms import NOT_AGAINST, adversary
 from comity.privacy.loss import Pure
-from comity.protocols.by_columns.terms import NOT_AGAINST, adversary
 
 ASSUMED = "the sensitivity assumes that the coordinator deals correctly"
 

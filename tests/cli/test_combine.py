@@ -11,10 +11,10 @@ import pytest
 
 from comity.data import Encoding, clinic_schema, clinics
 from comity.learn import load_model
-from comity.protocols.averaging.published.protocol import PublishedAverage
+from comity.methods.averaging.published.protocol import PublishedAverage
 from comity.report.result import Result
-from comity.runtime.results.outcome import Outcome
-from comity.runtime.simulation.simulate import simulate
+from comity.study.results.outcome import Outcome
+from comity.study.simulation.simulate import simulate
 
 from .conftest import write_study
 

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from comity._version import __version__
-from comity.runtime.simulation.run import run_study
-from comity.runtime.study.study import Study
+from comity.study.simulation.run import run_study
+from comity.study.study import Study
 
 COMMANDS = [
     *(["new"], ["plan"], ["run"], ["report"], ["predict"], ["demo"], ["doctor"]),

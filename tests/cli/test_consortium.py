@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from comity.runtime.nats.loopback import free_port
-from tests.runtime.nats.relays import needs_server, wait_until
-from tests.runtime.sites import NAMES, Sites
+from comity.relay.loopback import free_port
+from tests.relay.relays import needs_server, wait_until
+from tests.site.sites import NAMES, Sites
 
 
 @pytest.fixture

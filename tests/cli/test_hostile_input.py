@@ -18,13 +18,13 @@ from comity.artefacts.artefact import save_artefact
 from comity.cli.run_folder import Begun, begin
 from comity.data import Categorical, Classes, Numeric, Schema
 from comity.federation.messages.sealed_channel import sealed
-from comity.protocols.synthetic.artefact import SyntheticDataset
-from comity.protocols.synthetic.counting import counting_of
-from comity.protocols.synthetic.counts import NoisyCounts
-from comity.runtime.site.logs import JsonLines, TextLines
+from comity.methods.synthetic.artefact import SyntheticDataset
+from comity.methods.synthetic.counting import counting_of
+from comity.methods.synthetic.counts import NoisyCounts
+from comity.site.logs import JsonLines, TextLines
 from comity.untrusted.text import is_hidden
-from tests.runtime.sites import Sites
-from tests.runtime.test_pack import files_of, forged
+from tests.site.sites import Sites
+from tests.site.test_pack import files_of, forged
 from tests.untrusted.test_toml import HOSTILE
 
 from .conftest import STUDY, Ended

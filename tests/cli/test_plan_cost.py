@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from comity.protocols import PROTOCOLS, entry_of
-from comity.protocols.entry import found
+from comity.methods import PROTOCOLS, entry_of
+from comity.methods.entry import found
 
 MEASURED = """
 import json, resource, sys
@@ -33,9 +33,9 @@ def test_a_plan_imports_its_own_method_and_no_library_of_models(name: Any, tmp_p
     found(entry_of(name).starter)(tmp_path)
     code, seconds, modules = measured("plan", str(tmp_path / "study.toml"))
     assert code == 0
-    assert f"comity.protocols.{name}.parameters" in modules
+    assert f"comity.methods.{name}.parameters" in modules
     assert not modules & {"sklearn", "scipy.stats", "scipy.optimize", "matplotlib", "duckdb", "sqlalchemy"}
-    others = [f"comity.protocols.{other}" for other in PROTOCOLS if other != name]
+    others = [f"comity.methods.{other}" for other in PROTOCOLS if other != name]
     assert not [one for one in modules if one.startswith(tuple(others))]
     # Vertical alignment is laid out with compiled kernels, whose module is imported; the others have none.
     assert "numba" not in modules or name == "vertical"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from comity.protocols import PROTOCOLS
-from comity.runtime.simulation.run import run_study
-from comity.runtime.study.study import Study
+from comity.methods import PROTOCOLS
+from comity.study.simulation.run import run_study
+from comity.study.study import Study
 
 SMALLER: dict[str, dict[str, Any]] = {
     "softlabel": {"simulation.baselines": False, "simulation.hosts": False},

@@ -18,7 +18,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.ledger.shared import SharedFile
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.simulation import run as runtime_run
+from comity.study.simulation import run as runtime_run
 from tests.cli.conftest import STUDY, write_study
 
 PARTIES = 8

@@ -21,7 +21,7 @@ import pytest
 from comity.cli.as_run import text_as_run
 from comity.learn import LinearClassifier, load_model
 from comity.privacy.ledger import Ledger
-from comity.runtime.study.study import Study
+from comity.study.study import Study
 from tests.cli.conftest import PARTIES, STUDY
 
 
@@ -214,7 +214,7 @@ def test_an_exhausted_ledger_refuses_and_stays_as_it_was(comity: Any, study: Pat
     ['split = "even"', 'split = "by-sizes"\nsizes = [0.5, 0.2, 0.1, 0.1, 0.1]', 'split = "by-anchors"\ncolumn = "age"'],
 )
 def test_every_split_deals_each_record_once(comity: Any, study: Path, split: str) -> None:
-    from comity.runtime.records.gather import gather
+    from comity.study.records.gather import gather
 
     text = STUDY.replace('split = "by-column"\ncolumn = "clinic"', split)
     loaded = Study.parse(text, folder=study.parent)
@@ -227,7 +227,7 @@ def test_every_split_deals_each_record_once(comity: Any, study: Path, split: str
 
 
 def test_a_holdout_is_of_records_that_no_party_keeps(study: Path) -> None:
-    from comity.runtime.records.gather import gather
+    from comity.study.records.gather import gather
 
     material = gather(Study.parse(STUDY.replace('test = "test.csv"', "holdout = 0.25"), folder=study.parent))
     assert material.test is not None
@@ -301,7 +301,7 @@ def on_a_terminal(arguments: list[str], extra: dict[str, str]) -> bytes:
 
 
 def test_very_many_parties_are_told_beforehand_that_they_cant_be_resumed(comity: Any, study: Path) -> None:
-    from comity.runtime.local import stacks
+    from comity.study.local import stacks
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stacks, "REAL_HOSTS", 4)

@@ -18,12 +18,12 @@ from comity.crypto.sealing import key_file
 from comity.data import clinic_schema, clinics
 from comity.errors import Refused
 from comity.privacy.ledger import Ledger
-from comity.runtime.site.desk import Desk
-from comity.runtime.site.inbox import Arrival, Decision
-from comity.runtime.site.refusals import Refusals, unsettled
-from comity.runtime.site.serving import ENDPOINTS
-from comity.runtime.site.site_file import SiteFile
-from tests.runtime.sites import NAMES, Sites, coordinated, whole_run
+from comity.site.desk import Desk
+from comity.site.inbox import Arrival, Decision
+from comity.site.refusals import Refusals, unsettled
+from comity.site.serving import ENDPOINTS
+from comity.site.site_file import SiteFile
+from tests.site.sites import NAMES, Sites, coordinated, whole_run
 
 COMMANDS = [["site", name] for name in ("init", "receive", "inbox", "approve", "refuse", "serve", "status", "end")]
 COMMANDS += [["study", "pack"], ["ledger", "add"]]

@@ -20,11 +20,11 @@ from typing import Any
 from comity.cli import main
 from comity.crypto.sealing import key_file
 from comity.crypto.sealing.sealed import PublicIdentity
+from comity.methods import PROTOCOLS
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
-from comity.protocols import PROTOCOLS
-from comity.runtime.nats.loopback import Loopback, processes
-from comity.runtime.study.study import Study
+from comity.relay.loopback import Loopback, processes
+from comity.study.study import Study
 from tests.deploy.methods import METHODS, NAMES, records_of, study_text, write_public
 
 COORDINATOR, RESEARCHER = "coordinator", "researcher"

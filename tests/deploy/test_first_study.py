@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from comity.runtime.nats.loopback import free_port
-from tests.runtime.nats.relays import needs_server
+from comity.relay.loopback import free_port
+from tests.relay.relays import needs_server
 
 pytestmark = [needs_server, pytest.mark.deploy]
 

@@ -14,16 +14,16 @@ import pytest
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
 from comity.report.result import Result, load_result
-from comity.runtime.local import consortium
-from comity.runtime.results.received import load_received
-from comity.runtime.simulation.run import run_study
-from comity.runtime.site.runs import runs_of
-from comity.runtime.site.site_file import SiteFile
-from comity.runtime.study.study import Study
+from comity.site.runs import runs_of
+from comity.site.site_file import SiteFile
+from comity.study.local import consortium
+from comity.study.results.received import load_received
+from comity.study.simulation.run import run_study
+from comity.study.study import Study
 from tests.deploy.deployment import Deployment, deployed
 from tests.deploy.methods import METHODS, RECORDS
-from tests.runtime.nats.relays import needs_server
-from tests.runtime.test_released import equal
+from tests.relay.relays import needs_server
+from tests.study.test_released import equal
 from tests.support.noise import NoNoise
 from tests.support.witnesses import witnesses_in
 

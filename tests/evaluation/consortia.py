@@ -10,11 +10,11 @@ from scipy.special import expit
 from scipy.stats import rankdata
 
 from comity.data import Records
-from comity.protocols.averaging import Averaging
-from comity.protocols.softlabel import SoftLabel
-from comity.protocols.vertical import VerticalRegression
-from comity.runtime.results.outcome import Outcome
-from comity.runtime.simulation.simulate import simulate
+from comity.methods.averaging import Averaging
+from comity.methods.softlabel import SoftLabel
+from comity.methods.vertical import VerticalRegression
+from comity.study.results.outcome import Outcome
+from comity.study.simulation.simulate import simulate
 from tests.vertical.consortia import HELD, people, schema
 
 Truth = dict[str, float]

@@ -20,12 +20,12 @@ from comity.data import Records
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.evaluation import divided
 from comity.federation.evaluation.split import is_aside, only
+from comity.methods.averaging import Averaging
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging import Averaging
 from tests.averaging.default_consortium import consortium
 
 SURE, TRIALS, WIDTH = 1 - 1e-7, 12_000, 3

@@ -12,10 +12,10 @@ from comity.data import Encoding, Records, Schema, StreamedRecords, open_source
 from comity.federation.declaring.evaluation import divided
 from comity.federation.evaluation.card import MOST_RECORDS
 from comity.federation.evaluation.split import is_aside, only
+from comity.methods.averaging import Averaging
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging import Averaging
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 from tests.evaluation.test_study import SCHEMA
 
 LOSS = Approx(1, "1e-6")

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from comity.cli.app import app
 from comity.errors import StudyError
-from comity.protocols.averaging import Averaging
+from comity.methods.averaging import Averaging
 from comity.report.quality import measured_privately
 from comity.report.result import Result, load_result
-from comity.runtime.simulation.run import run_study
-from comity.runtime.simulation.simulate import simulate
-from comity.runtime.study.study import Study
+from comity.study.simulation.run import run_study
+from comity.study.simulation.simulate import simulate
+from comity.study.study import Study
 from tests.evaluation.consortia import drawn, of_averaging
 
 STUDY = """

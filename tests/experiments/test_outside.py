@@ -11,7 +11,7 @@ from collections import defaultdict
 from importlib import import_module
 from pathlib import Path
 
-from comity.protocols import PROTOCOLS
+from comity.methods import PROTOCOLS
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,7 +49,7 @@ def public_names(module: str) -> set[str] | None:
     """What a user imports from a module; everything is None."""
     if module == "comity.errors":
         return None
-    public = ("comity", "comity.data", *(f"comity.protocols.{name}" for name in PROTOCOLS))
+    public = ("comity", "comity.data", *(f"comity.methods.{name}" for name in PROTOCOLS))
     return set(import_module(module).__all__) if module in public else set()
 
 

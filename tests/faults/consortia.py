@@ -18,12 +18,12 @@ from comity.data import clinic_schema, clinics, public_cohort
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.nats.loopback import Loopback
-from comity.runtime.site.desk import Desk
-from comity.runtime.site.pack import pack
-from comity.runtime.study.study import Study
+from comity.relay.loopback import Loopback
+from comity.site.desk import Desk
+from comity.site.pack import pack
+from comity.study.study import Study
 from tests.report.small_studies import HOSPITAL, SURGERY
-from tests.runtime.sites import approve, keys_table
+from tests.site.sites import approve, keys_table
 from tests.support.witnesses import witnesses_in
 
 RUN = "run-1"

@@ -22,9 +22,8 @@ from typing import Any, cast
 import numpy as np
 
 from comity.cli import main
-from comity.runtime.deployment import deployed
-from comity.runtime.nats import relay
-from comity.runtime.nats.loopback import stop
+from comity.relay import deployed, relay
+from comity.relay.loopback import stop
 from tests.faults import seen
 from tests.faults.checks import broken
 from tests.faults.consortia import COORDINATOR, Folder

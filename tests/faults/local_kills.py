@@ -22,9 +22,9 @@ import numpy as np
 from comity.errors import ComityError
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import whole_run
-from comity.runtime.deployment.coordinating import coordinator
-from comity.runtime.local.channel import LocalChannel
-from comity.runtime.site.desk import Desk
+from comity.relay.coordinating import coordinator
+from comity.site.desk import Desk
+from comity.study.local.channel import LocalChannel
 from tests.faults import seen
 from tests.faults.checks import Line, broken
 from tests.faults.consortia import RUN, Folder

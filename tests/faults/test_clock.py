@@ -12,9 +12,9 @@ from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import whole_run
 from comity.federation.declaring import booking
 from comity.privacy.ledger import rows as ledger_rows
-from comity.runtime.deployment.coordinating import coordinator
-from comity.runtime.local.channel import LocalChannel
-from comity.runtime.site.desk import Desk
+from comity.relay.coordinating import coordinator
+from comity.site.desk import Desk
+from comity.study.local.channel import LocalChannel
 from tests.faults.checks import lines_of
 
 YEARS = timedelta(days=20 * 365)

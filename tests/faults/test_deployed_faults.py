@@ -17,13 +17,13 @@ import pytest
 from comity.federation.coordinator.parties import Parties
 from comity.federation.coordinator.replies import Given
 from comity.federation.owner.host import Answer, Host
-from comity.runtime.nats.channel import SILENT
+from comity.relay.channel import SILENT
 from tests.faults import seen
 from tests.faults.checks import broken, lines_of
 from tests.faults.consortia import Folder, make
 from tests.faults.deployed_kills import Deployment, exit_code
 from tests.federation.children import end_children
-from tests.runtime.nats.relays import needs_server, wait_until
+from tests.relay.relays import needs_server, wait_until
 
 pytestmark = [needs_server, pytest.mark.deploy]
 

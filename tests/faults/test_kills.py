@@ -17,16 +17,16 @@ from comity.federation.coordinator.life import whole_run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.owner.host import Host
 from comity.privacy.ledger.transaction import Transaction
-from comity.runtime.deployment.coordinating import coordinator
-from comity.runtime.local.channel import LocalChannel
-from comity.runtime.site.desk import Desk
+from comity.relay.coordinating import coordinator
+from comity.site.desk import Desk
+from comity.study.local.channel import LocalChannel
 from tests.faults import deployed_kills, local_kills, seen, table
 from tests.faults.checks import broken, owed
 from tests.faults.consortia import METHODS, RUN, make
 from tests.faults.matrix import DEPLOYED, LOCAL, SEED
 from tests.faults.outcomes import ENDED, RESUMED
 from tests.federation.children import end_children
-from tests.runtime.nats.relays import needs_server
+from tests.relay.relays import needs_server
 
 
 @pytest.fixture(autouse=True)

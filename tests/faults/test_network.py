@@ -12,10 +12,10 @@ import pytest
 
 from comity.federation.messages.asking import SILENT, Lost, Replied
 from comity.federation.messages.channel import Patience
-from comity.runtime.nats.channel import NatsChannel
-from comity.runtime.nats.subjects import COORDINATOR
+from comity.relay.channel import NatsChannel
+from comity.relay.subjects import COORDINATOR
 from tests.faults.proxy import Stretch
-from tests.runtime.nats.relays import Loop, Loopback, Site, needs_server, wait_until
+from tests.relay.relays import Loop, Loopback, Site, needs_server, wait_until
 
 pytestmark = [needs_server, pytest.mark.deploy]
 NAMES = ("north", "south")

@@ -8,7 +8,7 @@ from typing import Any
 from comity.federation.messages.asking import ABSENT, Asking, Replied
 from comity.federation.messages.channel import FOR_EVER, MOST, Channel, Message, Patience
 from comity.federation.owner.host import Host
-from comity.runtime.local.channel import LocalChannel
+from comity.study.local.channel import LocalChannel
 
 
 class Whole:

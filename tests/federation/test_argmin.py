@@ -31,7 +31,7 @@ from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
 from comity.federation.subprotocols.argmin import Argmin
-from comity.runtime.local.channel import LocalChannel
+from comity.study.local.channel import LocalChannel
 
 from .channels import WholeLocal
 from .toy import STUDY, begin, consortium, host, identity, path_of, setup

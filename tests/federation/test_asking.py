@@ -22,8 +22,8 @@ from comity.federation.messages.codec import encode
 from comity.federation.messages.envelope import sign_reply
 from comity.federation.messages.paths import StepPath
 from comity.federation.owner.host import Answer
-from comity.runtime.local import channel as local
-from comity.runtime.local.channel import LocalChannel
+from comity.study.local import channel as local
+from comity.study.local.channel import LocalChannel
 from tests.support.noise import NoNoise
 
 from .toy import STUDY, Noised, Rounds, begin, identity, path_of, setup

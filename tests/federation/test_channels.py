@@ -11,7 +11,7 @@ import pytest
 from comity.federation.messages.channel import MOST, Channel
 from comity.federation.messages.sealed_channel import SealedChannel, opened_ask
 from comity.federation.owner.host import Answer
-from comity.runtime.local.channel import LocalChannel
+from comity.study.local.channel import LocalChannel
 
 from .channel_conformance import ChannelConformance
 from .queue_channel import Bad, QueueChannel

@@ -27,8 +27,8 @@ from comity.privacy.loss import ZCDP, Loss, Pure
 from comity.privacy.mechanisms import Gaussian
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.runtime.local.stacks import require_stacks
-from comity.runtime.simulation.simulate import simulate
+from comity.study.local.stacks import require_stacks
+from comity.study.simulation.simulate import simulate
 
 from .toy import answer, ask_for, consortium, host, records, setup
 

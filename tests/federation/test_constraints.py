@@ -12,7 +12,7 @@ from annotated_types import Interval, MultipleOf
 from comity.errors import StudyError
 from comity.federation.constraints import Key, Positive, Why
 from comity.federation.protocol import Protocol
-from comity.protocols.averaging import Averaging
+from comity.methods.averaging import Averaging
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -266,7 +266,7 @@ def test_a_step_that_stops_after_its_draw_leaves_nothing_with_its_owner() -> Non
 
 
 def test_stacks_of_parties_keep_no_results() -> None:
-    from comity.runtime.local.cohort import Stack
+    from comity.study.local.cohort import Stack
 
     with pytest.raises(Refused, match="keep no results"):
         Stack.deliver(object(), "own", 1)  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ from comity.federation.owner.host import Host
 from comity.federation.protocol import Protocol, step
 from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
-from comity.runtime.local.channel import LocalChannel
+from comity.study.local.channel import LocalChannel
 from tests.support.asks import sign_ask
 from tests.support.noise import NoNoise
 

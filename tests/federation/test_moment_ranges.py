@@ -10,10 +10,10 @@ import pytest
 from comity.errors import Implausible
 from comity.federation.declaring.plausible import require_plausible, require_ranges
 from comity.learn.fitting.record_sum import from_upper_triangle, upper_triangle
+from comity.methods.averaging import moment_blocks
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.averaging import moment_blocks
 from tests.averaging.default_consortium import consortium, made, protocol
 
 

@@ -14,7 +14,7 @@ from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.names import MAX_NAME_LENGTH, check_party_name, fold, is_party_name
 from comity.federation.declaring.policy import Policy
 from comity.privacy.loss import Approx
-from comity.runtime.local.numbered import Numbered
+from comity.study.local.numbered import Numbered
 
 from .toy import Rounds, identity
 

@@ -300,10 +300,10 @@ def test_a_variant_outside_of_the_list_is_refused() -> None:
 
 
 def test_published_methods_say_that_they_are() -> None:
-    from comity.protocols.averaging.published.protocol import PublishedAverage
-    from comity.protocols.softlabel.published.protocol import PublishedSoftLabel
-    from comity.protocols.synthetic.published.protocol import PublishedSynthetic
-    from comity.protocols.vertical.published.protocol import PublishedVertical
+    from comity.methods.averaging.published.protocol import PublishedAverage
+    from comity.methods.softlabel.published.protocol import PublishedSoftLabel
+    from comity.methods.synthetic.published.protocol import PublishedSynthetic
+    from comity.methods.vertical.published.protocol import PublishedVertical
 
     for kind in (PublishedAverage, PublishedSoftLabel, PublishedSynthetic, PublishedVertical):
         assert kind.variant == "published" and cast(Any, kind.__mro__[1]).variant == "default"

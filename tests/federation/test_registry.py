@@ -28,7 +28,7 @@ from comity.federation.owner.store import Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.local.channel import LocalChannel
+from comity.study.local.channel import LocalChannel
 from tests.support.asks import sign_ask
 from tests.support.noise import NoNoise
 

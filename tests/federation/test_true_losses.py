@@ -14,9 +14,9 @@ import pytest
 
 from comity.cli import main
 from comity.federation.plan import Plan, plan
+from comity.methods.averaging.published.protocol import PublishedAverage
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours
-from comity.protocols.averaging.published.protocol import PublishedAverage
 from comity.report.card import card_text
 from comity.report.page import render_result
 from comity.report.result import load_result

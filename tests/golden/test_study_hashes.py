@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from comity.runtime.study.study import Study
+from comity.study.study import Study
 
 HERE = Path(__file__).parent / "studies"
 HASHES: dict[str, str] = json.loads((HERE / "hashes.json").read_text("utf-8"))

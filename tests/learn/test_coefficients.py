@@ -20,7 +20,7 @@ from comity.learn import load_model
 from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.feature_map import pca, random_features, self_training_map, whitened
 from comity.learn.released.regressor import LinearRegressor
-from comity.runtime.simulation.run import run_study
+from comity.study.simulation.run import run_study
 
 FRAME = clinics(1, 60, "coefficients")["clinic-01"]
 CLASSES = {1: ("no", "yes"), 2: ("no", "yes"), 3: ("a", "b", "c")}

@@ -16,7 +16,7 @@ from comity.privacy.ledger.chain import FIELDS, next_head
 from comity.privacy.ledger.export import statement_of
 from comity.privacy.loss import GDP, Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.results.signed_export import check_with, sign_with
+from comity.study.results.signed_export import check_with, sign_with
 
 OWNER = Identity(b"o" * 32)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import comity
 from comity.data import Encoding, clinic_schema, clinics, public_cohort
+from comity.methods.softlabel import PublishedSoftLabel
 from comity.privacy.accounting import gdp_epsilon, gdp_square
-from comity.protocols.softlabel import PublishedSoftLabel
 from comity.report.result import Result
 
 ENCODING = Encoding(clinic_schema("readmitted"), rows="normalised", intercept=True)

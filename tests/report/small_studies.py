@@ -10,8 +10,8 @@ import pandas as pd
 
 from comity.data import Bounded, clinic_schema, clinics, public_cohort
 from comity.errors import ComityError
-from comity.protocols import PROTOCOLS, parameters_of
-from comity.runtime.study.study import Study
+from comity.methods import PROTOCOLS, parameters_of
+from comity.study.study import Study
 
 HOSPITAL = ("age", "sex", "arrival", "ward", "readmitted")
 SURGERY = ("triage", "heart_rate", "systolic", "temperature", "saturation", "lactate", "creatinine", "prior_visits")

@@ -8,7 +8,7 @@ import pytest
 from comity.demo import averaging, run, run_demo, softlabel, softlabel_consortia, summary, synthetic, vertical
 from comity.demo.run import demonstrations
 from comity.demo.softlabel import seeded_error
-from comity.protocols import PROTOCOLS
+from comity.methods import PROTOCOLS
 from comity.report.result import load_result
 from tests.report.test_page import Page
 

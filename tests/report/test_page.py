@@ -21,7 +21,7 @@ from comity.report.figures import curves_plot
 from comity.report.page import costs, render_result, size, traffic
 from comity.report.plots import dots_plot, errors_plot
 from comity.report.quality import verdict
-from comity.runtime.results.outcome import Account
+from comity.study.results.outcome import Account
 from tests.report.small_run import left, protocol, simulated
 
 FETCHING = {"src", "href", "xlink:href", "action", "data", "poster", "srcset"}

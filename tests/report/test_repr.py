@@ -13,8 +13,8 @@ import pytest
 
 from comity.report.result import Result, load_result
 from comity.representation import NamedValues, in_brief, short_repr
-from comity.runtime.records.gather import gather
-from comity.runtime.simulation.run import run_study
+from comity.study.records.gather import gather
+from comity.study.simulation.run import run_study
 
 from .small_studies import small_study
 

@@ -18,10 +18,10 @@ from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
+from comity.methods.softlabel import PublishedSoftLabel
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss, Pure
-from comity.protocols.softlabel import PublishedSoftLabel
-from comity.runtime.local.cohort import Cohort, stacks
+from comity.study.local.cohort import Cohort, stacks
 from tests.federation.toy import STUDY, LossyChannel, Watched
 from tests.support.noise import NoNoise
 

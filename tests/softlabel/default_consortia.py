@@ -18,11 +18,11 @@ from comity.federation.declaring.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.learn.voters.local_model import LocalModel, local_votes
+from comity.methods.softlabel.local_classifier import linear_votes
+from comity.methods.softlabel.protocol import SoftLabel
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss
-from comity.protocols.softlabel.local_classifier import linear_votes
-from comity.protocols.softlabel.protocol import SoftLabel
-from comity.runtime.local.cohort import Cohort, stacks
+from comity.study.local.cohort import Cohort, stacks
 from tests.federation.toy import STUDY, LossyChannel, Watched
 from tests.support.noise import NoNoise
 

@@ -16,10 +16,10 @@ from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records
 from comity.entropy import Stream
 from comity.federation.coordinator.released import perturbed
+from comity.methods.softlabel.published.protocol import PublishedSoftLabel
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.softlabel.published.protocol import PublishedSoftLabel
 from experiments.papers.softlabel.har import wrong_radius
 
 from .consortia import all_alike, cohort, consortium, longest_model_l2, protocol

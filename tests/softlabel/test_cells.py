@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from comity.learn.voters.self_training import discriminant
-from comity.protocols.softlabel.statistics import Cells
-from comity.protocols.softlabel.statistics.cells import standing_out
+from comity.methods.softlabel.statistics import Cells
+from comity.methods.softlabel.statistics.cells import standing_out
 
 GENERATOR = np.random.default_rng(0)
 LEFT, RIGHT = np.array([-2.0, 0.0, 0.0]), np.array([2.0, 0.0, 0.0])

@@ -18,12 +18,12 @@ from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records
 from comity.federation.coordinator.life import run
 from comity.learn.voters.local_model import as_local_model
+from comity.methods.softlabel.protocol import SoftLabel
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.sampling.infinitely_divisible import parts_of
-from comity.protocols.softlabel.protocol import SoftLabel
 
 from .consortia import labels
 from .default_consortia import STATISTICS, consortium, contribution, hosted, quantised

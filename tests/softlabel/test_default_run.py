@@ -23,11 +23,11 @@ from comity.federation.coordinator.life import run
 from comity.federation.plan import plan
 from comity.learn.released.feature_map import pca
 from comity.learn.voters.local_model import as_local_model
+from comity.methods.softlabel import SoftLabel
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.spherical import Spherical
-from comity.protocols.softlabel import SoftLabel
 from comity.report.result import Result
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 
 from .consortia import labels
 from .default_consortia import (

@@ -23,8 +23,8 @@ from comity.federation.messages.codec import decode
 from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.federation.subprotocols.sum_terms import to_words
 from comity.learn.voters.local_model import as_local_model
-from comity.protocols.softlabel.local_classifier import linear_votes, linear_weights
-from comity.protocols.softlabel.protocol import SoftLabel
+from comity.methods.softlabel.local_classifier import linear_votes, linear_weights
+from comity.methods.softlabel.protocol import SoftLabel
 
 from .default_consortia import (
     RUN,

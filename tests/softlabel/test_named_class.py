@@ -11,17 +11,17 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.data import Records
 from comity.federation.declaring.consortium import Consortium
+from comity.methods.softlabel.mechanism import mechanism
+from comity.methods.softlabel.protocol import SoftLabel
+from comity.methods.softlabel.statistics import ClassSums, NamedClass
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.softlabel.mechanism import mechanism
-from comity.protocols.softlabel.protocol import SoftLabel
-from comity.protocols.softlabel.statistics import ClassSums, NamedClass
-from comity.runtime.local.numbered import Numbered
-from comity.runtime.simulation.simulate import simulate
+from comity.study.local.numbered import Numbered
+from comity.study.simulation.simulate import simulate
 from experiments.papers.softlabel.release import total
 
 CLASSES = tuple("abcdef")

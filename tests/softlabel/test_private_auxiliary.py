@@ -22,14 +22,14 @@ from comity.federation.agreed import Agreed
 from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode
 from comity.learn.voters.voting import one_hot
+from comity.methods.softlabel.published.private_auxiliary import absent, moved_share
+from comity.methods.softlabel.published.protocol import TOLERANCE, PublishedSoftLabel
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.softlabel.published.private_auxiliary import absent, moved_share
-from comity.protocols.softlabel.published.protocol import TOLERANCE, PublishedSoftLabel
-from comity.runtime.simulation.run import run_study
-from comity.runtime.simulation.simulate import simulate
-from comity.runtime.study.study import Study
+from comity.study.simulation.run import run_study
+from comity.study.simulation.simulate import simulate
+from comity.study.study import Study
 from tests.federation.toy import begin
 
 from .consortia import NAMES, ROOT2, auxiliary, consortium, hosted, labels, ordinary, protocol

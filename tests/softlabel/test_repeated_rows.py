@@ -11,8 +11,8 @@ import pytest
 from comity.learn.released.feature_map import whitened
 from comity.learn.voters.soft_risk import softmax_from_moments
 from comity.learn.voters.voting import one_hot
-from comity.protocols.softlabel.statistics import Votes
-from comity.protocols.softlabel.statistics.votes import less_for_repeats
+from comity.methods.softlabel.statistics import Votes
+from comity.methods.softlabel.statistics.votes import less_for_repeats
 
 DISTINCT = np.array([[1.0, 0.3], [-1.0, 0.2], [0.4, -1.0], [0.1, 0.7]])
 REPEATED = DISTINCT[[0, 0, 0, 0, 1, 1, 2, 3]]

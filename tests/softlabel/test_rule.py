@@ -10,13 +10,9 @@ import pytest
 
 from comity.errors import StudyError
 from comity.federation.declaring.consortium import Consortium
-from comity.privacy.accounting import gaussian_budget
-from comity.privacy.loss import Approx, Pure
-from comity.privacy.mechanisms.gaussian import Gaussian
-from comity.privacy.mechanisms.spherical import Spherical
-from comity.protocols.softlabel.mechanism import mechanism
-from comity.protocols.softlabel.protocol import SoftLabel
-from comity.protocols.softlabel.rule import (
+from comity.methods.softlabel.mechanism import mechanism
+from comity.methods.softlabel.protocol import SoftLabel
+from comity.methods.softlabel.rule import (
     Choice,
     cell_count,
     choose,
@@ -24,8 +20,12 @@ from comity.protocols.softlabel.rule import (
     noise_multiplier,
     vote_directions,
 )
-from comity.protocols.softlabel.statistics import Cells, ClassSums, NamedClass, Votes
-from comity.runtime.local.numbered import Numbered
+from comity.methods.softlabel.statistics import Cells, ClassSums, NamedClass, Votes
+from comity.privacy.accounting import gaussian_budget
+from comity.privacy.loss import Approx, Pure
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.spherical import Spherical
+from comity.study.local.numbered import Numbered
 
 ROWS = np.random.default_rng(0).normal(size=(1000, 30))
 

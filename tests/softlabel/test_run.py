@@ -16,12 +16,12 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.methods.softlabel.published.protocol import TOLERANCE, Method
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure, parse_loss
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.softlabel.published.protocol import TOLERANCE, Method
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 from tests.federation.channels import Whole, carried
 from tests.federation.toy import STUDY, begin
 from tests.support.noise import NoNoise

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from comity.federation.declaring.bounds import Ball
 from comity.learn.fitting.norm_bound import minimiser_radius
 from comity.learn.voters.voting import one_hot
+from comity.methods.softlabel.published.protocol import FINENESS, TOLERANCE
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Pure
-from comity.protocols.softlabel.published.protocol import FINENESS, TOLERANCE
 
 from .consortia import ROOT2, all_alike, cohort, consortium, longest_model_l2, ordinary, protocol
 

@@ -14,7 +14,7 @@ from comity.federation.owner.rows import Rows
 from comity.learn.fitting.softmax import contrasts
 from comity.learn.voters.self_training import discriminant, posteriors
 from comity.learn.voters.voting import one_hot
-from comity.protocols.softlabel.statistics import (
+from comity.methods.softlabel.statistics import (
     Cells,
     ClassSums,
     Histograms,
@@ -24,9 +24,9 @@ from comity.protocols.softlabel.statistics import (
     Votes,
     class_sums,
 )
-from comity.protocols.softlabel.statistics.cells import standing_out
-from comity.protocols.softlabel.statistics.histograms import nearest_distribution
-from comity.protocols.softlabel.statistics.shrinking import towards_frequencies
+from comity.methods.softlabel.statistics.cells import standing_out
+from comity.methods.softlabel.statistics.histograms import nearest_distribution
+from comity.methods.softlabel.statistics.shrinking import towards_frequencies
 
 WIDTH, ROWS = 4, 60
 

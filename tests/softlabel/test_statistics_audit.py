@@ -20,11 +20,11 @@ from comity.federation.declaring.declaration import Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Summed
 from comity.learn.voters.voting import one_hot
+from comity.methods.softlabel.mechanism import mechanism
+from comity.methods.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.softlabel.mechanism import mechanism
-from comity.protocols.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes
 from experiments.papers.softlabel.har import wrong_radius
 from experiments.papers.softlabel.release import total
 

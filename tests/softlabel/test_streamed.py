@@ -11,9 +11,9 @@ import pytest
 from comity.data import Classes, Encoding, Frame, Numeric, Records, Schema, StreamedRecords
 from comity.errors import DataError
 from comity.federation.owner.rows import Rows
-from comity.protocols.softlabel.protocol import SoftLabel
-from comity.protocols.softlabel.statistics import Cells, ClassSums
-from comity.runtime.simulation.simulate import simulate
+from comity.methods.softlabel.protocol import SoftLabel
+from comity.methods.softlabel.statistics import Cells, ClassSums
+from comity.study.simulation.simulate import simulate
 
 from .default_consortia import WIDTH, clusters
 

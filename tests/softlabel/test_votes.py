@@ -14,9 +14,9 @@ from comity.federation.coordinator.life import run
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.learn.fitting.softmax import contrasts, softmax
+from comity.methods.softlabel import PublishedSoftLabel
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.softlabel import PublishedSoftLabel
 from tests.federation.toy import begin
 
 from .consortia import all_alike, auxiliary, cohort, consortium, hosted, labels, ordinary, protocol

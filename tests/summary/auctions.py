@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from comity.data import Records
-from comity.protocols.summary.auction.protocol import AuctionSummary
-from comity.protocols.summary.published.protocol import PublishedSummary
-from comity.runtime.results.outcome import Outcome
-from comity.runtime.simulation.simulate import simulate
+from comity.methods.summary.auction.protocol import AuctionSummary
+from comity.methods.summary.published.protocol import PublishedSummary
+from comity.study.results.outcome import Outcome
+from comity.study.simulation.simulate import simulate
 
 from .consortia import COLUMNS, ROLES, held
 

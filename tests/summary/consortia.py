@@ -8,9 +8,9 @@ import numpy as np
 
 from comity.data import Records
 from comity.federation.declaring.consortium import Consortium
+from comity.methods.summary import OneShotSummary
 from comity.privacy.loss import Approx, Loss
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.summary import OneShotSummary
 
 OWNERS = ("ash", "birch", "cedar")
 CONSUMER = "elm"

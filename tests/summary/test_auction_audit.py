@@ -11,15 +11,15 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.entropy import Stream
+from comity.methods.summary.auction import asking, bids
+from comity.methods.summary.auction.direction import direction
+from comity.methods.summary.auction.pool import Offer, Pool
+from comity.methods.summary.auction.rounds import rounds_of
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms import RankCoins
 from comity.privacy.mechanisms.prefix_sums import coefficients
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.summary.auction import asking, bids
-from comity.protocols.summary.auction.direction import direction
-from comity.protocols.summary.auction.pool import Offer, Pool
-from comity.protocols.summary.auction.rounds import rounds_of
 
 from .auctions import auction
 from .consortia import COLUMNS, consortium

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from comity.entropy import Stream
+from comity.methods.summary.auction import asking, bids
+from comity.methods.summary.auction.budget import AuctionBudget
+from comity.methods.summary.auction.direction import direction
+from comity.methods.summary.auction.pool import Offer, Pool
+from comity.methods.summary.auction.rounds import rounds_of
+from comity.methods.summary.features import LENGTH, FourierFeatures
 from comity.privacy.accounting import gaussian_budget, pure_square
 from comity.privacy.loss import GDP, LOSSES, Approx, Pure
 from comity.privacy.mechanisms import PrefixSums
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.summary.auction import asking, bids
-from comity.protocols.summary.auction.budget import AuctionBudget
-from comity.protocols.summary.auction.direction import direction
-from comity.protocols.summary.auction.pool import Offer, Pool
-from comity.protocols.summary.auction.rounds import rounds_of
-from comity.protocols.summary.features import LENGTH, FourierFeatures
 
 from .consortia import consortium
 

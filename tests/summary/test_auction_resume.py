@@ -17,7 +17,7 @@ from comity.federation.messages.codec import encode
 from comity.federation.owner.host import Host
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.local.channel import LocalChannel
+from comity.study.local.channel import LocalChannel
 from tests.faults import seen
 
 from .auctions import auction, published, ran

@@ -17,10 +17,10 @@ from comity.federation.declaring.protection import Derived
 from comity.federation.owner.host import Host
 from comity.federation.plan import plan
 from comity.federation.protocol import step
+from comity.methods.summary.auction.protocol import AuctionSummary
+from comity.methods.summary.mmd import mmd2
+from comity.methods.summary.published.protocol import PublishedSummary
 from comity.privacy.loss import Approx, Pure
-from comity.protocols.summary.auction.protocol import AuctionSummary
-from comity.protocols.summary.mmd import mmd2
-from comity.protocols.summary.published.protocol import PublishedSummary
 
 from .auctions import auction, published, ran
 from .consortia import CONSUMER, OWNERS, consortium, held

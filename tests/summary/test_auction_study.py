@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from comity.errors import StudyError
+from comity.methods.summary import AuctionSummary, PublishedSummary
+from comity.methods.summary.starter import write
 from comity.privacy.loss import Approx
-from comity.protocols.summary import AuctionSummary, PublishedSummary
-from comity.protocols.summary.starter import write
-from comity.runtime.simulation.run import run_study
-from comity.runtime.study.study import Study
+from comity.study.simulation.run import run_study
+from comity.study.study import Study
 
 SMALL = {"summary.records": 4, "summary.dimensions": 20, "simulation.baselines": False}
 

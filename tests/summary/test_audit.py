@@ -10,10 +10,10 @@ import pytest
 
 from comity.audit.bound import mu_lower_bound
 from comity.entropy import Stream
+from comity.methods.summary import moments, ratio
+from comity.methods.summary.features import FourierFeatures
+from comity.methods.summary.spectrum import Spectrum
 from comity.privacy.loss import GDP, Approx
-from comity.protocols.summary import moments, ratio
-from comity.protocols.summary.features import FourierFeatures
-from comity.protocols.summary.spectrum import Spectrum
 from tests.averaging.test_default_audit import SURE, claimed_mu, heard
 
 from .consortia import COLUMNS, consortium, summary

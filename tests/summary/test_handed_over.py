@@ -11,10 +11,10 @@ import pytest
 
 from comity.data import Bounded, Classes, Encoding, Numeric, Records, Schema
 from comity.errors import Refused
-from comity.protocols.summary import OneShotSummary
-from comity.protocols.summary.artefact import BoughtRecords
-from comity.protocols.summary.auction.market import Market
-from comity.runtime.simulation.simulate import simulate
+from comity.methods.summary import OneShotSummary
+from comity.methods.summary.artefact import BoughtRecords
+from comity.methods.summary.auction.market import Market
+from comity.study.simulation.simulate import simulate
 
 from .auctions import auction
 from .consortia import CONSUMER, ROLES, consortium, held, joined, summary

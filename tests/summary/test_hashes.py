@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from comity.errors import DataError
-from comity.protocols.summary.artefact import BoughtHashes
-from comity.protocols.summary.features import FourierFeatures
-from comity.protocols.summary.mmd import kernel
+from comity.methods.summary.artefact import BoughtHashes
+from comity.methods.summary.features import FourierFeatures
+from comity.methods.summary.mmd import kernel
 
 from .consortia import CONSUMER, OWNERS, cloud, held
 from .test_run import run

@@ -10,11 +10,11 @@ import pytest
 
 from comity.entropy import Stream
 from comity.errors import DataError
-from comity.protocols.summary.features import LENGTH, FourierFeatures, squared_distances, width
-from comity.protocols.summary.herding import OF_CLASSES, exchanged, herd, herd_features, herd_towards, herd_weighted
-from comity.protocols.summary.mmd import kernel, likeness, mmd2
-from comity.protocols.summary.ratio import Ratio
-from comity.protocols.summary.spectrum import Spectrum
+from comity.methods.summary.features import LENGTH, FourierFeatures, squared_distances, width
+from comity.methods.summary.herding import OF_CLASSES, exchanged, herd, herd_features, herd_towards, herd_weighted
+from comity.methods.summary.mmd import kernel, likeness, mmd2
+from comity.methods.summary.ratio import Ratio
+from comity.methods.summary.spectrum import Spectrum
 
 
 def _rows(count: int, columns: int, seed: str = "rows") -> np.ndarray:
@@ -50,7 +50,7 @@ def test_a_longer_row_than_one_is_divided_by_its_length(monkeypatch: pytest.Monk
     """Whatever a library's cosine gives: the sensitivity rests on the length alone."""
     features = FourierFeatures.drawn(3, 8, 0.3, Stream.public("long"))
     cosine = np.cos
-    monkeypatch.setattr("comity.protocols.summary.features.np.cos", lambda angles: 1.01 * cosine(angles))
+    monkeypatch.setattr("comity.methods.summary.features.np.cos", lambda angles: 1.01 * cosine(angles))
     assert np.linalg.norm(features(_rows(200, 3)), axis=1).max() <= LENGTH
 
 
@@ -142,7 +142,7 @@ def test_discrepancy_of_features_comes_close_to_the_exact_one() -> None:
 def test_blocks_of_pairs_have_the_values_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, others = _rows(50, 3), _rows(20, 3, "others")
     whole = likeness(rows, others, 0.4)
-    monkeypatch.setattr("comity.protocols.summary.mmd._ROWS", 7)
+    monkeypatch.setattr("comity.methods.summary.mmd._ROWS", 7)
     assert likeness(rows, others, 0.4) == pytest.approx(whole, abs=1e-6)
 
 
@@ -187,7 +187,7 @@ def test_classes_are_chosen_as_often_as_they_weigh_where_rows_do_not_tell_them()
 
 
 def test_rows_and_classes_are_chosen_by_the_product_of_two_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("comity.protocols.summary.herding.PASSES", 0)
+    monkeypatch.setattr("comity.methods.summary.herding.PASSES", 0)
     rows, labels = _rows(25, 2), np.arange(25) % 3
     weights = np.linspace(1, 2, 25) / np.linspace(1, 2, 25).sum()
     gram = _kernel(rows, rows, 0.5) * np.where(labels[:, None] == labels[None], 1.0, 1 - OF_CLASSES)

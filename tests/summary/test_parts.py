@@ -10,14 +10,14 @@ import pytest
 
 from comity.entropy import Stream
 from comity.errors import StudyError
+from comity.methods.summary import ratio
+from comity.methods.summary.dimensions import dimensions
+from comity.methods.summary.features import FourierFeatures
+from comity.methods.summary.home import NEAREST, chosen, sharpened, smoothed
+from comity.methods.summary.quotas import quotas
+from comity.methods.summary.ratio import Ratio, discrepancies, fitted
+from comity.methods.summary.spectrum import EDGE, Spectrum, denoised
 from comity.privacy.accounting import gdp_square
-from comity.protocols.summary import ratio
-from comity.protocols.summary.dimensions import dimensions
-from comity.protocols.summary.features import FourierFeatures
-from comity.protocols.summary.home import NEAREST, chosen, sharpened, smoothed
-from comity.protocols.summary.quotas import quotas
-from comity.protocols.summary.ratio import Ratio, discrepancies, fitted
-from comity.protocols.summary.spectrum import EDGE, Spectrum, denoised
 
 from .consortia import COLUMNS, held
 
@@ -139,11 +139,11 @@ def test_an_owner_gives_exactly_its_quota_of_different_records(positive: int, co
 
 
 def test_candidates_are_limited_and_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("comity.protocols.summary.home.CANDIDATES", 40)
+    monkeypatch.setattr("comity.methods.summary.home.CANDIDATES", 40)
     records = held()["ash"]
     seen: Any = []
     monkeypatch.setattr(
-        "comity.protocols.summary.home.smoothed", lambda rows, ratio: seen.append(len(rows)) or ratio.copy()
+        "comity.methods.summary.home.smoothed", lambda rows, ratio: seen.append(len(rows)) or ratio.copy()
     )
     assert len(at_home(records, np.ones(len(records)), 5)) == 5
     assert seen == [40]

@@ -12,13 +12,13 @@ from comity.entropy import Stream
 from comity.errors import Refused, StudyError
 from comity.federation.declaring.policy import Policy
 from comity.federation.plan import plan
+from comity.methods.summary.auction import bids
+from comity.methods.summary.published.budget import EACH_ROUND, PublishedBudget, iterations, printed, printed_share
+from comity.methods.summary.published.direction import direction
+from comity.methods.summary.published.opening import opening
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms.mean_weights import STEPS, quantised
-from comity.protocols.summary.auction import bids
-from comity.protocols.summary.published.budget import EACH_ROUND, PublishedBudget, iterations, printed, printed_share
-from comity.protocols.summary.published.direction import direction
-from comity.protocols.summary.published.opening import opening
 
 from .auctions import published
 from .consortia import consortium

@@ -15,13 +15,13 @@ from comity.data.public.digits import digit_pictures, digit_schema
 from comity.errors import DataError, Refused, Stopped, StudyError
 from comity.federation.declaring.declaration import DISCLOSING, PRIVATE
 from comity.federation.declaring.policy import SIMULATION, Policy
+from comity.methods.summary.artefact import BoughtRecords, RatioWeights
+from comity.methods.summary.bought import Bought
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.summary.artefact import BoughtRecords, RatioWeights
-from comity.protocols.summary.bought import Bought
 from comity.report.result import Result, load_result
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 
 from .consortia import CONSUMER, OWNERS, ROLES, cloud, consortium, held, summary
 
@@ -88,7 +88,7 @@ def test_a_site_whose_policy_keeps_records_at_home_refuses_before_anything_is_sp
     deliver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = replace(SIMULATION, disclosures=frozenset({"sizes_may_leave"}))
-    monkeypatch.setattr("comity.runtime.local.consortium.SIMULATION", own)
+    monkeypatch.setattr("comity.study.local.consortium.SIMULATION", own)
     terms: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE, "grant": Approx(3.0, 1e-5)}
     ledgers = {party: Ledger.in_memory(dataset=party, **terms) for party in (*OWNERS, CONSUMER)}
     with pytest.raises(Refused, match=r"policy\.records_may_leave does not allow it") as refused:
@@ -182,7 +182,7 @@ def test_noise_that_covers_everything_leaves_a_summary_all_the_same() -> None:
 
 def test_an_owner_that_vanishes_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its quota is dealt before any record is read, and not dealt again."""
-    from comity.protocols.summary.protocol import OneShotSummary
+    from comity.methods.summary.protocol import OneShotSummary
 
     choose = OneShotSummary.choose
 
@@ -200,7 +200,7 @@ def test_an_owner_that_vanishes_is_left_out(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_owner_that_sends_another_number_than_its_quota_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    from comity.protocols.summary.protocol import OneShotSummary
+    from comity.methods.summary.protocol import OneShotSummary
 
     choose = OneShotSummary.choose
 

@@ -11,10 +11,10 @@ import pytest
 
 from comity.entropy import Stream
 from comity.learn.fitting.record_sum import upper_triangle
-from comity.protocols.summary import moments, ratio
-from comity.protocols.summary.features import LENGTH, FourierFeatures
-from comity.protocols.summary.ratio import Ratio
-from comity.protocols.summary.spectrum import MOST, Spectrum
+from comity.methods.summary import moments, ratio
+from comity.methods.summary.features import LENGTH, FourierFeatures
+from comity.methods.summary.ratio import Ratio
+from comity.methods.summary.spectrum import MOST, Spectrum
 
 from .consortia import COLUMNS, consortium, held, summary
 

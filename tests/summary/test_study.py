@@ -13,10 +13,10 @@ import pytest
 from comity.data import Bounded, Categorical, Date, Encoding, Numeric, Ordinal, Schema
 from comity.data.decoding import decoded
 from comity.errors import SchemaError, StudyError
-from comity.protocols.summary.features import width
-from comity.protocols.summary.kernel_width import width_of_schema
-from comity.protocols.summary.starter import write
-from comity.runtime.study.study import Study
+from comity.methods.summary.features import width
+from comity.methods.summary.kernel_width import width_of_schema
+from comity.methods.summary.starter import write
+from comity.study.study import Study
 from tests.synthetic.made import frame, schema
 
 

@@ -14,7 +14,7 @@ import pytest
 from comity.data import Records
 from comity.federation.declaring.protection import Derived
 from comity.federation.owner.site import Site
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 
 from .consortia import CONSUMER, OWNERS, ROLES, consortium, held, summary
 

@@ -11,8 +11,8 @@ import pandas as pd
 from comity.data import Records, Target
 from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import Consortium
+from comity.methods.synthetic import SyntheticColumns
 from comity.privacy.loss import Approx, Loss
-from comity.protocols.synthetic import SyntheticColumns
 from tests.support.noise import NoNoise
 from tests.vertical.consortia import consortium, hosted, parts
 

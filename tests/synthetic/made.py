@@ -10,9 +10,9 @@ import pandas as pd
 
 from comity.data import Bounded, Categorical, Classes, Date, Numeric, Ordinal, Records, Schema, Target
 from comity.federation.declaring.consortium import Consortium
+from comity.methods.synthetic import SyntheticData
 from comity.privacy.loss import Approx, Loss
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.synthetic import SyntheticData
 
 NAMES = ("ash", "birch", "cedar", "dogwood", "elm")
 CLASSES = Classes("ill", ("no", "yes"))

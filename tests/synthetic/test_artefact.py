@@ -13,10 +13,10 @@ import pytest
 from comity.artefacts.arrays import write_arrays
 from comity.artefacts.artefact import load_artefact, save_artefact
 from comity.errors import DataError
-from comity.protocols.synthetic import SyntheticData
-from comity.protocols.synthetic.artefact import SyntheticDataset
-from comity.protocols.synthetic.expected import expected_errors
-from comity.runtime.simulation.simulate import simulate
+from comity.methods.synthetic import SyntheticData
+from comity.methods.synthetic.artefact import SyntheticDataset
+from comity.methods.synthetic.expected import expected_errors
+from comity.study.simulation.simulate import simulate
 
 from .made import NAMES, frame, schema
 

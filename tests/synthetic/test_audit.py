@@ -11,13 +11,13 @@ from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.data import Numeric, Schema
 from comity.entropy import Stream
+from comity.methods.synthetic import SyntheticData
+from comity.methods.synthetic.consistent import agree
+from comity.methods.synthetic.counting import counting_of
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.sampling.infinitely_divisible import parts_of
-from comity.protocols.synthetic import SyntheticData
-from comity.protocols.synthetic.consistent import agree
-from comity.protocols.synthetic.counting import counting_of
 from tests.averaging.test_default_audit import SURE, claimed_mu, heard
 
 from .made import CLASSES, consortium

@@ -16,12 +16,12 @@ import pytest
 from scipy import stats
 
 from comity.federation.coordinator.life import run
+from comity.methods.synthetic import SyntheticData
+from comity.methods.synthetic.artefact import SyntheticDataset
+from comity.methods.synthetic.fidelity import total_variation
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
-from comity.protocols.synthetic import SyntheticData
-from comity.protocols.synthetic.artefact import SyntheticDataset
-from comity.protocols.synthetic.fidelity import total_variation
 from tests.vertical.consortia import hosted
 
 from .by_columns import among, built, exact, opened, people

@@ -13,11 +13,11 @@ from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.data import Categorical, Numeric, Schema
 from comity.federation.declaring.bounds import Opened
+from comity.methods.synthetic import SyntheticColumns
+from comity.methods.synthetic.columns.holding import PLACES, Holding
+from comity.methods.synthetic.columns.sensitivity import sensitivity
+from comity.methods.synthetic.layout import LAPLACE, Layout
 from comity.privacy.loss import Approx, Pure
-from comity.protocols.synthetic import SyntheticColumns
-from comity.protocols.synthetic.columns.holding import PLACES, Holding
-from comity.protocols.synthetic.columns.sensitivity import sensitivity
-from comity.protocols.synthetic.layout import LAPLACE, Layout
 from tests.averaging.test_default_audit import SURE, claimed_mu
 
 from .by_columns import among, built

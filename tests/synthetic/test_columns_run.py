@@ -16,13 +16,13 @@ from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.protection import Summed
 from comity.federation.subprotocols import product
+from comity.methods.synthetic import SyntheticColumns
+from comity.methods.synthetic.artefact import SyntheticDataset
+from comity.methods.synthetic.columns.holding import PLACES
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.synthetic import SyntheticColumns
-from comity.protocols.synthetic.artefact import SyntheticDataset
-from comity.protocols.synthetic.columns.holding import PLACES
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 from tests.federation.toy import begin
 from tests.support.noise import NoNoise
 from tests.vertical.consortia import hosted, parts

@@ -12,12 +12,12 @@ import pytest
 from comity.cli import main
 from comity.data import clinic_schema
 from comity.errors import ComityError, StudyError
+from comity.methods.synthetic import SyntheticColumns, SyntheticData
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.synthetic import SyntheticColumns, SyntheticData
 from comity.report.result import Result, load_result
-from comity.runtime.records.gather import gather
-from comity.runtime.simulation.run import run_study
-from comity.runtime.study.study import Study
+from comity.study.records.gather import gather
+from comity.study.simulation.run import run_study
+from comity.study.study import Study
 
 from .by_columns import people
 from .made import schema

@@ -15,7 +15,7 @@ from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.site import Site
 from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
-from comity.protocols.synthetic.columns.holding import PLACES
+from comity.methods.synthetic.columns.holding import PLACES
 from tests.federation.toy import begin
 from tests.support.noise import NoNoise
 from tests.vertical.consortia import hosted, parts

@@ -11,12 +11,12 @@ import pytest
 from comity.artefacts.section import read_section, section_page
 from comity.data import Records
 from comity.federation.assessment import Assessment
-from comity.protocols.synthetic import SyntheticData
-from comity.protocols.synthetic.counting import counting_of
-from comity.protocols.synthetic.downstream import Task, together
-from comity.protocols.synthetic.fidelity import correlations, nearness, partitioned, total_variation
+from comity.methods.synthetic import SyntheticData
+from comity.methods.synthetic.counting import counting_of
+from comity.methods.synthetic.downstream import Task, together
+from comity.methods.synthetic.fidelity import correlations, nearness, partitioned, total_variation
 from comity.report.plots import plotted
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 
 from .made import CLASSES, NAMES, NUMBER, frame, schema
 

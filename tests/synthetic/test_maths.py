@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from comity.entropy import Stream
-from comity.protocols.synthetic import labels, mixture, naive_bayes, rows
-from comity.protocols.synthetic.consistent import agree, centred, onto_simplex, shrink
-from comity.protocols.synthetic.layout import Layout
-from comity.protocols.synthetic.synthesis import Synthesis
+from comity.methods.synthetic import labels, mixture, naive_bayes, rows
+from comity.methods.synthetic.consistent import agree, centred, onto_simplex, shrink
+from comity.methods.synthetic.layout import Layout
+from comity.methods.synthetic.synthesis import Synthesis
 
 TINY = 1e-6
 

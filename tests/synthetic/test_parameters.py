@@ -10,8 +10,8 @@ import pytest
 
 from comity.errors import StudyError
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.simulation.run import run_study
-from comity.runtime.study.study import Study
+from comity.study.simulation.run import run_study
+from comity.study.study import Study
 
 from .made import frame, schema
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from comity.entropy import Stream
-from comity.protocols.synthetic import balance, mixture, passes, rows
-from comity.protocols.synthetic.consistent import Consistent, agree, determined
-from comity.protocols.synthetic.layout import Layout
-from comity.protocols.synthetic.mixture import Mixture
-from comity.protocols.synthetic.synthesis import Synthesis
+from comity.methods.synthetic import balance, mixture, passes, rows
+from comity.methods.synthetic.consistent import Consistent, agree, determined
+from comity.methods.synthetic.layout import Layout
+from comity.methods.synthetic.mixture import Mixture
+from comity.methods.synthetic.synthesis import Synthesis
 
 from .test_maths import related, two_way
 

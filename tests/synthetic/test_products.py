@@ -12,16 +12,16 @@ import pytest
 from comity.cli import main
 from comity.data import Categorical, Classes, Numeric, Schema
 from comity.errors import DataError
+from comity.methods.synthetic import SyntheticData
+from comity.methods.synthetic.artefact import SyntheticDataset
+from comity.methods.synthetic.counting import counting_of
+from comity.methods.synthetic.counts import NoisyCounts
+from comity.methods.synthetic.moments import middles
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.synthetic import SyntheticData
-from comity.protocols.synthetic.artefact import SyntheticDataset
-from comity.protocols.synthetic.counting import counting_of
-from comity.protocols.synthetic.counts import NoisyCounts
-from comity.protocols.synthetic.moments import middles
 from comity.report.result import Result
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 
 from .made import frame, schema
 

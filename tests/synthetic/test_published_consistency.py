@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import nnls
 
 from comity.errors import DataError
-from comity.protocols.synthetic.published.consistency import consistent, objective
+from comity.methods.synthetic.published.consistency import consistent, objective
 
 
 def grown(chance: np.random.Generator, levels: int, most: int) -> list[np.ndarray]:

@@ -12,15 +12,15 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.data import Records
 from comity.entropy import Stream
+from comity.methods.synthetic.published.attributes import Attribute, Attributes
+from comity.methods.synthetic.published.budget import Budget
+from comity.methods.synthetic.published.growing import grown
+from comity.methods.synthetic.published.shape import drawn
+from comity.methods.synthetic.published.tree import level_counts
 from comity.privacy.loss import Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
-from comity.protocols.synthetic.published.attributes import Attribute, Attributes
-from comity.protocols.synthetic.published.budget import Budget
-from comity.protocols.synthetic.published.growing import grown
-from comity.protocols.synthetic.published.shape import drawn
-from comity.protocols.synthetic.published.tree import level_counts
 from experiments.data.adult import census_schema
 from experiments.papers.synthetic.published import agent_release
 

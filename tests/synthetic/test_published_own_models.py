@@ -16,11 +16,11 @@ import pytest
 from comity.artefacts.artefact import load_artefact
 from comity.data import Bounded, Categorical, Classes, Date, Numeric, Schema
 from comity.learn import LinearClassifier, LinearRegressor, load_model
-from comity.protocols.synthetic.published.predictor import error
-from comity.protocols.synthetic.published.protocol import PublishedSynthetic
+from comity.methods.synthetic.published.predictor import error
+from comity.methods.synthetic.published.protocol import PublishedSynthetic
 from comity.report.result import Result
-from comity.runtime.results.received import load_received
-from comity.runtime.simulation.simulate import simulate
+from comity.study.results.received import load_received
+from comity.study.simulation.simulate import simulate
 
 COLUMNS = (
     Numeric("age", 0, 100, integer=True),
@@ -128,7 +128,7 @@ def test_dates_of_every_step_and_format_come_back(step: Any, format: Any) -> Non
     method = replace(protocol(), schema=Schema((COLUMNS[0], column), TARGETS["logistic"]))
     steps = np.arange(column.steps + 1) / column.steps
     values = np.column_stack([np.full(len(steps), 0.5), steps])
-    from comity.protocols.synthetic.published.frames import table_of
+    from comity.methods.synthetic.published.frames import table_of
 
     table = table_of(method.attributes, values, np.zeros(len(steps)))
     np.testing.assert_allclose(method.encoding.encode(table).records.features[:, 1], steps, atol=1e-12)

@@ -12,13 +12,13 @@ from comity.data import Bounded, Categorical, Classes, Numeric, Ordinal, Schema
 from comity.entropy import Stream
 from comity.errors import StudyError
 from comity.learn.fitting.logistic import logistic
-from comity.protocols.synthetic.published.attributes import Attribute, Attributes
-from comity.protocols.synthetic.published.frames import table_of
-from comity.protocols.synthetic.published.growing import grown
-from comity.protocols.synthetic.published.predictor import checked_learner, error, trained
-from comity.protocols.synthetic.published.shape import drawn
-from comity.protocols.synthetic.published.synthesis import leaf_masses, noisy_masses, records, voted, whole
-from comity.protocols.synthetic.published.tree import Tree, level_counts
+from comity.methods.synthetic.published.attributes import Attribute, Attributes
+from comity.methods.synthetic.published.frames import table_of
+from comity.methods.synthetic.published.growing import grown
+from comity.methods.synthetic.published.predictor import checked_learner, error, trained
+from comity.methods.synthetic.published.shape import drawn
+from comity.methods.synthetic.published.synthesis import leaf_masses, noisy_masses, records, voted, whole
+from comity.methods.synthetic.published.tree import Tree, level_counts
 
 ATTRIBUTES = (Attribute("x", 0), Attribute("y", 1), Attribute("colour", 2, 3), Attribute("yes", 5, 2))
 

@@ -14,15 +14,15 @@ from comity.audit import epsilon_lower_bound
 from comity.data import Bounded, Categorical, Classes, Numeric, Ordinal, Schema
 from comity.entropy import Stream
 from comity.errors import StudyError
+from comity.methods.synthetic.published.attributes import Attribute, Attributes
+from comity.methods.synthetic.published.budget import Budget
+from comity.methods.synthetic.published.growing import grown
+from comity.methods.synthetic.published.shape import PASSES, Shape, drawn
+from comity.methods.synthetic.published.tree import Boxes, Tree, candidates, class_counts, level_counts, scores
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
-from comity.protocols.synthetic.published.attributes import Attribute, Attributes
-from comity.protocols.synthetic.published.budget import Budget
-from comity.protocols.synthetic.published.growing import grown
-from comity.protocols.synthetic.published.shape import PASSES, Shape, drawn
-from comity.protocols.synthetic.published.tree import Boxes, Tree, candidates, class_counts, level_counts, scores
 
 MIXED = (Attribute("x", 0), Attribute("y", 1), Attribute("colour", 2, 3), Attribute("yes", 5, 2))
 CENSUS = (

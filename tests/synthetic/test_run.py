@@ -13,10 +13,10 @@ from comity.data import Records
 from comity.errors import ComityError, StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.declaring.protection import Noised, Summed
+from comity.methods.synthetic import SyntheticData
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.synthetic import SyntheticData
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import consortium as rostered
 from tests.averaging.default_consortium import parties
 from tests.federation.toy import NAMES as TOY

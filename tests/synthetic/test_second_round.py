@@ -20,15 +20,15 @@ from comity.errors import DataError, Refused, StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.declaring.bounds import Counts
 from comity.federation.declaring.protection import Summed
+from comity.methods.synthetic import SyntheticData, second_round
+from comity.methods.synthetic.layout import LAPLACE, Layout
+from comity.methods.synthetic.second_round import PAIRS, Recount
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.synthetic import SyntheticData, second_round
-from comity.protocols.synthetic.layout import LAPLACE, Layout
-from comity.protocols.synthetic.second_round import PAIRS, Recount
 from comity.report.result import Result, load_result
-from comity.runtime.results.outcome import Outcome
-from comity.runtime.simulation.simulate import simulate
+from comity.study.results.outcome import Outcome
+from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import consortium as rostered
 from tests.averaging.default_consortium import parties
 from tests.averaging.test_default_audit import SURE, heard

@@ -11,11 +11,11 @@ import pytest
 from comity.errors import Implausible
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.plausible import require_plausible, require_ranges
+from comity.methods.synthetic import SyntheticData
+from comity.methods.synthetic.table_ranges import FURTHEST, table_ranges
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.synthetic import SyntheticData
-from comity.protocols.synthetic.table_ranges import FURTHEST, table_ranges
 
 from .made import CLASSES, consortium, frame, schema
 

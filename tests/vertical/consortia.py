@@ -16,11 +16,11 @@ from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
+from comity.methods.vertical import VerticalRegression
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.vertical import VerticalRegression
-from comity.runtime.local.channel import LocalChannel
+from comity.study.local.channel import LocalChannel
 from tests.federation.toy import STUDY, Watched
 
 HELD = {

@@ -15,12 +15,12 @@ from scipy.stats import beta
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.federation.coordinator.life import begin
 from comity.federation.messages.codec import decode
+from comity.methods.vertical.dissection import integers
+from comity.methods.vertical.layout import PLACES
+from comity.methods.vertical.published.protocol import PublishedVertical
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.vertical.dissection import integers
-from comity.protocols.vertical.layout import PLACES
-from comity.protocols.vertical.published.protocol import PublishedVertical
 
 from .consortia import HELD, consortium, hosted, parts, people, protocol, schema
 from .test_sensitivity import every_record

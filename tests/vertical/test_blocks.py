@@ -10,13 +10,13 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.errors import StudyError
 from comity.federation.coordinator.life import run
+from comity.methods.vertical.blocks import Blocks
+from comity.methods.vertical.dissection import integers
+from comity.methods.vertical.in_one_place import noised
+from comity.methods.vertical.layout import PLACES
 from comity.privacy.loss import Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.vertical.blocks import Blocks
-from comity.protocols.vertical.dissection import integers
-from comity.protocols.vertical.in_one_place import noised
-from comity.protocols.vertical.layout import PLACES
 
 from .consortia import consortium, hosted, parts, people, protocol
 from .test_run import exact, opened

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from comity.errors import StudyError
+from comity.methods.vertical import VerticalRegression
+from comity.methods.vertical.budgets import affordable, party_losses, shown_up
+from comity.methods.vertical.dissection import integers
+from comity.methods.vertical.layout import PLACES
+from comity.methods.vertical.sensitivity import l1_sensitivity_about, l2_sensitivity, party_share
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Pure
-from comity.protocols.vertical import VerticalRegression
-from comity.protocols.vertical.budgets import affordable, party_losses, shown_up
-from comity.protocols.vertical.dissection import integers
-from comity.protocols.vertical.layout import PLACES
-from comity.protocols.vertical.sensitivity import l1_sensitivity_about, l2_sensitivity, party_share
 
 from .consortia import HELD, consortium, protocol, schema
 from .test_sensitivity import every_record

@@ -14,8 +14,8 @@ from comity.cli import main
 from comity.errors import Refused
 from comity.federation.declaring.policy import SIMULATION, Policy
 from comity.learn import load_model
-from comity.runtime.simulation.joint_prediction import predict_jointly
-from comity.runtime.study.study import Study
+from comity.study.simulation.joint_prediction import predict_jointly
+from comity.study.study import Study
 
 from .consortia import people, schema
 

@@ -15,14 +15,14 @@ import pytest
 from comity.data import Bounded, Categorical, Encoding, Numeric, Schema
 from comity.federation.declaring.consortium import Consortium
 from comity.learn.fitting.quadratic import UNEQUAL
+from comity.methods.averaging import Averaging
+from comity.methods.averaging import by_moments as rows_of_parties
+from comity.methods.vertical import VerticalRegression
+from comity.methods.vertical.fit import fitted
+from comity.methods.vertical.in_one_place import noised
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging import Averaging
-from comity.protocols.averaging import by_moments as rows_of_parties
-from comity.protocols.vertical import VerticalRegression
-from comity.protocols.vertical.fit import fitted
-from comity.protocols.vertical.in_one_place import noised
 
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("COMITY_DATA"), reason="COMITY_DATA names no folder of the data"),

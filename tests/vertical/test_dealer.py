@@ -13,8 +13,8 @@ from comity.entropy import derive
 from comity.errors import ComityError
 from comity.federation.coordinator.life import run
 from comity.federation.plan import plan
-from comity.protocols.vertical.dealt_rounds import DealtRounds
-from comity.protocols.vertical.response import CURVE, LARGEST_RESIDUAL
+from comity.methods.vertical.dealt_rounds import DealtRounds
+from comity.methods.vertical.response import CURVE, LARGEST_RESIDUAL
 from tests.support.noise import NoNoise
 
 from .consortia import consortium, hosted, parts, people

@@ -15,10 +15,10 @@ from scipy import stats
 
 from comity.data import Bounded, Numeric, Schema
 from comity.federation.declaring.consortium import Consortium
+from comity.methods.vertical import VerticalRegression
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.vertical import VerticalRegression
 
 from .consortia import consortium
 from .test_run import exact, opened

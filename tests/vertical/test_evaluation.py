@@ -11,13 +11,13 @@ import pytest
 from comity.data import Records
 from comity.errors import StudyError
 from comity.federation.declaring.evaluation import divided
+from comity.methods.vertical import GradientRegression, VerticalRegression
+from comity.methods.vertical.error_moments import Moments, accuracy_of, consistent_moments
+from comity.methods.vertical.evaluation import L1, L2, REACH, SQUARES, ErrorsByColumns, Parts
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.vertical import GradientRegression, VerticalRegression
-from comity.protocols.vertical.error_moments import Moments, accuracy_of, consistent_moments
-from comity.protocols.vertical.evaluation import L1, L2, REACH, SQUARES, ErrorsByColumns, Parts
-from comity.runtime.records.encodings import encoded
-from comity.runtime.simulation.simulate import simulate
+from comity.study.records.encodings import encoded
+from comity.study.simulation.simulate import simulate
 from tests.evaluation.consortia import of_vertical
 from tests.vertical.consortia import HELD, people, schema
 

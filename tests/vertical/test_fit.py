@@ -10,9 +10,9 @@ import pytest
 
 from comity.learn.fitting.quadratic import UNEQUAL, covariance, solve, solve_where_clear, spectral_norm
 from comity.learn.released.regressor import LinearRegressor
+from comity.methods.vertical.in_one_place import noised
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.vertical.in_one_place import noised
 
 from .consortia import consortium, parts, people, protocol
 
@@ -119,7 +119,7 @@ def test_intervals_cover_the_coefficient_of_a_rare_level_and_the_ridge_is_named(
 
 
 def test_positive_control_without_the_ridges_bias_a_rare_level_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    import comity.protocols.vertical.fit as fit
+    import comity.methods.vertical.fit as fit
 
     monkeypatch.setattr(fit, "bias", lambda found, square, label: np.zeros(len(found.values)))
     held, _, names, _ = rare(20)
@@ -132,7 +132,7 @@ def test_positive_control_intervals_that_ignore_the_noise_miss_the_truth() -> No
     frame = people(rows, linear=True)
     z = np.hstack([tried.layout.matrix(own, party) for party, own in parts(tried, frame).items()])
     exact = tried.dissection.exact(z)
-    from comity.protocols.vertical.fit import fitted
+    from comity.methods.vertical.fit import fitted
 
     aware = fitted(tried.dissection, exact, rows, tried.deviation(who)).errors
     blind = fitted(tried.dissection, exact, rows, 0.0).errors / UNEQUAL

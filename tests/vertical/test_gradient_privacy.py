@@ -13,17 +13,17 @@ from comity.entropy import derive
 from comity.federation.messages.codec import decode
 from comity.federation.messages.paths import StepPath
 from comity.federation.owner.site import Site
+from comity.methods.vertical import ring_rounds
+from comity.methods.vertical.instruments import constant_units
+from comity.methods.vertical.layout import PLACES
+from comity.methods.vertical.response import CURVE, LARGEST, gradient_sensitivity, responses
+from comity.methods.vertical.ring_rounds import RingRounds
+from comity.methods.vertical.rounds_in_one_place import InOnePlace
+from comity.methods.vertical.wave_products import LINES, left, multiplied, right, rounded_residual
 from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.vertical import ring_rounds
-from comity.protocols.vertical.instruments import constant_units
-from comity.protocols.vertical.layout import PLACES
-from comity.protocols.vertical.response import CURVE, LARGEST, gradient_sensitivity, responses
-from comity.protocols.vertical.ring_rounds import RingRounds
-from comity.protocols.vertical.rounds_in_one_place import InOnePlace
-from comity.protocols.vertical.wave_products import LINES, left, multiplied, right, rounded_residual
 from tests.federation.channels import WholeLocal
 from tests.federation.toy import begin
 from tests.support.noise import NoNoise
@@ -108,7 +108,7 @@ def test_shares_of_a_response_add_up_to_no_more_than_declared_for_any_mask() -> 
 
 def test_positive_control_instruments_that_nobody_cuts_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = protocol(2)
-    monkeypatch.setattr("comity.protocols.vertical.rounds.limit_of", lambda features, instruments, constant: 1e6)
+    monkeypatch.setattr("comity.methods.vertical.rounds.limit_of", lambda features, instruments, constant: 1e6)
     found, *_ = worst(tried, 4)
     assert found > gradient_sensitivity()
 
@@ -326,7 +326,7 @@ def test_positive_control_instruments_that_nobody_cuts_break_the_bound_without_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried = protocol(2, products="rlwe")
-    monkeypatch.setattr("comity.protocols.vertical.rounds.limit_of", lambda features, instruments, constant: 1e6)
+    monkeypatch.setattr("comity.methods.vertical.rounds.limit_of", lambda features, instruments, constant: 1e6)
     assert worst_on_rings(tried, 4) > tried.descent.bound.l2
 
 

@@ -13,16 +13,14 @@ from comity.errors import SiteLost, Stopped, StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import encode
 from comity.federation.owner.site import Site
-from comity.privacy.loss import GDP, Approx, Pure
-from comity.privacy.randomness import ReleasedNoise, SeededNoise
-from comity.protocols.parameters import Setting
-from comity.protocols.vertical import VerticalRegression
-from comity.protocols.vertical.descent import Descent, likeliest
-from comity.protocols.vertical.gradients import SWITCH, GradientRegression
-from comity.protocols.vertical.instruments import leaning
-from comity.protocols.vertical.landscape import Landscape
-from comity.protocols.vertical.parameters import VerticalParameters
-from comity.protocols.vertical.response import (
+from comity.methods.parameters import Setting
+from comity.methods.vertical import VerticalRegression
+from comity.methods.vertical.descent import Descent, likeliest
+from comity.methods.vertical.gradients import SWITCH, GradientRegression
+from comity.methods.vertical.instruments import leaning
+from comity.methods.vertical.landscape import Landscape
+from comity.methods.vertical.parameters import VerticalParameters
+from comity.methods.vertical.response import (
     CURVE,
     ERROR,
     LARGEST_RESIDUAL,
@@ -32,9 +30,11 @@ from comity.protocols.vertical.response import (
     check_room,
     responses,
 )
-from comity.protocols.vertical.ring_rounds import RingRounds
-from comity.protocols.vertical.rounds_in_one_place import InOnePlace, descended
-from comity.runtime.simulation.simulate import simulate
+from comity.methods.vertical.ring_rounds import RingRounds
+from comity.methods.vertical.rounds_in_one_place import InOnePlace, descended
+from comity.privacy.loss import GDP, Approx, Pure
+from comity.privacy.randomness import ReleasedNoise, SeededNoise
+from comity.study.simulation.simulate import simulate
 from tests.support.noise import NoNoise
 
 from .consortia import HELD, consortium, hosted, parts, people, schema

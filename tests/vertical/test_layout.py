@@ -9,9 +9,9 @@ import pytest
 
 from comity.data import Categorical, Classes, Numeric, Records, Schema
 from comity.errors import StudyError
-from comity.protocols.vertical.dissection import Dissection, integers
-from comity.protocols.vertical.layout import PLACES, Layout, simplex
-from comity.protocols.vertical.sensitivity import squared_bound
+from comity.methods.vertical.dissection import Dissection, integers
+from comity.methods.vertical.layout import PLACES, Layout, simplex
+from comity.methods.vertical.sensitivity import squared_bound
 
 from .consortia import parts, people, protocol, schema
 
@@ -112,7 +112,7 @@ def test_a_column_of_one_category_is_a_constant() -> None:
 def test_a_number_whose_missing_values_are_a_cell_is_refused_with_its_key() -> None:
     from comity.data import Classes, Numeric, Schema
     from comity.errors import StudyError
-    from comity.protocols.vertical.layout import Layout
+    from comity.methods.vertical.layout import Layout
 
     def laid_out(**options: Any) -> Layout:
         schema = Schema((Numeric("x", 0, 1, missing="cell", **options), Numeric("z", 0, 1)), Classes("y", ("0", "1")))

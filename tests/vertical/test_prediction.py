@@ -11,7 +11,7 @@ from comity.errors import Refused, StudyError
 from comity.federation.coordinator.life import begin, run
 from comity.federation.declaring.policy import Policy
 from comity.federation.plan import plan
-from comity.protocols.vertical.prediction import JointPrediction
+from comity.methods.vertical.prediction import JointPrediction
 from tests.support.noise import NoNoise
 
 from .consortia import HELD, consortium, hosted, people, schema

@@ -18,15 +18,15 @@ from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.declaring.policy import Policy
 from comity.federation.messages.codec import decode
 from comity.federation.plan import plan
-from comity.privacy.loss import Pure
-from comity.privacy.randomness import SeededNoise
-from comity.protocols.vertical.published.losses import (
+from comity.methods.vertical.published.losses import (
     printed_sensitivity,
     printed_share,
     published_share,
     total_share,
 )
-from comity.protocols.vertical.published.protocol import PublishedVertical, coefficients, minimiser
+from comity.methods.vertical.published.protocol import PublishedVertical, coefficients, minimiser
+from comity.privacy.loss import Pure
+from comity.privacy.randomness import SeededNoise
 from comity.report.views import views
 from tests.support.noise import NoNoise
 

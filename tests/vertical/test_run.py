@@ -18,13 +18,13 @@ from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.site import Site
 from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
+from comity.methods.vertical.baselines import pooled
+from comity.methods.vertical.fit import fitted
+from comity.methods.vertical.in_one_place import noised
+from comity.methods.vertical.layout import PLACES
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.vertical.baselines import pooled
-from comity.protocols.vertical.fit import fitted
-from comity.protocols.vertical.in_one_place import noised
-from comity.protocols.vertical.layout import PLACES
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 from tests.federation.toy import begin
 from tests.support.noise import NoNoise
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.protocols.vertical.dissection import integers
-from comity.protocols.vertical.layout import NUMBER, PLACES
-from comity.protocols.vertical.sensitivity import l1_sensitivity, l2_sensitivity, party_share, squared_bound
+from comity.methods.vertical.dissection import integers
+from comity.methods.vertical.layout import NUMBER, PLACES
+from comity.methods.vertical.sensitivity import l1_sensitivity, l2_sensitivity, party_share, squared_bound
 
 from .consortia import protocol
 

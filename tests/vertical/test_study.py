@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from comity.errors import DataError, StudyError
-from comity.protocols.vertical import GradientRegression
-from comity.protocols.vertical.published.protocol import PublishedVertical
-from comity.runtime.records.gather import gather
-from comity.runtime.simulation.run import run_study
-from comity.runtime.study.study import Study
+from comity.methods.vertical import GradientRegression
+from comity.methods.vertical.published.protocol import PublishedVertical
+from comity.study.records.gather import gather
+from comity.study.simulation.run import run_study
+from comity.study.study import Study
 
 from .consortia import people, schema
 

@@ -11,7 +11,7 @@ from comity.entropy import derive
 from comity.federation.coordinator.life import begin
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
-from comity.protocols.vertical.dealt_rounds import DealtRounds
+from comity.methods.vertical.dealt_rounds import DealtRounds
 from tests.federation.wire import pieces, recorded
 from tests.support.noise import NoNoise
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from comity.errors import StudyError
+from comity.methods.vertical.budgets import affordable
 from comity.privacy.loss import Approx, Pure
-from comity.protocols.vertical.budgets import affordable
 
 from .consortia import consortium, protocol
 

@@ -45,13 +45,19 @@ def folder_of(file: str) -> str:
     if (outside := Path(file).parts)[0] == "experiments":
         return "/".join(("tests", *outside[:-1][:2])) + "/"
     packages = Path(file).parts[2:-1]
-    if packages == ("protocols",):
-        # What all protocols share is what a study says: it is tested where studies are.
-        return "tests/runtime/"
+    if packages == ("methods",):
+        # What all methods share is what a study says: it is tested where studies are.
+        return "tests/study/"
     if packages[:2] == ("federation", "evaluation"):
         return "tests/evaluation/"
-    below = packages[1:2] if packages[:1] == ("protocols",) else packages[:1]
+    below = packages[1:2] if packages[:1] == ("methods",) else packages[:1]
     return "/".join(("tests", *below)) + "/"
+
+
+def folders_of(file: str) -> tuple[str, ...]:
+    """Where tests of a rule may lie. Sites are made of a study and a relay, so their tests may guard rules of both."""
+    own = folder_of(file)
+    return (own, "tests/site/") if own in ("tests/study/", "tests/relay/") else (own,)
 
 
 def read(path: Path = CATALOGUE) -> list[Mutant]:

@@ -39,7 +39,7 @@ from comity.privacy.loss import Approx
 from comity.privacy.mechanisms import Gaussian
 from comity.privacy.randomness import NoiseSource, ReleasedNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.local.channel import LocalChannel
+from comity.study.local.channel import LocalChannel
 
 GROWING_PARTIES = tuple((parties, 1_000) for parties in (10, 30, 60, 100, 104, 300, 1_000))
 GROWING_NUMBERS = ((100, 10_000), (100, 100_000))

@@ -16,10 +16,10 @@ from threadpoolctl import threadpool_limits
 from comity import Averaging
 from comity.data import Records, even
 from comity.entropy import Stream
+from comity.methods.averaging.rule import ROUNDS, penalty_for
 from comity.privacy.accounting import zcdp_rho
-from comity.protocols.averaging.rule import ROUNDS, penalty_for
-from comity.runtime.results.outcome import Outcome
-from comity.runtime.simulation.simulate import simulate
+from comity.study.results.outcome import Outcome
+from comity.study.simulation.simulate import simulate
 from experiments.bench.methods import averaging_anchors as anchors
 from experiments.data.adult_bins import Adult, adult
 

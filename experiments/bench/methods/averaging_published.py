@@ -11,8 +11,8 @@ import numpy as np
 from comity.data import Records
 from comity.entropy import Stream
 from comity.learn.fitting.logistic import logistic
-from comity.protocols.averaging import PublishedAverage
-from comity.runtime.simulation.simulate import simulate
+from comity.methods.averaging import PublishedAverage
+from comity.study.simulation.simulate import simulate
 
 _L2 = 0.1
 

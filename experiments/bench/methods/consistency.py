@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.entropy import Stream
-from comity.protocols.synthetic.published.consistency import consistent, objective
+from comity.methods.synthetic.published.consistency import consistent, objective
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

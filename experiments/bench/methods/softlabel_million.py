@@ -19,8 +19,8 @@ from comity.federation.declaring.consortium import Consortium
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.local.cohort import Block, Cohort
-from comity.runtime.local.numbered import Numbered
+from comity.study.local.cohort import Block, Cohort
+from comity.study.local.numbered import Numbered
 
 RECORDS, FEATURES, AUXILIARY = 10, 20, 500
 

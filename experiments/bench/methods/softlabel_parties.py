@@ -32,8 +32,8 @@ from comity.learn.voters.voting import hard_votes
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.local.cohort import Block, Cohort
-from comity.runtime.local.numbered import Numbered
+from comity.study.local.cohort import Block, Cohort
+from comity.study.local.numbered import Numbered
 
 L2 = 1e-4
 GRADIENT_NORM = 1e-9

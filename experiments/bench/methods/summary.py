@@ -16,11 +16,11 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import Records
 from comity.entropy import Stream
-from comity.protocols.summary import OneShotSummary
-from comity.protocols.summary.features import FourierFeatures, width
-from comity.protocols.summary.herding import herd_features
-from comity.protocols.summary.mmd import mmd2
-from comity.runtime.simulation.simulate import simulate
+from comity.methods.summary import OneShotSummary
+from comity.methods.summary.features import FourierFeatures, width
+from comity.methods.summary.herding import herd_features
+from comity.methods.summary.mmd import mmd2
+from comity.study.simulation.simulate import simulate
 
 RECORDS, OWNERS, COLUMNS, FEATURES, CHOSEN, WISHED = 1_000_000, 10, 140, 140, 1000, 2000
 # Rounds of the anchor that are timed.

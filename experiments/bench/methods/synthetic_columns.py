@@ -17,10 +17,10 @@ import numpy as np
 from comity.data import Records
 from comity.entropy import Stream
 from comity.errors import ComityError
-from comity.protocols.by_columns.terms import Way
-from comity.protocols.synthetic import SyntheticColumns
-from comity.runtime.results.outcome import Outcome
-from comity.runtime.simulation.simulate import simulate
+from comity.methods.by_columns.terms import Way
+from comity.methods.synthetic import SyntheticColumns
+from comity.study.results.outcome import Outcome
+from comity.study.simulation.simulate import simulate
 from experiments.data.adult import census_schema
 
 ROWS, OWNERS = 44_000, 3

@@ -12,7 +12,7 @@ import numpy as np
 from comity import VerticalRegression
 from comity.data import Records
 from comity.entropy import Stream
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 from experiments.data.adult import adult, adult_columns, adult_schema
 
 DELTA = 1e-5

@@ -20,9 +20,9 @@ from comity import VerticalRegression
 from comity.data import Bounded, Numeric, Records, Schema
 from comity.entropy import Stream
 from comity.errors import ComityError
-from comity.protocols.by_columns.terms import Way
-from comity.runtime.results.outcome import Outcome
-from comity.runtime.simulation.simulate import simulate
+from comity.methods.by_columns.terms import Way
+from comity.study.results.outcome import Outcome
+from comity.study.simulation.simulate import simulate
 
 Floats = NDArray[np.float64]
 

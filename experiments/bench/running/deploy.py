@@ -20,11 +20,11 @@ from typing import Any
 from comity.federation.messages.asking import Replied
 from comity.federation.messages.channel import Channel
 from comity.federation.owner.host import Answer
-from comity.runtime.local.channel import LocalChannel
-from comity.runtime.nats.channel import NatsChannel
-from comity.runtime.nats.consortium import membership
-from comity.runtime.nats.loopback import Loopback, processes
-from comity.runtime.nats.serving import serve
+from comity.relay.channel import NatsChannel
+from comity.relay.consortium import membership
+from comity.relay.loopback import Loopback, processes
+from comity.relay.serving import serve
+from comity.study.local.channel import LocalChannel
 from experiments.bench.running.deploy_runs import averaging, summed
 from experiments.bench.running.other_processes import peak
 

@@ -30,16 +30,16 @@ from comity.federation.messages.channel import Channel, Patience
 from comity.federation.messages.sealed_channel import SealedChannel, opened_ask
 from comity.federation.owner.host import Answer, Host
 from comity.privacy.randomness import ReleasedNoise
-from comity.runtime.deployment.coordinating import coordinator
-from comity.runtime.deployment.deployed import hand_over, run_deployed
-from comity.runtime.local.channel import LocalChannel
-from comity.runtime.nats import trying
-from comity.runtime.nats.channel import NatsChannel
-from comity.runtime.nats.loopback import Loopback, processes
-from comity.runtime.nats.serving import serve
-from comity.runtime.nats.subjects import COORDINATOR
-from comity.runtime.site.desk import Desk
-from comity.runtime.site.inbox import Inbox
+from comity.relay import trying
+from comity.relay.channel import NatsChannel
+from comity.relay.coordinating import coordinator
+from comity.relay.deployed import hand_over, run_deployed
+from comity.relay.loopback import Loopback, processes
+from comity.relay.serving import serve
+from comity.relay.subjects import COORDINATOR
+from comity.site.desk import Desk
+from comity.site.inbox import Inbox
+from comity.study.local.channel import LocalChannel
 from experiments.bench.kernels.securesum_runs import coordinator_of, host_of, keys_of, one_sum
 from experiments.bench.running.other_processes import peak, processor_time
 

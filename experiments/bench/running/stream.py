@@ -29,10 +29,10 @@ from comity.data import Classes, Encoding, Held, Numeric, Parquet, Records, Sche
 from comity.data.tables.parquet_file import parquet_batches
 from comity.data.tables.sources import PIECE
 from comity.entropy import Stream
-from comity.protocols.averaging.calibration import ASKS
-from comity.protocols.averaging.rule import ROUNDS
-from comity.protocols.averaging.whitening import LOOKS
-from comity.runtime.simulation.simulate import simulate
+from comity.methods.averaging.calibration import ASKS
+from comity.methods.averaging.rule import ROUNDS
+from comity.methods.averaging.whitening import LOOKS
+from comity.study.simulation.simulate import simulate
 from experiments.bench.kernels.product_stream import peak_mb
 
 COLUMNS, SMALL = 20, 10_000

@@ -31,8 +31,8 @@ from comity import Averaging
 from comity.data import Records, by_sizes, even
 from comity.entropy import Stream
 from comity.learn.fitting.logistic import logistic
-from comity.protocols.averaging.rule import penalty_for
-from comity.runtime.simulation.simulate import simulate
+from comity.methods.averaging.rule import penalty_for
+from comity.study.simulation.simulate import simulate
 from experiments.data.adult_bins import A9A, Adult, adult
 from experiments.papers.plot import Curve, Level, Panel, draw
 

@@ -17,12 +17,12 @@ from comity import SoftLabel
 from comity.data import Records
 from comity.entropy import Stream
 from comity.learn.fitting.softmax import softmax
+from comity.methods.softlabel.local_classifier import linear_votes
+from comity.methods.softlabel.rule import Name
+from comity.methods.softlabel.statistics import Statistic
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.softlabel.local_classifier import linear_votes
-from comity.protocols.softlabel.rule import Name
-from comity.protocols.softlabel.statistics import Statistic
-from comity.runtime.local.numbered import Numbered
-from comity.runtime.simulation.simulate import simulate
+from comity.study.local.numbered import Numbered
+from comity.study.simulation.simulate import simulate
 from experiments.papers.softlabel.release import DELTA, consortium, noisy_means, opened, total
 
 Floats = NDArray[np.float64]

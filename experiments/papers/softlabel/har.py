@@ -30,13 +30,13 @@ from comity.federation.coordinator.released import perturbed
 from comity.federation.declaring.consortium import Consortium
 from comity.learn.fitting.softmax import softmax
 from comity.learn.voters.voting import one_hot
+from comity.methods.softlabel.published.protocol import TOLERANCE, Constants, Method, error
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.softlabel.published.protocol import TOLERANCE, Constants, Method, error
-from comity.runtime.local.cohort import Cohort, stacks
-from comity.runtime.local.numbered import Numbered
-from comity.runtime.simulation.simulate import simulate
+from comity.study.local.cohort import Cohort, stacks
+from comity.study.local.numbered import Numbered
+from comity.study.simulation.simulate import simulate
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.softlabel.default import Layout, row_over_hosts
 from experiments.papers.softlabel.default import case_of as case_by_default

@@ -36,9 +36,9 @@ from comity.federation.coordinator.released import perturbed
 from comity.learn.fitting.logistic import logistic
 from comity.learn.released.feature_map import FeatureMap
 from comity.learn.voters.voting import hard_votes
+from comity.methods.softlabel.local_classifier import linear_weights
+from comity.methods.softlabel.statistics import Statistic
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.softlabel.local_classifier import linear_weights
-from comity.protocols.softlabel.statistics import Statistic
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.softlabel.release import DELTA, consortium, noisy_means, opened, total
 

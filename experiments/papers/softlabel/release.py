@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from comity import SoftLabel
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Release
+from comity.methods.softlabel.statistics import Statistic
 from comity.privacy.loss import loss_of
 from comity.privacy.mechanisms import Gaussian
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource
-from comity.protocols.softlabel.statistics import Statistic
-from comity.runtime.local.numbered import Numbered
+from comity.study.local.numbered import Numbered
 
 Floats = NDArray[np.float64]
 

@@ -19,10 +19,10 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from comity.federation.protocol import Protocol
-from comity.protocols.summary import AuctionSummary, OneShotSummary, PublishedSummary
-from comity.protocols.summary.baselines import Measured, compared, measured
-from comity.protocols.summary.published.direction import Bid
-from comity.runtime.simulation.simulate import simulate
+from comity.methods.summary import AuctionSummary, OneShotSummary, PublishedSummary
+from comity.methods.summary.baselines import Measured, compared, measured
+from comity.methods.summary.published.direction import Bid
+from comity.study.simulation.simulate import simulate
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.summary.tasks import SOURCES, Layout, Task, task
 

@@ -29,15 +29,15 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import Records
 from comity.entropy import Stream
+from comity.methods.synthetic.published.attributes import Attributes
+from comity.methods.synthetic.published.budget import Budget
+from comity.methods.synthetic.published.growing import grown
+from comity.methods.synthetic.published.predictor import Learner
+from comity.methods.synthetic.published.shape import drawn
+from comity.methods.synthetic.published.synthesis import noisy_masses, records, whole
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
-from comity.protocols.synthetic.published.attributes import Attributes
-from comity.protocols.synthetic.published.budget import Budget
-from comity.protocols.synthetic.published.growing import grown
-from comity.protocols.synthetic.published.predictor import Learner
-from comity.protocols.synthetic.published.shape import drawn
-from comity.protocols.synthetic.published.synthesis import noisy_masses, records, whole
 from experiments.data.adult import adult, adult_schema
 from experiments.papers.page import Figure, write_page
 from experiments.papers.plot import Curve, Level, Panel, draw

@@ -22,17 +22,17 @@ from threadpoolctl import threadpool_limits
 from comity.data import Bounded, Classes, Records, Schema, Target, by_anchors
 from comity.entropy import Stream, fresh_seed
 from comity.errors import DataError
+from comity.methods.synthetic.published.attributes import Attributes, targets_of
+from comity.methods.synthetic.published.baselines import constant_error
+from comity.methods.synthetic.published.budget import Budget
+from comity.methods.synthetic.published.growing import grown
+from comity.methods.synthetic.published.predictor import Learner, checked_learner, error, scaled, trained
+from comity.methods.synthetic.published.shape import drawn
+from comity.methods.synthetic.published.synthesis import leaf_masses, records, voted, whole
+from comity.methods.synthetic.published.tree import Tree, level_counts
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource, SeededNoise
 from comity.privacy.unit import Neighbours
-from comity.protocols.synthetic.published.attributes import Attributes, targets_of
-from comity.protocols.synthetic.published.baselines import constant_error
-from comity.protocols.synthetic.published.budget import Budget
-from comity.protocols.synthetic.published.growing import grown
-from comity.protocols.synthetic.published.predictor import Learner, checked_learner, error, scaled, trained
-from comity.protocols.synthetic.published.shape import drawn
-from comity.protocols.synthetic.published.synthesis import leaf_masses, records, voted, whole
-from comity.protocols.synthetic.published.tree import Tree, level_counts
 from experiments.papers.synthetic.private_predictors import (
     by_committee,
     by_majority,

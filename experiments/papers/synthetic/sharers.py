@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.entropy import Stream
+from comity.methods.synthetic.published.attributes import targets_of
+from comity.methods.synthetic.published.budget import Budget
+from comity.methods.synthetic.published.predictor import Learner
+from comity.methods.synthetic.published.synthesis import voted
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
-from comity.protocols.synthetic.published.attributes import targets_of
-from comity.protocols.synthetic.published.budget import Budget
-from comity.protocols.synthetic.published.predictor import Learner
-from comity.protocols.synthetic.published.synthesis import voted
 from experiments.papers.synthetic.agents import EPSILON, Agents, Size
 from experiments.papers.synthetic.published import (
     DEPTH,

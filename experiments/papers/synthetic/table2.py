@@ -24,14 +24,14 @@ from comity import Ledger
 from comity.data import Records, even
 from comity.entropy import Stream, fresh_seed
 from comity.federation.declaring.consortium import Consortium
+from comity.methods.synthetic import SyntheticData
+from comity.methods.synthetic.artefact import SyntheticDataset
+from comity.methods.synthetic.downstream import Task
+from comity.methods.synthetic.fidelity import total_variation
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.synthetic import SyntheticData
-from comity.protocols.synthetic.artefact import SyntheticDataset
-from comity.protocols.synthetic.downstream import Task
-from comity.protocols.synthetic.fidelity import total_variation
-from comity.runtime.local.cohort import Cohort, stacks
+from comity.study.local.cohort import Cohort, stacks
 from experiments.papers.synthetic.datasets import SOURCES, Source
 from experiments.papers.synthetic.published import published_errors, records_of
 

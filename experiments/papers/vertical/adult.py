@@ -35,16 +35,16 @@ from comity.data import Records
 from comity.entropy import Stream
 from comity.federation.declaring.consortium import Consortium
 from comity.learn.fitting.logistic import logistic
+from comity.methods.vertical import GradientRegression
+from comity.methods.vertical.baselines import error_of
+from comity.methods.vertical.column_regression import ColumnRegression
+from comity.methods.vertical.fit import fitted
+from comity.methods.vertical.in_one_place import noised
+from comity.methods.vertical.rounds_in_one_place import descended
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.vertical import GradientRegression
-from comity.protocols.vertical.baselines import error_of
-from comity.protocols.vertical.column_regression import ColumnRegression
-from comity.protocols.vertical.fit import fitted
-from comity.protocols.vertical.in_one_place import noised
-from comity.protocols.vertical.rounds_in_one_place import descended
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 from experiments.data.adult import adult, adult_columns, adult_schema
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.vertical.baselines import dpsgd

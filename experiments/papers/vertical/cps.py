@@ -25,14 +25,14 @@ from comity import VerticalRegression
 from comity.data import Bounded, Numeric, Records, Schema, dataset
 from comity.entropy import Stream
 from comity.federation.declaring.consortium import Consortium
+from comity.methods.vertical.baselines import error_of, pooled
+from comity.methods.vertical.fit import fitted
+from comity.methods.vertical.in_one_place import noised
+from comity.methods.vertical.layout import scaled_target
 from comity.privacy.accounting import budget_to_rho
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.vertical.baselines import error_of, pooled
-from comity.protocols.vertical.fit import fitted
-from comity.protocols.vertical.in_one_place import noised
-from comity.protocols.vertical.layout import scaled_target
 from experiments.papers.vertical.baselines import frank_wolfe
 from experiments.papers.vertical.functional_mechanism import functional_mechanism
 

@@ -7,11 +7,11 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.methods.vertical.published.protocol import coefficients, minimiser, published_sensitivity
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Laplace
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource
-from comity.protocols.vertical.published.protocol import coefficients, minimiser, published_sensitivity
 
 Floats = NDArray[np.float64]
 

@@ -21,11 +21,11 @@ from comity import VerticalRegression
 from comity.data import Bounded, Numeric, Schema
 from comity.entropy import Stream
 from comity.federation.declaring.consortium import Consortium
+from comity.methods.vertical.in_one_place import noised
 from comity.privacy.accounting import budget_to_rho
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.vertical.in_one_place import noised
 from experiments.papers.vertical.baselines import frank_wolfe
 from experiments.papers.vertical.functional_mechanism import functional_mechanism
 

@@ -38,7 +38,7 @@ KINDS: Final[dict[str, str]] = {
 def kinds() -> dict[str, str]:
     """All of them, with those of single methods, which their entries name. Methods are a floor above: they are looked
     up when a folder is read or written, never imported here."""
-    of_methods: dict[str, str] = import_module("comity.protocols").artefact_kinds()
+    of_methods: dict[str, str] = import_module("comity.methods").artefact_kinds()
     return {**of_methods, **KINDS}
 
 

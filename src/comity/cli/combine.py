@@ -25,7 +25,7 @@ def combine(
     """
     from comity.artefacts.artefact import save_artefact
     from comity.errors import BadInput, DataError
-    from comity.protocols.averaging.published.shares import SUFFIX, combined, load_share
+    from comity.methods.averaging.published.shares import SUFFIX, combined, load_share
 
     paths: list[Path] = []
     for path in shares:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from comity.cli.run_folder import Begun
     from comity.crypto.sealing.sealed import Identity
     from comity.report.result import Result
-    from comity.runtime.study.study import Study
+    from comity.study.study import Study
 
 JOURNAL = "journal.sqlite"
 
@@ -25,15 +25,15 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
     from comity.crypto.sealing import key_file
     from comity.errors import BadInput, Refused, Stopped
     from comity.federation.declaring.consortium import COORDINATOR
+    from comity.relay.submissions import note_submission
     from comity.report.result import Result
-    from comity.runtime.deployment.submissions import note_submission
-    from comity.runtime.results.signed_files import NAME as SIGNED
-    from comity.runtime.study.study import Study
+    from comity.study.results.signed_files import NAME as SIGNED
+    from comity.study.study import Study
 
     try:
-        from comity.runtime.deployment.deployed import hand_over, not_told, run_deployed
-        from comity.runtime.nats.channel import NatsChannel
-        from comity.runtime.nats.consortium import membership
+        from comity.relay.channel import NatsChannel
+        from comity.relay.consortium import membership
+        from comity.relay.deployed import hand_over, not_told, run_deployed
     except ModuleNotFoundError as error:
         raise BadInput(f"{error.name} is missing; run: pip install 'comity[deploy]'") from error
 
@@ -103,7 +103,7 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
 
 def save_signed(result: Result, folder: Path, keys: Identity) -> None:
     """The files of a result beside the study as run, signed as a whole. Journal and logs are no part of it."""
-    from comity.runtime.results.signed_files import sign_files
+    from comity.study.results.signed_files import sign_files
 
     result.save(folder)
     names = ["result.json", "transcript.json", "report.html", "study.toml", "released", *result.artefacts]
@@ -112,7 +112,7 @@ def save_signed(result: Result, folder: Path, keys: Identity) -> None:
 
 def _begun(path: Path, study: Study) -> Begun:
     from comity.cli.run_folder import Begun
-    from comity.runtime.local.chance import new_run_id
+    from comity.study.local.chance import new_run_id
 
     return Begun(
         run=new_run_id(),

@@ -14,7 +14,7 @@ from comity.cli.options import AsJson
 from comity.cli.output import show
 
 if TYPE_CHECKING:
-    from comity.runtime.site.health import Finding
+    from comity.site.health import Finding
 
 BAD_INPUT = 3
 _SYNCS = 20
@@ -60,12 +60,12 @@ def doctor(
 def _found(site: Path | None, consortium: Path | None) -> list[Finding]:
     found: list[Finding] = []
     if site is not None:
-        from comity.runtime.site.health import examined
-        from comity.runtime.site.site_file import NAME
+        from comity.site.health import examined
+        from comity.site.site_file import NAME
 
         found += examined(site / NAME if site.is_dir() else site)
     if consortium is not None:
-        from comity.runtime.nats.health import examined_consortium
+        from comity.relay.health import examined_consortium
 
         found += examined_consortium(consortium)
     return found

@@ -54,10 +54,10 @@ def _at_site(run: str, to: Path | None, path: Path) -> tuple[Path, str]:
     """The folder, and what this owner's own records say of what is in it."""
     from comity.artefacts.writing import write_text
     from comity.report.result import Result
-    from comity.runtime.results.received import safe_name
-    from comity.runtime.site.fetching import fetched
-    from comity.runtime.site.own_scores import own_score
-    from comity.runtime.site.site_file import SiteFile
+    from comity.site.fetching import fetched
+    from comity.site.own_scores import own_score
+    from comity.site.site_file import SiteFile
+    from comity.study.results.received import safe_name
 
     loaded = SiteFile.load(path)
     study, outcome = fetched(loaded, run)
@@ -72,10 +72,10 @@ def _at_coordinator(run: str, to: Path | None, out: Path, keys: Path | None) -> 
     from comity.cli.run_folder import read_begun
     from comity.cli.runs import listed
     from comity.errors import BadInput, Stopped
-    from comity.runtime.deployment.submissions import check_submitted, expected_submission
-    from comity.runtime.results.received import safe_name
-    from comity.runtime.results.signed_files import NAME, checked_files
-    from comity.runtime.site.pack import write_files
+    from comity.relay.submissions import check_submitted, expected_submission
+    from comity.site.pack import write_files
+    from comity.study.results.received import safe_name
+    from comity.study.results.signed_files import NAME, checked_files
 
     named = [one for one in listed(out) if run in (one.run, one.folder, Path(one.folder).name)]
     if len(named) != 1 and not Path(run).is_dir():

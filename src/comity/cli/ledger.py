@@ -163,7 +163,7 @@ def verify(
         check = None
         if signed_by is not None:
             from comity.cli.public_keys import read_public_keys
-            from comity.runtime.results.signed_export import check_with
+            from comity.study.results.signed_export import check_with
 
             owner = read_public_keys(signed_by, key="signed-by")
             check = check_with(owner)
@@ -211,7 +211,7 @@ def export(
     sign = None
     if keys is not None:
         from comity.crypto.sealing import key_file
-        from comity.runtime.results.signed_export import sign_with
+        from comity.study.results.signed_export import sign_with
 
         sign = sign_with(key_file.load(keys))
     exported = Ledger(path).export(sys.stdout if to is None else to, sign)

@@ -10,7 +10,7 @@ import typer
 
 from comity.cli.options import AsJson
 from comity.cli.output import show
-from comity.protocols import PROTOCOLS, entry_of
+from comity.methods import PROTOCOLS, entry_of
 
 
 def new(
@@ -26,7 +26,7 @@ def new(
     """
     from comity.errors import BadInput
     from comity.files import make_folder, narrow
-    from comity.protocols.entry import found
+    from comity.methods.entry import found
 
     if protocol not in PROTOCOLS:
         raise typer.BadParameter(f"--protocol must be one of {', '.join(PROTOCOLS)}, found {protocol!r}.")

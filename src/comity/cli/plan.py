@@ -20,8 +20,8 @@ def plan(
 
     Example: comity plan study.toml --all
     """
-    from comity.runtime.simulation.grants import require_grant
-    from comity.runtime.study.study import Study
+    from comity.study.simulation.grants import require_grant
+    from comity.study.study import Study
 
     loaded = Study.load(study, overrides=overrides(sets))
     planned, defaults = loaded.plan(), loaded.defaults()

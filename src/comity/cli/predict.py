@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from comity.runtime.study.study import Study
+    from comity.study.study import Study
 
 
 def predict(  # noqa: PLR0913 (a parameter for each option of the command)
@@ -134,7 +134,7 @@ def _jointly(folder: Path, data: list[str], reading: Reading) -> pd.DataFrame:
     import pandas as pd
 
     from comity.learn import load_model
-    from comity.runtime.simulation.joint_prediction import predict_jointly
+    from comity.study.simulation.joint_prediction import predict_jointly
 
     study, _ = _as_run(folder)
     loaded = load_model(folder / "model")
@@ -167,8 +167,8 @@ def _with_sites(
     from comity.artefacts.table import Table as Figures
     from comity.cli.deployed import submitted
     from comity.learn import load_model
-    from comity.runtime.study.predicting import write_prediction
-    from comity.runtime.study.study import Study
+    from comity.study.predicting import write_prediction
+    from comity.study.study import Study
 
     study, run = _as_run(folder)
     coef = _weights(load_model(folder / "model"))
@@ -185,7 +185,7 @@ def _as_run(folder: Path) -> tuple[Study, str]:
     """The study that a run folder describes, and the run's id."""
     from comity.cli.run_folder import read_begun
     from comity.errors import Refused
-    from comity.runtime.study.study import Study
+    from comity.study.study import Study
 
     begun = read_begun(folder)
     text = (folder / "study.toml").read_text(encoding="utf-8")

@@ -27,9 +27,9 @@ def serve_relay(folder: Folder, as_json: AsJson = False) -> None:
     Example: comity relay serve consortium
     """
     from comity.errors import Stopped
-    from comity.runtime.nats.configuration import LOG
-    from comity.runtime.nats.relay import FOLDER, serve
-    from comity.runtime.nats.roster import Roster
+    from comity.relay.configuration import LOG
+    from comity.relay.relay import FOLDER, serve
+    from comity.relay.roster import Roster
 
     roster, log = Roster.load(folder), folder / FOLDER / LOG
 
@@ -47,8 +47,8 @@ def reload_relay(folder: Folder, as_json: AsJson = False) -> None:
 
     Example: comity relay reload consortium
     """
-    from comity.runtime.nats.relay import reload
-    from comity.runtime.nats.roster import changing
+    from comity.relay.relay import reload
+    from comity.relay.roster import changing
 
     with changing(folder):
         taken = reload(folder)

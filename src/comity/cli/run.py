@@ -13,8 +13,8 @@ from comity.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from comity.cli.run_folder import Begun
-    from comity.runtime.records.material import Material
-    from comity.runtime.study.study import Study
+    from comity.study.records.material import Material
+    from comity.study.study import Study
 
 
 def run(
@@ -70,10 +70,10 @@ def _started(
     from comity.cli.as_run import text_as_run
     from comity.cli.output import say
     from comity.cli.run_folder import Begun, begin, make_folder
-    from comity.runtime.local.chance import new_run_id
-    from comity.runtime.records.gather import gather
-    from comity.runtime.simulation.run import can_resume
-    from comity.runtime.study.study import Study
+    from comity.study.local.chance import new_run_id
+    from comity.study.records.gather import gather
+    from comity.study.simulation.run import can_resume
+    from comity.study.study import Study
 
     study = Study.load(path, overrides=settings)
     with progress_bar(study.name, quiet=quiet) as progress:
@@ -105,8 +105,8 @@ def _started(
 def _resumed(named: Path, path: Path | None, out: Path, *, repeats: int, quiet: bool) -> Path:
     from comity.cli.run_folder import find_folder, read_begun, require_resumable
     from comity.errors import Refused
-    from comity.runtime.records.gather import gather
-    from comity.runtime.study.study import Study
+    from comity.study.records.gather import gather
+    from comity.study.study import Study
 
     folder = find_folder(named, out)
     begun = read_begun(folder)
@@ -131,7 +131,7 @@ def _simulate(study: Study, begun: Begun, folder: Path, material: Material, *, r
     from comity.cli.run_folder import describe, site_log
     from comity.errors import BadInput, Refused, Stopped
     from comity.report.result import Result
-    from comity.runtime.simulation.run import run_study
+    from comity.study.simulation.run import run_study
 
     try:
         with site_log(folder), progress_bar(study.name, quiet=quiet) as progress:

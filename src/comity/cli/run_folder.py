@@ -121,7 +121,7 @@ class _PrivateLog(logging.FileHandler):
 @contextmanager
 def site_log(folder: Path) -> Iterator[None]:
     """What the simulated sites log goes to `sites.log`, which is made when there is something to say."""
-    from comity.runtime.site.logs import TextLines
+    from comity.site.logs import TextLines
 
     handler = _PrivateLog(folder / "sites.log", encoding="utf-8", delay=True)
     handler.setFormatter(TextLines("%(asctime)s %(name)s %(levelname)s %(message)s"))

@@ -11,7 +11,7 @@ from comity.cli.output import show, table
 from comity.cli.site_inbox import approve, document_of, inbox, receive, refuse
 from comity.cli.site_init import init
 from comity.cli.site_options import DECLINED, SITE, SiteOption, Yes, agreed
-from comity.runtime.site.logs import Form
+from comity.site.logs import Form
 
 app = typer.Typer(
     help="An owner's side: studies that arrived, what was approved, and answering.\n\nExample: comity site inbox",
@@ -38,9 +38,9 @@ def serve(
 
     Example: comity site serve --log json
     """
-    from comity.runtime.site.desk import Desk
-    from comity.runtime.site.logs import log_to_stderr
-    from comity.runtime.site.serving import endpoint_of
+    from comity.site.desk import Desk
+    from comity.site.logs import log_to_stderr
+    from comity.site.serving import endpoint_of
 
     log_to_stderr(log)
     desk = Desk(site)
@@ -67,11 +67,11 @@ def status(
     from dataclasses import asdict
 
     from comity.cli.ledger import accounts_document
-    from comity.runtime.site.inbox import Inbox
-    from comity.runtime.site.own_scores import own_score
-    from comity.runtime.site.refusals import Refusals, unsettled
-    from comity.runtime.site.runs import runs_of
-    from comity.runtime.site.site_file import SiteFile
+    from comity.site.inbox import Inbox
+    from comity.site.own_scores import own_score
+    from comity.site.refusals import Refusals, unsettled
+    from comity.site.runs import runs_of
+    from comity.site.site_file import SiteFile
 
     loaded = SiteFile.load(site)
     ledger = loaded.owner().ledger
@@ -115,8 +115,8 @@ def end(
     Example: comity site end 2026-11-17-7f3a
     """
     from comity.cli.ledger import accounts_document
-    from comity.runtime.site.runs import end_run
-    from comity.runtime.site.site_file import SiteFile
+    from comity.site.runs import end_run
+    from comity.site.site_file import SiteFile
 
     loaded = SiteFile.load(site)
     ledger = loaded.owner().ledger

@@ -14,10 +14,10 @@ from comity.errors import ComityError
 from comity.untrusted.text import one_line
 
 if TYPE_CHECKING:
-    from comity.runtime.site.approving import Considered
-    from comity.runtime.site.inbox import Arrival
-    from comity.runtime.site.site_file import SiteFile
-    from comity.runtime.study.study import Study
+    from comity.site.approving import Considered
+    from comity.site.inbox import Arrival
+    from comity.site.site_file import SiteFile
+    from comity.study.study import Study
 
 Hash = Annotated[str, typer.Argument(metavar="HASH", help="The study's hash, or how it begins.", show_default=False)]
 Dataset = Annotated[str | None, typer.Option(help="The dataset that the study may read.", show_default="the only one")]
@@ -34,7 +34,7 @@ def receive(
     Example: comity site receive readmission-3d59a0c41b7e.study
     """
     from comity.errors import BadInput
-    from comity.runtime.site.desk import Desk
+    from comity.site.desk import Desk
 
     try:
         raw = file.read_bytes()
@@ -63,8 +63,8 @@ def inbox(
 
     Example: comity site inbox 3d59
     """
-    from comity.runtime.site.inbox import Inbox
-    from comity.runtime.site.site_file import SiteFile
+    from comity.site.inbox import Inbox
+    from comity.site.site_file import SiteFile
 
     loaded = SiteFile.load(site)
     box = Inbox(loaded.home)
@@ -118,8 +118,8 @@ def approve(
         say(text)
     if not agreed("Approve this study?", yes=yes, as_json=as_json):
         raise typer.Exit(DECLINED)
-    from comity.runtime.site.inbox import Inbox
-    from comity.runtime.site.site_file import SiteFile
+    from comity.site.inbox import Inbox
+    from comity.site.site_file import SiteFile
 
     Inbox(SiteFile.load(site).home).approve(arrival.study, dataset=name, runs=runs)
     said = f"approved: {arrival.name} {arrival.study[:12]} for {name}, {runs} run{'s' * (runs > 1)} in all"
@@ -136,9 +136,9 @@ def refuse(
 
     Example: comity site refuse 3d59 --why "no legal basis yet"
     """
-    from comity.runtime.site.inbox import Inbox
-    from comity.runtime.site.runs import runs_of
-    from comity.runtime.site.site_file import SiteFile
+    from comity.site.inbox import Inbox
+    from comity.site.runs import runs_of
+    from comity.site.site_file import SiteFile
 
     loaded = SiteFile.load(site)
     box = Inbox(loaded.home)
@@ -152,9 +152,9 @@ def refuse(
 
 
 def _considered(site: Path, study: str, dataset: str | None, runs: int) -> tuple[Arrival, Considered, str]:
-    from comity.runtime.site.approving import considered, dataset_for
-    from comity.runtime.site.inbox import Inbox
-    from comity.runtime.site.site_file import SiteFile
+    from comity.site.approving import considered, dataset_for
+    from comity.site.inbox import Inbox
+    from comity.site.site_file import SiteFile
 
     loaded = SiteFile.load(site)
     box = Inbox(loaded.home)
@@ -166,7 +166,7 @@ def _considered(site: Path, study: str, dataset: str | None, runs: int) -> tuple
 
 def _parties(site: SiteFile, study: Study) -> list[str]:
     from comity.federation.declaring.known_parties import KnownParties
-    from comity.runtime.site.view import parties_lines
+    from comity.site.view import parties_lines
 
     return parties_lines(KnownParties.of(study.consortium, site.party, site.policy.pinned))
 

@@ -69,7 +69,7 @@ def init(  # noqa: PLR0913 (a parameter for each option of the command)
     """
     from comity.errors import BadInput
     from comity.files import write_new
-    from comity.runtime.site.site_file import SiteFile
+    from comity.site.site_file import SiteFile
 
     if site.exists():
         raise BadInput(f"{site}: there is a site file already; edit it, or name another: --site FILE", key="site")
@@ -220,7 +220,7 @@ def _try_out(text: str, site: Path) -> None:
     """What is wrong with the answers is said before anything is made."""
     import tempfile
 
-    from comity.runtime.site.site_file import SiteFile
+    from comity.site.site_file import SiteFile
 
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / site.name

@@ -34,8 +34,8 @@ def pack(
     from comity.crypto.sealing import key_file
     from comity.errors import BadInput
     from comity.files import write_new
-    from comity.runtime.site.pack import pack as packed
-    from comity.runtime.study.study import Study
+    from comity.site.pack import pack as packed
+    from comity.study.study import Study
 
     loaded = Study.load(study)
     loaded.plan()

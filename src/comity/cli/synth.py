@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from comity.artefacts.table import Table
-    from comity.protocols.synthetic.artefact import SyntheticDataset
+    from comity.methods.synthetic.artefact import SyntheticDataset
 
 
 def synth(
@@ -80,7 +80,7 @@ def synth(
 def _opened(run: Path) -> SyntheticDataset:
     from comity.artefacts.artefact import load_artefact
     from comity.errors import BadInput
-    from comity.protocols.synthetic.artefact import SyntheticDataset
+    from comity.methods.synthetic.artefact import SyntheticDataset
 
     found = load_artefact(run / "data" if (run / "data").is_dir() else run)
     if not isinstance(found, SyntheticDataset):

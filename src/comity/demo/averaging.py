@@ -10,10 +10,10 @@ from comity.demo.runs import presented, saved, visits
 from comity.demo.shown import DELTA, EPSILONS, Case, Row, Shown, row_of
 from comity.federation.coordinator.parties import Progress
 from comity.federation.declaring.consortium import Consortium
+from comity.methods.averaging import Averaging
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Unit
-from comity.protocols.averaging import Averaging
-from comity.runtime.simulation.simulate import simulate
+from comity.study.simulation.simulate import simulate
 
 NAME = "averaging"
 METHODS = ("gradient", "pure")

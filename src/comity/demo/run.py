@@ -12,8 +12,8 @@ from markupsafe import Markup
 from comity.artefacts.writing import write_text
 from comity.demo.shown import DELTA, EPSILONS, Shown
 from comity.federation.coordinator.parties import Progress
-from comity.protocols import entries
-from comity.protocols.entry import found
+from comity.methods import entries
+from comity.methods.entry import found
 from comity.report.figures import curves_plot
 from comity.report.page import render
 from comity.report.versions import versions

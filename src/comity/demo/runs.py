@@ -15,8 +15,8 @@ from comity.federation.protocol import Protocol
 from comity.privacy.ledger import Ledger
 from comity.privacy.randomness import SeededNoise
 from comity.report.result import Result
-from comity.runtime.local.cohort import Cohort, stacks
-from comity.runtime.simulation.simulate import simulate
+from comity.study.local.cohort import Cohort, stacks
+from comity.study.simulation.simulate import simulate
 
 
 def visits(encoding: Encoding | CellEncoding, count: int, name: str) -> Records:

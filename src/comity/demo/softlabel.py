@@ -14,14 +14,14 @@ from comity.federation.coordinator.released import Total
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.protection import Entrusted
 from comity.federation.step import spec_of
+from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
+from comity.methods.softlabel.published.protocol import Method
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.softlabel import PublishedSoftLabel, SoftLabel
-from comity.protocols.softlabel.published.protocol import Method
 from comity.report.result import Result
-from comity.runtime.local.cohort import Cohort, stacks
-from comity.runtime.simulation.simulate import simulate
+from comity.study.local.cohort import Cohort, stacks
+from comity.study.simulation.simulate import simulate
 
 NAME = "softlabel"
 METHODS: tuple[Literal["default"] | Method, ...] = (DEFAULT, "avg", "soft", "vote")

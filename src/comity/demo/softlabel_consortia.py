@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from comity.data import Encoding, Records, clinic_schema, clinics, public_cohort
 from comity.entropy import Stream
-from comity.protocols.softlabel import PublishedSoftLabel, SoftLabel
-from comity.protocols.softlabel.published.protocol import Method
+from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
+from comity.methods.softlabel.published.protocol import Method
 
 CLINICS, VISITS, PUBLIC, TESTED = 600, 20, 500, 2000
 PRACTICES, TUMOURS, PUBLIC_TUMOURS = 100, 3, 120

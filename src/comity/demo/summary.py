@@ -14,13 +14,13 @@ from comity.demo.shown import DELTA, EPSILONS, Case, Row, Shown, row_of
 from comity.entropy import Stream
 from comity.federation.baseline import Baseline
 from comity.federation.coordinator.parties import Progress
-from comity.protocols.summary import OneShotSummary
-from comity.protocols.summary.baselines import accuracy
-from comity.protocols.summary.features import width
-from comity.protocols.summary.herding import herd_towards
+from comity.methods.summary import OneShotSummary
+from comity.methods.summary.baselines import accuracy
+from comity.methods.summary.features import width
+from comity.methods.summary.herding import herd_towards
 from comity.report.result import Result
-from comity.runtime.results.outcome import Outcome
-from comity.runtime.simulation.simulate import simulate
+from comity.study.results.outcome import Outcome
+from comity.study.simulation.simulate import simulate
 
 NAME = "summary"
 METHODS = ("one-shot",)

@@ -12,10 +12,10 @@ from comity.demo.runs import presented, saved, visits
 from comity.demo.shown import DELTA, EPSILONS, Case, Row, Shown, row_of
 from comity.federation.coordinator.parties import Progress
 from comity.federation.declaring.consortium import Consortium
+from comity.methods.synthetic import SyntheticData
+from comity.methods.synthetic.downstream import Task
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.synthetic import SyntheticData
-from comity.protocols.synthetic.downstream import Task
 
 NAME = "synthetic"
 METHODS = ("delta", "pure")

@@ -12,12 +12,12 @@ from comity.demo.runs import saved
 from comity.demo.shown import DELTA, EPSILONS, Case, Row, Shown, row_of
 from comity.federation.coordinator.parties import Progress
 from comity.federation.declaring.consortium import Consortium
+from comity.methods.vertical import GradientRegression, VerticalRegression
+from comity.methods.vertical.in_one_place import noised
+from comity.methods.vertical.rounds_in_one_place import descended
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Unit
-from comity.protocols.vertical import GradientRegression, VerticalRegression
-from comity.protocols.vertical.in_one_place import noised
-from comity.protocols.vertical.rounds_in_one_place import descended
 
 NAME = "vertical"
 METHODS = ("Gaussian", "pure")

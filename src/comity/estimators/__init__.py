@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from comity.protocols import entries
-from comity.protocols.entry import found
+from comity.methods import entries
+from comity.methods.entry import found
 
 if TYPE_CHECKING:
     from comity.estimators.averaging import AveragedClassifier as AveragedClassifier

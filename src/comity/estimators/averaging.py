@@ -17,12 +17,12 @@ from comity.estimators.face import ClassifierFace, Face, RegressorFace
 from comity.estimators.table import dealt, indexed
 from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor
+from comity.methods.averaging import Averaging
+from comity.methods.averaging.objectives import Kind
+from comity.methods.averaging.protocol import Solver
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
-from comity.protocols.averaging import Averaging
-from comity.protocols.averaging.objectives import Kind
-from comity.protocols.averaging.protocol import Solver
-from comity.runtime.results.outcome import Outcome
+from comity.study.results.outcome import Outcome
 
 Floats = NDArray[np.float64]
 

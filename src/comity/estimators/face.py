@@ -35,10 +35,10 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, loss_of
 from comity.privacy.unit import Unit
 from comity.report.result import Result
-from comity.runtime.records.material import Material
-from comity.runtime.results.outcome import Guarantee, Outcome
-from comity.runtime.simulation.ledgers import in_memory
-from comity.runtime.simulation.simulated import simulated
+from comity.study.records.material import Material
+from comity.study.results.outcome import Guarantee, Outcome
+from comity.study.simulation.ledgers import in_memory
+from comity.study.simulation.simulated import simulated
 
 
 class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

@@ -18,7 +18,7 @@ from comity.federation.declaring.payers import describe
 from comity.privacy.ledger import Account
 from comity.privacy.loss import Approx, float_above
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.results.outcome import Guarantee
+from comity.study.results.outcome import Guarantee
 
 
 @dataclass(frozen=True)

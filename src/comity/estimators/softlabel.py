@@ -15,11 +15,11 @@ from comity.errors import DataError
 from comity.estimators.face import ClassifierFace
 from comity.estimators.table import dealt, indexed
 from comity.learn import LinearClassifier
+from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
+from comity.methods.softlabel.published.protocol import Method
+from comity.methods.softlabel.rule import Name
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
-from comity.protocols.softlabel import PublishedSoftLabel, SoftLabel
-from comity.protocols.softlabel.published.protocol import Method
-from comity.protocols.softlabel.rule import Name
 
 Floats = NDArray[np.float64]
 

@@ -19,12 +19,12 @@ from comity.estimators.face import ClassifierFace, Face, RegressorFace
 from comity.estimators.table import indexed, party_names
 from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor
+from comity.methods.by_columns.terms import Way
+from comity.methods.vertical import GradientRegression, VerticalRegression
+from comity.methods.vertical.column_regression import ColumnRegression
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
-from comity.protocols.by_columns.terms import Way
-from comity.protocols.vertical import GradientRegression, VerticalRegression
-from comity.protocols.vertical.column_regression import ColumnRegression
-from comity.runtime.results.outcome import Outcome
+from comity.study.results.outcome import Outcome
 
 Floats = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ import math
 from decimal import ROUND_UP, Context, Decimal
 
 from comity.privacy.loss import shown_small
-from comity.runtime.results.outcome import Guarantee
+from comity.study.results.outcome import Guarantee
 
 _REPLACED = {
     "a record": ("every other record", "of yours"),

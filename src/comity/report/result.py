@@ -37,9 +37,9 @@ from comity.report.quality import not_covered
 from comity.report.versions import versions
 from comity.report.views import View, views
 from comity.representation import NamedValues
-from comity.runtime.results.outcome import Account, Guarantee, Outcome
-from comity.runtime.results.received import safe_name, save_received
-from comity.runtime.results.released import Released, load_released, released_of, save_released
+from comity.study.results.outcome import Account, Guarantee, Outcome
+from comity.study.results.received import safe_name, save_received
+from comity.study.results.released import Released, load_released, released_of, save_released
 from comity.untrusted.file_names import UnsafeName, check_name
 from comity.untrusted.pages import typed
 from comity.untrusted.text import one_line

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.protocols.synthetic import SyntheticData
+from comity.methods.synthetic import SyntheticData
 from experiments.bench import BENCHES
 from experiments.bench.methods.synthetic import MEASURES, Split, compared
 from experiments.bench.methods.synthetic_anchors import ABSENT, anchors

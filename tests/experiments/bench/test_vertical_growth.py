@@ -75,7 +75,7 @@ def test_stretches_do_not_change_the_model(monkeypatch: pytest.MonkeyPatch) -> N
     protocol, parties = protocol_of(3, 5, "dealer"), generated(3, 1700, 5)
 
     def model() -> Any:
-        from comity.runtime.simulation.simulate import simulate
+        from comity.study.simulation.simulate import simulate
 
         found = simulate(
             protocol,

@@ -11,9 +11,9 @@ import pytest
 
 from comity.data import Schema
 from comity.data.schemas.columns import Classes, Numeric
+from comity.methods.averaging import rule
+from comity.methods.averaging.baselines import error_of
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.averaging import rule
-from comity.protocols.averaging.baselines import error_of
 from experiments.accuracy import averaging as compared
 from experiments.accuracy.tables import Table
 from experiments.choose import averaging, inside, softlabel

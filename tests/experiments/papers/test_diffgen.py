@@ -13,10 +13,10 @@ from comity.audit import epsilon_lower_bound
 from comity.data import Categorical, Classes, Numeric, Schema
 from comity.entropy import Stream
 from comity.errors import StudyError
+from comity.methods.synthetic.published.attributes import Attributes
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
-from comity.protocols.synthetic.published.attributes import Attributes
 from experiments.data.adult import adult_schema
 from experiments.papers.synthetic.diffgen.budget import DiffGenBudget
 from experiments.papers.synthetic.diffgen.specialising import (

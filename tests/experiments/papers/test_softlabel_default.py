@@ -13,7 +13,7 @@ from comity.errors import DataError
 from comity.federation.declaring.protection import Summed
 from comity.privacy.ledger import Ledger
 from comity.privacy.randomness import SeededNoise
-from comity.runtime.local.cohort import Cohort
+from comity.study.local.cohort import Cohort
 from experiments.papers import PAPERS
 from experiments.papers.softlabel import har as softlabel_har
 from experiments.papers.softlabel import kdd as softlabel_kdd
@@ -164,7 +164,7 @@ def test_votes_of_distinct_rows_are_the_votes_of_all() -> None:
     one = softlabel_kdd.trial(stand_in_kdd(), size, 0)
     np.testing.assert_array_equal(one.distinct[one.place], one.auxiliary)
     ((_, shares),) = softlabel_kdd.vote_shares(one, size)
-    from comity.protocols.softlabel.local_classifier import linear_votes
+    from comity.methods.softlabel.local_classifier import linear_votes
 
     direct = linear_votes(one.features, one.labels, np.ones(one.labels.shape, bool), one.auxiliary, 2, softlabel_kdd.L2)
     np.testing.assert_allclose(shares, direct.mean(0))

@@ -13,8 +13,8 @@ import pytest
 from comity.entropy import Stream
 from comity.errors import DataError
 from comity.federation.coordinator.released import perturbed
+from comity.methods.softlabel.published.protocol import Method
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.softlabel.published.protocol import Method
 from experiments.papers import PAPERS
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.softlabel import har as softlabel_har

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from comity.data import Date, Schema
+from comity.methods.synthetic import SyntheticData
 from comity.privacy.loss import Approx
-from comity.protocols.synthetic import SyntheticData
 from experiments.papers.synthetic import datasets as synthetic_datasets
 from experiments.papers.synthetic import table2 as synthetic_table2
 from experiments.papers.synthetic.datasets import SOURCES, Source

@@ -257,7 +257,7 @@ class Ledger(Readable):
 
     def export(self, to: str | os.PathLike[str] | TextIO, sign: Sign | None = None) -> Verified:
         """Writes all entries as JSON, one line each, to a file or a stream; `verify_export` checks them anywhere.
-        `sign` is the owner's (`comity.runtime.results.signed_export`): without it nothing shows that no entry is
+        `sign` is the owner's (`comity.study.results.signed_export`): without it nothing shows that no entry is
         missing."""
         if not isinstance(to, str | os.PathLike):
             return self._exported(to, sign)

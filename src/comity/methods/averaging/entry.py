@@ -1,0 +1,18 @@
+"""What is known of averaging before it is used."""
+
+from __future__ import annotations
+
+from comity.methods.entry import Entry
+
+ENTRY = Entry(
+    parameters="comity.methods.averaging.parameters:AveragingParameters",
+    starter="comity.methods.averaging.starter:write",
+    demo="comity.demo.averaging:demonstrate",
+    estimators={
+        "AveragedClassifier": "comity.estimators.averaging:AveragedClassifier",
+        "AveragedRegressor": "comity.estimators.averaging:AveragedRegressor",
+    },
+    artefacts={
+        "shares": "comity.methods.averaging.published.shares:PublishedShares",
+    },
+)

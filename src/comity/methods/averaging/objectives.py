@@ -1,0 +1,205 @@
+"""The losses that can be averaged: what a site computes of one, and the constants that the noise rests on.
+
+Rows lie in the unit ball. For a record x with target y the gradient is r xᵀ, where r is the *residual*: the derivative
+of the loss by the k margins W x. Two solvers need two kinds of constants (proof.md, 1 to 3):
+
+    gradient   a residual is clipped to the norm `clip`, so that a record moves a sum of gradients by 2·clip at most if
+               it is replaced and by clip if it is added; `curvature` bounds the second derivative below it. Weights
+               are a coordinator's: they are clipped to a public range, and scores are exact
+               (`comity.data.row_products`), so that no record changes the part of another by a bit.
+    average    `diameter` is c(λ): how far apart two records' gradients can be at weights that a fit can have. Replacing
+               one of n records moves the minimiser by c/(nλ) at most. `radius` bounds any minimiser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from comity.data import Bounded, Classes
+from comity.data.row_products import clipped, row_norms, softmax_rows, unit_products
+from comity.errors import StudyError
+from comity.learn.fitting.fit import Fit
+from comity.learn.fitting.hinge import smoothed_hinge
+from comity.learn.fitting.logistic import logistic
+from comity.learn.fitting.norm_bound import minimiser_radius
+from comity.learn.fitting.softmax import contrasts, softmax
+from comity.learn.fitting.squared import ridge
+from comity.learn.voters.voting import one_hot
+from comity.methods.averaging.published.noise import gradient_diameter
+
+Floats = NDArray[np.float64]
+Kind = Literal["logistic", "softmax", "svm", "linear"]
+# Gradient norm at which a local solver stops; each of two neighbours may be off by this over λ.
+TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """One loss of k = `width` margins. `steepest` bounds its residual, `start` is its norm at zero weights, `clip` the
+    default norm to cut it at, None where `rule.clip_for` tells it from the noise."""
+
+    kind: Kind
+    width: int
+    steepest: float
+    start: float
+    clip: float | None
+    residual: Callable[[Floats, NDArray[np.float64]], Floats]
+    curvature: Callable[[float], float]
+    diameter: Callable[[float], float]
+    radius: Callable[[float], float]
+    fit: Callable[[Floats, Floats, float], Fit]
+
+    def gradient(
+        self,
+        weights: Floats,
+        x: Floats,
+        y: Floats,
+        filled: NDArray[np.bool_],
+        clip: float,
+        along: Floats | None = None,
+    ) -> Floats:
+        """Sum over records of the clipped residual at `weights` times the record, or times another row of it in the
+        unit ball: (..., k, d), of norm clip per record at most.
+
+        A residual that is not finite counts as none, so that no record can turn a sum into NaN. That of a softmax is
+        clipped as a vector of C classes, which has the same norm, and turned to C − 1 coordinates after the sum.
+        """
+        residual = self.score_residual(self.scores(weights, x), y)
+        norm = row_norms(residual)[..., None]
+        usable = np.isfinite(norm) & filled[..., None]
+        residual, norm = np.where(usable, residual, 0.0), np.where(usable, norm, 0.0)
+        residual = residual * np.minimum(1.0, clip / np.maximum(norm, 1e-300))
+        total = residual.swapaxes(-1, -2) @ (x if along is None else along)
+        return np.asarray(contrasts(self.width + 1) @ total if self.kind == "softmax" else total, np.float64)
+
+    def scores(self, weights: Floats, x: Floats) -> Floats:
+        """Of rows in the unit ball (..., n, d): the margin (..., n, 1), or a score of each class for a softmax. A row
+        has the same score in any batch."""
+        return unit_products(x, clipped(self.coefficients(clipped(weights))))
+
+    def score_residual(self, scores: Floats, y: Floats) -> Floats:
+        """The derivative of the loss by `scores`."""
+        if self.kind != "softmax":
+            return self.residual(scores, y)
+        return np.asarray(softmax_rows(scores) - one_hot(y.astype(np.int64), self.width + 1), np.float64)
+
+    def by_class(self, scores: Floats) -> Floats:
+        """Scores (..., C) of the classes of a logistic or softmax loss."""
+        return scores if self.kind == "softmax" else np.concatenate([np.zeros_like(scores), scores], axis=-1)
+
+    def coefficients(self, weights: Floats) -> Floats:
+        """A row per class from the k margins of a softmax; one row otherwise."""
+        return np.asarray(contrasts(self.width + 1).T @ weights, np.float64) if self.kind == "softmax" else weights
+
+
+def objective_of(kind: Kind, target: Classes | Bounded | int | None) -> Objective:
+    """The loss of a model for a target: its classes, their number, or a bounded number (None)."""
+    classes = len(target.values) if isinstance(target, Classes) else target if isinstance(target, int) else 0
+    if (kind == "linear") != (classes == 0):
+        wanted = "low and high" if kind == "linear" else "classes"
+        raise StudyError(
+            f"averaging.model = {kind!r} needs a [target] with {wanted} in the schema", key="averaging.model"
+        )
+    if kind in ("logistic", "svm") and classes != 2:
+        raise StudyError(
+            f'averaging.model = {kind!r} learns two classes and the target has {classes}; set it to "softmax"',
+            key="averaging.model",
+        )
+    return {"logistic": _logistic, "svm": _svm, "linear": _linear}[kind]() if kind != "softmax" else _softmax(classes)
+
+
+def _logistic() -> Objective:
+    """σ(w·x) − y. Clipped at a < ½ it is the derivative of a convex loss that is straight where the margin is short;
+    its curvature p(1 − p) is then taken where min(p, 1 − p) <= a only. A low clip makes the noise small and the
+    probabilities too sure, which `calibration` finds afterwards, and costs the rarer class of skewed ones: the default
+    follows the noise."""
+    return Objective(
+        "logistic",
+        1,
+        steepest=1.0,
+        start=0.5,
+        clip=None,
+        residual=lambda u, y: expit(u) - y[..., None],
+        curvature=lambda clip: min(clip, 0.5) * (1 - min(clip, 0.5)),
+        diameter=gradient_diameter,
+        radius=lambda l2: minimiser_radius(l2, 2),
+        fit=lambda x, y, l2: logistic(x, y, l2, tol=TOLERANCE),
+    )
+
+
+def _svm() -> Objective:
+    """The smoothed hinge: slope in [−1, 0], curvature at most 1. At the minimiser λ|w|² is the mean of −h'(m)·m, and
+    (1 − m)·m <= 1/4."""
+
+    def residual(u: Floats, y: Floats) -> Floats:
+        sign = (2.0 * y - 1.0)[..., None]
+        return np.asarray(-sign * np.clip(1.0 - sign * u, 0.0, 1.0), np.float64)
+
+    return Objective(
+        "svm",
+        1,
+        steepest=1.0,
+        start=1.0,
+        clip=1.0,
+        residual=residual,
+        curvature=lambda clip: 1.0,
+        diameter=lambda l2: 2.0,
+        radius=lambda l2: 0.5 / sqrt(l2),
+        fit=lambda x, y, l2: smoothed_hinge(x, y, l2, tol=TOLERANCE),
+    )
+
+
+def _linear() -> Objective:
+    """Squared distance to y in [−1, 1], straight beyond a distance of 1 (`comity.learn.fitting.squared`): without that
+    a record's pull would grow with the weights, to 1 + 1/(2√λ). At the minimiser λ|w|² is the mean of −r·u <= 1/4."""
+    return Objective(
+        "linear",
+        1,
+        steepest=1.0,
+        start=1.0,
+        clip=1.0,
+        residual=lambda u, y: np.clip(u - y[..., None], -1.0, 1.0),
+        curvature=lambda clip: 1.0,
+        diameter=lambda l2: 2.0,
+        radius=lambda l2: 0.5 / sqrt(l2),
+        fit=lambda x, y, l2: ridge(x, y, l2, tol=TOLERANCE),
+    )
+
+
+def _softmax(classes: int) -> Objective:
+    """p − y in the C − 1 coordinates of vectors that sum to zero: of norm √2 at most, and of curvature ½ at most.
+
+    The clip: of 0.35, 0.5, 0.7 and 1 on training rows of HAR, the one table of several classes, 0.7 is better by .01 of
+    accuracy less a fifth of the log loss; one table is too few to leave ½ for it."""
+    basis = contrasts(classes)
+
+    def residual(u: Floats, y: Floats) -> Floats:
+        scores = u @ basis
+        scores = scores - scores.max(-1, keepdims=True)
+        grown = np.exp(scores)
+        shares = grown / grown.sum(-1, keepdims=True)
+        return np.asarray((shares - one_hot(y.astype(np.int64), classes)) @ basis.T, np.float64)
+
+    def fit(x: Floats, y: Floats, l2: float) -> Fit:
+        found = softmax(x, one_hot(y.astype(np.int64), classes), l2, tol=TOLERANCE)
+        return Fit(basis @ found.weights, found.gradient_norm, found.tol)
+
+    return Objective(
+        "softmax",
+        classes - 1,
+        steepest=sqrt(2.0),
+        start=sqrt(1 - 1 / classes),
+        clip=0.5,
+        residual=residual,
+        curvature=lambda clip: 0.5,
+        diameter=lambda l2: 2.0 * sqrt(2.0),
+        radius=lambda l2: minimiser_radius(l2, classes),
+        fit=fit,
+    )

@@ -1,0 +1,14 @@
+"""What is known of softlabel before it is used."""
+
+from __future__ import annotations
+
+from comity.methods.entry import Entry
+
+ENTRY = Entry(
+    parameters="comity.methods.softlabel.parameters:SoftLabelParameters",
+    starter="comity.methods.softlabel.starter:write",
+    demo="comity.demo.softlabel:demonstrate",
+    estimators={
+        "SoftLabelClassifier": "comity.estimators.softlabel:SoftLabelClassifier",
+    },
+)

@@ -1,0 +1,382 @@
+"""Soft-label transfer as published: local classifiers vote on public records, a trusted coordinator perturbs the model.
+
+J. Hamm, P. Cao, M. Belkin, Learning Privately from Multiparty Data, ICML 2016. Algorithm 1 is `method="vote"`,
+Algorithm 2 is `method="soft"`, the baseline after Pathak et al. is `method="avg"`. The derivations of the constants
+are in `proof.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from math import sqrt
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data import Encoding, Records
+from comity.errors import Stopped, StudyError
+from comity.federation.baseline import Baseline
+from comity.federation.constraints import Positive, Why
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.bounds import Ball, Bound, Opened, Simplex
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Entrusted, Perturbed
+from comity.federation.declaring.true_loss import INFINITE, TrueLoss
+from comity.federation.owner.site import Site
+from comity.federation.protocol import Protocol, step
+from comity.learn.fitting.fit import Fit
+from comity.learn.fitting.logistic import logistic
+from comity.learn.fitting.norm_bound import minimiser_radius
+from comity.learn.fitting.softmax import contrasts, softmax
+from comity.learn.voters.local_model import Ballot, harden, local_votes
+from comity.learn.voters.voting import hard_votes, one_hot
+from comity.methods.softlabel.baselines import pooled_regression
+from comity.methods.softlabel.mechanism import mechanism
+from comity.methods.softlabel.published.private_auxiliary import (
+    AuxiliaryPrivacy,
+    check,
+    moved_share,
+    printed_share,
+    shares_of_votes,
+)
+from comity.methods.softlabel.terms import check_classes, check_terms
+from comity.privacy.accounting import gaussian_budget, gdp_epsilon
+from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.mechanisms import Noise
+
+if TYPE_CHECKING:
+    from comity.learn.released.classifiers import LinearClassifier
+
+Method = Literal["vote", "soft", "avg"]
+Constants = Literal["tight", "paper"]
+# Gradient norm at which a solver stops; each of two neighbours may be off by this over the strong convexity.
+TOLERANCE = 1e-10
+# Contributed models are put on a grid this fine relative to the radius of the ball that holds them.
+FINENESS = 2.0**-40
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PublishedSoftLabel(Protocol):
+    """Votes of local classifiers on public records train a global model; the trusted coordinator adds noise to it.
+
+    Adversary    whoever sees the released model. The coordinator is trusted: it sees votes or local models in clear.
+    Unit         a whole party: all of its records may be replaced. With `auxiliary_privacy="private"` one auxiliary
+                 record as well, at the same time; its owner, who has no ledger here, adds up the runs that use it.
+    Learned      coordinator: every party's votes (avg, and private auxiliary records: its local model). Everyone: the
+                 perturbed model.
+    Sensitivity  `sensitivity`, in L2 on the global minimiser; derived in proof.md.
+    """
+
+    name: ClassVar[str] = "softlabel"
+    variant: ClassVar[str] = "published"
+
+    auxiliary: NDArray[np.float64]
+    classes: tuple[str, ...] = ("0", "1")
+    method: Method = "soft"
+    l2: Annotated[Positive, Why("the noise is scaled by 1/l2")] = 1e-4
+    constants: Constants = "tight"
+    auxiliary_privacy: AuxiliaryPrivacy = "public"
+    encoding: Encoding | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.auxiliary_privacy, self.method, self.constants, len(self.classes))
+        check_classes(self.classes)
+        if self.auxiliary.ndim != 2 or not len(self.auxiliary):
+            raise StudyError("softlabel.auxiliary must hold at least one public record", key="softlabel.auxiliary")
+        if float(np.linalg.norm(self.auxiliary, axis=1).max()) > 1 + 1e-9:
+            raise StudyError(
+                "softlabel.auxiliary must lie in the unit ball; encode it with rows = scaled", key="softlabel.auxiliary"
+            )
+
+    @property
+    def title(self) -> str:
+        return f"softlabel ({self.method}, published{', private auxiliary records' if self.hides_auxiliary else ''})"
+
+    @property
+    def hides_auxiliary(self) -> bool:
+        return self.auxiliary_privacy == "private"
+
+    @property
+    def stackable(self) -> bool:
+        return not self.hides_auxiliary
+
+    @property
+    def binary(self) -> bool:
+        return len(self.classes) == 2
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the released coordinates: the rows of a softmax model sum to zero, so C − 1 of them carry everything."""
+        return len(self.classes) - 1, self.auxiliary.shape[1]
+
+    @property
+    def radius(self) -> float:
+        return minimiser_radius(self.l2, len(self.classes))
+
+    def ballot(self, who: Consortium) -> Ballot | None:
+        """What a party's own model votes on; where parameters are sent, other models have no place."""
+        return None if self._sent == "models" else Ballot(self.auxiliary, self.classes)
+
+    def sensitivity(self, parties: int, constants: Constants | None = None) -> float:
+        """How far the minimiser moves when one party is replaced, and with private auxiliary records one of them too,
+        with the solver's inexactness (proof.md, 2 to 5 and its last section); by the method's own constants, or by
+        those that are asked for."""
+        constants = constants or self.constants
+        step_of_gradient = 1.0 if self.binary else sqrt(2.0)
+        share = 1.0 if self.method == "vote" else 1.0 / parties
+        if self.hides_auxiliary:
+            counted = printed_share if constants == "paper" else moved_share
+            share = counted(parties, len(self.auxiliary))
+        if constants == "paper":
+            moved = 2.0 * share / self.l2
+        elif self.method == "avg":
+            moved = 2.0 * self.radius * share
+        else:
+            moved = min(step_of_gradient * share / self.l2, 2.0 * self.radius)
+        return moved + 2.0 * TOLERANCE / self.l2
+
+    def declare(self, who: Consortium) -> Declaration:
+        check_terms(who)
+        noise = mechanism(who.loss)
+        # Shares are taken of the parties that answered: with fewer of them each one weighs more.
+        moved = self.sensitivity(who.survivors)
+        return Declaration(
+            (
+                self._contribution(noise),
+                Release(
+                    name="model",
+                    source=COORDINATOR,
+                    to=EVERYONE,
+                    protection=Perturbed(noise, of=self._sent),
+                    form=Array(self.shape),
+                    bound=Opened(l2=moved, limit=self.radius + 2.0 * TOLERANCE / self.l2),
+                ),
+            ),
+            adversary="everyone who sees the model; the coordinator is trusted"
+            + (", holds the auxiliary records" if self.hides_auxiliary else "")
+            + " and sees each party's "
+            + ("local model" if self._sent == "models" else "votes"),
+        )
+
+    @property
+    def _sent(self) -> str:
+        return "models" if self.method == "avg" or self.hides_auxiliary else "votes"
+
+    def _contribution(self, noise: Noise) -> Release:
+        rows, classes = len(self.auxiliary), len(self.classes)
+        bound: Bound
+        if self._sent == "models":
+            # A local solver's inexactness does not count here: the projection bounds what is sent, whatever it found.
+            bound, shape, grid = Ball(self.radius), self.shape, FINENESS * self.radius
+        else:
+            # In units of 1/C both a vote and the neutral row of 1/C are whole numbers.
+            bound, shape, grid = Simplex(rows, classes), (rows, classes), 1.0 / classes
+        return Release(
+            name=self._sent,
+            source=EVERY_PARTY,
+            to=COORDINATOR,
+            protection=Entrusted(noise),
+            form=Array(shape, "<i8"),
+            bound=bound,
+            grid=grid,
+        )
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        if self.hides_auxiliary:
+            classes = len(self.classes)
+            model = self.fit(shares_of_votes(parties, self.train, "models", self.auxiliary, classes))
+        elif self.method == "avg":
+            total = parties.sum(self.train)
+            model = total.value / total.parties
+        else:
+            total = parties.sum(self.vote)
+            model = self.fit(total.value / total.parties)
+        return {"model": parties.perturb("model", model)}
+
+    def fit(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The global minimiser from the shares of votes (N, C), in released coordinates."""
+        if self.method == "vote":
+            # Ties go to the first class, always: a fixed rule keeps the labels a function of the votes.
+            shares = one_hot(shares.argmax(axis=-1), len(self.classes))
+        if self.binary:
+            fit = logistic(self.auxiliary, shares[:, 1], self.l2, tol=TOLERANCE)
+        else:
+            fit = softmax(self.auxiliary, shares, self.l2, tol=TOLERANCE)
+        if not fit.converged:
+            raise Stopped(
+                f"the global fit stopped at gradient norm {float(fit.gradient_norm):.1e}, above the {TOLERANCE} that "
+                "its noise is scaled for; raise softlabel.l2"
+            )
+        return fit.weights[None, :] if self.binary else contrasts(len(self.classes)) @ fit.weights
+
+    @step(sends="votes", stacked=True)
+    def vote(self, site: Site) -> None:
+        if site.local is not None:
+            count = len(self.classes)
+            own = local_votes(site.local, site.features, site.labels, self.auxiliary, count, filled=site.filled)
+            # Whole votes as published; and shares would leave the simplex on a grid of 1/C.
+            site.contribute(harden(own))
+            return
+        fit = self._local(site)
+        chosen = hard_votes(fit.weights, self.auxiliary, multiclass=not self.binary)
+        votes = one_hot(chosen, len(self.classes))
+        # A party without records, or whose fit failed, votes 1/C: abstaining would move a direction without noise.
+        votes[~site.filled.any(axis=-1) | ~fit.converged] = 1.0 / len(self.classes)
+        site.contribute(votes)
+
+    @step(sends="models", stacked=True)
+    def train(self, site: Site) -> None:
+        fit = self._local(site)
+        weights = fit.weights[..., None, :] if self.binary else contrasts(len(self.classes)) @ fit.weights
+        site.contribute(np.where(fit.converged[..., None, None], weights, 0.0))
+
+    def _local(self, site: Site) -> Fit:
+        """The party's own classifier: weights (..., d) for two classes, (..., C, d) for more."""
+        if self.binary:
+            return logistic(site.features, site.labels.astype(np.float64), self.l2, mask=site.filled, tol=TOLERANCE)
+        labels = one_hot(site.labels, len(self.classes))
+        return softmax(site.features, labels, self.l2, mask=site.filled, tol=TOLERANCE)
+
+    def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
+        from comity.learn.released.classifiers import LinearClassifier
+
+        coef = self.coefficients(np.asarray(released["model"], np.float64))
+        return LinearClassifier(coef, classes=self.classes, encoding=self.encoding)
+
+    def coefficients(self, coordinates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """A linear model, (1, d) or (C, d), from released coordinates."""
+        return coordinates if self.binary else contrasts(len(self.classes)).T @ coordinates
+
+    def score(self, model: LinearClassifier, test: Records) -> float:
+        return error(model.weights, test)
+
+    def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
+        return baselines(self, train, test)
+
+    def expectation(self, who: Consortium) -> str:
+        release = self.declare(who)["model"]
+        scale = release.scale(who)
+        dimensions = int(np.prod(self.shape))
+        if isinstance(who.loss, Pure):
+            norm = dimensions * scale.total * scale.grid
+        else:
+            norm = sqrt(dimensions) * scale.total * scale.grid
+        ratio = norm / self.radius
+        advice = ", so expect a useless model: raise l2, epsilon or the number of parties" if ratio > 1 else ""
+        return (
+            f"the noise has norm {norm:.3g}; any model of this regularisation has norm at most {self.radius:.3g} "
+            f"(ratio {ratio:.2g}{advice})"
+        )
+
+    def notes(self, who: Consortium) -> tuple[str, ...]:
+        """Which constants scale the noise, and what of the study the method does not look at."""
+        moved = f"a sensitivity of {self.sensitivity(who.survivors):.3g} at {who.survivors} parties"
+        if self.constants == "paper":
+            said = f'constants: "paper", as printed by Hamm, Cao and Belkin: {moved}'
+        else:
+            said = f'constants: "tight", as derived in proof.md: {moved}'
+        unused = "avg averages local models: the auxiliary records are checked, and nobody votes on them"
+        return (said, unused) if self.method == "avg" else (said,)
+
+    def true_losses(self, who: Consortium) -> tuple[TrueLoss, ...]:
+        """published/proof.md, 9."""
+        used, derived = self.sensitivity(who.survivors), self.sensitivity(who.survivors, "tight")
+        why = f"the printed sensitivity is {used:.3g}, the derived one {derived:.3g}"
+        if self.constants == "tight":
+            why = f"the noise is scaled by the derived sensitivity of {derived:.3g}, not by the printed one"
+        sent = "local models" if self._sent == "models" else "votes"
+        return (
+            TrueLoss(
+                about="a whole party" + (" and an auxiliary record" if self.hides_auxiliary else ""),
+                to="whoever sees the model",
+                claimed=str(who.loss),
+                true=f"at most {_lost(who.loss, derived / used)}",
+                why=why,
+            ),
+            TrueLoss(
+                about="a whole party",
+                to="the coordinator",
+                claimed="nothing, since it is trusted",
+                true=INFINITE,
+                why=f"it reads the {sent} of each party",
+            ),
+        )
+
+    def warnings(self, who: Consortium) -> tuple[str, ...]:
+        if not self.hides_auxiliary:
+            return ()
+        return (
+            "the auxiliary records are private and the coordinator's, and no ledger counts what they lose: each run "
+            f"costs one of them {who.loss}, like a whole party. Their owner adds up all runs that use them; their file "
+            "is not in the study's hash",
+        )
+
+
+def _lost(loss: Loss, share: float) -> Loss:
+    """What noise that serves a whole sensitivity loses where only a share of it can move. Rounded up."""
+    up = min(1.0, share * (1 + 1e-12))
+    if isinstance(loss, Pure):
+        return loss.scaled(Fraction(up))
+    assert isinstance(loss, Approx)
+    square = float(gaussian_budget(loss).square) * up * up
+    # Of the whole budget that was bought, nothing more than the whole.
+    return Approx(min(Decimal(gdp_epsilon(square, float(loss.delta))), loss.epsilon), loss.delta)
+
+
+def error(coef: NDArray[np.float64], test: Records) -> float:
+    """Share of test records that a linear model, (1, d) or (C, d), gets wrong."""
+    assert test.labels is not None
+    several = len(coef) > 1
+    return float(np.mean(hard_votes(coef if several else coef[0], test.features, multiclass=several) != test.labels))
+
+
+# Own-data scores are averaged over at most this many parties.
+SAMPLED = 200
+
+
+def baselines(protocol: PublishedSoftLabel, train: Sequence[Records], test: Records) -> list[Baseline]:
+    """Constant, own data and the method without noise by its own kind of classifier, and everything pooled."""
+    filled = [records for records in train if len(records)]
+    if not filled:
+        return []
+    features = np.concatenate([records.features for records in filled])
+    labels = np.concatenate([np.asarray(records.labels) for records in filled]).astype(np.int64)
+    assert test.labels is not None
+    counts = np.bincount(labels, minlength=len(protocol.classes))
+    constant = float(np.mean(test.labels != counts.argmax()))
+    local = [_trained(protocol, records.features, np.asarray(records.labels)) for records in train]
+    alone = [error(coef, test) for coef, _ in zip(local[:SAMPLED], range(SAMPLED))]
+    out = [
+        Baseline("constant", constant, note="always the most frequent class"),
+        Baseline(
+            "own data",
+            float(np.mean(alone)),
+            float(np.std(alone)),
+            note=f"mean of {len(alone)} parties, each alone",
+        ),
+        pooled_regression(Records(features, labels), test, len(protocol.classes)),
+    ]
+    if protocol.method == "avg":
+        exact = np.mean(local, axis=0)
+    else:
+        votes = np.zeros((len(protocol.auxiliary), len(protocol.classes)))
+        for coef, records in zip(local, train):
+            weights, several = (coef[0], False) if protocol.binary else (coef, True)
+            chosen = hard_votes(weights, protocol.auxiliary, multiclass=several)
+            votes += one_hot(chosen, len(protocol.classes)) if len(records) else 1.0 / len(protocol.classes)
+        exact = protocol.coefficients(protocol.fit(votes / len(train)))
+    out.append(Baseline("without noise", error(exact, test), note=f"{protocol.method} with exact contributions"))
+    return out
+
+
+def _trained(protocol: PublishedSoftLabel, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
+    if protocol.binary:
+        return logistic(features, labels.astype(np.float64), protocol.l2, tol=TOLERANCE).weights[None, :]
+    return softmax(features, one_hot(labels, len(protocol.classes)), protocol.l2, tol=TOLERANCE).weights

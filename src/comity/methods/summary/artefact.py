@@ -1,0 +1,330 @@
+"""What is presented: bought records, hashes of them, or the weights that owners' records would have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from comity.artefacts.arrays import read_arrays, write_arrays
+from comity.artefacts.artefact import Card
+from comity.artefacts.dataset import Dataset
+from comity.artefacts.section import Bar, Bars, Grid, Pictures, Section
+from comity.data import Encoding, Schema
+from comity.data.decoding import decoded
+from comity.errors import DataError, SchemaError
+from comity.federation.declaring.consortium import Consortium
+from comity.methods.summary.bought import Bought
+from comity.methods.summary.features import FourierFeatures
+from comity.methods.summary.ratio import Ratio
+from comity.methods.summary.sizes import OWNER, consumer_of
+from comity.methods.summary.spectrum import Spectrum
+from comity.representation import short_repr
+
+if TYPE_CHECKING:
+    from comity.methods.summary.protocol import OneShotSummary
+
+Floats = NDArray[np.float64]
+
+_ARRAYS = "arrays.npz"
+# More pictures than a reader takes in.
+_PICTURES = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What an assessment must know of a run beside what was released: the kernel, and who sits where."""
+
+    gamma: float
+    owners: tuple[int, ...]
+    consumer: int
+
+
+@dataclass(frozen=True, eq=False)
+class BoughtRecords:
+    """Real records of the owners, `rows` encoded, with what was paid for them. `sellers` says by place whose each is.
+
+    `setting` is there right after a run, for what is measured in a simulation.
+    """
+
+    __repr__ = short_repr
+
+    kind: ClassVar[str] = "summary"
+    place: ClassVar[str] = "data"
+
+    rows: Floats
+    labels: NDArray[Any] | None
+    sellers: NDArray[np.int64]
+    bought: Bought
+    schema: Schema | None = None
+    image: tuple[int, int] | None = None
+    setting: Setting | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """As the owners had them, by the schema; numbered columns where a study in Python has none."""
+        if self.schema is not None:
+            return decoded(Encoding(self.schema, scaling="unit"), self.rows, self.labels)
+        made = pd.DataFrame(self.rows, columns=[f"x{place}" for place in range(self.rows.shape[1])])
+        return made if self.labels is None else made.assign(label=self.labels)
+
+    @property
+    def owners(self) -> list[str]:
+        """Whose each record is."""
+        return [self.bought.owners[place] for place in self.sellers]
+
+    def save(self, folder: Path) -> None:
+        arrays: dict[str, NDArray[Any]] = {"rows": self.rows, "sellers": self.sellers}
+        arrays["image"] = np.array(self.image or (), np.int64)
+        if self.labels is not None:
+            arrays["labels"] = self.labels
+        write_arrays(folder / _ARRAYS, arrays)
+        self.bought.save(folder)
+        if self.schema is not None:
+            (folder / "schema.toml").write_text(self.schema.to_toml(), encoding="utf-8")
+        self.frame.assign(owner=self.owners).to_parquet(folder / "summary.parquet", index=False)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        arrays, bought = read_arrays(folder / _ARRAYS), Bought.load(folder)
+        try:
+            rows, sellers = np.asarray(arrays["rows"], np.float64), np.asarray(arrays["sellers"], np.int64)
+            labels, image = arrays.get("labels"), tuple(int(size) for size in arrays["image"])
+            if rows.ndim != 2 or sellers.shape != (len(rows),) or (labels is not None and len(labels) != len(rows)):
+                raise ValueError("a seller, and a label if there are any, for each record were expected")
+            if len(rows) and not 0 <= sellers.min() <= sellers.max() < len(bought.owners):
+                raise ValueError("sellers are the places of owners")
+            schema = Schema.load(folder / "schema.toml") if (folder / "schema.toml").exists() else None
+        except (KeyError, ValueError, TypeError, SchemaError) as error:
+            raise DataError(f"{folder}: no summary can be read here ({error!r}); fetch the folder again") from error
+        return cls(rows, labels, sellers, bought, schema, (image[0], image[1]) if len(image) == 2 else None)
+
+    def card(self) -> Card:
+        return Card(
+            "summary",
+            f"{len(self):,} real records of {len(self.bought.owners)} owners that together look like the consumer's",
+            "bought",
+            {
+                "What it is": "Records as their owners have them, chosen by an exact function of each owner's data and "
+                "handed to curator and consumer. Towards these two there is no differential privacy; the guarantee is "
+                "about what the owners learn of each other and of the consumer.",
+                "Who sold what": " ".join(self.bought.sentences()),
+                "Files": "`summary.parquet` (records with their `owner`), `schema.toml`, `bought.json` (quotas and "
+                "shares) and `arrays.npz` (encoded rows); no code is run by opening them. Use: any program that reads "
+                "tables, or `comity.load_artefact(folder)` in Python.",
+            },
+        )
+
+    def section(self, noise: float | None = None) -> Section:
+        plots: tuple[Any, ...] = (_bars(self.bought),)
+        if self.image is not None:
+            shown = self.rows[:_PICTURES].reshape(-1, *self.image)
+            tiles = tuple(tuple(tuple(float(value) for value in line) for line in one) for one in shown)
+            plots = (*plots, Pictures(f"The first {len(tiles)} chosen records", tiles))
+        tables: tuple[Grid, ...] = (self.bought.grid(),)
+        if self.schema is not None and self.image is None:
+            tables = (*tables, *Dataset(self.frame, self.schema).section().tables)
+        said = f"{len(self):,} records were bought, exactly as many from each owner as its quota says."
+        return Section("What was bought from whom", (said, *self.bought.sentences()), plots, tables)
+
+
+@dataclass(frozen=True, eq=False)
+class BoughtHashes:
+    """Features of the owners' records under a seed that the curator does not know, with labels.
+
+    `features` come with the consumer's seed alone: `with_seed` puts its own records beside them.
+    """
+
+    kind: ClassVar[str] = "hashes"
+    place: ClassVar[str] = "data"
+
+    rows: Floats
+    labels: NDArray[Any] | None
+    sellers: NDArray[np.int64]
+    bought: Bought
+    gamma: float
+    columns: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def with_seed(self, seed: bytes) -> FourierFeatures:
+        """The map of the hashes, for whoever has the seed: consumer and owners."""
+        from comity.entropy import Stream
+
+        return FourierFeatures.drawn(self.columns, self.rows.shape[1], self.gamma, Stream(seed))
+
+    def linear_model(self, regularisation: float = 1.0) -> Any:
+        """A linear classifier of hashes, which is one of the Gaussian kernel on records: a curator that never saw a
+        record trains it, and whoever can hash a record uses it. It is scikit-learn's LinearSVC."""
+        from sklearn.svm import LinearSVC
+
+        if self.labels is None or len(np.unique(self.labels)) < 2:
+            raise DataError(
+                "a classifier needs hashes of two or more classes; choose more records, or declare a target"
+            )
+        return LinearSVC(C=regularisation).fit(self.rows, self.labels)
+
+    def save(self, folder: Path) -> None:
+        arrays: dict[str, NDArray[Any]] = {
+            "rows": self.rows,
+            "sellers": self.sellers,
+            "gamma": np.array(self.gamma),
+            "columns": np.array(self.columns),
+        }
+        if self.labels is not None:
+            arrays["labels"] = self.labels
+        write_arrays(folder / _ARRAYS, arrays)
+        self.bought.save(folder)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        arrays, bought = read_arrays(folder / _ARRAYS), Bought.load(folder)
+        try:
+            rows, sellers = np.asarray(arrays["rows"], np.float64), np.asarray(arrays["sellers"], np.int64)
+            labels, gamma, columns = arrays.get("labels"), float(arrays["gamma"]), int(arrays["columns"])
+            if rows.ndim != 2 or sellers.shape != (len(rows),) or (labels is not None and len(labels) != len(rows)):
+                raise ValueError("a seller, and a label if there are any, for each hash were expected")
+        except (KeyError, ValueError, TypeError) as error:
+            raise DataError(f"{folder}: no hashes can be read here ({error!r}); fetch the folder again") from error
+        return cls(rows, labels, sellers, bought, gamma, columns)
+
+    def card(self) -> Card:
+        return Card(
+            "hashed summary",
+            f"Hashes of {len(self):,} real records of {len(self.bought.owners)} owners",
+            "bought",
+            {
+                "What it is": "Random features under a seed that owners and consumer share. Whoever has them and not "
+                "the seed knows their inner products, so the distances between records, and their labels; whoever has "
+                "the seed has the records. Towards curator and consumer there is no differential privacy.",
+                "Who sold what": " ".join(self.bought.sentences()),
+                "Files": "`arrays.npz` (hashes, labels, sellers) and `bought.json`; no code is run by opening them. "
+                "Use: `comity.load_artefact(folder).linear_model()` in Python.",
+            },
+        )
+
+    def section(self, noise: float | None = None) -> Section:
+        said = f"{len(self):,} hashes of {self.rows.shape[1]} numbers were bought; no record was."
+        return Section(
+            "What was bought from whom", (said, *self.bought.sentences()), (_bars(self.bought),), (self.bought.grid(),)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RatioWeights:
+    """The released density ratio: how much a record of an owner would count for the consumer. No record was handed
+    over, and whatever is computed from it costs nothing more."""
+
+    kind: ClassVar[str] = "weights"
+    place: ClassVar[str] = "weights"
+
+    features: FourierFeatures
+    spectrum: Spectrum
+    theta: Floats
+    bought: Bought
+    schema: Schema | None = None
+    setting: Setting | None = None
+
+    def weights(self, records: pd.DataFrame | Floats) -> Floats:
+        """(n,) importance weights of records, or of encoded rows: an owner's own, for training of its own."""
+        if isinstance(records, pd.DataFrame):
+            if self.schema is None:
+                raise DataError("this ratio has no schema to read records by; give encoded rows")
+            records = Encoding(self.schema, scaling="unit").encode_features(records)
+        return Ratio(self.spectrum, self.theta)(self.features(records))
+
+    def save(self, folder: Path) -> None:
+        write_arrays(
+            folder / _ARRAYS,
+            {
+                "frequencies": self.features.frequencies,
+                "mean": self.spectrum.mean,
+                "axes": self.spectrum.axes,
+                "variances": self.spectrum.variances,
+                "theta": self.theta,
+            },
+        )
+        self.bought.save(folder)
+        if self.schema is not None:
+            (folder / "schema.toml").write_text(self.schema.to_toml(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        arrays, bought = read_arrays(folder / _ARRAYS), Bought.load(folder)
+        try:
+            mean, axes, variances, theta, frequencies = (
+                np.asarray(arrays[name], np.float64) for name in ("mean", "axes", "variances", "theta", "frequencies")
+            )
+            rank, width = len(variances), len(mean)
+            shapes = (axes.shape, theta.shape, 2 * frequencies.shape[1])
+            if shapes != ((width, rank), (1 + rank,), width) or not (variances > 0).all():
+                raise ValueError("arrays of fitting shapes were expected")
+            schema = Schema.load(folder / "schema.toml") if (folder / "schema.toml").exists() else None
+        except (KeyError, ValueError, TypeError, IndexError, SchemaError) as error:
+            raise DataError(f"{folder}: no weights can be read here ({error!r}); fetch the folder again") from error
+        return cls(FourierFeatures(frequencies), Spectrum(mean, axes, variances), theta, bought, schema)
+
+    def card(self) -> Card:
+        return Card(
+            "importance weights",
+            f"A density ratio of consumer to owners along {self.spectrum.rank} directions",
+            "learned",
+            {
+                "What it is": "A clipped linear function of random features, made from noisy releases alone; no record "
+                "left its owner. Multiply an owner's losses by it, privately at home or in a secure sum, to train for "
+                "the consumer.",
+                "Who holds what": self.bought.sentences()[0],
+                "Files": "`arrays.npz`, `bought.json` and `schema.toml`; no code is run by opening them. Use: "
+                "`comity.load_artefact(folder).weights(frame)` in Python.",
+            },
+        )
+
+    def section(self, noise: float | None = None) -> Section:
+        said = f"Weights along {self.spectrum.rank} directions; no record left its owner."
+        sentences = (said, self.bought.sentences()[0])
+        return Section("Whose records count", sentences, (_bars(self.bought),), (self.bought.grid(),))
+
+
+def presented(protocol: OneShotSummary, released: Mapping[str, Any], who: Consortium) -> Any:
+    """Of whatever the study delivers; KeyError where a receiver was not sent it."""
+    owners = tuple(who.among(OWNER))
+    places = {party: place for place, party in enumerate(who.parties)}
+    setting = Setting(protocol.gamma, tuple(places[owner] for owner in owners), places[consumer_of(who)])
+    # Who a record belongs to at home is not encoded, and is not handed over.
+    schema = None if protocol.encoding is None else replace(protocol.encoding.schema, identifier=None)
+    summary: dict[str, Any] = {"rows": ()} if protocol.deliver == "weights" else released["summary"]
+    bought = Bought.of(
+        owners,
+        released["attribution"],
+        payment=protocol.payment,
+        asked=protocol.records,
+        seen=len(summary["rows"]),
+    )
+    if protocol.deliver == "weights":
+        sent = released["spectrum"]
+        kept = sent["variances"] > 0
+        spectrum = Spectrum(sent["mean"], sent["axes"][:, kept], sent["variances"][kept])
+        theta = np.asarray(released["ratio"][: 1 + spectrum.rank], np.float64)
+        return RatioWeights(protocol.features(who), spectrum, theta, bought, schema, setting)
+    rows, labels, sellers = summary["rows"], summary.get("labels"), summary["owners"]
+    if protocol.deliver == "hashes":
+        return BoughtHashes(rows, labels, sellers, bought, protocol.gamma, protocol.columns)
+    return BoughtRecords(rows, labels, sellers, bought, schema, protocol.image, setting)
+
+
+def _bars(bought: Bought) -> Bars:
+    return Bars(
+        "Share of the value by owner",
+        "share of the noisy masses",
+        tuple(Bar(owner, share, ours=False) for owner, share in list(zip(bought.owners, bought.shares))[:20]),
+    )

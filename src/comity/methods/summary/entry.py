@@ -1,0 +1,16 @@
+"""What is known of summary before it is used."""
+
+from __future__ import annotations
+
+from comity.methods.entry import Entry
+
+ENTRY = Entry(
+    parameters="comity.methods.summary.parameters:SummaryParameters",
+    starter="comity.methods.summary.starter:write",
+    demo="comity.demo.summary:demonstrate",
+    artefacts={
+        "hashes": "comity.methods.summary.artefact:BoughtHashes",
+        "summary": "comity.methods.summary.artefact:BoughtRecords",
+        "weights": "comity.methods.summary.artefact:RatioWeights",
+    },
+)

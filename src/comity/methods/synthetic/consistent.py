@@ -1,0 +1,111 @@
+"""From noisy counts to what they agree on: the number of records, every column's counts, every pair's interaction.
+
+Everything here reads released counts alone, so that it costs nothing and may be done again by anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.methods.synthetic.layout import Layout
+
+Floats = NDArray[np.float64]
+Tables = Mapping[tuple[int, ...], Floats]
+
+
+@dataclass(frozen=True)
+class Consistent:
+    """`total` records; `singles` and `pairs` are non-negative and add up to it. `noisy` are the counts as they were
+    opened, `deviation` that of each."""
+
+    total: float
+    singles: Mapping[int, Floats]
+    pairs: Mapping[tuple[int, int], Floats]
+    noisy: Tables
+    deviation: Mapping[tuple[int, ...], float]
+
+    @property
+    def narrowest(self) -> float:
+        """Deviation of the pair that is known best."""
+        pairs = [sigma for pair, sigma in self.deviation.items() if len(pair) == 2]
+        return min(pairs or self.deviation.values())
+
+
+def agree(
+    layout: Layout, noisy: Tables, deviation: Mapping[tuple[int, ...], float], total: float | None = None
+) -> Consistent:
+    """Each number as the mean of all the tables that imply it, weighted by how well they know it.
+
+    `total` is the number of records where it is public; else it is estimated with the rest.
+    """
+    known = total if total is not None else _total(noisy, deviation)
+    known = max(known, 1.0)
+    singles = {k: _single(k, noisy, deviation, known) for k in range(layout.columns)}
+    pairs = {}
+    for pair, table in noisy.items():
+        if len(pair) == 2:
+            i, j = pair
+            pairs[i, j] = around(np.outer(singles[i], singles[j]) / known, table, deviation[pair])
+    return Consistent(known, singles, pairs, noisy, dict(deviation))
+
+
+def _total(noisy: Tables, deviation: Mapping[tuple[int, ...], float]) -> float:
+    precise = {key: 1 / (table.size * deviation[key] ** 2) for key, table in noisy.items()}
+    return float(sum(precise[key] * table.sum() for key, table in noisy.items()) / sum(precise.values()))
+
+
+def _single(column: int, noisy: Tables, deviation: Mapping[tuple[int, ...], float], total: float) -> Floats:
+    """Summing a pair over the other column adds that column's number of cells in variance."""
+    weighted, weight = np.zeros(1), 0.0
+    for key, table in noisy.items():
+        if column in key:
+            axis = 1 - key.index(column) if len(key) == 2 else None
+            margin = table if axis is None else table.sum(axis=axis)
+            precision = 1 / ((1 if axis is None else table.shape[axis]) * deviation[key] ** 2)
+            weighted, weight = weighted + precision * margin, weight + precision
+    return onto_simplex(np.asarray(weighted / weight), total)
+
+
+def around(expected: Floats, table: Floats, deviation: float) -> Floats:
+    """What was expected of a table and what the noisy one says beyond it, as far as that stands out of the noise."""
+    return onto_simplex(expected + shrink(centred(table - expected), deviation), float(expected.sum()))
+
+
+def centred(table: Floats) -> Floats:
+    """What is left of a table without its row and column effects."""
+    return np.asarray(table - table.mean(0, keepdims=True) - table.mean(1, keepdims=True) + table.mean())
+
+
+def shrink(table: Floats, deviation: float) -> Floats:
+    """Singular values shrunk as is best in the Frobenius norm for white noise of a known deviation (Gavish and Donoho
+    2017). A centred table has one row and one column less of it."""
+    rows, columns = (max(1, size - 1) for size in sorted(table.shape))
+    u, s, v = np.linalg.svd(table, full_matrices=False)
+    unit = deviation * sqrt(columns)
+    beta = rows / columns
+    y = s / unit
+    inside = np.maximum((y**2 - beta - 1) ** 2 - 4 * beta, 0)
+    kept = np.where(y > 1 + sqrt(beta), unit * np.sqrt(inside) / np.maximum(y, 1e-300), 0)
+    return np.asarray((u * kept) @ v)
+
+
+def determined(table: Floats, deviation: float) -> Floats:
+    """A table whose columns follow from its rows, without what noise may have put beside the few cells that are filled:
+    of each row, the cells beyond the largest that so many cells of pure noise would have, or else its largest."""
+    kept = np.where(table > deviation * sqrt(2 * log(max(2, table.size))), table, 0.0)
+    largest = table == table.max(1, keepdims=True)
+    return np.where(kept.any(1, keepdims=True), kept, largest.astype(np.float64))
+
+
+def onto_simplex(table: Floats, total: float) -> Floats:
+    """The nearest table without negative counts that adds up to the total."""
+    flat = table.ravel()
+    ordered = np.sort(flat)[::-1]
+    excess = (np.cumsum(ordered) - total) / np.arange(1, len(flat) + 1)
+    place = np.nonzero(ordered > excess)[0][-1]
+    return np.asarray(np.maximum(flat - excess[place], 0)).reshape(table.shape)

@@ -1,0 +1,14 @@
+"""What is known of synthetic before it is used."""
+
+from __future__ import annotations
+
+from comity.methods.entry import Entry
+
+ENTRY = Entry(
+    parameters="comity.methods.synthetic.parameters:SyntheticParameters",
+    starter="comity.methods.synthetic.starter:write",
+    demo="comity.demo.synthetic:demonstrate",
+    artefacts={
+        "synthetic": "comity.methods.synthetic.artefact:SyntheticDataset",
+    },
+)

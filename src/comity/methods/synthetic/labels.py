@@ -1,0 +1,169 @@
+"""Labels from an additive logistic model of the released counts, on the rows that were sampled.
+
+The mixture knows pairs; a label depends on all columns together. The model adds up one effect per cell and is fitted so
+that the sampled rows have the released (column, label) counts, as far as those are known; then each row's label is
+drawn from it, systematically along the fitted chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.entropy import Stream
+from comity.methods.synthetic.consistent import Consistent
+from comity.methods.synthetic.layout import Layout
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Standard deviation of an effect before anything is known; an ordered column may be far from zero but goes there in
+# small steps. Settled on Adult.
+_PRIOR = 0.5
+_STEP, _WIDE = 0.5, 2.0
+_ROUNDS = 30
+# Rows that the effects are fitted on; a limit of size.
+_FITTED = 50_000
+
+
+def redraw(
+    layout: Layout, agreed: Consistent, codes: Integers, chance: Stream, *, ordered: Mapping[int, int] | None = None
+) -> Integers:
+    """New cells of the target for every row. `ordered` says of columns how many of their cells have an order, from the
+    first: effects vary little from one of those to the next."""
+    target = layout.target
+    assert target is not None
+    used = [k for k in layout.leading if k != target]
+    if layout.sizes[target] < 2 or not used:
+        return codes[:, target]
+    # Rows are in an order that tells nothing: some of them say what the effects are, as well as all.
+    design = one_hot(codes[:_FITTED], used, layout.sizes)
+    share = len(design) / agreed.total
+    wanted = np.concatenate([_with(agreed, k, target) for k in used]) * share
+    sigma = np.concatenate([np.full(layout.sizes[k], agreed.deviation[_key(k, target)]) for k in used]) * share
+    prior = _precision([(layout.sizes[k], (ordered or {}).get(k, 0)) for k in used])
+    of_classes = np.maximum(agreed.singles[target], 1e-9)
+    effects = fit(design, wanted, sigma, prior, of_classes / of_classes.sum())
+    chances = [
+        effects.chances(one_hot(codes[start : start + _FITTED], used, layout.sizes))
+        for start in range(0, len(codes), _FITTED)
+    ]
+    return draw(np.concatenate(chances), chance)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Of every cell on the log odds of each class against the last, and where nothing is known."""
+
+    intercept: Floats
+    of_cells: Floats
+
+    def chances(self, design: NDArray[np.float32]) -> Floats:
+        """Of every class, for every row."""
+        eta = self.intercept[None] + design @ self.of_cells.T.astype(np.float32)
+        eta = np.column_stack([eta, np.zeros(len(design))])
+        eta -= eta.max(1, keepdims=True)
+        raised = np.exp(eta)
+        return np.asarray(raised / raised.sum(1, keepdims=True))
+
+
+def one_hot(codes: Integers, used: Sequence[int], sizes: Sequence[int]) -> NDArray[np.float32]:
+    starts = np.concatenate([[0], np.cumsum([sizes[k] for k in used])]).astype(np.int64)
+    design = np.zeros((len(codes), int(starts[-1])), np.float32)
+    for place, k in enumerate(used):
+        design[np.arange(len(codes)), starts[place] + codes[:, k]] = 1
+    return design
+
+
+def fit(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prior: Floats, share: Floats) -> Effects:
+    """Effects by Levenberg–Marquardt on the standardised misses.
+
+    A miss is a (cell, class) count of the model less the released one, over its deviation and the chance that the
+    rows' own labels would bring. The last class has no effects of its own.
+    """
+    cells = design.shape[1]
+    free = len(share) - 1
+    intercept = np.log(share[:-1] / share[-1])
+    effects = np.zeros((free, cells))
+    damping = 1.0
+    counts = design.sum(0).astype(np.float64)
+    spread = np.sqrt(sigma[:, None] ** 2 + counts[:, None] * (share * (1 - share))[None, :-1] * 0.05 + 1)
+
+    def predict(found: Floats) -> Floats:
+        return Effects(intercept, found).chances(design)
+
+    def loss(p: Floats, found: Floats) -> float:
+        miss = (design.T @ p[:, :-1].astype(np.float32) - wanted[:, :-1]) / spread
+        return float((miss**2).sum() + sum(row @ prior @ row for row in found))
+
+    p = predict(effects)
+    value = loss(p, effects)
+    for _ in range(_ROUNDS):
+        miss = (design.T @ p[:, :-1].astype(np.float32) - wanted[:, :-1]) / spread
+        jacobian = np.zeros((free * cells, free * cells))
+        for a in range(free):
+            for b in range(free):
+                w = (p[:, a] * ((a == b) - p[:, b])).astype(np.float32)
+                jacobian[a * cells : (a + 1) * cells, b * cells : (b + 1) * cells] = (
+                    design.T @ (design * w[:, None]) / spread[:, a : a + 1]
+                )
+        gradient = jacobian.T @ miss.T.ravel() + np.concatenate([prior @ row for row in effects])
+        hessian = jacobian.T @ jacobian + np.kron(np.eye(free), prior)
+        improved = False
+        for _ in range(8):
+            step = np.linalg.solve(hessian + damping * np.diag(np.diag(hessian)), -gradient).reshape(free, cells)
+            trial = predict(effects + step)
+            found = loss(trial, effects + step)
+            if found < value:
+                improved = value - found > 1e-6 * value
+                effects, p, value = effects + step, trial, found
+                damping = max(damping / 5, 1e-6)
+                break
+            damping *= 4
+        if not improved:
+            break
+    return Effects(intercept, effects)
+
+
+def draw(chances: Floats, chance: Stream) -> Integers:
+    """A class for every row. Along the order of the first class's chance each class comes as often as its chances add
+    up to, to within one."""
+    rows, classes = chances.shape
+    order = np.lexsort((chance.words(rows), chances[:, 0]))
+    cumulated = np.cumsum(chances[order], axis=0)
+    found = np.empty(rows, np.int64)
+    if classes == 2:
+        before = np.floor(cumulated[:, 0] + (coin := float(chance.uniform())))
+        start = np.concatenate([[np.floor(coin)], before[:-1]])
+        found[order] = np.where(before > start, 0, 1)
+        return found
+    uniform = chance.uniform(rows)
+    found[order] = (np.cumsum(chances[order], axis=1) < uniform[:, None]).sum(1).clip(max=classes - 1)
+    return found
+
+
+def _precision(columns: Sequence[tuple[int, int]]) -> Floats:
+    """Prior precision of the effects of columns of so many cells, of which the first so many have an order: along it
+    those of neighbouring cells are drawn together."""
+    width = sum(size for size, _ in columns)
+    found, start = np.zeros((width, width)), 0
+    for size, ordered in columns:
+        block = np.eye(size) / _PRIOR**2
+        if ordered > 2:
+            steps = np.diff(np.eye(ordered), axis=0)
+            block[:ordered, :ordered] = steps.T @ steps / _STEP**2 + np.eye(ordered) / _WIDE**2
+        found[start : start + size, start : start + size] = block
+        start += size
+    return found
+
+
+def _key(k: int, target: int) -> tuple[int, int]:
+    return (min(k, target), max(k, target))
+
+
+def _with(agreed: Consistent, k: int, target: int) -> Floats:
+    table = agreed.pairs[_key(k, target)]
+    return table if k < target else table.T

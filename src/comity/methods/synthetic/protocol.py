@@ -1,0 +1,310 @@
+"""Synthetic records from two-way counts, the default: one secure sum, paid once, and rows that anybody makes of it.
+
+After F. Fioretto, P. Van Hentenryck, Privacy-Preserving Federated Data Sharing, AAMAS 2019, where every agent releases
+a dataset of its own. Here the agents' records are counted together: every count carries one noise instead of one for
+each agent, and one dataset comes of it. With `rounds` = 2 a second sum counts the strongest pairs again.
+Derivations are in `proof.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import hypot
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from annotated_types import Interval
+from numpy.typing import NDArray
+
+from comity.data import Held, Records
+from comity.errors import Malformed, StudyError
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.bounds import Counts
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array, Count, Each, Fields
+from comity.federation.declaring.protection import Derived, Noised, Summed
+from comity.federation.declaring.ranges import Range
+from comity.federation.owner.site import Site
+from comity.federation.protocol import step
+from comity.methods.synthetic.counted import CountedData
+from comity.methods.synthetic.counting import Counting
+from comity.methods.synthetic.second_round import FIRST, Recount, divided
+from comity.methods.synthetic.table_ranges import table_ranges
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.laplace import Laplace
+from comity.privacy.unit import Neighbours, Unit
+
+if TYPE_CHECKING:
+    from comity.artefacts.artefact import Artefact
+    from comity.federation.assessment import Assessment
+    from comity.federation.own_score import OwnScore
+    from comity.methods.synthetic.artefact import SyntheticDataset
+
+Pooling = Literal["sum", "none"]
+Counted = Annotated[int, Interval(ge=1, le=2)]
+"""How often."""
+
+# Records that one party may count; cells are cut beyond. It decides how wide the integers are, and moves no noise: a
+# limit of size.
+MOST_RECORDS = 1 << 31
+# Of so many parties that release alone each has a dataset of its own beside the common one: a limit of size.
+DATASETS = 16
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SyntheticData(CountedData):
+    """Weighted counts of every column and pair of columns, summed securely with shared noise; rows made of them.
+
+    Adversary    an honest-but-curious coordinator with up to `colluders` parties, and whoever sees counts or rows.
+    Unit         a record, added or removed (how many there are is then part of what is noised), or replaced.
+    Learned      everyone: the noisy counts over all parties, and so every row that is made of them.
+    Sensitivity  a record adds w_b to one cell of each block b: √Σ w_b² in L2, Σ w_b in L1 (pure); replaced √2 and 2
+                 times that (proof.md, 1). Cells, blocks and weights come from the schema, so that they tell nothing.
+
+    `rows` is the declared number of all records: a round figure for the rule that chooses the model, and how many there
+    are where records are replaced. With `pooling` = "none" each party noises its own counts, and holds against all
+    others by itself. With `rounds` = 2 all tables are counted with a part of the loss, and those with the target and
+    the strongest of the others again with the rest; each of the two sums has the sensitivity of its own tables
+    (proof.md, 4).
+    """
+
+    pooling: Pooling = "sum"
+    rounds: Counted = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rounds == 2 and self.pooling == "none":
+            raise StudyError(
+                'synthetic.rounds = 2 chooses from the counts of all parties together, found pooling = "none"; set '
+                'rounds = 1, or pooling = "sum"',
+                key="synthetic.rounds",
+            )
+        if self.rounds == 2:
+            assert Recount(self.cells.layout).chosen
+
+    def titled(self, who: Consortium) -> str:
+        alone = ", each party alone" if self.pooling == "none" else ""
+        return self._titled(who, ", two rounds" if self.rounds == 2 else alone)
+
+    # What leaves.
+
+    def declare(self, who: Consortium) -> Declaration:
+        if who.unit is not Unit.RECORD:
+            raise StudyError(
+                f'synthetic protects a record; found privacy.unit = "{who.unit}". Set privacy.unit = "record"',
+                key="privacy.unit",
+            )
+        counts = self._counts(self.counting(who), who)
+        one = Array(counts.shape)
+        if self.rounds == 2:
+            return self._declare_both(counts, who)
+        tables = Release(
+            name="tables",
+            source=COORDINATOR,
+            to=EVERYONE,
+            protection=Derived("counts"),
+            form=Each(one) if self.pooling == "none" else Fields({"counts": one, "parties": Count(who.size)}),
+        )
+        alone = "whoever receives what a party released, coordinator and other parties included"
+        return Declaration((counts, tables), adversary=alone if self.pooling == "none" else _together(who))
+
+    def _declare_both(self, counts: Release, who: Consortium) -> Declaration:
+        if self.chosen(who) == "naive-bayes":
+            raise StudyError(
+                "synthetic.rounds = 2 counts the strongest pairs of columns again, and the model is naive-bayes, which "
+                'knows only those with the target; set rounds = 1, or model = "mixture"',
+                key="synthetic.rounds",
+            )
+        again = self._again(who)
+        one, pairs, many = Array(counts.shape), Array((self.recount(who).chosen,), "<i8"), Count(who.size)
+        opened, listed = (
+            Release(name=name, source=COORDINATOR, to=EVERY_PARTY, protection=Derived("counts"), form=form)
+            for name, form in (("opened", one), ("pairs", pairs))
+        )
+        tables = Release(
+            name="tables",
+            source=COORDINATOR,
+            to=EVERYONE,
+            protection=Derived("counts", "again"),
+            form=Fields(
+                {"counts": one, "parties": many, "pairs": pairs, "again": Array(again.shape), "parties_again": many}
+            ),
+        )
+        return Declaration((counts, opened, listed, again, tables), adversary=_together(who))
+
+    def recount(self, who: Consortium) -> Recount:
+        """What a second round counts."""
+        return Recount(self.whole(who).layout)
+
+    def _counts(self, counting: Counting, who: Consortium) -> Release:
+        noise = divided(who)[0] if self.rounds == 2 else self._noise(who)
+        return self._counted("counts", counting.layout.counts, counting.layout.weights, noise, who)
+
+    def _again(self, who: Consortium) -> Release:
+        recount = self.recount(who)
+        return self._counted("again", recount.counts, recount.weights, divided(who)[1], who)
+
+    def _counted(
+        self, name: str, counts: int, weights: tuple[int, ...], noise: Gaussian | Laplace, who: Consortium
+    ) -> Release:
+        return Release(
+            name=name,
+            source=EVERY_PARTY,
+            to=COORDINATOR,
+            protection=Noised(noise) if self.pooling == "none" else Summed(noise),
+            form=Array((counts,), "<i8"),
+            bound=Counts(weights, who.neighbours is Neighbours.REPLACE, MOST_RECORDS),
+        )
+
+    @property
+    def stackable(self) -> bool:
+        return self.pooling == "sum"
+
+    def streams(self, who: Consortium) -> bool:
+        return True
+
+    # What the coordinator does.
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        if self.rounds == 2:
+            return {"tables": self._both(parties)}
+        if self.pooling == "sum":
+            total = parties.sum(self.count)
+            parties.require("counts", total.parties, self._ranges(total.value, parties.consortium))
+            return {"tables": {"counts": total.value, "parties": total.parties}}
+        who, release = parties.consortium, parties.declaration["counts"]
+        grid = release.spacing(who)
+        got = parties.ask(self.count, need=release.least(who))
+        tables = {party: np.asarray(values["counts"] * grid, np.float64) for party, values in got.items()}
+        for party, counts in tables.items():
+            parties.require("counts", 1, self._ranges(counts, who), sender=party)
+        return {"tables": tables}
+
+    def _ranges(self, counts: NDArray[np.float64], who: Consortium) -> tuple[Range, ...]:
+        return table_ranges(self.counting(who).layout, counts, about=self.rows)
+
+    def _both(self, parties: Parties) -> dict[str, Any]:
+        first = parties.sum(self.count)
+        parties.require("counts", first.parties, self._ranges(first.value, parties.consortium))
+        pairs = self._strongest(first.value, parties.consortium)
+        second = parties.sum(self.count_again, opened=first.value, pairs=pairs)
+        return {
+            "counts": first.value,
+            "parties": first.parties,
+            "pairs": pairs,
+            "again": second.value,
+            "parties_again": second.parties,
+        }
+
+    def _strongest(self, opened: NDArray[np.float64], who: Consortium) -> NDArray[np.int64]:
+        return self.recount(who).strongest(opened, self._counts(self.whole(who), who).opened_deviation(who, who.size))
+
+    # What a site does.
+
+    @step(sends="counts", stacked=True)
+    def count(self, site: Site) -> None:
+        layout = self.counting(site.consortium).layout
+        site.contribute(site.total(lambda rows: layout.count(rows.features, rows.filled)))
+
+    @step(sends="again", stacked=True)
+    def count_again(self, site: Site, opened: NDArray[np.float64], pairs: NDArray[np.int64]) -> None:
+        """Only what the opened counts say: a list of the coordinator's own could ask for what nobody agreed to."""
+        who = site.consortium
+        if not np.array_equal(pairs, self._strongest(opened, who)):
+            raise Malformed(
+                "the pairs to be counted again are not the strongest of the opened counts; nothing was drawn. Ask the "
+                "coordinator which version it runs",
+                code="form",
+                key="pairs",
+            )
+        recount = self.recount(who)
+        site.contribute(site.total(lambda rows: recount.count(pairs, rows.features, rows.filled)))
+
+    # What a consumer works with.
+
+    def present(self, released: Mapping[str, Any], who: Consortium) -> SyntheticDataset:
+        tables = released["tables"]
+        # Without a party that was in the first, the second is about other records: no mean of both is about either.
+        if self.rounds == 2 and tables["parties"] == tables["parties_again"]:
+            return self._combined(tables, who)
+        if self.pooling == "none":
+            return self._made(sum(tables.values()), len(tables), who)
+        return self._made(tables["counts"], tables["parties"], who)
+
+    def beside(self, released: Mapping[str, Any], who: Consortium, *, study: str, run: str) -> Mapping[str, Artefact]:
+        """Of parties that release alone, each one's own dataset."""
+        tables = released["tables"] if self.pooling == "none" else {}
+        if not 1 < len(tables) <= DATASETS:
+            return {}
+        return {f"data-{place}": self._made(tables[party], 1, who) for place, party in self._numbered(tables, who)}
+
+    @staticmethod
+    def _numbered(tables: Mapping[str, Any], who: Consortium) -> Sequence[tuple[int, str]]:
+        return [(place, party) for place, party in enumerate(who.parties, start=1) if party in tables]
+
+    def _combined(self, tables: Mapping[str, Any], who: Consortium) -> SyntheticDataset:
+        parties = int(tables["parties"])
+        rounds = (self._counts(self.whole(who), who), self._again(who))
+        first, second = (release.opened_deviation(who, parties) for release in rounds)
+        both = self.recount(who).combined(
+            np.asarray(tables["counts"], np.float64), tables["again"], tables["pairs"], (first, second)
+        )
+        return self._made(both.values, parties, who, both.narrowed)
+
+    def _made(
+        self, values: Any, parties: int, who: Consortium, narrowed: tuple[float, ...] | None = None
+    ) -> SyntheticDataset:
+        replaced = who.neighbours is Neighbours.REPLACE
+        # The declared number is that of all records: one party's own is in its counts alone.
+        return self._dataset(values, parties, self.rows if replaced and parties == who.size else None, who, narrowed)
+
+    def assess(self, presented: SyntheticDataset, train: Sequence[Records] | None, test: Records) -> Assessment:
+        from comity.methods.synthetic.downstream import together
+        from comity.methods.synthetic.fidelity import assess
+
+        if train is None:
+            return assess(presented, None, test)
+        return assess(presented, together(train), test, lambda task, tested: task.compare(train, tested))
+
+    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+        from comity.methods.synthetic.own_score import score_columns, score_target
+
+        if self.schema.target is not None:
+            return score_target(presented, records)
+        return score_columns(presented, records, tuple(range(len(self.cells.cells.names))))
+
+    # What the plan says.
+
+    def _planned(self, who: Consortium) -> dict[tuple[int, ...], float]:
+        """Which pairs are counted again is not known before the first round: those with the target are."""
+        found = super()._planned(who)
+        if self.rounds == 2:
+            found |= {block.key: found[block.key] * self._narrower(who) for block in self.recount(who).labelled}
+        return found
+
+    def _narrower(self, who: Consortium) -> float:
+        """The deviation of what both rounds count over that of the first."""
+        rounds = (self._counts(self.whole(who), who), self._again(who))
+        first, second = (release.opened_deviation(who, who.size) for release in rounds)
+        return second / hypot(first, second)
+
+    def _said_of_rounds(self, who: Consortium) -> str:
+        recount = self.recount(who)
+        return (
+            f"two rounds: all tables with {FIRST:.0%} of the loss, then with the rest {len(recount.labelled)} tables "
+            f"with the target and the {recount.chosen} strongest of {len(recount.candidates)} others, chosen from the "
+            f"opened counts of the first; both together know those with {self._narrower(who):.2f} of its deviation. "
+            "If a party is lost in between, the first stands alone"
+        )
+
+    def notes(self, who: Consortium) -> tuple[str, ...]:
+        many = who.size > DATASETS and self.pooling == "none"
+        said = (f"above {DATASETS} parties only the dataset of all of them is written out",) if many else ()
+        rounds = (self._said_of_rounds(who),) if self.rounds == 2 else ()
+        return (*super().notes(who), *said, *rounds)
+
+
+def _together(who: Consortium) -> str:
+    return f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties"

@@ -1,0 +1,354 @@
+"""Private datasets as published: each sharer grows a private tree, makes records from it, and all vote on their labels.
+
+F. Fioretto, P. Van Hentenryck, Privacy-Preserving Federated Data Sharing, AAMAS 2019 (PFDS):
+
+    1  SharePredictor   a private tree of each sharer, to all sharers                       (`grow`)
+    2  ShareData        counts of its upper levels, made consistent; records in its leaves, labelled by the vote of all
+                        trees, to everyone                                                   (`share`)
+    3  each owner fits a model to what was shared and to its own records, and keeps it       (`learn`)
+
+Sharers are the parties with the role "sharer", or all of them where nobody has it. The noise is that of the paper; its
+true cost is in `budget` and `proof.md`. The schema is public and so is the shape of every tree. What is not as printed:
+choices are by noisy max (permute-and-flip) instead of the exponential mechanism, with the noise of the same loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Interval
+from numpy.typing import NDArray
+
+from comity.data import Bounded, Encoding, Held, Records, Schema, Target
+from comity.entropy import Stream
+from comity.errors import Malformed, Refused, StudyError
+from comity.federation.baseline import Baseline
+from comity.federation.constraints import Positive
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.consortium import EVERY_PARTY, Consortium
+from comity.federation.declaring.declaration import Declaration
+from comity.federation.declaring.true_loss import TrueLoss
+from comity.federation.evaluation.card import Predicts
+from comity.federation.own_score import OwnScore, score_predictor
+from comity.federation.owner.site import Site
+from comity.federation.protocol import Protocol, step
+from comity.methods.synthetic.published.attributes import Attribute, Attributes, targets_of
+from comity.methods.synthetic.published.baselines import baselines
+from comity.methods.synthetic.published.budget import Budget
+from comity.methods.synthetic.published.growing import grown
+from comity.methods.synthetic.published.predictor import Learner, as_model, checked_learner, error, trained
+from comity.methods.synthetic.published.releases import MOST_RECORDS, claim_of, releases_of, split_name
+from comity.methods.synthetic.published.shape import Shape, drawn
+from comity.methods.synthetic.published.synthesis import leaf_masses, noisy_masses, records, voted, whole
+from comity.methods.synthetic.published.tree import Tree, level_counts
+from comity.privacy.loss import Pure
+from comity.privacy.unit import Unit
+
+if TYPE_CHECKING:
+    from comity.artefacts.artefact import Artefact
+    from comity.artefacts.dataset import Dataset
+    from comity.federation.assessment import Assessment
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Labelling = Literal["vote", "own"]
+Depth = Annotated[int, Interval(ge=3, le=20)]
+Candidates = Annotated[int, Interval(ge=1, le=1000)]
+Levels = Annotated[int, Interval(ge=3)]
+Leaves = Annotated[int, Interval(ge=1, le=1_000_000)]
+
+SHARER = "sharer"
+# Shapes are public and the same in every step of a run; the sharers of a simulation all look at all of them.
+_SHAPES = 256
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PublishedSynthetic(Protocol):
+    """A private dataset of each sharer, from a private tree of its own records.
+
+    Adversary    whoever sees all that is shared, the other owners and the coordinator together. No owner relies on
+                 another: each draws its own noise in full.
+    Unit         a record, added or removed, or replaced.
+    Learned      sharers and coordinator: the trees. Everyone: the datasets. An owner's final model stays with it.
+    Sensitivity  scores of thresholds 1, monotone; leaves 1 (replaced: 2); the counts of p − 1 levels p − 1 (replaced:
+                 2(p − 2), the root's count staying) in L1 (proof.md, 2 to 4).
+
+    `depth` (h) counts the level of the leaves; `levels` (p) that of the leaves too, of those that sizes are taken from.
+    `leaves` caps the width of every level; `seed` names the public chance that shapes are drawn from.
+    """
+
+    name: ClassVar[str] = "synthetic"
+    variant: ClassVar[str] = "published"
+    roles: ClassVar[tuple[str, ...]] = (SHARER,)
+
+    schema: Schema
+    depth: Depth = 8
+    candidates: Candidates = 10
+    levels: Levels = 4
+    leaves: Leaves = 20_000
+    labelling: Labelling = "vote"
+    consistency: bool = True
+    learner: Learner | None = None
+    l2: Positive = 1e-4
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.levels > self.depth:
+            raise StudyError(
+                f"synthetic.levels must lie between 3 and {self.depth}, found {self.levels}", key="synthetic.levels"
+            )
+        # The attributes of a schema without a target are refused.
+        assert self.attributes.classes
+        checked_learner(self.learner, self.target)
+
+    # What the study fixes.
+
+    @property
+    def title(self) -> str:
+        made = f"labels by {'the vote of all trees' if self.labelling == 'vote' else 'the own tree'}"
+        return f"synthetic (published trees, {made}{'' if self.consistency else ', no least squares'})"
+
+    @property
+    def stackable(self) -> bool:
+        return False
+
+    @cached_property
+    def attributes(self) -> Attributes:
+        return Attributes(self.schema)
+
+    @property
+    def encoding(self) -> Encoding:
+        return self.attributes.encoding
+
+    @property
+    def target(self) -> Target:
+        target = self.schema.target
+        assert target is not None
+        return target
+
+    @property
+    def kind(self) -> Learner:
+        """Of the models that owners fit."""
+        return checked_learner(self.learner, self.target)
+
+    @cached_property
+    def _digest(self) -> str:
+        return self.schema.digest()
+
+    def shape(self, party: str) -> Shape:
+        """The public shape of a party's tree."""
+        stream = ("published tree", self._digest, self.seed, party)
+        return _shape(self.attributes.all, self.depth, self.candidates, self.leaves, stream)
+
+    def sharers(self, who: Consortium) -> Sequence[str]:
+        return who.among(self.source(who))
+
+    def source(self, who: Consortium) -> str:
+        return SHARER if who.roles.get(SHARER) else EVERY_PARTY
+
+    def budget(self, who: Consortium) -> Budget:
+        return Budget.of(who.loss, self.depth, self.levels, who.neighbours, counted=self.consistency)
+
+    # What leaves.
+
+    def declare(self, who: Consortium) -> Declaration:
+        if who.unit is not Unit.RECORD:
+            raise StudyError(
+                f'synthetic.variant = published protects a record; found privacy.unit = "{who.unit}". Set '
+                'privacy.unit = "record"',
+                key="privacy.unit",
+            )
+        budget, source = self.budget(who), self.source(who)
+        shapes = [self.shape(party) for party in self.sharers(who)]
+        return Declaration(
+            releases_of(
+                shapes,
+                budget,
+                source,
+                classes=self.attributes.classes,
+                columns=len(self.attributes.all) + 1,
+                levels=self.levels if self.consistency else 0,
+            ),
+            adversary="whoever sees all trees and datasets, all other owners and the coordinator together",
+            claim=claim_of(budget),
+        )
+
+    # What the coordinator does.
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        sharers = self.sharers(parties.consortium)
+        need = max(1, len(sharers) - parties.consortium.dropouts)
+        grown_ones = parties.ask(self.grow, to=sharers, need=need)
+        trees = {party: given["tree"] for party, given in grown_ones.items()}
+        made = parties.ask(self.share, to=list(trees), need=min(need, len(trees)), trees=trees)
+        datasets = {party: given["dataset"] for party, given in made.items()}
+        parties.ask(self.learn, datasets=datasets)
+        return {"datasets": datasets}
+
+    # What a site does.
+
+    @step(gives=("tree",))
+    def grow(self, site: Site) -> dict[str, Any]:
+        """This owner's tree: one debit for each level of choices, one for the leaves."""
+        values, labels = self._own(site)
+        tree = grown(
+            self.shape(site.party),
+            values,
+            labels,
+            self.attributes.classes,
+            choose=lambda number, rows: site.compute(rows, name=split_name(number)),
+            noise=lambda counts: site.compute(counts, name="leaves"),
+        )
+        sent = {"thresholds": np.concatenate(tree.thresholds).astype("<f8"), "counts": tree.counts.astype("<i8")}
+        site.keep("synthetic.tree", sent)
+        return {"tree": sent}
+
+    @step(gives=("dataset",))
+    def share(self, site: Site, trees: Mapping[str, Any]) -> dict[str, Any]:
+        """Records from this owner's tree, with the labels that all trees vote for."""
+        kept = site.kept("synthetic.tree")
+        if kept is None:
+            raise Refused(f"{site.party} has grown no tree in this run", code="missing", key="tree")
+        mine = self.tree(site.party, kept)
+        voters = self._read(trees) if self.labelling == "vote" else [mine]
+        if self.consistency:
+            path = mine.path(self._own(site)[0])
+            counts = site.compute(level_counts(mine.shape, path, self.levels - 1), name="counts")
+            masses = leaf_masses(mine, counts, self.levels - 1)
+        else:
+            masses = noisy_masses(mine)
+        stream = site.public_stream("synthetic records", site.party)
+        sizes = whole(masses, stream)
+        made = records(mine, _within(sizes, MOST_RECORDS), stream)
+        labels = voted(voters, made, self.attributes.classes)
+        return {"dataset": np.column_stack([made, targets_of(self.target, labels, stream)]).astype("<f8")}
+
+    @step()
+    def learn(self, site: Site, datasets: Mapping[str, Floats]) -> None:
+        """This owner's own model, of its own records as they are and all that was shared. It goes nowhere."""
+        rows, labels = self._together(datasets)
+        own = np.asarray(site.labels)
+        features = np.concatenate([rows, site.features[:, : self.encoding.width]])
+        fitted = trained(self.kind, self.target, features, np.concatenate([labels, own]), self.l2)
+        site.deliver("model", fitted)
+
+    def _own(self, site: Site) -> tuple[Floats, Integers]:
+        return self.attributes.values(site.features), self.attributes.labels(site.labels)
+
+    def tree(self, party: str, sent: Mapping[str, Any]) -> Tree:
+        """A tree as its owner sent it, if it has the public shape of this owner's trees."""
+        shape = self.shape(party)
+        ends = np.cumsum([level.nodes for level in shape.levels])
+        thresholds, counts = sent["thresholds"], sent["counts"]
+        if thresholds.shape != (ends[-1],) or counts.shape != (shape.leaves, self.attributes.classes):
+            raise Malformed(f"the tree of {party} is not of its public shape", code="form", key="tree")
+        return Tree(shape, tuple(np.split(thresholds, ends[:-1])), counts)
+
+    def _read(self, trees: Mapping[str, Any]) -> list[Tree]:
+        return [self.tree(party, sent) for party, sent in trees.items()]
+
+    def _together(self, datasets: Mapping[str, Floats]) -> tuple[Floats, NDArray[Any]]:
+        """Encoded rows and targets of all shared records."""
+        width = len(self.attributes.all) + 1
+        made = np.concatenate([np.zeros((0, width)), *datasets.values()])
+        labels = made[:, -1] if isinstance(self.target, Bounded) else made[:, -1].astype(np.int64)
+        return self.attributes.rows(made[:, :-1]), labels
+
+    # What a consumer works with.
+
+    def present(self, released: Mapping[str, Any], who: Consortium) -> Dataset:
+        """All shared records in one table. They are nobody's, so that they name nobody."""
+        from comity.artefacts.dataset import Dataset
+        from comity.methods.synthetic.published.frames import table_of
+
+        made = np.concatenate([np.zeros((0, len(self.attributes.all) + 1)), *released["datasets"].values()])
+        return Dataset(table_of(self.attributes, made[:, :-1], made[:, -1]), replace(self.schema, identifier=None))
+
+    def present_own(self, own: Mapping[str, Any], who: Consortium) -> Mapping[str, Artefact]:
+        """The owner's own model, in the form of any other model; it was fitted to raw records, and is its owner's."""
+        return {"model": as_model(self.target, own["model"], self.encoding)} if "model" in own else {}
+
+    def assess(self, presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
+        from comity.federation.assessment import Assessment
+
+        compared = [] if train is None else self.compare(train, test)
+        numbers = isinstance(self.target, Bounded)
+        measure = (
+            "mean squared error, the target's bounds being -1 and 1"
+            if numbers
+            else "share of test records that is predicted wrongly"
+        )
+        said = f"{measure}, by a {self.kind} model of the shared records alone"
+        return Assessment(self.score(presented, test), said, tuple(compared))
+
+    def score(self, model: Any, test: Records) -> float | None:
+        """The error of a model that is fitted to the shared records alone."""
+        if test.labels is None:
+            return None
+        found = self.encoding.encode(model.frame).records
+        assert found.labels is not None
+        weights = trained(self.kind, self.target, found.features, found.labels, self.l2)
+        return error(self.target, weights, test.features, test.labels)
+
+    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+        """Of a model that is fitted to the shared records alone."""
+        found = self.encoding.encode(presented.frame).records
+        assert found.labels is not None
+        weights = trained(self.kind, self.target, found.features, found.labels, self.l2)
+        numbers = Predicts(0, self.target.low, self.target.high) if isinstance(self.target, Bounded) else None
+        return score_predictor(as_model(self.target, weights, self.encoding), records, numbers)
+
+    def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
+        return baselines(self.kind, self.target, train, test, self.l2)
+
+    # What the plan says.
+
+    def expectation(self, who: Consortium) -> str:
+        budget = self.budget(who)
+        leaves = [self.shape(party).leaves for party in self.sharers(who)]
+        return (
+            f"trees of {min(leaves)} to {max(leaves)} leaves; each class count of a leaf carries noise of standard "
+            f"deviation {2**0.5 * budget.leaves.scale.total:.3g}, each count of a level above "
+            f"{2**0.5 * budget.counts.scale.total:.3g}"
+        )
+
+    def true_losses(self, who: Consortium) -> tuple[TrueLoss, ...]:
+        """published/proof.md, 5."""
+        budget = self.budget(who)
+        why = "scores of thresholds all move the same way, so that a choice costs half of what is printed"
+        if budget.replaced:
+            why = "a record that is replaced moves the counts of two nodes on each level"
+        sees, claimed = "whoever sees all trees and datasets", str(Pure(budget.epsilon))
+        return (TrueLoss("a record", sees, claimed, f"at most {Pure(budget.total)}", why),)
+
+    def notes(self, who: Consortium) -> tuple[str, ...]:
+        budget = self.budget(who)
+        return (
+            f"the noise is as printed for {Pure(budget.epsilon)}; what it costs is {budget.factor:.3f} of that "
+            "(proof.md, 5)",
+            "the shapes of trees are public, drawn from the schema and synthetic.seed; every owner's own model stays "
+            "at its site",
+        )
+
+    def warnings(self, who: Consortium) -> tuple[str, ...]:
+        return (
+            "as published, what is learned from the shared records is about what a constant knows (Census .239 at eps "
+            '1, a constant .239): leaves hold less than their noise; use variant = "default" for records to work with',
+        )
+
+
+@lru_cache(maxsize=_SHAPES)
+def _shape(
+    attributes: tuple[Attribute, ...], depth: int, candidates: int, leaves: int, stream: tuple[str | int, ...]
+) -> Shape:
+    return drawn(attributes, depth=depth, candidates=candidates, leaves=leaves, stream=Stream.public(*stream))
+
+
+def _within(sizes: Integers, most: int) -> Integers:
+    """Sizes that add up to no more than `most`: what is beyond is left out, from the last leaf on."""
+    return np.asarray(np.diff(np.minimum(np.concatenate([[0], np.cumsum(sizes)]), most)), np.int64)

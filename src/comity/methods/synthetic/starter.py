@@ -1,0 +1,44 @@
+"""Generated hospitals that release one dataset of all their records, which are nobody's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from comity.methods.generated_hospitals import write_hospitals
+
+SIZES = {"ashford": 2200, "birkdale": 1900, "calder": 1700, "dunmore": 1500, "elstow": 1300, "farleigh": 1000}
+
+_STUDY = """\
+# What the parties agree on. `comity plan study.toml` shows what it would release; nothing is read or spent by that.
+
+[study]
+name = "{name}"
+protocol = "synthetic"          # noisy counts of all pairs of columns, opened once; a dataset is made of them
+schema = "schema.toml"          # the public description of a record: bounds, bins and categories, never measured
+
+[privacy]
+unit = "record"                 # who is protected: one visit
+neighbours = "add-remove"       # how many records there are is protected too; "replace" where that is public
+epsilon = 1.0                   # the loss of each record; smaller is more private and less exact
+delta = 1e-6                    # 0, or left out, for pure differential privacy
+colluders = 1                   # hospitals that may pool what they saw with the coordinator
+dropouts = 1                    # hospitals that may vanish in the middle
+
+[synthetic]
+rows = 10_000                   # about how many records there are in all: a round figure, declared, never counted
+
+{parties}
+
+[simulation]                    # where a simulation finds its records; a deployment ignores this table
+data = "records.parquet"        # one file, split by the rule below, or one file per party
+split = "by-column"             # each value of the column below is a party
+column = "hospital"
+test = "test.parquet"           # records that no party has: what is learned from the dataset is tested on them
+baselines = true                # compare with a constant, with own data alone, with everything pooled
+grant = 3.0                     # the epsilon in each simulated hospital's ledger
+"""
+
+
+def write(folder: Path) -> None:
+    parties = "\n".join(f"[parties.{name}]" for name in SIZES)
+    write_hospitals(folder, SIZES, _STUDY.format(name=folder.name, parties=parties))

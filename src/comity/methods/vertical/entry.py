@@ -1,0 +1,15 @@
+"""What is known of vertical before it is used."""
+
+from __future__ import annotations
+
+from comity.methods.entry import Entry
+
+ENTRY = Entry(
+    parameters="comity.methods.vertical.parameters:VerticalParameters",
+    starter="comity.methods.vertical.starter:write",
+    demo="comity.demo.vertical:demonstrate",
+    estimators={
+        "VerticalClassifier": "comity.estimators.vertical:VerticalClassifier",
+        "VerticalRegressor": "comity.estimators.vertical:VerticalRegressor",
+    },
+)

@@ -1,0 +1,361 @@
+"""Measuring a vertical model on rows that all owners set aside: sums of squares of errors that nobody sees.
+
+Of a row, e = t − (prediction) is a sum over the owners: each has its part of the score, and the label's holder has the
+target t on [−1, 1] (±1 for two classes, of whose scores half is the prediction: a probability of ½ + score/4). Both are
+scaled so that |e| <= 1. In the order of the run:
+
+    receive   the model reaches the owners; how many rows each set aside, a function of a public number
+    align     (where rows are aligned) their common rows
+    product   shares of the products of all parts of e, and of t, across owners
+    evaluate  own sums, shares and noise; opened are Σe, Σt, 3Σe², Σet, Σt², from which every figure follows
+
+Sensitivity  for every model that a coordinator may send: √16 in L2 and 22/3 in L1 (proof.md, 10), and what the products
+             carry; where the coordinator deals, for words that are dealt as agreed on (proof.md, 12). Parts of a score
+             are cut off at public limits, which follow from the model and the schema's bounds. Weights
+             are clipped to a public range and scores are exact, so that a row has the same part of an error in any
+             batch (`comity.data.row_products`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import hypot, sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data import Bounded, Records
+from comity.data.row_products import clipped, products
+from comity.errors import DataError, Refused, StudyError
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.bounds import Opened
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array, Count
+from comity.federation.declaring.protection import Disclosed, Public, Summed
+from comity.federation.evaluation.figures import (
+    Z_LAPLACE,
+    Figures,
+    Noisy,
+    estimated,
+    explained,
+    ratio,
+    scaled,
+    share,
+    slope_of,
+)
+from comity.federation.evaluation.protocol import MODEL, QUALITY, SUMS, Measuring
+from comity.federation.owner.site import Site
+from comity.federation.part import EVALUATION, Part
+from comity.federation.protocol import step
+from comity.federation.subprotocols.product import Products
+from comity.methods.vertical.error_moments import accuracy_of, consistent_moments
+from comity.methods.vertical.layout import PLACES, Layout, scaled_target
+from comity.methods.vertical.protocol import VerticalRegression
+
+Floats = NDArray[np.float64]
+
+REACH = 2.0
+"""Predictions lie in [−2, 2], where the target's range is [−1, 1]. Not tuned on data."""
+SQUARES = 3
+"""Weight of Σe², which most figures rest on."""
+L2, L1 = 4.0, 22 / 3
+_ENTRIES = 5
+Z_OF_FOUR_GAUSSIAN, Z_OF_FOUR_LAPLACE = 2.4977, 3.0985
+"""98.75 %, in standard deviations, so that four intervals hold at once in 95 %."""
+_MODEL = "score.model"
+_OWN = "score.own"
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What each owner's part of an error may be, for one model: from the model and public bounds alone."""
+
+    layout: Layout
+    coef: Floats
+
+    @property
+    def factor(self) -> float:
+        """A prediction, in the units of the target on [−1, 1], for each unit of score."""
+        return 0.5 if self.layout.classes else 1.0
+
+    @cached_property
+    def weights(self) -> dict[str, Floats]:
+        place = {group.column: slice(group.start, group.stop) for group in self.layout.encoding.bounds.groups}
+        out = {}
+        for party in self.layout.parties:
+            own = [clipped(self.coef[place[group.column]]) for group in self.layout.encoding_of(party).bounds.groups]
+            out[party] = self.factor * np.concatenate(own) if own else np.zeros(0)
+        return out
+
+    @property
+    def offset(self) -> float:
+        return self.factor * float(clipped(self.coef[-1])) if self.layout.intercept else 0.0
+
+    @cached_property
+    def limits(self) -> dict[str, float]:
+        """The largest part of a prediction that an owner's columns can make, cut down where all would exceed the
+        reach; the label's holder adds the constant."""
+        most = {}
+        for party in self.layout.parties:
+            groups, weights, total = self.layout.encoding_of(party).bounds.groups, self.weights[party], 0.0
+            for group in groups:
+                own = np.abs(weights[group.start : group.stop])
+                total += float(own.max() if group.one_hot else own.sum()) if len(own) else 0.0
+            most[party] = total + (abs(self.offset) if party == self.layout.label_at else 0.0)
+        together = sum(most.values())
+        kept = min(1.0, REACH / together) if together > 0 else 1.0
+        return {party: kept * one for party, one in most.items()}
+
+    @property
+    def scale(self) -> float:
+        """|e| is at most this."""
+        return 1.0 + sum(self.limits.values())
+
+    def matrix(self, records: Records, party: str) -> Floats:
+        """A party's part of e, scaled, within its limits; beside it, at the label's holder, t."""
+        rows = np.clip(np.nan_to_num(records.features), -1.0, 1.0)
+        limit, holds = self.limits[party], party == self.layout.label_at
+        part = products(rows, self.weights[party][None])[:, 0] + (self.offset if holds else 0.0)
+        part = -np.fmin(np.fmax(part, -limit), limit)
+        if not holds:
+            return on_grid(part / self.scale)[:, None]
+        target = self._target(records)
+        return np.column_stack([on_grid((target + part) / self.scale), on_grid(target)])
+
+    def _target(self, records: Records) -> Floats:
+        if records.labels is None or len(records.labels) != len(records.features):
+            raise Refused("the label's holder has records without one", code="stopped")
+        if self.layout.classes:
+            return np.where(np.asarray(records.labels) > 0, 1.0, -1.0)
+        return scaled_target(self.layout.schema, np.asarray(records.labels, np.float64))
+
+
+def on_grid(values: Floats) -> Floats:
+    """Towards zero, so that parts which add up to 1 at most still do."""
+    return np.asarray(np.trunc(np.ldexp(values, PLACES)) * 2.0**-PLACES, np.float64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ErrorProducts(Products):
+    """Products of parts of errors; own sums are kept when the rows are first seen."""
+
+    layout: Layout
+
+    def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
+        coef = site.kept(_MODEL)
+        if coef is None:
+            raise Refused("rows are scored after the model came", code="stopped")
+        records = site.records
+        labels = None if records.labels is None else records.labels[which]
+        return Parts(self.layout, coef).matrix(Records(records.features[which], labels), site.party)
+
+    def first_seen(self, site: Site, matrix: Floats) -> None:
+        units = np.rint(np.ldexp(matrix, PLACES))
+        sums = np.vstack([units.T @ units, np.ldexp(units.sum(axis=0), PLACES)])
+        before = site.kept(_OWN)
+        site.keep(_OWN, sums if before is None else before + sums)
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorsByColumns(Measuring):
+    """Every owner has its own columns of the rows that all set aside. `quadratic` says how they are multiplied, for a
+    `method` that may go on from there."""
+
+    quadratic: VerticalRegression
+    name: ClassVar[str] = "evaluation"
+
+    @property
+    def common(self) -> str:
+        return "positions" if self.quadratic.aligned is None else "identifiers"
+
+    @cached_property
+    def product(self) -> ErrorProducts:
+        layout, most = self.quadratic.layout, self.quadratic.most
+        return ErrorProducts(
+            columns={party: 2 if party == layout.label_at else 1 for party in layout.parties},
+            places=PLACES,
+            bound=1.0,
+            method=self.quadratic.products,
+            most=most,
+            noise=(2 * SQUARES * len(layout.parties) ** 2 * most << (2 * PLACES)) + (1 << 46),
+            layout=layout,
+        )
+
+    @cached_property
+    def parts(self) -> Mapping[str, Part]:
+        aligned = self.quadratic.aligned
+        return {**({} if aligned is None else {"align": aligned}), "product": self.product}
+
+    def sums(self, who: Consortium) -> Release:
+        owners, unit = len(self.quadratic.layout.parties), self.product.unit
+        # An opened entry adds up to 2·SQUARES·pairs products, each of which may be a unit beside at either neighbour.
+        carry = 0.0 if self.quadratic.products == "dealer" else 2 * unit * SQUARES * owners**2
+        bound = Opened(
+            l2=L2 * (1 + 1e-9) + carry * sqrt(_ENTRIES),
+            l1=L1 * (1 + 1e-9) + carry * _ENTRIES,
+            limit=float(SQUARES * self.quadratic.most),
+            ring=self.product.bits,
+        )
+        return Release(
+            name=SUMS,
+            source=EVERY_PARTY,
+            to=COORDINATOR,
+            protection=Summed(self.noise(who)),
+            form=Array((_ENTRIES,), "<i8"),
+            bound=bound,
+            grid=unit,
+        )
+
+    def declare(self, who: Consortium) -> Declaration:
+        if self.quadratic.party_epsilon or self.quadratic.block_epsilon:
+            key = "party_epsilon" if self.quadratic.party_epsilon else "block_epsilon"
+            raise StudyError(
+                f"[evaluation] costs a set-aside row the whole epsilon, about one party too, and vertical.{key} "
+                "promises less; leave one of them out",
+                key=f"vertical.{key}",
+            )
+        aside = Release(
+            name="aside",
+            source=EVERY_PARTY,
+            to=COORDINATOR,
+            protection=Public("how many records a party set aside, which follows from how many it has")
+            if self.quadratic.aligned is None
+            else Disclosed("how many people each party set aside", "sizes_may_leave"),
+            form=Count(self.quadratic.most),
+        )
+        # What the parts send stands in the plan already: the method has the same.
+        own = (self.model(who), aside, self.sums(who), self.quality(_ENTRIES))
+        return Declaration(own, adversary="as the method's")
+
+    # The coordinator's side.
+
+    def measure(self, parties: Parties, released: Mapping[str, Any]) -> dict[str, Any]:
+        sizes = {values["aside"] for values in parties.ask(self.receive, model=released[MODEL]).values()}
+        aligned = self.quadratic.aligned
+        try:
+            if aligned is not None:
+                rows = 0 if 0 in sizes else aligned.coordinate_alignment(parties, f"{EVALUATION}_align")
+            else:
+                rows = sizes.pop() if len(sizes) == 1 else 0
+        except DataError as error:
+            if error.code != "empty-intersection":
+                raise
+            rows = 0
+        if not 0 < rows <= self.quadratic.most:
+            return {}
+        self.product.coordinate_products(parties, rows, f"{EVALUATION}_product")
+        total = parties.sum(self.evaluate)
+        return {QUALITY: np.append(self._in_own_units(total.value, rows, released[MODEL]), float(rows))}
+
+    def _in_own_units(self, opened: Floats, rows: int, coef: Floats) -> Floats:
+        """Means of e, t, e², et, t² as the model has them: errors times their scale."""
+        scale = Parts(self.quadratic.layout, np.asarray(coef, np.float64)).scale
+        return np.asarray(opened * _units(scale) / rows, np.float64)
+
+    # At a site.
+
+    @step(gives=("aside",))
+    def receive(self, site: Site, model: Floats) -> dict[str, Any]:
+        if not np.isfinite(model).all():
+            raise Refused("a model of finite weights was expected", code="form", key=MODEL)
+        site.keep(_MODEL, model)
+        return {"aside": min(len(site.records), self.quadratic.most)}
+
+    @step(sends=SUMS)
+    def evaluate(self, site: Site) -> None:
+        own, layout = site.kept(_OWN), self.quadratic.layout
+        if own is None:
+            raise Refused("own sums come after the products", code="stopped")
+        label = layout.label_at
+        first = np.array([own[-1, 0], 0.0, SQUARES * own[0, 0], 0.0, 0.0])
+        if site.party == label:
+            first[[1, 3, 4]] = own[-1, 1], own[0, 1], own[1, 1]
+        total = first.astype(np.int64).view(np.uint64)
+        for (earlier, later), found in self.product.shares(site, site.dims["rows"]).items():
+            # Slices, because shares live modulo 2^64 and single words would warn of it.
+            total[2:3] += found[0, :1] * np.uint64(2 * SQUARES)
+            if label == earlier:
+                total[3:4] += found[1, :1]
+            if label == later:
+                total[3:4] += found[0, 1:2]
+        site.contribute(share=total)
+
+    # What the sums say.
+
+    def figures(self, released: Mapping[str, Any], who: Consortium) -> Figures | None:
+        """Of two classes: accuracy, squared error (Brier score) and R². Of a number: mean squared error, R² and slope.
+        Each with its interval; estimates are of the nearest moments that rows can have (`error_moments`).
+
+        Chance: a mean of values in an interval varies by at most Bhatia and Davis' bound; a central moment by its own
+        noise, that of the means, and the largest square of one factor times the mean square of the other.
+        """
+        if QUALITY not in released:
+            return None
+        layout, quality = self.quadratic.layout, np.asarray(released[QUALITY], np.float64)
+        rows, scale = float(quality[-1]), Parts(layout, np.asarray(released[MODEL], np.float64)).scale
+        two_classes, units = bool(layout.classes), _units(scale)
+        found = np.array(quality[:_ENTRIES])
+        e, t, ee, et, tt = (float(value) for value in found)
+        noise = self.sums(who).opened_deviation(who, who.size) / rows
+        of_e, of_t, of_ee, of_et, of_tt = (float(unit) * noise for unit in units)
+        if two_classes:
+            tt, of_tt = 1.0, 0.0
+        z, span = self.z(who), scale**2
+        mean = scaled(share(Noisy(ee * rows / span, of_ee * rows / span), Noisy(rows, 0.0), z), span)
+        error = hypot(of_ee, sqrt(max(mean.value * (span - mean.value), 0.0) / rows))
+        var_t, cov, var_e = max(tt - t * t, 0.0), et - e * t, max(ee - e * e, 0.0)
+        far_t, far_e = 1 + abs(t), scale + abs(e)
+        d_t = hypot(of_tt, 2 * t * of_t, far_t * sqrt(var_t / rows))
+        d_et = hypot(of_et, e * of_t, t * of_e, min(far_e * sqrt(var_t / rows), far_t * sqrt(var_e / rows)))
+        d_e = hypot(of_ee, 2 * e * of_e, far_e * sqrt(var_e / rows))
+        left = ratio(Noisy(max(0.0, ee), error), Noisy(var_t, d_t), z)
+        true = consistent_moments(found, units, most=scale - 1, two_classes=two_classes)
+        varied = true.tt - true.t**2
+        name, factor, note = self._named()
+        figures = {
+            name: scaled(estimated(mean, true.ee, (0.0, span)), factor),
+            "R²": explained(left, true.ee, varied),
+        }
+        if two_classes:
+            spread = self._wide(who) * np.hypot(units * noise, _by_chance(found, scale, rows))
+            figures = {"accuracy": accuracy_of(found, spread, true, most=scale - 1), **figures}
+        else:
+            # The prediction is t − e: its covariance with t, and its variance.
+            slope = ratio(
+                Noisy(var_t - cov, hypot(d_t, d_et)), Noisy(var_t - 2 * cov + var_e, hypot(d_t, 2 * d_et, d_e)), z
+            )
+            together = true.et - true.e * true.t
+            guesses = varied - 2 * together + true.ee - true.e**2
+            figures["slope"] = slope_of(slope, varied - together, guesses)
+        return Figures(figures=figures, records=rows, of="records", noise=noise * rows, notes=(note,))
+
+    def _wide(self, who: Consortium) -> float:
+        """Deviations within which all four moments lie 19 times out of 20, Laplace noise having the heavier tails."""
+        return Z_OF_FOUR_LAPLACE if self.z(who) == Z_LAPLACE else Z_OF_FOUR_GAUSSIAN
+
+    def _named(self) -> tuple[str, float, str]:
+        """What the mean of e² is called, what it is in units of the target, and what to know about it."""
+        target = self.quadratic.layout.schema.target
+        if not isinstance(target, Bounded):
+            note = (
+                "squared error (Brier score) and R² are of the probability ½ + score/4, to which the model was fitted; "
+                "accuracy lies where these moments allow it, estimated as if margins were normal"
+            )
+            return "squared error", 0.25, note
+        return "mean squared error", ((target.high - target.low) / 2) ** 2, "predictions count within twice the bounds"
+
+
+def _by_chance(found: Floats, scale: float, rows: float) -> Floats:
+    """Deviations of means of so many rows, at most (Bhatia and Davis), for values in their ranges."""
+    e, t, ee, et, tt = (float(value) for value in found)
+    products = [(scale - e) * (scale + e), 1 - t * t, ee * (scale**2 - ee), (scale - et) * (scale + et), tt * (1 - tt)]
+    return np.sqrt(np.maximum(products, 0.0) / rows)
+
+
+def _units(scale: float) -> Floats:
+    """Of the opened entries: means of e, t, e², et, t² for each unit of them."""
+    return np.array([scale, 1.0, scale**2 / SQUARES, scale, 1.0])

@@ -1,0 +1,274 @@
+"""Vertical regression: one model over features held by different owners.
+
+The method goes back to D. Xu, S. Yuan, X. Wu, Achieving differential privacy in vertically partitioned multiparty
+learning (2019): a quadratic objective is a polynomial whose coefficients are sums of products, some within a party,
+some across. Here the noise enters on shares, before anything is opened, so that no participant ever sees an exact sum
+of products across parties. In the order of the method:
+
+    align    (where the schema has an identifier) the common rows of all parties, in one order
+    size     the number of common rows, public under replacement
+    product  shares of all products across parties stay at the sites
+    moments  each party adds its own sums, its shares and its part of the noise; the secure sum opens the total
+    model    positive part, ridge of the noise's size, solution; with standard errors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import sqrt
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data import Schema
+from comity.errors import StudyError
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.bounds import Opened
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.moment_ranges import moment_ranges
+from comity.federation.declaring.protection import Derived, Summed
+from comity.federation.declaring.ranges import Range
+from comity.federation.owner.site import Site
+from comity.federation.protocol import step
+from comity.methods.by_columns import rows
+from comity.methods.by_columns.terms import Way, adversary
+from comity.methods.vertical import terms
+from comity.methods.vertical.blocks import LARGEST_WEIGHT, Blocks
+from comity.methods.vertical.budgets import party_losses, shown_up
+from comity.methods.vertical.column_regression import ColumnRegression
+from comity.methods.vertical.dissection import BESIDE, Dissection
+from comity.methods.vertical.fit import Regression, fitted
+from comity.methods.vertical.layout import PLACES, Layout
+from comity.methods.vertical.prediction import ways_to_predict
+from comity.methods.vertical.products import ColumnProducts
+from comity.methods.vertical.sensitivity import l1_sensitivity, l2_sensitivity
+from comity.privacy.accounting import gaussian_budget
+from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.mechanisms import Noise
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.laplace import Laplace
+
+if TYPE_CHECKING:
+    from comity.federation.evaluation.protocol import Measuring
+    from comity.learn.released.classifiers import LinearClassifier
+    from comity.learn.released.regressor import LinearRegressor
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VerticalRegression(ColumnRegression):
+    """Linear or logistic regression from noisy sums of products; of two classes a study goes on from there with
+    `GradientRegression` by default.
+
+    Adversary    semi-honest: the coordinator with up to `colluders` parties. With `products="dealer"` a coordinator
+                 that colludes with a party learns that party's peers' columns, because it deals; and the sensitivity
+                 assumes that it deals correctly.
+                 Not a party with a program of its own: a row that it multiplies beyond its bound reads its peers' row.
+    Unit         a record: all columns of one row, at all parties, may be replaced. The number of rows is public.
+    Learned      coordinator: the noisy moments. Parties: the model (at `colluders` = 0: nothing, see `declare`).
+    Sensitivity  `sensitivity.l2_sensitivity` (Gaussian) and `l1_sensitivity` (pure), derived in proof.md.
+    """
+
+    version: ClassVar[int] = 3
+
+    schema: Schema
+    columns: Mapping[str, tuple[str, ...]]
+    pure: bool = False
+    products: Way = "rlwe"
+    alignment: rows.Way = "none"
+    intercept: bool = True
+    bins: bool = False
+    party_epsilon: Mapping[str, float] = field(default_factory=dict)
+    block_epsilon: Mapping[str, float] = field(default_factory=dict)
+    most: rows.Most = 1 << 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rows.check(self.name, self.alignment, self.schema)
+        _ = self.layout.pieces
+        if self.block_epsilon:
+            if not self.pure:
+                raise StudyError(
+                    "vertical.block_epsilon is about Laplace noise; set privacy.delta to 0, or leave it out",
+                    key="vertical.block_epsilon",
+                )
+            _ = self.dissection
+
+    @property
+    def title(self) -> str:
+        return f"vertical ({self.traits})"
+
+    @property
+    def traits(self) -> str:
+        kind = "logistic" if self.layout.classes else "linear"
+        return f"{kind}, {'Laplace' if self.pure else 'Gaussian'}, {self.products}"
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(self.schema, self.columns, centred=not self.pure, intercept=self.intercept, bins=self.bins)
+
+    @cached_property
+    def dissection(self) -> Dissection:
+        even = Dissection.of(self.layout)
+        return even if self.blocks is None else self.blocks.weighted(even)
+
+    @cached_property
+    def blocks(self) -> Blocks | None:
+        """The budgets of single blocks, where the study is laid out from the bottom up."""
+        if not self.block_epsilon:
+            return None
+        return Blocks.of(self.layout, self.block_epsilon, self._carry)
+
+    @property
+    def _carry(self) -> float:
+        """With rlwe an entry across parties may be one unit above or below the product, so that two neighbours' entries
+        may be two units further apart."""
+        return 2 * self.product.unit if self.products == "rlwe" else 0.0
+
+    @property
+    def carried(self) -> float:
+        """How much of the sensitivity is the products' carry, weighted like its entries, in the norm of the noise."""
+        size = self.dissection.size
+        return BESIDE * self._carry * (size if self.pure else sqrt(size))
+
+    @property
+    def _heaviest(self) -> int:
+        return LARGEST_WEIGHT if self.block_epsilon else BESIDE
+
+    @cached_property
+    def product(self) -> ColumnProducts:
+        return ColumnProducts(
+            columns=self.layout.widths,
+            places=PLACES,
+            bound=1.0,
+            method=self.products,
+            most=self.most,
+            # Room for the weights, for every party's rounding, and for the noise, whatever the budget.
+            noise=(len(self.columns) * self._heaviest * self.most << (2 * PLACES)) + (1 << 46),
+            layout=self.layout,
+        )
+
+    # What leaves.
+
+    def declare(self, who: Consortium) -> Declaration:
+        terms.check(self, who)
+        readers = EVERYONE if who.colluders else COORDINATOR
+        width = self.layout.encoding.width
+        own = [
+            Release(name=name, source=COORDINATOR, to=readers, protection=Derived("moments"), form=Array((width,)))
+            for name in self.made
+        ]
+        return Declaration(
+            (*self.declared_by_parts(who), self.moments(who.loss), *own), adversary=adversary(self, who, "the model")
+        )
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """What is made from the moments alone; how far the ridge decides is said where intervals are."""
+        return ("model", "errors") if self.layout.classes else ("model", "errors", "shrunk")
+
+    def noise(self, loss: Loss) -> Noise:
+        if isinstance(loss, Pure):
+            return Laplace(loss)
+        return Gaussian(gaussian_budget(loss))
+
+    def moments(self, loss: Loss) -> Release:
+        """The one release that costs anything: all weighted entries together, as shares that only add up noised."""
+        size, unit = self.dissection.size, self.product.unit
+        if self.blocks is None:
+            l2 = l2_sensitivity(self.layout) + BESIDE * self._carry * sqrt(size)
+            l1 = l1_sensitivity(self.layout) + self.carried if self.pure else float("inf")
+        else:
+            loss = self.blocks.loss(self.dissection)
+            # A vector is never longer in L2 than in L1.
+            l1 = l2 = self.blocks.sensitivity(self.dissection)
+        bound = Opened(l2=l2, l1=l1, limit=float(self._heaviest * self.most), ring=self.product.bits)
+        return Release(
+            name="moments",
+            source=EVERY_PARTY,
+            to=COORDINATOR,
+            protection=Summed(self.noise(loss)),
+            form=Array((size,), "<i8"),
+            bound=bound,
+            grid=unit,
+        )
+
+    # The coordinator's side.
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        opened, shared = self.open_moments(parties)
+        found = self.fit(opened, shared, parties.consortium)
+        made = {"model": found.coef, "errors": found.errors, "shrunk": found.shrunk}
+        return {name: made[name] for name in self.made}
+
+    def open_moments(self, parties: Parties) -> tuple[Floats, int]:
+        """The noisy moments and the number of common rows."""
+        shared = rows.agreed(self.name, parties, self.aligned, self.count, self.most)
+        self.product.coordinate_products(parties, shared)
+        total = parties.sum(self.contribute)
+        parties.require("moments", total.parties, self.ranges(total.value, shared))
+        return total.value, shared
+
+    def ranges(self, opened: Floats, shared: int) -> tuple[Range, ...]:
+        """What so many rows of columns within ±1 allow of their moments."""
+        matrix, spread = self.dissection.assembled(opened, shared), np.sqrt(self.dissection.variances(1.0))
+        return moment_ranges(matrix, spread, float(shared), gaussian=not self.pure)
+
+    def fit(self, opened: Floats, shared: int, who: Consortium) -> Regression:
+        """The model from opened moments of so many rows, and from nothing else that is private."""
+        return fitted(self.dissection, opened, shared, self.deviation(who))
+
+    def deviation(self, who: Consortium) -> float:
+        """Of the noise in one opened entry: that of a trusted curator times √(K / (K − t))."""
+        return self.moments(who.loss).opened_deviation(who)
+
+    # At a site.
+
+    @step(sends="moments")
+    def contribute(self, site: Site) -> None:
+        shares = self.product.shares(site, site.dims["rows"])
+        site.contribute(share=self.dissection.share(site.party, self.product.own(site), shares))
+
+    def measured(self, who: Consortium) -> Measuring:
+        from comity.methods.vertical.evaluation import ErrorsByColumns
+
+        return ErrorsByColumns(self, self)
+
+    # What a consumer works with.
+
+    def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
+        return self.model(*(np.asarray(released[name], np.float64) for name in self.made))
+
+    def expectation(self, who: Consortium) -> str:
+        factor, weights = who.size / who.honest_parts, self.dissection.weight
+        most, least = (self.deviation(who) / float(weight) for weight in (weights.min(), weights.max()))
+        spread = f"{least:.3g}" if self.blocks is None else f"{least:.3g} to {most:.3g}"
+        text = (
+            f"each released sum carries noise of deviation {spread}, where one record counts at most "
+            f"1 (colluders {who.colluders}: {factor:.3g} times the variance of a trusted curator's)"
+        )
+        return f"{text}; {self._about_parties(who.loss)}"
+
+    def notes(self, who: Consortium) -> tuple[str, ...]:
+        if who.evaluation is None:
+            return (ways_to_predict(who),)
+        whole = "about one party's columns of a row that was set aside, the evaluation may tell the whole epsilon"
+        return (ways_to_predict(who), whole)
+
+    def _about_parties(self, loss: Loss) -> str:
+        """What the release tells about one party's columns when all others are fixed."""
+        if self.blocks is None:
+            found, before = party_losses(self.layout, loss, self.carried), ""
+            total = loss.epsilon if isinstance(loss, Pure | Approx) else None
+        else:
+            found = self.blocks.about(self.dissection)
+            total = self.blocks.loss(self.dissection).epsilon
+            before = f"the blocks' budgets come to eps {total} about whole records; "
+        losses = ", ".join(f"{party} {shown_up(epsilon, total)}" for party, epsilon in found.items())
+        return f"{before}eps about a party's own columns alone: {losses}"

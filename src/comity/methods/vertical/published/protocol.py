@@ -1,0 +1,345 @@
+"""The functional mechanism over columns of several parties, as published, for comparison.
+
+D. Xu, S. Yuan, X. Wu, Achieving differential privacy in vertically partitioned multiparty learning (2019), Algorithm 1:
+
+    1-3    the server allocates the coefficients of the objective and sets Δ: 2(1 + 2d + d²) for squared loss, d²/4 + d
+           for logistic loss
+    6-8    each party sums its single-party coefficients, adds Laplace noise of scale Δ/ε, sends them  (`perturb`)
+    11     each pair of parties opens the sums of products of their columns to each other              (`open_sums`)
+    12-13  each party adds noise to the cross-party coefficients of its own features, sends them       (`perturb`)
+    16-17  the server minimises the noisy polynomial                                                   (`coordinate`)
+
+A coefficient of w_a·w_b is sent by the owner of feature a, one of w_a by the owner of feature a, the constant by the
+owner of the label: one draw per ordered pair, 1 + d + d² coefficients for squared loss. The server sees noisy
+coefficients alone. The parties see exact sums (line 11), and `losses` has what the noise truly protects.
+
+What is not as printed: products are computed on shares that a dealer prepared instead of under BGN encryption, with the
+same result at the same two parties; a constant feature stands beside the label; eigenvalues below the deviation of the
+noise are raised to it, since the paper does not say what happens where the noisy polynomial has no minimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data import Schema
+from comity.errors import Malformed, StudyError
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.bounds import EntrySum
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Derived, Disclosed, Noised
+from comity.federation.declaring.true_loss import INFINITE, TrueLoss
+from comity.federation.owner.site import Site
+from comity.federation.protocol import step
+from comity.methods.by_columns import rows
+from comity.methods.by_columns.products import ProductsAndOwn
+from comity.methods.by_columns.terms import check_parties
+from comity.methods.vertical.column_regression import ColumnRegression
+from comity.methods.vertical.layout import Layout, scaled_target
+from comity.methods.vertical.prediction import ways_to_predict
+from comity.methods.vertical.published.losses import (
+    printed_sensitivity,
+    printed_share,
+    published_share,
+    total_share,
+)
+from comity.privacy.loss import Pure
+from comity.privacy.mechanisms.laplace import Laplace
+from comity.privacy.unit import Neighbours, Unit
+
+if TYPE_CHECKING:
+    from comity.learn.released.classifiers import LinearClassifier
+    from comity.learn.released.regressor import LinearRegressor
+
+Floats = NDArray[np.float64]
+
+CLAIM = (
+    "not private as claimed: each pair of parties opens the exact sums of products of their columns to each other "
+    "before noise is added, so that no epsilon holds for a party's columns against any other party; whoever sees the "
+    "noisy coefficients or the model alone learns no more about a record than the claimed epsilon"
+)
+_PLACES = 14
+"""Binary places of an entry: 2^24 products of two entries add up below 2^53, exactly, in floating point."""
+
+
+def published_sensitivity(features: int, *, logistic: bool) -> float:
+    """Δ as printed: about twice the truth (`losses`)."""
+    return float(printed_sensitivity(features, logistic=logistic))
+
+
+def coefficients(gram: Floats, moment: Floats, *, logistic: bool) -> Floats:
+    """Of the polynomial in w, without its constant: those of degree two, then those of degree one.
+
+    `gram` is Σ x xᵀ, or some rows of it; `moment` is Σ x y for squared loss and Σ x (y − ½) for logistic loss.
+    """
+    second, first = (gram / 8, -moment) if logistic else (gram, -2 * moment)
+    return np.concatenate([second.reshape(-1), first])
+
+
+def minimiser(polynomial: Floats, features: int, deviation: float) -> Floats:
+    second = polynomial[: features**2].reshape(features, features)
+    values, vectors = np.linalg.eigh((second + second.T) / 2)
+    inverse = (vectors / np.maximum(values, max(deviation, 1e-12))) @ vectors.T
+    return np.asarray(-inverse @ polynomial[features**2 :] / 2, np.float64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Plain(ProductsAndOwn):
+    """Products of encoded columns as they are; the label's holder has the constant and the label too."""
+
+    layout: Layout
+
+    def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
+        features, layout = site.features[which], self.layout
+        if site.party == layout.label_at:
+            labels = site.labels[which]
+            label = labels.astype(np.float64) - 0.5 if layout.classes else scaled_target(layout.schema, labels)
+            features = np.column_stack([features, np.ones(len(features)), label])
+        return np.clip(np.nan_to_num(features), -self.bound, self.bound)
+
+    def summed(self, matrix: Floats) -> Floats:
+        """Sums of products of the party's own columns, in units of a product."""
+        units = self.form.encode(matrix).astype(np.float64)
+        return np.asarray(units.T @ units, np.float64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PublishedVertical(ColumnRegression):
+    """The published method as a run: parties open sums to each other, add noise, and send noisy coefficients.
+
+    Adversary    a coordinator that works with no party, and readers of the model. No party.
+    Unit         a record, replaced.
+    Learned      coordinator: noisy coefficients. Each party: the exact sums of products of its columns with those of
+                 each other party. Everyone: the model.
+    Sensitivity  as printed, about twice the truth (`losses`).
+
+    Rows are aligned as in the default, where the schema has an identifier: the paper takes them to be.
+    """
+
+    version: ClassVar[int] = 3
+    variant: ClassVar[str] = "published"
+    title: ClassVar[str] = "vertical (published functional mechanism)"
+
+    schema: Schema
+    columns: Mapping[str, tuple[str, ...]]
+    alignment: rows.Way = "none"
+    most: rows.Most = 1 << 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rows.check(self.name, self.alignment, self.schema)
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(self.schema, self.columns, centred=False, intercept=True)
+
+    @property
+    def logistic(self) -> bool:
+        return self.layout.classes is not None
+
+    @cached_property
+    def widths(self) -> dict[str, int]:
+        """Columns that each party multiplies: its features, and the constant and the label at the label's holder."""
+        return {party: self.encoding_of(party).width + 2 * (party == self.layout.label_at) for party in self.columns}
+
+    @cached_property
+    def product(self) -> _Plain:
+        return _Plain(columns=self.widths, places=_PLACES, method="dealer", most=self.most, layout=self.layout)
+
+    def declare(self, who: Consortium) -> Declaration:
+        if not isinstance(who.loss, Pure) or who.unit is not Unit.RECORD or who.neighbours is not Neighbours.REPLACE:
+            raise StudyError(
+                "the published vertical method has Laplace noise for a record that may be replaced; set privacy.delta "
+                'to 0, privacy.unit to "record" and privacy.neighbours to "replace"',
+                key="privacy.unit" if isinstance(who.loss, Pure) else "privacy.delta",
+            )
+        check_parties(self.name, self.columns, who)
+        width = self.encoding.width
+        spread = published_sensitivity(width, logistic=self.logistic)
+        return Declaration(
+            (
+                *self.declared_by_parts(who),
+                Release(
+                    name="sums",
+                    source=EVERY_PARTY,
+                    to=EVERY_PARTY,
+                    protection=Disclosed(
+                        "the sums of products of its columns with those of the receiver",
+                        "records_may_leave",
+                        sealed=True,
+                    ),
+                    form=Array(None, "<u8"),
+                ),
+                Release(
+                    name="coefficients",
+                    source=EVERY_PARTY,
+                    to=COORDINATOR,
+                    protection=Noised(Laplace(who.loss)),
+                    form=Array((max(self._sizes.values()),), "<i8"),
+                    # Sums of integers are exact, so that nothing is added for floating point.
+                    bound=EntrySum(each=spread / 2, moved=spread, largest=2.0 * self.most),
+                    grid=self.product.unit / 8 if self.logistic else self.product.unit,
+                ),
+                Release(
+                    name="model",
+                    source=COORDINATOR,
+                    to=EVERYONE,
+                    protection=Derived("coefficients"),
+                    form=Array((width,)),
+                ),
+            ),
+            adversary="a coordinator that works with no party (it deals), and readers of the model; no other party",
+            claim=CLAIM,
+            exposed="every other party, which reads exact sums of products of its columns with yours",
+        )
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        shared = rows.agreed(self.name, parties, self.aligned, self.count, self.most)
+        self.product.coordinate_products(parties, shared)
+        parties.ask(self.open_sums)
+        got = parties.ask(self.perturb)
+        release = self.declare(parties.consortium)["coefficients"]
+        scale = release.scale(parties.consortium)
+        width = self.encoding.width
+        second, first = np.zeros((width, width)), np.zeros(width)
+        for party, values in got.items():
+            own = self._features(party)
+            noisy = values["coefficients"] * scale.grid
+            second[own] = noisy[: len(own) * width].reshape(len(own), width)
+            first[own] = noisy[len(own) * width : len(own) * (width + 1)]
+        polynomial = np.concatenate([second.reshape(-1), first])
+        return {"model": minimiser(polynomial, width, release.deviation(scale) * scale.grid)}
+
+    # Where columns and coefficients stand.
+
+    @cached_property
+    def _places(self) -> dict[str, slice]:
+        """The columns of each party among those of all parties, in the parties' order."""
+        starts = np.cumsum([0, *self.widths.values()]).tolist()
+        return {party: slice(start, start + self.widths[party]) for party, start in zip(self.widths, starts)}
+
+    @cached_property
+    def _order(self) -> tuple[NDArray[np.int64], int]:
+        """Places of the encoded whole row's entries, the constant last, and of the label."""
+        place, label = {}, 0
+        for party, own in self._places.items():
+            for group in self.encoding_of(party).bounds.groups:
+                place[group.column] = list(range(own.start + group.start, own.start + group.stop))
+            if party == self.layout.label_at:
+                place["(intercept)"], label = [own.stop - 2], own.stop - 1
+        names = [*(column.name for column in self.schema.columns), "(intercept)"]
+        return np.array([at for name in names for at in place[name]]), label
+
+    def _features(self, party: str) -> NDArray[np.int64]:
+        """Places of a party's features, and of the constant, in the encoded whole row."""
+        at, own = self._order[0], self._places[party]
+        return np.flatnonzero((at >= own.start) & (at < own.stop))
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        """How many coefficients each party sends: d + 1 for each of its features, and the constant of squared loss."""
+        width, constant_at = self.encoding.width, None if self.logistic else self.layout.label_at
+        return {party: len(self._features(party)) * (width + 1) + (party == constant_at) for party in self.columns}
+
+    def allocated(self, party: str, sums: Floats) -> Floats:
+        """The coefficients that a party sends, without noise, from the `sums` of products of its own columns (rows)
+        with all columns. What is missing to the longest such vector is zero."""
+        at, label = self._order
+        own = at[self._features(party)] - self._places[party].start
+        out = np.zeros(max(self._sizes.values()))
+        found = coefficients(sums[np.ix_(own, at)], sums[own, label], logistic=self.logistic)
+        out[: len(found)] = found
+        if party == self.layout.label_at and not self.logistic:
+            out[len(found)] = sums[label - self._places[party].start, label]
+        return out
+
+    # What a site does.
+
+    @step()
+    def open_sums(self, site: Site) -> None:
+        """Line 11: a pair of parties decrypts jointly. Each sends the other its shares of their products."""
+        for pair, share in self.product.shares(site, site.dims["rows"]).items():
+            (peer,) = (party for party in pair if party != site.party)
+            site.send(peer, "sums", share)
+
+    @step(sends="coefficients")
+    def perturb(self, site: Site) -> None:
+        """Lines 6 to 8, 12 and 13: noise on the party's own coefficients and on those that it opened with others."""
+        site.contribute(self.allocated(site.party, self._sums(site)))
+
+    def _sums(self, site: Site) -> Floats:
+        """Exact sums of products of this party's columns with all columns."""
+        own = self._places[site.party]
+        units = np.zeros((self.widths[site.party], sum(self.widths.values())))
+        units[:, own] = self.product.own(site)
+        for pair, share in self.product.shares(site, site.dims["rows"]).items():
+            (peer,) = (party for party in pair if party != site.party)
+            theirs = site.received("sums", [peer]).get(peer)
+            if theirs is None or theirs.shape != share.shape:
+                raise Malformed(f"shares of {share.shape} sums were expected from {peer}", code="form", key="sums")
+            whole = (share + theirs).view(np.int64).astype(np.float64)
+            units[:, self._places[peer]] = whole if pair[0] == site.party else whole.T
+        return np.asarray(units * self.product.unit, np.float64)
+
+    # What the plan says.
+
+    def true_losses(self, who: Consortium) -> tuple[TrueLoss, ...]:
+        """proof.md, 6."""
+        assert isinstance(who.loss, Pure)
+        # Numbers attain the figures, one-hot columns do not.
+        most = "at most " * any(g.one_hot for party in self.columns for g in self.encoding_of(party).bounds.groups)
+        width, kind, sees = (
+            self.encoding.width,
+            {"logistic": self.logistic},
+            "whoever sees the coefficients or the model",
+        )
+        found = [
+            TrueLoss(
+                about="a record",
+                to=sees,
+                claimed=str(who.loss),
+                true=f"{most}{who.loss.scaled(total_share(width, **kind))}",
+                why="the printed sensitivity is about twice the L1 distance that a record can make",
+            )
+        ]
+        for party in self.columns:
+            label = party == self.layout.label_at
+            changing = self.encoding_of(party).width
+            claimed = printed_share(changing + label, width, label=label, **kind)
+            true = published_share(changing, width, label=label, **kind)
+            why = "the printed formula counts products with other parties once, and they move twice"
+            if true <= claimed:
+                why = "the printed sensitivity is larger than the distance that these columns can make"
+            found.append(
+                TrueLoss(
+                    about=f"the columns of {party}",
+                    to=sees,
+                    claimed=str(who.loss.scaled(claimed)),
+                    true=f"{most}{who.loss.scaled(true)}",
+                    why=why,
+                )
+            )
+        found.append(
+            TrueLoss(
+                about="a record",
+                to="each other party",
+                claimed=str(who.loss),
+                true=INFINITE,
+                why="it reads the exact sums of products of its columns with those of every other party",
+            )
+        )
+        return tuple(found)
+
+    def notes(self, who: Consortium) -> tuple[str, ...]:
+        return (ways_to_predict(who),) if who.colluders else ()
+
+    def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
+        return self.model(np.asarray(released["model"], np.float64))

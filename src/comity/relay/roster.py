@@ -1,0 +1,184 @@
+"""Who belongs to a consortium, in one file at the relay: names, the key of each, until when, and keys that are out.
+
+It holds no secret. The relay's configuration is made from it and from the time: a member whose certificate has ended
+is not admitted any more, since a connection that is open outlives the certificate that opened it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+
+from comity.artefacts.writing import write_text
+from comity.errors import BadInput, Refused, Stopped
+from comity.federation.declaring.names import fold
+from comity.files import locked, make_folder
+from comity.relay.certificates import Issued, user_of
+from comity.relay.subjects import COORDINATOR, checked_name, checked_party
+from comity.untrusted.toml import tables_of
+
+ROSTER = "roster.toml"
+CHANGE_SECONDS = 30.0
+"""For another process to end its change: a reload that the relay does not take ends sooner."""
+
+
+@contextmanager
+def changing(folder: Path) -> Iterator[None]:
+    """One change at a time, also of several processes: none is lost, and whoever asked for a reload sees its own."""
+    make_folder(folder)
+    path = folder / ".changing"
+
+    def blocked() -> Stopped:
+        return Stopped(
+            f"{path}: another process changes this consortium and has not ended within {CHANGE_SECONDS:.0f} s; end it "
+            "and try again",
+            code="changing",
+        )
+
+    with locked(path, seconds=CHANGE_SECONDS, blocked=blocked):
+        yield
+
+
+@dataclass(frozen=True)
+class Member:
+    """`key` is the fingerprint of its key, None while it is invited. `out` are its keys that were revoked."""
+
+    key: str | None = None
+    until: datetime | None = None
+    out: tuple[str, ...] = ()
+
+    def state(self, now: datetime) -> str:
+        if self.key is None or self.until is None:
+            return "revoked" if self.out else "invited"
+        return "admitted" if now < self.until else "expired"
+
+
+@dataclass(frozen=True)
+class Roster:
+    """`address` is what members dial, `listen` where the relay listens, `websocket` where it listens for websockets."""
+
+    address: str
+    listen: str
+    members: Mapping[str, Member] = field(default_factory=lambda: MappingProxyType({}))
+    websocket: str | None = None
+
+    @property
+    def web_address(self) -> str | None:
+        """What members dial who can't get out by any other port; None where the relay has no websockets."""
+        if self.websocket is None:
+            return None
+        return f"wss://{self.address.removeprefix('tls://').rpartition(':')[0]}:{self.websocket.rpartition(':')[2]}"
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        return tuple(name for name in self.members if name != COORDINATOR)
+
+    def users(self, now: datetime) -> dict[str, str]:
+        """Whom the relay admits at this time, by name, as it knows them."""
+        return {
+            name: user_of(name, member.key)
+            for name, member in self.members.items()
+            if member.key is not None and member.state(now) == "admitted"
+        }
+
+    def invited(self, name: str) -> Roster:
+        """With one more member, who is not admitted yet."""
+        checked_name(name) if name == COORDINATOR else checked_party(name)
+        same = next((known for known in self.members if fold(known) == fold(name)), None)
+        if same is not None:
+            raise BadInput(f"{ROSTER}: there is a member {same!r} already; choose another name", code="name", key=name)
+        return self._with(name, Member())
+
+    def require(self, name: str, key: str) -> None:
+        """Refuses to admit whoever is not invited, and a key that was taken out."""
+        member = self._member(name)
+        if key in member.out:
+            raise Refused(
+                f"the key {key} of {name} was revoked; have {name} make a new key and a new request", code="revoked"
+            )
+        other = next((n for n, m in self.members.items() if n != name and key in (m.key, *m.out)), None)
+        if other is not None:
+            raise Refused(f"the key {key} is the one of {other}; have {name} make its own", code="keys")
+
+    def admitted(self, name: str, issued: Issued) -> Roster:
+        """With this key for a member; an earlier one of it is out."""
+        self.require(name, issued.key)
+        member = self._member(name)
+        earlier = () if member.key in (None, issued.key) else (member.key,)
+        return self._with(name, Member(issued.key, issued.until, (*member.out, *filter(None, earlier))))
+
+    def revoked(self, name: str) -> Roster:
+        """Without this member's key, for good."""
+        member = self._member(name)
+        if member.key is None:
+            raise BadInput(f"{ROSTER}: {name} is not admitted, there is nothing to revoke", code="name", key=name)
+        return self._with(name, Member(out=(*member.out, member.key)))
+
+    def _member(self, name: str) -> Member:
+        if name not in self.members:
+            raise BadInput(
+                f"{ROSTER}: {name!r} is not invited; members: {', '.join(self.members) or 'none'}. "
+                "Invite it first: comity consortium init --party",
+                code="name",
+                key="party",
+            )
+        return self.members[name]
+
+    def _with(self, name: str, member: Member) -> Roster:
+        return replace(self, members=MappingProxyType({**self.members, name: member}))
+
+    def save(self, folder: Path) -> None:
+        lines = [f"address = {json.dumps(self.address)}", f"listen = {json.dumps(self.listen)}"]
+        if self.websocket is not None:
+            lines.append(f"websocket = {json.dumps(self.websocket)}")
+        for name, member in self.members.items():
+            lines += ["", f"[members.{name}]"]
+            if member.key is not None and member.until is not None:
+                lines += [f'key = "{member.key}"', f"until = {member.until.astimezone(UTC).isoformat()}"]
+            if member.out:
+                lines.append(f"out = {json.dumps(list(member.out))}")
+        write_text(folder / ROSTER, "\n".join(lines) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> Roster:
+        path = folder / ROSTER
+        try:
+            table = tables_of(path.read_text("utf-8"))
+            members = {checked_name(name): _member(one) for name, one in table.get("members", {}).items()}
+            websocket = table.get("websocket")
+            return cls(
+                _text(table["address"]),
+                _text(table["listen"]),
+                MappingProxyType(members),
+                None if websocket is None else _text(websocket),
+            )
+        except FileNotFoundError:
+            raise BadInput(
+                f"{path}: there is no consortium here; make one: comity consortium init", code="roster"
+            ) from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BadInput(
+                f"{path}: not a roster of Comity ({error}); restore it from a copy", code="roster"
+            ) from error
+
+
+def _member(table: Mapping[str, object]) -> Member:
+    key, until, out = table.get("key"), table.get("until"), table.get("out", [])
+    if unknown := set(table) - {"key", "until", "out"}:
+        raise ValueError(f"unknown key {sorted(unknown)[0]}")
+    if (key is None) != (until is None) or not isinstance(out, list):
+        raise ValueError("a member has key and until, or neither, and a list out")
+    if until is not None and (not isinstance(until, datetime) or until.tzinfo is None):
+        raise ValueError("until is a moment with its offset")
+    return Member(None if key is None else _text(key), until, tuple(map(_text, out)))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected text, found {value!r}")
+    return value

@@ -1,0 +1,133 @@
+"""What this machine submitted: for each run the study's hash and the coordinator's keys, kept outside the run's folder.
+
+    $COMITY_HOME/submitted/RUN.json
+
+Promise    `comity fetch` takes neither the signer's key nor the study's hash from the folder that it verifies. A note
+           that is missing or damaged says nothing, and what nobody vouches for is refused.
+Against    Whoever can write into the folder of a run, or hands one over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from comity.artefacts.writing import write_text
+from comity.crypto.sealing.sealed import PublicIdentity
+from comity.errors import BadInput, DataError, Refused
+from comity.privacy.ledger.witness import heads_folder
+from comity.study.results.received import safe_name
+
+_FORMAT: Final = "comity-submission-1"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A run as its coordinator began it. `text` is the digest of the study file."""
+
+    study: str
+    run: str
+    text: str
+    coordinator: PublicIdentity
+
+
+def note_submission(study: str, run: str, text: str, coordinator: PublicIdentity) -> None:
+    """Write down what is about to be submitted: the study's hash, and its text as it is in the run's folder."""
+    page = {
+        "format": _FORMAT,
+        "study": study,
+        "run": run,
+        "text": digest(text.encode()),
+        "coordinator": coordinator.to_texts(),
+    }
+    try:
+        write_text(_path(run), json.dumps(page, indent=1) + "\n")
+    except BadInput as error:
+        raise BadInput(
+            f"{error}: what is submitted is noted here. Make it writable, or set COMITY_HOME to a folder that lasts; "
+            "nothing was submitted",
+            code=error.code,
+        ) from error
+
+
+def find_submission(run: str) -> Submission | None:
+    """The note about a run; None where this machine did not submit it."""
+    path = _path(run)
+    try:
+        page = json.loads(path.read_text(encoding="utf-8"))
+        if page["format"] != _FORMAT or page["run"] != run:
+            raise ValueError("it is about another run, or of another format")
+        return Submission(
+            str(page["study"]), run, str(page["text"]), PublicIdentity.from_texts(dict(page["coordinator"]))
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(
+            f"{path}: can't be read as the note of a submission ({type(error).__name__}); remove it, and give the "
+            "coordinator's keys: --keys FILE",
+            key="keys",
+        ) from error
+
+
+def expected_submission(folder: Path, *, study: str, run: str, given: PublicIdentity | None) -> Submission:
+    """What a run's folder has to be, which says of itself that it is `run` of `study`: noted when it was submitted,
+    or signed with the keys that its reader gave."""
+    known = find_submission(run)
+    if known is None:
+        if given is None:
+            raise Refused(
+                f"{folder}: run {run} was not submitted from here, and a folder can't say itself who has to have "
+                "signed it; give the coordinator's public keys, which you have from it by another way: --keys FILE",
+                code="keys",
+                key="keys",
+            )
+        return Submission(study, run, "", given)
+    if known.study != study:
+        raise Refused(
+            f"{folder}: run {run} was submitted as study {known.study[:12]}, and the folder is about study "
+            f"{study[:12]}; put the folder back from a backup",
+            code="study",
+            key="study",
+        )
+    if given is not None and given != known.coordinator:
+        raise Refused(
+            f"{folder}: run {run} was submitted with other keys than those of --keys; leave the option out",
+            code="keys",
+            key="keys",
+        )
+    return known
+
+
+def check_submitted(folder: Path, files: Mapping[str, bytes], expected: Submission) -> None:
+    """Refuse a study or a result beside it that is not of the run: signed together is not enough."""
+    if expected.text and digest(files.get("study.toml", b"")) != expected.text:
+        raise Refused(
+            f"{folder / 'study.toml'}: is not the study that was submitted; put it back from a backup",
+            code="study",
+            key="study.toml",
+        )
+    try:
+        page = json.loads(files["result.json"])
+        named = (page["study_hash"], page["run"])
+    except (KeyError, TypeError, ValueError, RecursionError):
+        named = ("", "")
+    if named != (expected.study, expected.run):
+        raise Refused(
+            f"{folder / 'result.json'}: is missing, or the result of another run than {expected.run} of study "
+            f"{expected.study[:12]}; put it back from a backup",
+            code="study",
+            key="result.json",
+        )
+
+
+def digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def _path(run: str) -> Path:
+    return heads_folder().parent / "submitted" / f"{safe_name(run)}.json"

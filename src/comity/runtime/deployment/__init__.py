@@ -1,1 +1,0 @@
-"""A run between organisations, from its coordinator's side."""

@@ -1,0 +1,190 @@
+"""Reads the files of a pack for the first time, in a process with little memory and time of its own.
+
+Sizes that a file states may be lies, and a few bytes of Parquet may stand for gigabytes. So a pack that has more than a
+small study and a schema is read here before the site's process reads it: what does not fit ends this process, and not
+the one that answers asks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from comity import errors
+from comity.errors import ComityError, Refused
+from comity.site.limits import (
+    CPU_SECONDS,
+    MAX_COLUMNS,
+    MAX_ROWS,
+    MAX_TABLE_BYTES,
+    MAX_TOML_BYTES,
+    MAX_TOML_DEPTH,
+    MAX_TOML_VALUES,
+    MEMORY_BYTES,
+    WALL_SECONDS,
+)
+from comity.untrusted.file_names import read_inside
+from comity.untrusted.toml import tables_of
+
+_SMALL_BYTES, _SMALL_VALUES = 64 << 10, 4096
+"""TOML of a pack that is read at once: it takes milliseconds."""
+_VALUES = (b",", b"=", b"[", b"{")
+_BRACKETS = re.compile(rb"[\[\]{}]")
+_UNREADABLE = 3
+
+
+def check_texts(files: Mapping[str, bytes]) -> None:
+    """Refuses TOML that would take long to read, without reading it. Counts are upper bounds of what a parser makes."""
+    for name, content in files.items():
+        if name.endswith(".toml"):
+            _check_text(name, content)
+
+
+def check_schema(study: Path) -> None:
+    """Refuses a schema that would take long to read, whatever its file is called. The study was checked before."""
+    try:
+        name = tables_of(study.read_text(encoding="utf-8"))["study"]["schema"]
+        content = read_inside(study.parent, name)
+    except (OSError, ValueError, LookupError, TypeError):
+        return  # reading the study says what is wrong
+    _check_text(name, content)
+
+
+def _check_text(name: str, content: bytes) -> None:
+    if len(content) > MAX_TOML_BYTES:
+        raise _too_much(name, f"has {len(content):,} bytes", f"{MAX_TOML_BYTES:,}")
+    if (values := _values(content)) > MAX_TOML_VALUES:
+        raise _too_much(name, f"has about {values:,} values", f"{MAX_TOML_VALUES:,}")
+    if (depth := _depth(content)) > MAX_TOML_DEPTH:
+        raise _too_much(name, f"is nested {depth} deep", str(MAX_TOML_DEPTH))
+
+
+def is_small(files: Mapping[str, bytes]) -> bool:
+    """Whether the files can be read where they are: short TOML and nothing else."""
+    size = sum(map(len, files.values()))
+    return (
+        all(name.endswith(".toml") for name in files)
+        and size <= _SMALL_BYTES
+        and sum(map(_values, files.values())) <= _SMALL_VALUES
+    )
+
+
+def examine(study: Path) -> None:
+    """Read a study file and what it names, in a process of its own; refuses what takes more than `limits` allow, and
+    raises what reading it raises."""
+    allowed = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    environment = {**os.environ, **allowed, "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", __name__, str(study)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            timeout=WALL_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise _exhausted() from None
+    if ended.returncode == _UNREADABLE:
+        raise _told(ended.stdout)
+    if ended.returncode:
+        raise _exhausted()
+
+
+def check_footers(folder: Path) -> None:
+    """Refuses Parquet files whose footer states more than a site reads."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for path in sorted(folder.rglob("*")):
+        # As the reader tells the kind of a file: upper and lower case are the same.
+        if path.suffix.lower() != ".parquet" or not path.is_file():
+            continue
+        try:
+            found = pq.read_metadata(path)
+        except (OSError, pa.ArrowException):
+            continue  # reading it says what is wrong
+        size = sum(found.row_group(number).total_byte_size for number in range(found.num_row_groups))
+        for what, value, most in (
+            ("rows", found.num_rows, MAX_ROWS),
+            ("columns", found.num_columns, MAX_COLUMNS),
+            ("bytes before compression", size, MAX_TABLE_BYTES),
+        ):
+            if not 0 <= value <= most:
+                raise _too_much(path.name, f"has {value:,} {what}", f"{most:,}")
+
+
+def _values(content: bytes) -> int:
+    return sum(content.count(mark) for mark in _VALUES)
+
+
+def _depth(content: bytes) -> int:
+    deepest = depth = 0
+    for found in _BRACKETS.finditer(content):
+        depth = depth + 1 if found[0] in (b"[", b"{") else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    keys = (line.partition(b"=")[0] for line in content.splitlines() if not line.lstrip().startswith(b"#"))
+    return max(deepest, max((key.count(b".") + 1 for key in keys), default=0))
+
+
+def _too_much(name: str, found: str, most: str) -> Refused:
+    return Refused(
+        f"refused: {name[:80]!r} of a packed study {found}, and a site reads at most {most} before its owner has "
+        "decided; let its author shorten it",
+        code="size",
+        key="files",
+    )
+
+
+def _exhausted() -> Refused:
+    return Refused(
+        f"refused: reading a packed study takes more than {CPU_SECONDS} s or {MEMORY_BYTES >> 20} MB, which is what a "
+        "site gives before its owner has decided; let its author shorten the public files",
+        code="size",
+        key="files",
+    )
+
+
+def _told(said: bytes) -> ComityError:
+    """The error that the other process met, by its class's name."""
+    try:
+        page = json.loads(said)
+        kind = getattr(errors, page["kind"])
+        error = kind(page["sentence"], code=page["code"], key=page["key"])
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return _exhausted()
+    return error if isinstance(error, ComityError) else _exhausted()
+
+
+def _limit() -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def main(path: str) -> int:
+    _limit()
+    from comity.study.study import Study
+
+    study = Path(path)
+    try:
+        check_footers(study.parent)
+        check_schema(study)
+        Study.load(study)
+    except ComityError as error:
+        page = {"kind": type(error).__name__, "sentence": str(error), "code": error.code, "key": error.key}
+        sys.stdout.write(json.dumps(page))
+        return _UNREADABLE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,307 @@
+"""The studies that arrived at a site, and what its owner decided about each.
+
+    studies/HASH/study/          the files of the study, as they were packed
+    studies/HASH/arrival.json    who submitted it, and when
+    studies/HASH/read            there once its owner has looked at it
+    studies/HASH/decision.json   approved for a dataset and a number of runs, or refused with the reason
+
+A study is known by its hash, and its files are read again and hashed again whenever it is looked at: what was edited
+after it arrived is another study, and nobody approved that.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from comity.artefacts.file_state import FileState, file_state
+from comity.artefacts.writing import write_text
+from comity.errors import BadInput, Refused, Stopped, StudyError
+from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.owner.hosting import Approval
+from comity.files import make_folder
+from comity.site.examining import check_texts, examine, is_small
+from comity.site.limits import LEAST_FREE_BYTES, LEAST_FREE_SHARE, MAX_UNDECIDED, MAX_UNDECIDED_BYTES
+from comity.site.pack import STUDY, Packed, require_no_more, unpack, write_files
+from comity.study.study import Study
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from comity.crypto.sealing.sealed import PublicIdentity
+    from comity.federation.declaring.policy import Policy
+
+LEAST = 4
+"""So many characters of a hash name a study, where no other begins with them."""
+WITHIN_POLICY = "within the policy"
+"""Why a study was approved that no person has decided about."""
+_HEXADECIMAL = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What an owner, or its policy, said about a study."""
+
+    decision: Literal["approved", "refused"]
+    when: str
+    dataset: str = ""
+    runs: int = 0
+    why: str = ""
+
+    @property
+    def moment(self) -> datetime:
+        return datetime.fromisoformat(self.when)
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One study of the inbox. `decision` is None until there is one."""
+
+    study: str
+    name: str
+    protocol: str
+    submitter: str
+    arrived: str
+    read: bool
+    decision: Decision | None
+
+    @property
+    def is_decided_by_owner(self) -> bool:
+        """Whether a person has approved or refused it, and not the policy alone."""
+        return self.decision is not None and self.decision.why != WITHIN_POLICY
+
+    @property
+    def approval(self) -> Approval | None:
+        given = self.decision
+        if given is None or given.decision != "approved":
+            return None
+        return Approval(study=self.study, dataset=given.dataset, runs=given.runs)
+
+
+class Inbox:
+    """The folder `studies` beside a site file."""
+
+    def __init__(self, home: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.folder = home / "studies"
+        self._clock = clock
+
+    # What is there.
+
+    def arrivals(self) -> list[Arrival]:
+        """Unread ones first, then the newest first."""
+        if not self.folder.is_dir():
+            return []
+        found = [self._arrival(path.name) for path in self.folder.iterdir() if _is_hash(path.name)]
+        newest = sorted(found, key=lambda one: one.arrived, reverse=True)
+        return sorted(newest, key=lambda one: one.read)
+
+    def find(self, prefix: str) -> Arrival:
+        """The study whose hash begins like this."""
+        known = [one for one in self.arrivals() if one.study.startswith(prefix.lower())]
+        if len(prefix) < LEAST or not set(prefix.lower()) <= _HEXADECIMAL:
+            raise BadInput(
+                f"{prefix!r} names no study; give the first {LEAST} characters of its hash or more: comity site inbox",
+                key="hash",
+            )
+        if len(known) != 1:
+            several = f"{len(known)} studies begin" if known else "no study of the inbox begins"
+            raise BadInput(f"{several} with {prefix}; see: comity site inbox", key="hash")
+        return known[0]
+
+    def study(self, study: str) -> Study:
+        """The study of this hash, read from its files; refused where they are those of another by now."""
+        path = self.folder / study / "study" / STUDY
+        found = Study.load(path)
+        if found.hash != study:
+            raise Refused(
+                f"refused: the files of study {study[:12]} in {path.parent} were changed after it arrived, which makes "
+                f"them study {found.hash[:12]}; let its author submit that",
+                code="study",
+            )
+        return found
+
+    def decision_states(self) -> tuple[tuple[str, FileState | None], ...]:
+        """Changes whenever a decision does, whatever its time of modification says."""
+        if not self.folder.is_dir():
+            return ()
+        folders = sorted(path for path in self.folder.iterdir() if _is_hash(path.name))
+        return tuple((path.name, file_state(path / _DECISION)) for path in folders)
+
+    # What changes it.
+
+    def receive(self, raw: bytes, *, party: str, key: PublicIdentity, policy: Policy) -> Arrival:
+        """Take in a packed study of one of the policy's submitters that asks this party. The same one again changes
+        nothing, and no decision."""
+        packed = unpack(raw, policy.submitters or {})
+        check_texts(packed.files)
+        self._require_room(len(raw))
+        with self._new_folder() as fresh:
+            write_files(packed.files, fresh / "study")
+            if not is_small(packed.files):
+                examine(fresh / "study" / STUDY)
+            study = Study.load(fresh / "study" / STUDY)
+            require_no_more(packed, study)
+            _check_addressed(study, packed.submitter, party, key, policy)
+            page = {
+                "name": study.name,
+                "protocol": study.protocol_name + ("" if study.prediction is None else ", joint prediction"),
+                "submitter": packed.submitter,
+                "arrived": self._now(),
+            }
+            write_text(fresh / _ARRIVAL, json.dumps(page, indent=1) + "\n")
+            if not (self.folder / study.hash).exists():
+                self._require_quota(packed)
+                fresh.rename(self.folder / study.hash)
+        return self._arrival(study.hash)
+
+    def _require_room(self, size: int) -> None:
+        """Leave enough of the disk for the commits of runs that go on."""
+        folder = next(path for path in (self.folder, *self.folder.parents) if path.exists())
+        disk = shutil.disk_usage(folder)
+        if disk.free - size < min(LEAST_FREE_BYTES, LEAST_FREE_SHARE * disk.total):
+            raise Stopped(f"{self.folder}: the disk is almost full, and no study is taken in; make room")
+
+    def _require_quota(self, packed: Packed) -> None:
+        """Few studies of one submitter wait for a decision, and they do not fill the disk."""
+        own = [one for one in self.arrivals() if one.submitter == packed.submitter and not one.is_decided_by_owner]
+        waiting = sum(one.decision is None for one in own)
+        held = sum(_size(self.folder / one.study) for one in own)
+        if waiting >= MAX_UNDECIDED or held + sum(map(len, packed.files.values())) > MAX_UNDECIDED_BYTES:
+            raise Refused(
+                f"refused: {waiting} studies of {packed.submitter} wait for a decision here, and with those that the "
+                f"policy approved they have {held:,} bytes; at most {MAX_UNDECIDED} may wait, with "
+                f"{MAX_UNDECIDED_BYTES:,} bytes in all. Decide about them: comity site inbox",
+                code="quota",
+                key="submitters",
+            )
+
+    def mark_read(self, study: str) -> None:
+        (self.folder / study / _READ).touch(mode=0o600)
+
+    def approve(self, study: str, *, dataset: str, runs: int, why: str = "") -> Decision:
+        """Pin a study's hash to a dataset and to so many runs in all, those that were begun before included."""
+        return self._decide(study, Decision("approved", self._now(), dataset, runs, why))
+
+    def refuse(self, study: str, why: str) -> Decision:
+        """It is not served, or no longer: nothing of it runs after the ask that is being answered."""
+        return self._decide(study, Decision("refused", self._now(), why=why))
+
+    def _decide(self, study: str, decision: Decision) -> Decision:
+        self.mark_read(study)
+        write_text(self.folder / study / _DECISION, json.dumps(asdict(decision), indent=1) + "\n")
+        return decision
+
+    def _arrival(self, study: str) -> Arrival:
+        folder = self.folder / study
+        page = _fields(folder / _ARRIVAL, _ARRIVAL_FIELDS)
+        decision = _decision(folder / _DECISION) if (folder / _DECISION).exists() else None
+        return Arrival(study, **page, read=(folder / _READ).exists(), decision=decision)
+
+    @contextmanager
+    def _new_folder(self) -> Iterator[Path]:
+        make_folder(self.folder)
+        self._remove_left_over()
+        fresh = Path(tempfile.mkdtemp(prefix=_FRESH, dir=self.folder))
+        try:
+            make_folder(fresh / "study")
+            yield fresh
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+    def _remove_left_over(self) -> None:
+        """What a process left behind that was killed while it took a study in. Nothing takes as long as this age."""
+        for path in self.folder.glob(f"{_FRESH}*"):
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > _LEFT_OVER_SECONDS:
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def _now(self) -> str:
+        return self._clock().astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+_FRESH, _LEFT_OVER_SECONDS = ".new-", 600.0
+_ARRIVAL, _READ, _DECISION = "arrival.json", "read", "decision.json"
+
+
+def _check_addressed(study: Study, submitter: str, party: str, key: PublicIdentity, policy: Policy) -> None:
+    """A study that asks this site, and whose coordinator is who submitted it."""
+    roster = study.consortium.roster
+    short = study.hash[:12]
+    if policy.submitters is not None and roster.get(COORDINATOR) != policy.submitters[submitter]:
+        raise Refused(
+            f"refused: study {short} was submitted by {submitter} and pins another coordinator; let that one submit it",
+            code="policy",
+            key="submitters",
+        )
+    if party not in study.consortium.parties:
+        raise Refused(f"refused: study {short} has no party {party!r}; see its [parties]", code="study", key="parties")
+    if roster.get(party) != key:
+        raise Refused(
+            f"refused: study {short} pins another key of {party} than this site has; send yours to its author",
+            code="keys",
+            key="keys",
+        )
+    policy.check_pinned(study.consortium)
+    if study.prediction is not None:
+        # Terms rule exact scores out unless their owner wrote otherwise; then it is not asked about each study.
+        policy.check_disclosures(study.agreed.declaration, party, study.consortium)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _is_hash(name: str) -> bool:
+    return len(name) == 64 and set(name) <= _HEXADECIMAL
+
+
+_ARRIVAL_FIELDS = {"name": str, "protocol": str, "submitter": str, "arrived": str}
+_DECISION_FIELDS = {"decision": str, "when": str, "dataset": str, "runs": int, "why": str}
+
+
+def _decision(path: Path) -> Decision:
+    page = _fields(path, _DECISION_FIELDS)
+    made = Decision(**page)
+    if made.decision not in ("approved", "refused"):
+        raise _unreadable(path, "decision", made.decision, '"approved" or "refused"')
+    if made.decision == "approved" and made.runs < 1:
+        raise _unreadable(path, "runs", made.runs, "1 or more")
+    return made
+
+
+def _fields(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """A page with exactly these keys, each of its type."""
+    try:
+        page = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise StudyError(f"{path}: can't be read ({error}); {_RESTORE}") from error
+    if not isinstance(page, dict) or set(page) != set(kinds):
+        found = ", ".join(sorted(map(ascii, page))) if isinstance(page, dict) else type(page).__name__
+        raise StudyError(f"{path}: expected the keys {', '.join(kinds)}, found {found[:200] or 'none'}; {_RESTORE}")
+    for key, kind in kinds.items():
+        # A truth value is an int to Python.
+        if type(page[key]) is not kind:
+            raise _unreadable(path, key, page[key], "a whole number" if kind is int else "a text")
+    when = "arrived" if "arrived" in kinds else "when"
+    try:
+        moment = datetime.fromisoformat(page[when])
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise _unreadable(path, when, page[when], "a time with its offset, as in 2026-01-31T12:00:00+00:00")
+    return page
+
+
+def _unreadable(path: Path, key: str, found: object, expected: str) -> StudyError:
+    return StudyError(f"{path}: {key} must be {expected}, found {ascii(found)[:80]}; {_RESTORE}", key=key)
+
+
+_RESTORE = "restore the file; without a decision.json a study waits to be decided again"

@@ -1,0 +1,178 @@
+"""A study in one file, signed by its coordinator: how it reaches the owners, by whatever way.
+
+Promise    What is opened from a pack is what the holder of a pinned key packed: the study and the public files that its
+           hash covers, nothing else, under plain names inside one folder.
+Against    Whoever carries it, and a submitter that packs names which lead elsewhere, or more than fits.
+
+`[simulation]` is not packed: it is no part of the study's hash and may name what its author has on its own disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from comity.crypto.sealing.sealed import Identity, PublicIdentity
+from comity.errors import Malformed, Refused, StudyError
+from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.site.limits import MAX_PACK_BYTES
+from comity.study.study import Study
+from comity.untrusted.file_names import UnsafeName, check_name, write_inside
+
+STUDY = "study.toml"
+MOST_FILES = 64
+_FORMAT = "comity-study-1"
+_TABLE = re.compile(r"^\s*\[+\s*([A-Za-z0-9_-]+)")
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The files of a study by their names, and who signed them, by the name that the owner knows."""
+
+    files: Mapping[str, bytes]
+    submitter: str
+
+
+def pack(study: Study, keys: Identity) -> bytes:
+    """The study as one file. `keys` are those of the coordinator that the study pins; no site takes it from others."""
+    if isinstance(study.parties, int) or any(party.keys is None for party in study.parties.values()):
+        raise StudyError(
+            f"{study.where}: a study between organisations pins the keys of each party; write [parties.NAME.keys], as "
+            "comity keys show prints them",
+            key="parties",
+        )
+    pinned = study.consortium.roster.get(COORDINATOR)
+    if pinned is None:
+        raise StudyError(
+            f"{study.where}: coordinator.keys is missing; write [coordinator.keys] with the coordinator's public keys",
+            key="coordinator.keys",
+        )
+    if pinned != keys.public:
+        raise Refused(
+            f"{study.where}: coordinator.keys are not those of the key file; sign with the coordinator's own",
+            code="keys",
+            key="coordinator.keys",
+        )
+    files = {STUDY: _without_simulation(study).encode()}
+    for name in study.files.values():
+        _check_name(name, study.where)
+        if name == STUDY:
+            raise StudyError(f"{study.where}: a file of the study can't be called {STUDY}; rename it", key="study")
+        files[name] = (study.folder / name).read_bytes()
+    body = encode({"format": _FORMAT, "files": files})
+    if len(body) + SIGNATURE_BYTES > MAX_PACK_BYTES:
+        raise StudyError(
+            f"{study.where}: the study and its public files have {len(body):,} bytes, and sites take packs of at most "
+            f"{MAX_PACK_BYTES:,}; shorten the public files",
+            key="files",
+        )
+    return body + keys.sign(_signed(body))
+
+
+def unpack(raw: bytes, submitters: Mapping[str, PublicIdentity]) -> Packed:
+    """What a pack holds, if one of these signed it. Nothing of it is looked at before."""
+    if len(raw) > MAX_PACK_BYTES:
+        raise Refused(
+            f"refused: the pack has {len(raw):,} bytes, and a site takes at most {MAX_PACK_BYTES:,}; let its author "
+            "shorten the public files",
+            code="size",
+            key="files",
+        )
+    body, signature = raw[:-SIGNATURE_BYTES], raw[-SIGNATURE_BYTES:]
+    for name, identity in submitters.items():
+        try:
+            identity.verify(signature, _signed(body))
+        except Malformed:
+            continue
+        return Packed(_files(body), name)
+    raise Refused(
+        f"refused: the pack is signed by nobody of policy.submitters ({', '.join(submitters) or 'none'}), or was "
+        "altered on the way",
+        code="policy",
+        key="submitters",
+    )
+
+
+def require_no_more(packed: Packed, study: Study) -> None:
+    """Refuses what lies in a pack beside the files that its study names: no hash covers it, and nobody approves it."""
+    more = sorted(set(packed.files) - {STUDY, *study.files.values()})
+    if more:
+        raise Refused(
+            f"refused: the pack of study {study.hash[:12]} brings {more[0]}, which its study does not name; let "
+            f"{packed.submitter} pack it with: comity study pack",
+            code="form",
+            key="files",
+        )
+
+
+def write_files(files: Mapping[str, bytes], folder: Path) -> None:
+    """Into a folder that is new; no name leads out of it, and nothing is overwritten."""
+    for name, content in files.items():
+        write_inside(folder, name, content)
+
+
+def _files(body: bytes) -> dict[str, bytes]:
+    match decode(body):
+        case {"format": str(kind), "files": dict(files), **rest} if kind == _FORMAT and not rest:
+            pass
+        case _:
+            raise Malformed(
+                "a packed study has a format and files; it was made by another version of Comity", code="form"
+            )
+    if STUDY not in files or len(files) > MOST_FILES or not all(type(one) is bytes for one in files.values()):
+        raise Malformed(f"a packed study has a {STUDY} and at most {MOST_FILES} files", code="form")
+    for name in files:
+        _check_name(name, "a packed study")
+    _check_places(files)
+    return files
+
+
+def _check_places(names: Iterable[str]) -> None:
+    """Each name has a place of its own, also where case does not count: none is the folder of another."""
+    taken: set[str] = set()
+    for name in sorted(map(str.lower, names)):
+        parts = name.split("/")
+        if name in taken or any("/".join(parts[:deep]) in taken for deep in range(1, len(parts))):
+            raise Malformed(
+                f"a packed study: {name[:80]!r} can't stand beside another file of it", code="form", key="files"
+            )
+        taken.add(name)
+
+
+def _check_name(name: str, where: str) -> None:
+    try:
+        check_name(name, portable=True)
+    except UnsafeName as error:
+        raise Malformed(
+            f"{where}: {name[:80]!r} is no name of a file inside the study's folder: it {error}; use letters, digits, "
+            "_ - and ., in at most a few folders",
+            code="form",
+            key="files",
+        ) from error
+
+
+def _without_simulation(study: Study) -> str:
+    """The study's text without the tables of its simulation; refused where that would change the study."""
+    kept, inside = [], False
+    for line in study.text.splitlines(keepends=True):
+        header = _TABLE.match(line)
+        inside = header[1] == "simulation" if header else inside
+        if not inside:
+            kept.append(line)
+    text = "".join(kept).rstrip() + "\n"
+    packed = Study.parse(text, folder=study.folder, where=study.where)
+    if packed.hash != study.hash or packed.simulation.data is not None:
+        raise StudyError(
+            f"{study.where}: [simulation] can't be told from the rest; write it as tables of its own, at the end",
+            key="simulation",
+        )
+    return text
+
+
+def _signed(body: bytes) -> bytes:
+    return encode(["packed study", hashlib.sha256(body).digest()])

@@ -1,0 +1,233 @@
+"""The site file: what an owner wrote about its data, its budget and its terms. It never leaves the owner's disk.
+
+Relative paths start at its folder, which is also where arrived studies, decisions, results and refusals are kept. A
+policy that leaves a key out allows the least: no protocol, no submitter, nothing exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from comity.crypto.sealing import key_file
+from comity.crypto.sealing.sealed import PublicIdentity
+from comity.data import check_table, open_source
+from comity.errors import BadInput, StudyError
+from comity.federation.agreed import Agreed
+from comity.federation.declaring.booking import Period
+from comity.federation.declaring.names import check_party_name, check_party_names
+from comity.federation.declaring.policy import Policy
+from comity.federation.owner.hosting import Owner
+from comity.methods import PROTOCOLS
+from comity.privacy.ledger import Ledger
+from comity.study.naming import naming
+from comity.study.records.held_records import held_records
+from comity.study.tables import Table, hint, validate
+from comity.untrusted.toml import parse_toml
+
+if TYPE_CHECKING:
+    from comity.data import Held, Source
+
+NAME = "site.toml"
+
+Approving = Literal["by-hand", "within-policy"]
+
+
+class RelayTable(Table):
+    """Where the site dials out to."""
+
+    address: str = Field(min_length=1)
+    certificate: str | None = None
+
+
+class PolicyTable(Table):
+    """The owner's terms, key by key; `Policy` says what each means."""
+
+    protocols: tuple[str, ...] = ()
+    variants: tuple[Literal["default", "published"], ...] = ("default",)
+    epsilon_per_study: float = Field(gt=0, allow_inf_nan=False)
+    delta_per_study: float = Field(0.0, ge=0, lt=1)
+    epsilon_per_period: float | None = Field(None, gt=0, allow_inf_nan=False)
+    delta_per_period: float | None = Field(None, ge=0, lt=1)
+    period_days: int | None = Field(None, ge=1)
+    submitters: tuple[str, ...] = ()
+    sizes_may_leave: bool = False
+    records_may_leave: bool = False
+    joint_predictions: int = Field(0, ge=0)
+    unproven: bool = False
+    approval: Approving = "by-hand"
+
+
+class _File(Table):
+    party: str
+    ledger: str = Field(min_length=1)
+    keys: str = Field(min_length=1)
+    policy: PolicyTable
+    data: dict[str, Any]
+    pinned: dict[str, dict[str, str]] = Field(default_factory=dict)
+    relay: RelayTable | None = None
+    # Gigabytes that the encoded records of one dataset may take; beyond, they are read in blocks.
+    memory: float = Field(1.0, gt=0)
+
+
+@dataclass(frozen=True, eq=False)
+class SiteFile:
+    """An owner's site as written. `where` is the file, `home` its folder."""
+
+    where: str
+    home: Path
+    party: str
+    ledger: Path
+    keys: Path
+    data: Mapping[str, Mapping[str, Any]]
+    policy: Policy
+    approval: Approving
+    relay: RelayTable | None
+    memory: float
+
+    @classmethod
+    def load(cls, path: str | Path) -> SiteFile:
+        """Read a site file; a StudyError names the key that is wrong. Neither records nor secrets are opened."""
+        path = Path(path)
+        where = str(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise StudyError(f"{where}: there is no such site file; make one: comity site init") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise StudyError(f"{where}: the site file can't be read ({error})") from error
+        file = validate(_File, parse_toml(text, where), where, "")
+        with naming(where):
+            check_party_name(file.party, key="party")
+            check_party_names(file.pinned, key="pinned")
+        if not file.data:
+            raise StudyError(f"{where}: data: a site needs a dataset; add [data.NAME]", key="data")
+        for name, table in file.data.items():
+            _check_dataset(name, table, where)
+        home = path.resolve().parent
+        return cls(
+            where=where,
+            home=home,
+            party=file.party,
+            ledger=home / file.ledger,
+            keys=home / file.keys,
+            data=file.data,
+            policy=_policy(file, where),
+            approval=file.policy.approval,
+            relay=file.relay,
+            memory=file.memory,
+        )
+
+    def owner(self) -> Owner:
+        """What answers for this site: its keys and ledger, opened, and a budget for each of its datasets."""
+        keys, ledger = key_file.load(self.keys), Ledger(self.ledger)
+        budgets = {account.dataset for account in ledger.summary()}
+        for name in self.data:
+            if name not in budgets:
+                raise StudyError(
+                    f"{self.where}: data.{name} has no budget in {self.ledger}, which has one for "
+                    f"{', '.join(sorted(budgets))}; add it: comity ledger add {self.ledger} --dataset {name} ...",
+                    key=f"data.{name}",
+                )
+        readers: dict[str, Callable[[Agreed], Held]] = {name: partial(self.records, name) for name in self.data}
+        return Owner(party=self.party, keys=keys, ledger=ledger, policy=self.policy, datasets=readers)
+
+    def source(self, dataset: str) -> Source:
+        """Where the records of a dataset are; a file that is not there is an error now."""
+        if dataset not in self.data:
+            raise BadInput(
+                f"{self.where}: there is no data.{dataset}{hint(dataset, self.data)}; it has {', '.join(self.data)}",
+                key="dataset",
+            )
+        return open_source(self.data[dataset], where=f"{self.where}: data.{dataset}", base=self.home)
+
+    def records(self, dataset: str, agreed: Agreed) -> Held:
+        """The records of a dataset as a study wants them."""
+        where = f"{self.where}: data.{dataset}"
+        limit = int(self.memory * 2**30)
+        return held_records(
+            agreed.protocol, agreed.consortium, self.source(dataset), where=where, party=self.party, limit=limit
+        )[0]
+
+
+def _check_dataset(name: str, table: Any, where: str) -> None:
+    key = f"data.{name}"
+    if not isinstance(table, Mapping):
+        raise StudyError(
+            f"{where}: {key}: expected a table with source = ..., found {type(table).__name__}; write [data.NAME]",
+            key=key,
+        )
+    try:
+        check_table(table, f"{where}: {key}")
+    except StudyError as error:
+        raise StudyError(str(error), key=f"{key}.{error.key}") from None
+
+
+def _policy(file: _File, where: str) -> Policy:
+    table = file.policy
+    for name in table.protocols:
+        if name not in PROTOCOLS:
+            raise StudyError(
+                f"{where}: policy.protocols: {name!r} is no method{hint(name, PROTOCOLS)}; known are "
+                f"{', '.join(PROTOCOLS)}",
+                key="policy.protocols",
+            )
+    period = None
+    for key, other in (
+        ("period_days", "epsilon_per_period"),
+        ("epsilon_per_period", "period_days"),
+        ("delta_per_period", "epsilon_per_period"),
+    ):
+        if getattr(table, key) is not None and getattr(table, other) is None:
+            raise StudyError(
+                f"{where}: policy.{key} means nothing without policy.{other}; write both or neither",
+                key=f"policy.{other}",
+            )
+    if table.epsilon_per_period is not None and table.period_days is not None:
+        delta = table.delta_per_study if table.delta_per_period is None else table.delta_per_period
+        # As written: 0.1 in a file is a tenth, not the nearest double.
+        period = Period(
+            epsilon=Decimal(repr(table.epsilon_per_period)), delta=Decimal(repr(delta)), days=table.period_days
+        )
+    pinned = _pinned(file, where)
+    words = {"sizes_may_leave": table.sizes_may_leave, "records_may_leave": table.records_may_leave}
+    return Policy(
+        protocols=table.protocols,
+        variants=table.variants,
+        epsilon_per_study=table.epsilon_per_study,
+        delta_per_study=table.delta_per_study,
+        period=period,
+        submitters={name: pinned[name] for name in file.policy.submitters},
+        pinned=pinned,
+        disclosures=frozenset(word for word, said in words.items() if said),
+        joint_predictions=table.joint_predictions,
+        unproven=table.unproven,
+    )
+
+
+def _pinned(file: _File, where: str) -> dict[str, PublicIdentity]:
+    """Everybody whose keys the owner wrote down; those that may submit are among them."""
+    found = {}
+    for name in file.policy.submitters:
+        if name not in file.pinned:
+            raise StudyError(
+                f"{where}: policy.submitters names {name!r}, whose keys stand nowhere{hint(name, file.pinned)}; add "
+                f"[pinned.{name}] with sign, mlkem and x25519",
+                key="policy.submitters",
+            )
+    for name, texts in file.pinned.items():
+        try:
+            found[name] = PublicIdentity.from_texts(texts)
+        except (KeyError, ValueError):
+            raise StudyError(
+                f"{where}: pinned.{name} must hold sign, mlkem and x25519 as hexadecimal text, as comity keys show "
+                "prints them",
+                key=f"pinned.{name}",
+            ) from None
+    return found

@@ -1,0 +1,101 @@
+"""A consortium in this process: a host for each party, the channel to them, and the coordinator.
+
+Hosts, policies, seals and masks are those of a deployment. What is simulated is that one person is every participant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from comity.crypto.sealing.sealed import Identity
+from comity.data import Held
+from comity.entropy import derive
+from comity.errors import Refused, Stopped
+from comity.federation.agreed import Agreed
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.life import whole_run
+from comity.federation.coordinator.parties import Parties, Progress
+from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.declaring.policy import SIMULATION, Policy
+from comity.federation.messages.delivered import Received
+from comity.federation.owner.host import Host
+from comity.federation.owner.store import Store
+from comity.learn.voters.local_model import LocalModel
+from comity.privacy.ledger import Ledger
+from comity.study.local.chance import noise_source, setting_aside
+from comity.study.local.channel import LocalChannel
+
+OpenLedger = Callable[[str], Ledger]
+"""How the ledger of a party is opened."""
+
+
+@dataclass(frozen=True, eq=False)
+class LocalConsortium:
+    hosts: Mapping[str, Host]
+    channel: LocalChannel
+    coordinator: Parties
+
+    @classmethod
+    def made(
+        cls,
+        agreed: Agreed,
+        records: Mapping[str, Held],
+        *,
+        run: str,
+        ledgers: OpenLedger,
+        seed: int | None = None,
+        models: Mapping[str, LocalModel] | None = None,
+        policies: Mapping[str, Policy] | None = None,
+        journal: Path | None = None,
+        progress: Progress | None = None,
+    ) -> LocalConsortium:
+        """Participants of one run. A party without a policy of its own allows everything."""
+        # From the study's hash, so that a resumed run meets the same participants, whatever keys the study pins.
+        names = (COORDINATOR, *agreed.consortium.parties)
+        keys = {name: Identity(derive(agreed.study.encode(), "simulated identity", name)) for name in names}
+        noise = {name: noise_source(seed, name) for name in names}
+        roster = {name: identity.public for name, identity in keys.items()}
+        pinned = replace(agreed, consortium=replace(agreed.consortium, roster=roster))
+        who = pinned.consortium
+        hosts = {
+            party: Host(
+                pinned,
+                party,
+                records=records[party],
+                keys=keys[party],
+                store=Store(ledgers(party), unit=who.unit, neighbours=who.neighbours),
+                noise=noise[party],
+                policy=(policies or {}).get(party, SIMULATION),
+                local=(models or {}).get(party),
+                chance=setting_aside(seed, party),
+            )
+            for party in who.parties
+        }
+        channel = LocalChannel(hosts)
+        coordinator = Parties(
+            pinned,
+            run=run,
+            channel=channel,
+            journal=Journal(journal),
+            keys=keys[COORDINATOR],
+            noise=noise[COORDINATOR],
+            progress=progress,
+        )
+        return cls(hosts, channel, coordinator)
+
+    def whole_run(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the method releases at the end, and what was released on the way. A party's refusal has the sentence
+        that its owner reads: here both are one person."""
+        try:
+            return whole_run(self.coordinator)
+        except (Refused, Stopped) as error:
+            if error.party in self.channel.refusals:
+                raise self.channel.refusals[error.party] from error
+            raise
+
+    def received(self, party: str) -> Received:
+        """What a party has of the run, once it has ended."""
+        return self.hosts[party].received(self.coordinator.run)

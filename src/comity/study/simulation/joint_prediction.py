@@ -1,0 +1,91 @@
+"""Joint prediction on this machine: hosts with their own columns of new records, and a coordinator that adds up.
+
+Where records have identifiers, the first party receives the scores too, as a receiver does in a deployment: its site
+alone can put them beside identifiers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from comity.data import Records
+from comity.entropy import derive
+from comity.errors import StudyError
+from comity.federation.agreed import Agreed
+from comity.federation.declaring.policy import Policy
+from comity.federation.plan import Plan, plan
+from comity.methods.vertical.prediction import MOST_ROWS, SCORED, JointPrediction
+from comity.study.local.chance import new_run_id
+from comity.study.local.consortium import LocalConsortium
+from comity.study.naming import naming
+from comity.study.predicting import joint_prediction_of
+from comity.study.simulation.ledgers import in_memory
+from comity.study.study import Study
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class JointScores:
+    """Exact scores of new records: outside every guarantee, as the plan says.
+
+    `ids` are there if the schema has an identifier, whose common rows come in an order of chance; otherwise the scores
+    are in the order of the records.
+    """
+
+    scores: Floats
+    ids: NDArray[np.object_] | None
+    plan: Plan
+
+
+def predict_jointly(
+    study: Study,
+    coef: Floats,
+    parties: Mapping[str, pd.DataFrame],
+    *,
+    where: Mapping[str, str] | None = None,
+    policies: Mapping[str, Policy] | None = None,
+) -> JointScores:
+    """Scores of new records whose columns different parties hold, by the weights that a vertical study released.
+
+    `parties` are the new records as each party has them, `where` names them in errors. `policies` are the parties' own;
+    without one a party allows everything, as in every simulation.
+    """
+    who = study.consortium
+    if set(parties) != set(who.parties):
+        raise StudyError(
+            f"{study.where}: a joint prediction needs new records of {', '.join(who.parties)}, found those of "
+            f"{', '.join(parties) or 'nobody'}; give each party its own",
+            key="parties",
+        )
+    with naming(study.where):
+        most = max(1, min(MOST_ROWS, max(map(len, parties.values()))))
+        receiver = None if study.schema.identifier is None else who.parties[0]
+        protocol = joint_prediction_of(study.protocol, study.schema, coef, most=most, receiver=receiver)
+    named = where or {}
+    records = {
+        party: protocol.encoding_of(party).encode(parties[party], where=named.get(party, party)).records
+        for party in who.parties
+    }
+    return _scored(study, protocol, records, policies or {})
+
+
+def _scored(
+    study: Study, protocol: JointPrediction, records: Mapping[str, Records], policies: Mapping[str, Policy]
+) -> JointScores:
+    """One run; where there is a receiver, it keeps the identifiers of the scored records in the order of the scores."""
+    named = derive(bytes.fromhex(study.hash), "joint prediction", protocol.coef.tobytes().hex(), protocol.most).hex()
+    agreed = Agreed(named, protocol, study.consortium, study.name)
+    consortium = LocalConsortium.made(agreed, records, run=new_run_id(), ledgers=in_memory(agreed), policies=policies)
+    released, _ = consortium.whole_run()
+    ids = None if protocol.receiver is None else consortium.received(protocol.receiver).own.get(SCORED)
+    return JointScores(
+        np.asarray(released["scores"], np.float64),
+        None if ids is None else np.array(ids, object),
+        plan(study.name, protocol, agreed.consortium),
+    )

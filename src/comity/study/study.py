@@ -1,0 +1,247 @@
+"""A study file: schema, parties, protocol, parameters, privacy. The same file is simulated and deployed.
+
+`Study.load` reads public things only (the file, its schema, public auxiliary records). The hash covers all of them, by
+content, and leaves out `[simulation]`: two people who see the same hash agreed on the same study. A study comes from
+somebody else, so what it names outside `[simulation]` lies in its own folder: reading it opens nothing else of its
+reader's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from comity.crypto.sealing.sealed import PublicIdentity
+from comity.data import Schema
+from comity.errors import StudyError
+from comity.federation.agreed import Agreed
+from comity.federation.declaring.consortium import COORDINATOR, Consortium, usual_colluders
+from comity.federation.plan import Plan, plan
+from comity.federation.protocol import Protocol
+from comity.methods import PROTOCOLS, Parameters, Setting, parameters_of
+from comity.representation import short_repr
+from comity.study.local.numbered import Numbered
+from comity.study.local.stacks import require_no_evaluation, require_stacks, runs_as_stacks
+from comity.study.naming import naming
+from comity.study.predicting import PredictionTable, predicting
+from comity.study.public_files import digest_of, public_records, schema_in
+from comity.study.sources import check_data
+from comity.study.study_tables import (
+    CoordinatorTable,
+    EvaluationTable,
+    PartyTable,
+    PrivacyTable,
+    SimulationTable,
+    StudyFile,
+    check_roles,
+    override,
+    parties_of,
+)
+from comity.study.tables import hint, validate
+from comity.untrusted.toml import parse_toml
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A study as agreed. `folder` is where its relative paths start, `files` what its hash covers there, by key."""
+
+    __repr__ = short_repr
+
+    name: str
+    protocol_name: str
+    schema: Schema
+    privacy: PrivacyTable
+    parameters: Parameters
+    parties: Mapping[str, PartyTable] | int
+    coordinator: CoordinatorTable
+    simulation: SimulationTable
+    folder: Path
+    hash: str
+    text: str
+    where: str
+    protocol: Protocol
+    setting: Setting
+    files: Mapping[str, str]
+    evaluation: EvaluationTable | None = None
+    prediction: PredictionTable | None = None
+
+    @property
+    def consortium(self) -> Consortium:
+        with naming(self.where):
+            return self._consortium()
+
+    def _consortium(self) -> Consortium:
+        names: Sequence[str] = Numbered(self.parties) if isinstance(self.parties, int) else tuple(self.parties)
+        roster, roles = {}, {}
+        if not isinstance(self.parties, int):
+            roster = {
+                n: _pinned(p.keys, f"parties.{n}", self.where) for n, p in self.parties.items() if p.keys is not None
+            }
+            for role in dict.fromkeys(p.role for p in self.parties.values() if p.role is not None):
+                roles[role] = tuple(n for n, p in self.parties.items() if p.role == role)
+        if self.coordinator.keys is not None:
+            roster[COORDINATOR] = _pinned(self.coordinator.keys, "coordinator", self.where)
+        privacy, asked = self.privacy, "colluders" in self.privacy.model_fields_set
+        loss, terms = privacy.divided(self.evaluation)
+        return Consortium(
+            parties=names,
+            loss=loss,
+            evaluation=terms,
+            unit=privacy.unit,
+            neighbours=privacy.neighbours,
+            colluders=privacy.colluders if asked else usual_colluders(len(names), privacy.dropouts),
+            dropouts=privacy.dropouts,
+            roster=roster,
+            roles=roles,
+            schema=self.schema,
+        )
+
+    @property
+    def agreed(self) -> Agreed:
+        """What its participants agreed on: what hosts and coordinator are made from."""
+        return Agreed(self.hash, self.protocol, self.consortium, self.name)
+
+    def plan(self) -> Plan:
+        # A protocol knows the key that is wrong, not the file that it came from.
+        with naming(self.where):
+            who = self.consortium
+            if runs_as_stacks(who.size, hosts=self.simulation.hosts):
+                require_stacks(self.protocol, self.protocol.accepted(who), who)
+                require_no_evaluation(who)
+            return plan(self.name, self.protocol, who)
+
+    def defaults(self) -> dict[str, Any]:
+        """Every setting that the file left to its default, by dotted key; keys of another variant are none."""
+        return {key: value for key, value in self.settings().items() if not self._written(key)}
+
+    def settings(self) -> dict[str, Any]:
+        """Every setting that the study has, by dotted key, whether written or left to its default."""
+        own = self.parameters.own_keys(self.setting)
+        measured = {} if self.evaluation is None else self.evaluation.model_dump()
+        return {
+            **{f"evaluation.{key}": value for key, value in measured.items() if value is not None},
+            **{f"privacy.{key}": getattr(self.privacy, key) for key in type(self.privacy).model_fields},
+            **{f"{self.protocol_name}.{key}": getattr(self.parameters, key) for key in own},
+        }
+
+    def _written(self, dotted: str) -> bool:
+        table, _, key = dotted.partition(".")
+        if table == "evaluation":
+            return True
+        return key in (self.privacy if table == "privacy" else self.parameters).model_fields_set
+
+    @classmethod
+    def load(cls, path: str | Path, *, overrides: Mapping[str, Any] | None = None) -> Study:
+        """Read a study; `overrides` are dotted keys, for a simulation only."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise StudyError(f"{path}: there is no such study file; write one with: comity new NAME") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise StudyError(f"{path}: the study can't be read ({error})") from error
+        return cls.parse(text, folder=path.parent, where=str(path), overrides=overrides)
+
+    @classmethod
+    def parse(
+        cls, text: str, *, folder: Path, where: str = "study", overrides: Mapping[str, Any] | None = None
+    ) -> Study:
+        tables = parse_toml(text, where)
+        for key, value in (overrides or {}).items():
+            override(tables, key, value, where)
+        named = tables.get("study")
+        protocol_name = str(named.get("protocol", "")) if isinstance(named, dict) else ""
+        if protocol_name not in PROTOCOLS:
+            raise StudyError(
+                f"{where}: study.protocol must be one of {', '.join(PROTOCOLS)}, found {protocol_name!r}"
+                + hint(protocol_name, PROTOCOLS),
+                key="study.protocol",
+            )
+        own = tables.pop(protocol_name, {})
+        file = validate(StudyFile, tables, where, "", extra=(protocol_name,))
+        parameters = validate(parameters_of(protocol_name), own, where, protocol_name + ".")
+        parties = parties_of(file.parties, where)
+        check_data(file.simulation.data, file.simulation.test, () if isinstance(parties, int) else parties, where)
+        schema = schema_in(folder, file.study.schema_, where)
+
+        def read(name: str, key: str) -> pd.DataFrame:
+            return public_records(folder, name, key, where)
+
+        held = {} if isinstance(parties, int) else {n: tuple(p.columns) for n, p in parties.items() if p.columns}
+        if held and not parameters.by_columns:
+            key = f"parties.{next(iter(held))}.columns"
+            raise StudyError(
+                f"{where}: {key}: in {protocol_name} every party holds whole records; leave it out, or choose a "
+                "protocol for columns of the same people at different owners",
+                key=key,
+            )
+        privacy = file.privacy.model_dump(include={"delta", "colluders", "dropouts"})
+        setting = Setting(schema, where, read, held, pure=not file.privacy.delta, privacy=privacy)
+        file = file.model_copy(update={"privacy": file.privacy.completed(parameters.privacy(setting))})
+        with naming(where):
+            protocol = parameters.build(setting)
+            _, terms = file.privacy.divided(file.evaluation)
+            protocol = protocol if terms is None else protocol.on_training_part(terms)
+            files = {"study.schema": file.study.schema_, **parameters.files()}
+            if file.prediction is not None:
+                if file.evaluation is not None:
+                    raise StudyError(
+                        "[evaluation] measures a model that the study trains, and one with [prediction] trains none; "
+                        "leave one out",
+                        key="evaluation",
+                    )
+                files["prediction.weights"] = file.prediction.weights
+                protocol = predicting(file.prediction, protocol, schema, parties, folder, where)
+        check_roles(parties, protocol, where)
+        agreed = {
+            "study": {"name": file.study.name, "protocol": protocol_name, "version": protocol.version},
+            "schema": schema.digest(),
+            "privacy": file.privacy.model_dump(mode="json"),
+            # In their order: shares, positions and columns depend on it.
+            "parties": parties if isinstance(parties, int) else [[n, p.model_dump()] for n, p in parties.items()],
+            "coordinator": file.coordinator.model_dump(),
+            "parameters": parameters.model_dump(mode="json"),
+            "files": {name: digest_of(folder, name, key, where) for key, name in parameters.files().items()},
+        }
+        if file.evaluation is not None:
+            agreed["evaluation"] = file.evaluation.model_dump()
+        if file.prediction is not None:
+            weights = digest_of(folder, file.prediction.weights, "prediction.weights", where)
+            agreed["prediction"] = {**file.prediction.model_dump(), "weights": weights}
+        return cls(
+            name=file.study.name,
+            protocol_name=protocol_name,
+            schema=schema,
+            privacy=file.privacy,
+            parameters=parameters,
+            parties=parties,
+            coordinator=file.coordinator,
+            simulation=file.simulation,
+            folder=folder,
+            hash=hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest(),
+            text=text,
+            where=where,
+            protocol=protocol,
+            setting=setting,
+            files=files,
+            evaluation=file.evaluation,
+            prediction=file.prediction,
+        )
+
+
+def _pinned(keys: Mapping[str, str], table: str, where: str) -> PublicIdentity:
+    try:
+        return PublicIdentity.from_texts(keys)
+    except (KeyError, ValueError):
+        raise StudyError(
+            f"{where}: {table}.keys must hold sign, mlkem and x25519 as hexadecimal text; print them with: "
+            "comity keys show FILE",
+            key=f"{table}.keys",
+        ) from None

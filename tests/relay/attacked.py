@@ -1,0 +1,220 @@
+"""Owners with site files behind a real relay, and everybody who may try something: coordinator, members, operator."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from comity.cli import main
+from comity.crypto.sealing.sealed import Identity
+from comity.federation.messages.asking import Lost, Replied
+from comity.federation.messages.channel import Patience
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.messages.sealed_channel import Purpose, sealed
+from comity.relay import endpoint
+from comity.relay.channel import NatsChannel
+from comity.relay.deployed import hand_over, run_deployed
+from comity.relay.frames import Frame
+from comity.site.refusals import Refusals
+from comity.study.results.outcome import Outcome
+from comity.study.study import Study
+from tests.federation.toy import ask_for
+from tests.site.sites import NAMES, Sites, approve
+from tests.support.asks import sign_ask
+
+from .bare import Bare
+from .relays import Loop, Operated, Site, wait_until
+
+SOON = 20.0
+PATIENCE = Patience(silent=SOON, deadline=3 * SOON)
+
+
+_NOBODY = "comity.ask.nobody"
+
+
+@dataclass(frozen=True)
+class Carried:
+    subject: str
+    raw: bytes
+    time: float
+
+    @property
+    def frame(self) -> Frame:
+        found = Frame.of(self.raw)
+        assert found is not None
+        return found
+
+
+class Operator:
+    """Whoever runs the relay: hears everything and says what it likes where it likes."""
+
+    def __init__(self, loop: Loop, loopback: Operated) -> None:
+        self.loop = loop
+        self.carried: list[Carried] = []
+        self._bare = Bare(loopback.operator)
+        self._do(self._begin())
+
+    async def _begin(self) -> None:
+        await self._bare.__aenter__()
+
+        async def heard(message: Any) -> None:
+            self.carried.append(Carried(message.subject, message.data, time.monotonic()))
+
+        await self._bare.client.subscribe(">", cb=heard)
+        await self._bare.client.flush(10)
+
+    def says(self, subject: str, *raws: bytes) -> None:
+        async def said() -> None:
+            for raw in raws:
+                await self._bare.client.publish(subject, raw)
+            await self._bare.client.flush(10)
+
+        self._do(said())
+
+    def since(self, start: int) -> list[Carried]:
+        """All that was carried after the first `start`, until now."""
+        before = len(self.carried)
+        self.says(_NOBODY, b"")
+        # Signs of life may follow it at once.
+        wait_until(lambda: any(one.subject == _NOBODY for one in self.carried[before:]))
+        return [one for one in self.carried[start:] if one.subject != _NOBODY]
+
+    def end(self) -> None:
+        self._do(self._bare.__aexit__())
+
+    def _do(self, work: Any) -> None:
+        self.loop.start(work).result(SOON)
+
+
+class Attacked:
+    """Sites `north` and `south`; `study` is approved at both, for several runs."""
+
+    def __init__(self, sites: Sites, loopback: Operated) -> None:
+        self.sites, self.loopback, self.loop = sites, loopback, Loop()
+        loopback.start()
+        self.desks = sites.desks()
+        self.ends = [Site(self.loop, loopback, name, endpoint._AtDesk(desk)) for name, desk in self.desks.items()]
+        for one in self.ends:
+            one.up()
+        self.channel = NatsChannel(loopback.relay_of("coordinator"), NAMES, beat=0.2, grace=5.0)
+        wait_until(lambda: self.channel.is_up)
+        self.operator = Operator(self.loop, loopback)
+        self.study = sites.study(epsilon=0.1)
+        self.hand_over(self.study)
+        for desk in self.desks.values():
+            approve(desk, desk.inbox.find(self.study.hash), runs=9)
+        self._runs = 0
+
+    def end(self) -> None:
+        self.operator.end()
+        self.channel.close()
+        for one in self.ends:
+            one.end()
+        self.loop.close()
+        self.loopback.stop()
+
+    # What the coordinator does.
+
+    def new_run(self) -> str:
+        self._runs += 1
+        return f"attack-{self._runs}"
+
+    def hand_over(self, study: Study) -> None:
+        hand_over(study, keys=self.sites.coordinator, channel=self.channel, patience=PATIENCE)
+
+    def run(self, study: Study, run: str | None = None, **more: Any) -> Outcome:
+        run = run or self.new_run()
+        journal = self.sites.folder / f"{run.rpartition('/')[2]}.journal"
+        asked = {"keys": self.sites.coordinator, "journal": journal, "channel": self.channel, "patience": PATIENCE}
+        return run_deployed(study, run=run, **{**asked, **more})
+
+    def ask(self, path: str, *, party: str = "north", keys: Identity | None = None, **more: Any) -> dict[str, Any]:
+        """What `party` replies to one ask, signed by `keys` for it."""
+        more = {"study": self.study.hash, "run": "attack", **more}
+        return self.said(sign_ask(keys or self.sites.coordinator, party, ask_for(path, **more)), party)
+
+    def submit(self, pack: bytes, party: str = "north") -> dict[str, Any]:
+        return self.said(pack, party, "study")
+
+    def said(self, raw: bytes, party: str = "north", purpose: Purpose = "ask") -> dict[str, Any]:
+        boxes = sealed({party: lambda: raw}, self.study.consortium.roster, purpose)
+        return decoded(self.carry(boxes.messages, purpose, boxes.opened)[party])
+
+    def carry(
+        self, messages: Mapping[str, Any], purpose: Purpose = "ask", opened: Callable[[str, bytes], bytes] | None = None
+    ) -> dict[str, Any]:
+        """What came back for these very bytes: a reply, or why there is none."""
+        begin = self.channel.submit if purpose == "study" else self.channel.ask
+        with begin(messages, patience=PATIENCE) as asking:
+            if opened is not None:
+                asking.open_with(opened)
+            return {
+                event.party: event.reply if isinstance(event, Replied) else event.why
+                for event in asking
+                if isinstance(event, Replied | Lost)
+            }
+
+    # What owners have and see.
+
+    def heads(self) -> dict[str, Any]:
+        return {name: desk.site.owner().ledger.commit_head() for name, desk in self.desks.items()}
+
+    def refusals(self, name: str = "north") -> list[str]:
+        """The sentences of the last refusals, the newest last, from where `comity site status` has them."""
+        return self.noted(name)[-10:]
+
+    def noted(self, name: str) -> list[str]:
+        return [one.sentence for one in Refusals(self.sites.home(name)).last(100_000)]
+
+    def sees(self, words: str, name: str = "north") -> bool:
+        """Whether the newest refusal that an owner is shown says so."""
+        last = self.refusals(name)
+        return bool(last) and words in last[-1]
+
+    def status(self, name: str = "north") -> str:
+        """What `comity site status` prints."""
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            assert main(["site", "status", "--site", str(self.sites.site(name))]) == 0
+        return out.getvalue()
+
+    @contextlib.contextmanager
+    def site_file(self, name: str, *, more: str = "", swap: tuple[str, str] = ("", "")) -> Iterator[None]:
+        """Other words in an owner's site file for a while."""
+        path = self.sites.site(name)
+        text = path.read_text()
+        path.write_text(text.replace(*swap) + more)
+        try:
+            yield
+        finally:
+            path.write_text(text)
+
+
+def decoded(reply: Any) -> dict[str, Any]:
+    assert isinstance(reply, bytes), reply
+    found: dict[str, Any] = decode(reply[:-SIGNATURE_BYTES])
+    return found
+
+
+@contextlib.contextmanager
+def made(pristine: Path, folder: Path) -> Iterator[Attacked]:
+    shutil.copytree(pristine, folder / "all")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COMITY_HOME", str(folder / "all" / "home"))
+        one = Attacked(Sites.found(folder / "all" / "sites"), Operated.make(folder / "members", NAMES))
+        try:
+            yield one
+        finally:
+            one.end()
+
+
+__all__ = ["Attacked", "Carried", "decoded", "made"]

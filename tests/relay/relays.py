@@ -1,0 +1,267 @@
+"""A consortium on loopback for tests: a real server, members with certificates, sites that are functions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from comity.federation.messages.channel import MOST
+from comity.relay import loopback, relay
+from comity.relay.certificates import Authority, load_certificate, new_request
+from comity.relay.channel import NatsChannel
+from comity.relay.desk import Desk
+from comity.relay.dialling import Relay
+from comity.relay.serving import Worker
+from comity.relay.subjects import COORDINATOR
+
+# One that is there and does not run is a failure, not a reason to skip.
+needs_server = pytest.mark.skipif(
+    relay.installed_server() is None, reason="there is no nats-server here; the extra [deploy-try] has one"
+)
+
+
+class Loopback(loopback.Loopback):
+    """With a relay that can be killed, stopped and started."""
+
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def folder(self) -> Path:
+        return self.consortium
+
+    @property
+    def authority(self) -> Authority:
+        return Authority.load(self.consortium / "authority")
+
+    def start(self) -> None:
+        self._now(relay.start(self.folder))
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self._now(None)
+
+    def _now(self, process: subprocess.Popen[bytes] | None) -> None:
+        object.__setattr__(self, "process", process)
+
+    def down(self, seconds: float) -> None:
+        """The relay is killed now, and back after a while."""
+        self.stop()
+        threading.Timer(seconds, self.start).start()
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """The relay's process stands still and keeps its connections."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.process.pid, signal.SIGCONT)
+
+    def stranger(self, folder: Path, name: str, **options: Any) -> Relay:
+        """Somebody with a certificate of this authority, whom nobody wrote into the roster."""
+        folder.mkdir(parents=True)
+        (folder / "authority.pem").write_text(self.authority.pem)
+        request = new_request(folder, name)
+        (folder / "certificate.pem").write_text(self.authority.sign_member(request, name, **options).pem)
+        return Relay(self.relay_of(COORDINATOR).address, folder / "certificate.pem")
+
+
+class Operated(Loopback):
+    """A relay whose operator does what it can: it gave itself a user in the coordinator's account, who hears all that
+    is carried and speaks at every subject."""
+
+    @property
+    def operator(self) -> Relay:
+        folder = self.home / "operator"
+        if not folder.exists():
+            return self.stranger(folder, "operator")
+        return Relay(self.relay_of(COORDINATOR).address, folder / "certificate.pem")
+
+    def start(self) -> None:
+        user = load_certificate(self.operator.certificate).subject.rfc4514_string()
+        written = cast(Any, relay).server_configuration
+        everything = json.dumps({"publish": [">"], "subscribe": [">"]})
+        place = f'"{COORDINATOR}" {{\n    users: [ '
+
+        def with_operator(*arguments: Any, **options: Any) -> str:
+            text: str = written(*arguments, **options)
+            assert place in text
+            return text.replace(place, f'{place}{{ user: "{user}", permissions: {everything} }}, ')
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(relay, "server_configuration", with_operator)
+            super().start()
+
+
+class Loop:
+    """An event loop in a thread, for the sides of many sites in one process."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+
+    def start(self, work: Any) -> Future[Any]:
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def close(self) -> None:
+        async def end() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        self.start(end()).result(20)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+class Function:
+    """What a site does, as one function."""
+
+    def __init__(self, party: str, answer: Callable[[bytes], bytes]) -> None:
+        self.party, self.answer = party, answer
+        self.told: list[bytes] = []
+
+    def receive(self, pack: bytes) -> bytes:
+        return b"" if pack.startswith(b"pack") else b"policy"
+
+    def dropped(self, why: bytes) -> None:
+        self.told.append(why)
+
+
+class Site:
+    """One site in this process: its desk in a loop, its worker in threads."""
+
+    def __init__(self, loop: Loop, loopback: Loopback, party: str, answer: Any, most: int = MOST) -> None:
+        ours, its = socket.socketpair()
+        self.line = ours
+        self.worker = Worker(ours, answer if hasattr(answer, "receive") else Function(party, answer))
+        threading.Thread(target=self.worker.run, daemon=True).start()
+        self.desk = Desk(party, loopback.relay_of(party), its, most=most)
+        self.running = loop.start(self.desk.run())
+
+    def up(self, seconds: float = 20.0) -> None:
+        wait_until(lambda: self.desk._link.is_up, seconds)
+
+    def end(self) -> None:
+        with contextlib.suppress(OSError):
+            self.line.shutdown(socket.SHUT_RDWR)
+        self.line.close()
+        with contextlib.suppress(Exception):
+            self.running.result(20)
+
+
+def wait_until(true: Callable[[], object], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
+
+
+class NatsLine:
+    """The line of the conformance suite: each channel of it with its own sites, all in this process."""
+
+    can_go_down = True
+    copies = 1
+    margin = 0
+
+    def __init__(self, loopback: Loopback, *, beat: float = 0.2, grace: float = 0.5) -> None:
+        self.loopback, self.beat, self.grace = loopback, beat, grace
+        self.loop = Loop()
+        self.gone: set[str] = set()
+        self.sites: dict[str, Site] = {}
+        self.channels: list[NatsChannel] = []
+        self.timers: list[threading.Timer] = []
+
+    def channel(self, sites: Mapping[str, Callable[[bytes], bytes]], *, most: int = MOST) -> NatsChannel:
+        self.end_sites()
+        for name, answer in sites.items():
+            if name not in self.gone:
+                self.sites[name] = Site(self.loop, self.loopback, name, answer, most)
+        for site in self.sites.values():
+            site.up()
+        made = NatsChannel(
+            self.loopback.relay_of(COORDINATOR), list(sites), most=most, beat=self.beat, grace=self.grace
+        )
+        self.channels.append(made)
+        wait_until(lambda: made.is_up)
+        return made
+
+    def take_away(self, party: str) -> None:
+        self.gone.add(party)
+
+    def down(self, seconds: float) -> None:
+        # The coordinator may be back before the sites are.
+        for one in self.channels:
+            one._grace = 10.0
+        self.loopback.down(seconds)
+
+    def cut(self, party: str) -> bool:
+        for one in self.channels:
+            one._grace = 10.0
+        link = self.sites[party].desk._link if party else self.channels[-1]._link
+        loop = self.loop.loop if party else self.channels[-1]._loop
+        before = link._client
+        assert before is not None
+        carrier: Any = before._transport
+        wire = carrier._ws._writer if hasattr(carrier, "_ws") else carrier._io_writer
+        loop.call_soon_threadsafe(wire.transport.abort)
+        wait_until(lambda: link._client is not before)
+        return True
+
+    def worsen(self, *, loss: float = 0.0, twice: float = 0.0, swapped: float = 0.0, delay: float = 0.0) -> bool:
+        """Between both ends and their clients, where the bus and its client may drop what they like."""
+        chance = random.Random(len(self.sites))
+        for link in (self.channels[-1]._link, *(site.desk._link for site in self.sites.values())):
+            cast(Any, link).send = _badly(link.send, chance, loss, twice, swapped, delay)
+        return True
+
+    def end_sites(self) -> None:
+        for site in self.sites.values():
+            site.end()
+        self.sites.clear()
+
+    def end(self) -> None:
+        for one in self.channels:
+            one.close()
+        self.end_sites()
+        self.loop.close()
+        if self.loopback.process is None:
+            wait_until(lambda: self.loopback.process is not None)
+
+
+def _badly(send: Any, chance: random.Random, loss: float, twice: float, swapped: float, delay: float) -> Any:
+    held: list[tuple[object, ...]] = []
+
+    async def sent(*what: object) -> None:
+        await asyncio.sleep(delay * chance.random())
+        if chance.random() < loss:
+            return
+        if chance.random() < swapped and not held:
+            held.append(what)
+            return
+        for _ in range(1 + (chance.random() < twice)):
+            await send(*what)
+        while held:
+            await send(*held.pop())
+
+    return sent

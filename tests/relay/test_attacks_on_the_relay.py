@@ -1,0 +1,275 @@
+"""Attacks that end at the relay: nothing of them reaches a site. Each is tried with a bare client on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from comity.errors import StudyError
+from comity.relay import consortium
+from comity.relay.certificates import Authority, new_request
+from comity.relay.configuration import AUTHENTICATION_SECONDS, CONNECTIONS, HANDSHAKE_SECONDS
+from comity.relay.dialling import Relay
+from comity.relay.frames import LONGEST
+from comity.site.serving import endpoint_of
+from comity.site.site_file import SiteFile
+
+from .bare import SOON, Bare, admitted, told
+from .matrix import NOTHING, attack
+from .relays import Loopback, needs_server
+from .strangers import Strangers
+
+pytestmark = needs_server
+
+RELAY = "the relay"
+HANDSHAKE = "the relay, in the handshake"
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    made = Loopback.make(tmp_path_factory.mktemp("attacked"), ["north", "south", "west"])
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def heard(members: Any) -> _Heard:
+    """What arrives at the subjects of south, and at the coordinator from it, while something is tried."""
+    return _Heard(members)
+
+
+class _Heard:
+    def __init__(self, members: Any) -> None:
+        self.members = members
+
+    def while_(self, who: Any, tries: Any) -> Any:
+        """What the server says to `who`, a member, about each thing that it tries; nothing of it may arrive."""
+
+        async def run() -> Any:
+            south, asker = Bare(self.members.relay_of("south")), Bare(self.members.relay_of("coordinator"))
+            async with south, asker, Bare(self.members.relay_of(who)) as one:
+                asks, replies = await south.hears("comity.ask.south"), await asker.hears("comity.reply.south")
+                said = ["; ".join(await one.refused(tried(one.client))) for tried in tries]
+                await south.client.flush(SOON)
+                await asker.client.flush(SOON)
+                # The control: what may arrive does, over the same connections.
+                await asker.client.publish("comity.ask.south", b"asked")
+                await south.client.publish("comity.reply.south", b"replied")
+                end = time.monotonic() + SOON
+                while not (asks and replies) and time.monotonic() < end:
+                    await asyncio.sleep(0.005)
+                assert (asks, replies) == ([b"asked"], [b"replied"])
+                return said
+
+        return asyncio.run(run())
+
+
+# Who may connect.
+
+
+@attack("no certificate", by=HANDSHAKE, told="certificate required")
+def test_nobody_connects_without_a_certificate(row: Any, members: Any) -> None:
+    north = members.relay_of("north")
+    without = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    without.load_verify_locations(cafile=str(north.authority))
+    assert row.told in told(north, tls=without) and told(north) == "", "the control: with its certificate"
+
+
+@attack("TLS below 1.3", by=HANDSHAKE, told="alert protocol version")
+def test_nobody_connects_with_an_older_tls(row: Any, members: Any) -> None:
+    older = members.relay_of("north").context()
+    older.minimum_version = older.maximum_version = ssl.TLSVersion.TLSv1_2
+    assert row.told in told(members.relay_of("north"), tls=older)
+
+
+@attack("plain text in place of TLS", by=HANDSHAKE, told=NOTHING)
+def test_nothing_is_answered_in_plain_text(row: Any, members: Any) -> None:
+    async def said() -> Any:
+        host, port = members.relay_of("north").address.removeprefix("tls://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b'CONNECT {"verbose":false}\r\nSUB > 1\r\nPING\r\n')
+        try:
+            return await asyncio.wait_for(reader.read(100), SOON)
+        except (ConnectionError, TimeoutError):
+            return b""
+        finally:
+            writer.close()
+
+    # A TLS alert, if anything.
+    assert asyncio.run(said())[:1] in (b"", b"\x15")
+
+
+@attack("a stranger's certificate, of another authority", by=HANDSHAKE, told="unknown ca")
+def test_a_certificate_of_another_authority_is_refused(row: Any, members: Any, tmp_path: Path) -> None:
+    request = new_request(tmp_path / "other", "north")
+    issued = Authority.create(tmp_path / "authority").sign_member(request, "north")
+    (tmp_path / "other" / "certificate.pem").write_text(issued.pem)
+    (tmp_path / "other" / "authority.pem").write_text(members.authority.pem)
+    address = members.relay_of("north").address
+    assert row.told in told(Relay(address, tmp_path / "other" / "certificate.pem"))
+
+
+@attack("an expired certificate", by=HANDSHAKE + "; an open connection is cut when it ends", told="certificate expired")
+def test_an_expired_certificate_is_refused(row: Any, members: Any, tmp_path: Path) -> None:
+    assert row.told in told(members.stranger(tmp_path / "expired", "north", life=timedelta(minutes=-1)))
+
+
+@attack(
+    "the wrong name: a certificate of this authority, for a member's name or the coordinator's, that the roster lacks",
+    by=RELAY,
+    told="Authorization Violation",
+)
+def test_a_name_without_its_key_is_nobody(row: Any, members: Any, tmp_path: Path) -> None:
+    for name in ("north", "coordinator", "stranger"):
+        assert row.told in told(members.stranger(tmp_path / name, name))
+
+
+@attack(
+    "the wrong name: a site that serves with another member's certificate",
+    by="the site's own program, before it dials",
+    told="is a certificate for",
+    sees="the same sentence, at its terminal",
+)
+def test_a_site_does_not_serve_with_the_certificate_of_another(row: Any, members: Any, sites: Any) -> None:
+    own = members.relay_of("south")
+    sites.write("north", top=f'[relay]\naddress = "{own.address}"\ncertificate = "{own.certificate}"')
+    with pytest.raises(StudyError, match=row.told):
+        endpoint_of(SiteFile.load(sites.site("north")))
+
+
+@attack(
+    "a revoked certificate, of a member that is connected",
+    by="the relay: cut off, and not let in again",
+    told="Authorization Violation",
+)
+def test_a_revoked_member_is_out(row: Any, members: Any) -> None:
+    west = members.relay_of("west")
+
+    async def cut() -> None:
+        async with Bare(west) as one:
+            await asyncio.to_thread(consortium.revoke, members.folder, "west")
+            await asyncio.wait_for(one.closed.wait(), SOON)
+
+    asyncio.run(cut())
+    assert row.told in told(west) and admitted(members.relay_of("north")), "nobody else is kept out"
+
+
+# Who may hear and say what.
+
+
+def _listening(*subjects: Any) -> list[Any]:
+    return [lambda client, subject=subject: client.subscribe(subject) for subject in subjects]
+
+
+def _saying(*subjects: Any) -> list[Any]:
+    return [lambda client, subject=subject: client.publish(subject, b"forged") for subject in subjects]
+
+
+LISTEN, SPEAK = "Permissions Violation for Subscription", "Permissions Violation for Publish"
+
+
+def each(row: Any, said: Any) -> bool:
+    """Every single try was refused with these words."""
+    return bool(said) and all(row.told.lower() in one.lower() for one in said)
+
+
+@attack("listening to what another is asked, or replies", by=RELAY, told=LISTEN)
+def test_nobody_listens_to_another(row: Any, heard: _Heard) -> None:
+    assert each(row, heard.while_("north", _listening("comity.ask.south", "comity.reply.south", "comity.reply.north")))
+
+
+@attack("listening to everything, by wildcards", by=RELAY, told=LISTEN)
+def test_nobody_listens_to_everything(row: Any, heard: _Heard) -> None:
+    for who in ("north", "coordinator"):
+        assert each(row, heard.while_(who, _listening(">", "*.>", "comity.>", "comity.ask.*", "*.*.south")))
+
+
+@attack("asking as a party", by=RELAY, told=SPEAK)
+def test_no_party_asks(row: Any, heard: _Heard) -> None:
+    assert each(row, heard.while_("north", _saying("comity.ask.south", "comity.ask.north")))
+
+
+@attack("replying for another, also as the coordinator", by=RELAY, told=SPEAK)
+def test_nobody_replies_for_another(row: Any, heard: _Heard) -> None:
+    for who in ("north", "coordinator"):
+        assert each(row, heard.while_(who, _saying("comity.reply.south")))
+
+
+@attack("guessing inboxes: listening at them, and answering to them", by=RELAY, told="Permissions Violation")
+def test_there_are_no_inboxes(row: Any, heard: _Heard) -> None:
+    tries = [*_listening("_INBOX.>", "_INBOX.abc.*"), *_saying("_INBOX.abc.1", "_INBOX.abc")]
+    assert each(row, heard.while_("north", tries)) and each(row, heard.while_("coordinator", tries))
+
+
+@attack("subjects of the system, of storage and of services", by=RELAY, told="Permissions Violation")
+def test_nobody_reaches_the_system(row: Any, heard: _Heard) -> None:
+    tries = [*_saying("$SYS.REQ.SERVER.PING", "$JS.API.INFO", "$SRV.PING"), *_listening("$SYS.>", "$JS.>", "$SRV.>")]
+    assert each(row, heard.while_("north", tries)) and each(row, heard.while_("coordinator", tries))
+
+
+# How much.
+
+
+@attack("a flood of connections", by=RELAY, told="maximum account active connections exceeded")
+def test_a_member_has_few_connections(row: Any, members: Any) -> None:
+    async def tried() -> Any:
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(CONNECTIONS):
+                await stack.enter_async_context(Bare(members.relay_of("north")))
+            said = await asyncio.to_thread(told, members.relay_of("north"))
+            assert await asyncio.to_thread(told, members.relay_of("south")) == "", "nobody else is kept out"
+            return said
+
+    assert row.told in asyncio.run(tried()).lower()
+
+
+@attack(
+    "strangers that hold connections open: silent, in the middle of a handshake, or nameless after it",
+    by="the relay: members' connections are counted by account, and a handshake ends after 3 seconds",
+    told=NOTHING,
+)
+def test_strangers_take_no_members_places(row: Any, members: Any) -> None:
+    with Strangers(members.relay_of("north")) as strangers:
+        # Twice what all members together may hold, so that one count for everybody would be used up.
+        strangers.come(silent=100, halfway=50, nameless=10)
+        for name in ("coordinator", "north", "south"):
+            assert told(members.relay_of(name)) == "", f"{name} is kept out"
+        assert strangers.are_cut_within(HANDSHAKE_SECONDS + AUTHENTICATION_SECONDS + 2)
+
+
+@attack("a flood of subscriptions", by="the relay: the connection is cut", told="maximum subscriptions exceeded")
+def test_a_member_has_few_subscriptions(row: Any, members: Any) -> None:
+    async def tried() -> Any:
+        async with Bare(members.relay_of("north")) as one:
+            for _ in range(CONNECTIONS + 1):
+                with contextlib.suppress(Exception):
+                    await one.allowed(one.client.subscribe("comity.ask.north"))
+            return str(one.client.last_error).lower()
+
+    assert row.told in asyncio.run(tried())
+
+
+@attack("an oversized frame", by="the relay: the connection is cut, and its log says why", told=NOTHING)
+def test_an_oversized_frame_is_not_carried(row: Any, members: Any) -> None:
+    async def tried() -> Any:
+        async with Bare(members.relay_of("south")) as south, Bare(members.relay_of("coordinator")) as asker:
+            replies = await asker.hears("comity.reply.south")
+            south.client._max_payload = 1 << 30
+            await south.client.publish("comity.reply.south", bytes(LONGEST + 1))
+            with contextlib.suppress(Exception):
+                await south.client.flush(SOON)
+            await asyncio.wait_for(south.closed.wait(), SOON)
+            await asker.client.flush(SOON)
+            return replies
+
+    assert asyncio.run(tried()) == []
+    assert "maximum payload" in (members.folder / "relay" / "relay.log").read_text().lower()

@@ -1,0 +1,257 @@
+"""A study between owners with site files, over a real relay: handed over, refused, approved, run and resumed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from comity.errors import Refused, StudyError
+from comity.federation.coordinator.journal import Journal
+from comity.federation.messages.channel import Patience
+from comity.federation.messages.codec import encode
+from comity.relay import endpoint, trying
+from comity.relay.channel import NatsChannel
+from comity.relay.coordinating import coordinator
+from comity.relay.deployed import hand_over, run_deployed
+from comity.relay.loopback import processes, started, stop
+from comity.report.result import Result, load_result
+from comity.site.refusals import Refusals
+from comity.site.runs import runs_of
+from comity.site.serving import endpoint_of
+from comity.site.site_file import SiteFile
+from comity.study.local.channel import LocalChannel
+from tests.site.sites import NAMES, approve, whole_run
+
+from .relays import Loop, Loopback, Site, needs_server, wait_until
+
+pytestmark = needs_server
+
+
+@pytest.fixture
+def served(sites: Any, tmp_path: Path) -> Iterator[Any]:
+    """Owners' desks behind a relay, in this process."""
+    loopback = Loopback.make(tmp_path / "members", NAMES)
+    loopback.start()
+    loop, desks = Loop(), sites.desks()
+    ends = [Site(loop, loopback, name, endpoint._AtDesk(desk)) for name, desk in desks.items()]
+    for one in ends:
+        one.up()
+    with NatsChannel(loopback.relay_of("coordinator"), NAMES, beat=0.2, grace=5.0) as channel:
+        yield sites, desks, channel, loopback
+    for one in ends:
+        one.end()
+    loop.close()
+    loopback.stop()
+
+
+def left(desk: Any) -> list[Any]:
+    return [str(account) for account in desk.site.owner().ledger.summary()]
+
+
+def test_a_study_is_handed_over_refused_approved_and_run(served: Any, tmp_path: Path) -> None:
+    sites, desks, channel, _ = served
+    study = sites.study()
+    hand_over(study, keys=sites.coordinator, channel=channel)
+    hand_over(study, keys=sites.coordinator, channel=channel)
+    arrivals = {name: desk.inbox.arrivals() for name, desk in desks.items()}
+    assert [[one.study for one in arrived] for arrived in arrivals.values()] == [[study.hash]] * 2
+    before = {name: left(desk) for name, desk in desks.items()}
+    asked = {"run": "run-1", "keys": sites.coordinator, "channel": channel, "journal": tmp_path / "journal.sqlite"}
+    with pytest.raises(Refused) as refused:
+        run_deployed(study, **asked)
+    assert refused.value.code == "study" and before == {name: left(desk) for name, desk in desks.items()}
+    assert Refusals(desks["north"].site.home).last(1)
+    for name, desk in desks.items():
+        approve(desk, arrivals[name][0])
+    outcome = run_deployed(study, **asked)
+    assert outcome.guarantee.private and outcome.guarantee.epsilon == pytest.approx(0.9, abs=0.01)
+    assert all(before[name] != left(desk) for name, desk in desks.items())
+    # Running again with the same journal gives the same values and costs nothing.
+    spent = {name: left(desk) for name, desk in desks.items()}
+    again = run_deployed(study, **asked)
+    assert encode(dict(again.released)) == encode(dict(outcome.released))
+    assert spent == {name: left(desk) for name, desk in desks.items()}
+    Result.of(outcome).save(tmp_path / "run")
+    assert load_result(tmp_path / "run").study_hash == study.hash
+    wait_until(lambda: all(list((desk.site.home / "results").glob("*/received.json")) for desk in desks.values()))
+
+
+def test_a_run_that_lost_its_relay_goes_on_by_itself(served: Any, tmp_path: Path) -> None:
+    sites, desks, channel, loopback = served
+    study = sites.study()
+    hand_over(study, keys=sites.coordinator, channel=channel)
+    for desk in desks.values():
+        approve(desk, desk.inbox.arrivals()[0])
+    steps = []
+
+    def cut(path: Any) -> None:
+        steps.append(path)
+        if len(steps) == 4:
+            loopback.down(0.3)
+
+    asked = {"run": "run-1", "keys": sites.coordinator, "channel": channel, "journal": tmp_path / "journal.sqlite"}
+    outcome = run_deployed(study, **asked, progress=cut, patience=Patience(silent=2))
+    assert len(steps) > 4 and outcome.guarantee.private
+
+
+@pytest.mark.deploy
+def test_what_is_asked_over_the_relay_is_what_is_asked_in_one_process(served: Any, tmp_path: Path) -> None:
+    """The same steps with the same sizes: the relay changes nothing about a run."""
+    sites, desks, channel, _ = served
+    study = sites.study(epsilon=0.3)
+    hand_over(study, keys=sites.coordinator, channel=channel)
+    for desk in desks.values():
+        approve(desk, desk.inbox.arrivals()[0], runs=2)
+    keys = sites.coordinator
+    deployed = run_deployed(study, run="run-1", keys=keys, channel=channel, journal=tmp_path / "journal.sqlite")
+    local = coordinator(study, run="run-2", channel=LocalChannel(desks), journal=Journal(), keys=keys)
+    whole_run(local)
+    shapes = [
+        [(line.path, line.direction, line.parties) for line in one.lines]
+        for one in (deployed.transcript, local.transcript)
+    ]
+    assert shapes[0] == shapes[1] and len(shapes[0]) > 10
+
+
+def test_a_pack_that_nobody_may_submit_is_refused_by_its_code(served: Any) -> None:
+    sites, desks, channel, _ = served
+    for name in NAMES:
+        sites.write(name, submitter=sites.identity(name))
+    with pytest.raises(Refused, match=r"(north|south) does not take study .* into its inbox \(policy\)"):
+        hand_over(sites.study(), keys=sites.coordinator, channel=channel)
+    assert all(not desk.inbox.arrivals() for desk in desks.values())
+
+
+def test_a_site_file_and_its_certificate_name_one_party(sites: Any, tmp_path: Path) -> None:
+    loopback = Loopback.make(tmp_path / "members", NAMES)
+
+    def of(member: Any, address: Any = None) -> Any:
+        where = loopback.relay_of(member)
+        top = f'[relay]\naddress = "{address or where.address}"\ncertificate = "{where.certificate}"'
+        sites.write("north", top=top)
+        return endpoint_of(SiteFile.load(sites.site("north")))
+
+    assert of("north").relay == loopback.relay_of("north")
+    with pytest.raises(StudyError, match="is a certificate for 'south'"):
+        of("south")
+    with pytest.raises(StudyError, match="the invitation said"):
+        of("north", "tls://relay.example.org:4222")
+
+
+# As processes.
+
+
+@pytest.mark.deploy
+def test_a_consortium_is_tried_within_a_minute(tmp_path: Path) -> None:
+    began = time.monotonic()
+    command = [sys.executable, "-m", "comity", "consortium", "try", "--parties", "3", "--folder", "here", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert set(found["results"]) == {"north", "south", "east"} and load_result(found["folder"]).guarantee.private
+    assert time.monotonic() - began < 60
+
+
+class Deployed:
+    """A consortium of processes that can be killed."""
+
+    def __init__(self, home: Any, names: Any, stack: Any) -> None:
+        self.names, self.stack, self.home = names, stack, home
+        self.loopback = trying.make(home, names)
+        stack.enter_context(trying.witnessed(home))
+        self.relay = stack.enter_context(self.loopback.relay())
+        self.sites = dict(zip(names, stack.enter_context(processes([self.site(name) for name in names]))))
+
+    def site(self, name: Any) -> Any:
+        return [
+            "-m",
+            "comity",
+            "site",
+            "serve",
+            "--site",
+            str(self.home / name / "site.toml"),
+        ], self.home / name / "log"
+
+    def restart(self, name: Any) -> None:
+        self.sites[name] = started(*self.site(name))
+        self.stack.callback(stop, self.sites[name])
+
+    def submit(self, *more: Any) -> Any:
+        asker = self.home / "coordinator"
+        words = ["-m", "comity", "study", "submit", str(asker / "study.toml"), "--keys", str(asker / "coordinator.key")]
+        places = ["--relay", str(asker / "relay"), "--out", str(asker / "runs"), "--quiet", *more]
+        process = started([*words, *places], asker / "log")
+        self.stack.callback(stop, process)
+        return process
+
+    def rounds(self) -> Any:
+        """How many asks the coordinator has decided."""
+        found = list((self.home / "coordinator" / "runs").glob("*/journal.sqlite"))
+        if not found:
+            return 0
+        with sqlite3.connect(f"file:{found[0]}?mode=ro", uri=True) as journal:
+            try:
+                return journal.execute("SELECT count(*) FROM closed").fetchone()[0]
+            except sqlite3.OperationalError:
+                return 0
+
+    def charges(self) -> dict[Any, Any]:
+        """How many runs each ledger was charged for."""
+        return {
+            name: [run.state for run in runs_of(SiteFile.load(self.home / name / "site.toml").owner().ledger)]
+            for name in self.names
+        }
+
+
+@pytest.fixture
+def deployed(tmp_path: Path) -> Iterator[Deployed]:
+    with ExitStack() as stack:
+        yield Deployed(tmp_path, ["north", "south"], stack)
+
+
+@pytest.mark.deploy
+@pytest.mark.parametrize("who", ["site", "relay", "coordinator"])
+def test_whoever_is_killed_the_run_ends_with_one_charge(deployed: Deployed, who: str) -> None:
+    process = deployed.submit()
+    wait_until(lambda: deployed.rounds() > 10 or process.poll() is not None, 120)
+    assert process.poll() is None, "it was over before anybody was killed"
+    if who == "site":
+        deployed.sites["north"].kill()
+        deployed.restart("north")
+    elif who == "relay":
+        deployed.relay.kill()
+        deployed.relay.wait()
+        again = deployed.stack.enter_context(deployed.loopback.relay())
+        assert again.poll() is None
+    else:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process = deployed.submit("--resume", next((deployed.home / "coordinator" / "runs").iterdir()).name)
+    assert process.wait(180) == 0, (deployed.home / "coordinator" / "log").read_text()
+    wait_until(lambda: deployed.charges() == {"north": ["closed"], "south": ["closed"]})
+
+
+@pytest.mark.deploy
+def test_the_report_of_a_deployed_run_says_how_good_the_model_is(deployed: Deployed) -> None:
+    """By the study file's own `[evaluation]`, with intervals, in the same charge."""
+    study = deployed.home / "coordinator" / "study.toml"
+    study.write_text(study.read_text() + "\n[evaluation]\n")
+    assert deployed.submit().wait(180) == 0, (deployed.home / "coordinator" / "log").read_text()
+    (folder,) = (deployed.home / "coordinator" / "runs").iterdir()
+    found = load_result(folder)
+    assert found.guarantee.private and found.guarantee.epsilon <= 1.0
+    assert found.evaluation is not None
+    accuracy = found.evaluation.figures["accuracy"]
+    assert 0 <= accuracy.low <= accuracy.value <= accuracy.high <= 1 and accuracy.high - accuracy.low < 0.5
+    assert "measured under privacy" in (folder / "report.html").read_text().lower()
+    wait_until(lambda: deployed.charges() == {"north": ["closed"], "south": ["closed"]})

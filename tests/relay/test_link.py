@@ -1,0 +1,76 @@
+"""A connection that looks alive and brings nothing is down, and up again with whatever it brings."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from comity.relay import link
+from comity.relay.dialling import Relay
+
+
+class Client:
+    """Answers a ping when it is let."""
+
+    is_connected = True
+
+    def __init__(self) -> None:
+        self.stats, self.may, self.pings = {"in_msgs": 0}, asyncio.Event(), 0
+
+    async def flush(self, seconds: Any) -> None:
+        self.pings += 1
+        await self.may.wait()
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_LOOK", 0.002)
+
+
+def stayed(tried: Any) -> None:
+    """Call with a link, its client and an event that ends the connection."""
+
+    async def run() -> None:
+        client: Any = Client()
+        closed, hears = asyncio.Event(), cast(Any, None)
+        made = link.Link(Relay("tls://127.0.0.1:1", Path("certificate.pem")), "north", (), hears)
+        made._client = client
+        staying = asyncio.create_task(made._stay(client, closed))
+        try:
+            await tried(made, client)
+        finally:
+            closed.set()
+            await staying
+
+    asyncio.run(run())
+
+
+async def until(true: Any) -> None:
+    async with asyncio.timeout(10):
+        while not true():
+            await asyncio.sleep(0.001)
+
+
+def test_a_relay_that_answers_nothing_is_not_up_and_one_ping_waits_for_it(looks: None) -> None:
+    async def tried(made: Any, client: Any) -> None:
+        assert made.is_up
+        await until(lambda: not made.is_up)
+        await asyncio.sleep(0.02)
+        assert client.pings == 1
+        client.may.set()
+        await until(lambda: made.is_up and client.pings > 3)
+
+    stayed(tried)
+
+
+def test_a_line_on_which_messages_come_is_up_whatever_a_ping_waits_behind(looks: None) -> None:
+    async def tried(made: Any, client: Any) -> None:
+        for number in range(30):
+            client.stats["in_msgs"] = number
+            await asyncio.sleep(0.002)
+            assert made.is_up
+
+    stayed(tried)

@@ -1,0 +1,332 @@
+"""Certificates, requests and the roster: what an authority signs, for whom, and what is never admitted again."""
+
+from __future__ import annotations
+
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from comity.errors import BadInput, Refused
+from comity.federation.declaring.consortium import COORDINATOR
+from comity.relay import consortium, frames, relay, replies, subjects
+from comity.relay.certificates import (
+    Authority,
+    Issued,
+    authority_fingerprint,
+    fingerprint,
+    install,
+    load_certificate,
+    load_key,
+    new_request,
+    user_of,
+)
+from comity.relay.configuration import PENDING, server_configuration
+from comity.relay.dialling import Relay
+from comity.relay.roster import Member, Roster
+
+NOW = datetime(2026, 11, 17, tzinfo=UTC)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority.create(tmp_path / "authority")
+
+
+def asked(name: Any, *alternatives: Any, key: Any = None, common: str = "whoever") -> str:
+    """A request that says of itself whatever it likes."""
+    builder = x509.CertificateSigningRequestBuilder().subject_name(
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+    )
+    if alternatives:
+        builder = builder.add_extension(x509.SubjectAlternativeName(list(alternatives)), critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    signed = builder.sign(key or ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    return signed.public_bytes(Encoding.PEM).decode()
+
+
+def certificate(issued: Any) -> Any:
+    return x509.load_pem_x509_certificate(issued.pem.encode())
+
+
+def test_nothing_but_the_key_is_taken_from_a_request(authority: Any) -> None:
+    request = asked(
+        "north",
+        x509.RFC822Name("CN=coordinator"),
+        x509.DNSName("coordinator"),
+        x509.UniformResourceIdentifier("CN=coordinator"),
+        common="coordinator",
+    )
+    found = certificate(authority.sign_member(request, "north"))
+    assert found.subject.rfc4514_string() == f"CN=north.{fingerprint(request)}"
+    assert {extension.oid._name for extension in found.extensions} == {
+        "basicConstraints",
+        "keyUsage",
+        "extendedKeyUsage",
+    }
+    assert not found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    use = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(use) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+
+
+def test_the_subject_names_the_key(authority: Any, tmp_path: Path) -> None:
+    first, second = (new_request(tmp_path / folder, "north") for folder in ("a", "b"))
+    issued = authority.sign_member(first, "north")
+    assert issued.key == fingerprint(first) != fingerprint(second)
+    assert user_of("north", issued.key) == certificate(issued).subject.rfc4514_string()
+
+
+def test_a_private_key_stays_with_its_owner_and_is_made_once(tmp_path: Path) -> None:
+    first, again = new_request(tmp_path, "north"), new_request(tmp_path, "north")
+    assert stat.S_IMODE((tmp_path / "key.pem").stat().st_mode) == 0o600
+    assert fingerprint(first) == fingerprint(again)
+    assert "PRIVATE" not in first and "PRIVATE" not in (tmp_path / "request.pem").read_text()
+    (tmp_path / "key.pem").chmod(0o640)
+    with pytest.raises(BadInput, match="others can read this key"):
+        load_key(tmp_path / "key.pem")
+
+
+def _forged(request: str) -> str:
+    """As one that was made by somebody who has the public key alone."""
+    raw = bytearray(x509.load_pem_x509_csr(request.encode()).public_bytes(Encoding.DER))
+    raw[-1] ^= 1
+    return x509.load_der_x509_csr(bytes(raw)).public_bytes(Encoding.PEM).decode()
+
+
+@pytest.mark.parametrize(
+    ("request_of", "said"),
+    [
+        (lambda: "no request", "expected a signing request"),
+        (lambda: asked("north")[:-80], "expected a signing request"),
+        (lambda: _forged(asked("north")), "not signed by its own key"),
+        (lambda: asked("north", key=rsa.generate_private_key(65537, 2048)), "expected a key on P-256"),
+        (lambda: asked("north", key=ec.generate_private_key(ec.SECP384R1())), "expected a key on P-256"),
+        (lambda: "x" * (1 << 20), "expected a signing request"),
+    ],
+)
+def test_what_is_no_request_of_its_own_key_is_refused(authority: Any, request_of: Any, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        authority.sign_member(request_of(), "north")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "*", ">", "../x", "ä", "x" * 33, "-a", 'a"b', "a\n", "a,CN=b"])
+def test_names_that_mean_something_elsewhere_are_refused(authority: Any, name: Any) -> None:
+    with pytest.raises(BadInput, match="a member's name"):
+        subjects.checked_name(name)
+    with pytest.raises(BadInput, match="a member's name"):
+        authority.sign_member(asked("north"), name)
+
+
+@pytest.mark.parametrize("name", ["coordinator", "Coordinator", "relay", "RELAY"])
+def test_a_party_is_neither_coordinator_nor_relay(name: str) -> None:
+    with pytest.raises(BadInput, match="no name for a party"):
+        subjects.checked_party(name)
+
+
+def test_the_coordinator_has_one_name() -> None:
+    assert subjects.COORDINATOR == COORDINATOR
+
+
+def test_a_certificate_does_not_outlive_its_authority(authority: Any) -> None:
+    issued = authority.sign_member(asked("north"), "north", life=timedelta(days=36500))
+    assert issued.until <= authority.certificate.not_valid_after_utc
+
+
+def test_a_certificate_is_put_beside_its_own_key_alone(authority: Any, tmp_path: Path) -> None:
+    home, other = tmp_path / "north", tmp_path / "other"
+    requests = {folder: new_request(folder, "north") for folder in (home, other)}
+    for folder in requests:
+        (folder / "authority.pem").write_text(authority.pem)
+    mine = authority.sign_member(requests[home], "north")
+    assert install(home, "north", mine.pem) == mine.until
+    assert load_certificate(home / "certificate.pem").not_valid_after_utc == mine.until
+    with pytest.raises(BadInput, match="another key"):
+        install(other, "north", mine.pem)
+    with pytest.raises(BadInput, match="another name"):
+        install(home, "south", mine.pem)
+    with pytest.raises(BadInput, match="expected a certificate"):
+        install(home, "north", "nothing")
+    stranger = Authority.create(tmp_path / "stranger")
+    with pytest.raises(BadInput, match="did not sign this"):
+        install(home, "north", stranger.sign_member(requests[home], "north").pem)
+
+
+def issued(key: Any, days: int = 1) -> Issued:
+    return Issued("", key, NOW + timedelta(days=days))
+
+
+def test_the_roster_says_who_is_admitted_now() -> None:
+    roster = Roster("tls://x:1", "x:1").invited(COORDINATOR).invited("north").invited("south")
+    assert roster.users(NOW) == {}
+    roster = roster.admitted("north", issued("aa")).admitted("south", issued("bb", days=2))
+    assert roster.users(NOW) == {"north": "CN=north.aa", "south": "CN=south.bb"}
+    later = NOW + timedelta(days=1)
+    assert roster.users(later) == {"south": "CN=south.bb"}
+    assert [roster.members[name].state(later) for name in roster.members] == ["invited", "expired", "admitted"]
+    assert roster.revoked("south").users(NOW) == {"north": "CN=north.aa"}
+
+
+def test_a_key_that_was_revoked_or_replaced_is_never_admitted_again() -> None:
+    roster = Roster("tls://x:1", "x:1").invited("north").admitted("north", issued("aa"))
+    out = roster.revoked("north")
+    assert out.members["north"].state(NOW) == "revoked"
+    with pytest.raises(Refused, match="the key aa of north was revoked"):
+        out.require("north", "aa")
+    back = out.admitted("north", issued("bb")).admitted("north", issued("cc"))
+    assert back.members["north"] == Member("cc", NOW + timedelta(days=1), ("aa", "bb"))
+    for key in ("aa", "bb"):
+        with pytest.raises(Refused, match="revoked"):
+            back.admitted("north", issued(key))
+
+
+def test_one_key_is_one_member() -> None:
+    roster = Roster("tls://x:1", "x:1").invited("north").invited("south").admitted("north", issued("aa"))
+    with pytest.raises(Refused, match="is the one of north"):
+        roster.require("south", "aa")
+
+
+def test_who_is_not_invited_is_not_admitted_and_a_name_is_given_once() -> None:
+    roster = Roster("tls://x:1", "x:1").invited("north")
+    with pytest.raises(BadInput, match="'south' is not invited"):
+        roster.require("south", "aa")
+    for name in ("north", "North"):
+        with pytest.raises(BadInput, match="there is a member 'north' already"):
+            roster.invited(name)
+    with pytest.raises(BadInput, match="nothing to revoke"):
+        roster.revoked("north")
+
+
+def test_a_roster_is_read_as_it_was_written(tmp_path: Path) -> None:
+    roster = Roster("tls://x:1", "x:1").invited("north").invited("south").admitted("north", issued("aa"))
+    roster = roster.admitted("north", issued("bb"))
+    roster.save(tmp_path)
+    assert Roster.load(tmp_path) == roster
+
+
+@pytest.mark.parametrize(
+    "text", ["", "address = 1\nlisten = 'x'", "address='x'\nlisten='y'\n[members.a]\nkey='b'", "[[["]
+)
+def test_a_damaged_roster_is_one_clear_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "roster.toml").write_text(text)
+    with pytest.raises(BadInput, match="not a roster of Comity"):
+        Roster.load(tmp_path)
+
+
+def test_the_configuration_allows_two_subjects_each_and_nothing_by_default(tmp_path: Path) -> None:
+    text = server_configuration(
+        {"coordinator": "CN=coordinator.cc", "north": "CN=north.aa"}, listen="127.0.0.1:1", folder=tmp_path
+    )
+    coordinator, north = text.split('"north" {')
+    assert '{"publish": {"allow": ["comity.reply.north"]}, "subscribe": {"allow": ["comity.ask.north"]}}' in north
+    assert '{"publish": {"allow": ["comity.ask.north"]}, "subscribe": {"allow": ["comity.reply.north"]}}' in coordinator
+    assert not any(
+        word in text for word in ("http", "jetstream", "cluster", "leafnodes", "websocket", "system_account")
+    )
+    assert '"*"' not in text and 'min_version: "1.3"' in text and "verify_and_map: true" in text
+
+
+def test_an_empty_consortium_allows_its_coordinator_nothing(tmp_path: Path) -> None:
+    """An empty list of what is allowed would mean everything."""
+    text = server_configuration({"coordinator": "CN=coordinator.cc"}, listen="127.0.0.1:1", folder=tmp_path)
+    assert '{"publish": {"deny": [">"]}, "subscribe": {"deny": [">"]}}' in text
+
+
+def test_settings_that_no_reload_can_change_do_not_depend_on_the_members(tmp_path: Path) -> None:
+    def settings(count: Any) -> list[Any]:
+        users = {name: f"CN={name}.aa" for name in ("coordinator", *(f"p{number}" for number in range(count)))}
+        text = server_configuration(users, listen="127.0.0.1:1", folder=tmp_path)
+        return [line for line in text.splitlines() if line.startswith("max_") and "max_connections" not in line]
+
+    assert settings(1) == settings(100)
+
+
+def test_what_is_pulled_at_once_stays_below_what_the_relay_keeps_for_a_connection() -> None:
+    assert replies.PULLED * frames.LONGEST <= PENDING / 4
+
+
+def test_joining_sends_a_request_and_takes_a_certificate(tmp_path: Path) -> None:
+    home, north = tmp_path / "consortium", tmp_path / "north"
+    invitations = consortium.init(home, address="relay.example.org", parties=["north"])
+    assert [path.name for path in invitations] == ["coordinator.toml", "north.toml"]
+    invitation = consortium.Invitation.load(invitations[1])
+    assert invitation.address == "tls://relay.example.org:4222"
+    assert invitation.fingerprint == authority_fingerprint((home / "authority" / "authority.pem").read_text())
+    assert "PRIVATE" not in invitations[1].read_text()
+    joined = consortium.join(invitations[1], north)
+    assert joined.until is None and joined.request == north / "request.pem"
+    granted = Authority.load(home / "authority").sign_member(joined.request.read_text(), "north")
+    (tmp_path / "came.pem").write_text(granted.pem)
+    again = consortium.join(invitations[1], north, tmp_path / "came.pem")
+    assert again.until == granted.until and again.key == joined.key == granted.key
+    assert consortium.membership(north) == ("north", Relay(invitation.address, north / "certificate.pem"))
+
+
+def test_a_folder_belongs_to_one_consortium(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        consortium.init(tmp_path / name, address="127.0.0.1:4222", parties=["north"])
+    consortium.join(tmp_path / "one" / "invitations" / "north.toml", tmp_path / "north")
+    with pytest.raises(BadInput, match="belongs to another consortium"):
+        consortium.join(tmp_path / "two" / "invitations" / "north.toml", tmp_path / "north")
+
+
+def test_a_second_init_invites_further_parties_and_keeps_the_authority(tmp_path: Path) -> None:
+    consortium.init(tmp_path, address="127.0.0.1:4222", parties=["north"])
+    before = (tmp_path / "authority" / "authority.pem").read_text()
+    assert [path.name for path in consortium.init(tmp_path, address="127.0.0.1:4222", parties=["south"])] == [
+        "south.toml"
+    ]
+    assert (tmp_path / "authority" / "authority.pem").read_text() == before
+    assert Roster.load(tmp_path).parties == ("north", "south")
+    with pytest.raises(BadInput, match="members dial"):
+        consortium.init(tmp_path, address="127.0.0.1:4223", parties=["east"])
+
+
+@pytest.mark.parametrize("address", ["", ":1", "x:", "x:0", "x:70000", "x/y:1", "x:y"])
+def test_an_address_that_nobody_can_dial_is_refused(tmp_path: Path, address: str) -> None:
+    with pytest.raises(BadInput, match="expected HOST"):
+        consortium.init(tmp_path, address=address, parties=["north"])
+    assert not (tmp_path / "authority").exists()
+
+
+def test_a_relay_is_dialled_by_tls_alone(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="expected tls"):
+        Relay("nats://127.0.0.1:4222", tmp_path / "certificate.pem")
+
+
+def test_a_server_that_is_too_old_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = tmp_path / "nats-server"
+    server.write_text("#!/bin/sh\necho nats-server: v2.9.10\n")
+    server.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    with pytest.raises(BadInput, match=r"expected nats-server 2\.11\.16, 2\.12\.7, 2\.14\.0 or newer"):
+        relay.find_server()
+    server.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BadInput, match="there is no nats-server"):
+        relay.find_server()
+
+
+def test_files_with_which_nobody_could_dial_are_refused_at_once(authority: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "north"
+    request = new_request(folder, "north")
+    dialled = Relay("tls://127.0.0.1:4222", folder / "certificate.pem")
+    with pytest.raises(BadInput, match="there is no certificate for the relay here"):
+        dialled.require()
+    (folder / "authority.pem").write_text(authority.pem)
+    (folder / "certificate.pem").write_text(authority.sign_member(request, "north", life=timedelta(minutes=-1)).pem)
+    with pytest.raises(BadInput, match="this certificate ended on"):
+        dialled.require()
+    (folder / "certificate.pem").write_text(authority.sign_member(request, "north").pem)
+    dialled.require()
+    other = new_request(tmp_path / "other", "north")
+    (folder / "certificate.pem").write_text(authority.sign_member(other, "north").pem)
+    with pytest.raises(BadInput, match="can't be used together"):
+        dialled.require()

@@ -1,0 +1,38 @@
+"""Certificates end by the relay's clock: once it is put right, whoever it had cut off too early is admitted again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from comity.relay import relay
+from comity.relay.roster import Roster
+
+from .relays import Loopback
+
+
+class Clock:
+    ahead = timedelta()
+
+    def now(self, zone: Any = UTC) -> Any:
+        return datetime.now(zone) + self.ahead
+
+
+def test_a_clock_that_was_ahead_does_not_keep_members_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, given = Clock(), []
+    monkeypatch.setattr(relay, "datetime", clock)
+    monkeypatch.setattr(relay, "reload", lambda folder: given.append(set(Roster.load(folder).users(clock.now()))))
+    folder = Loopback.make(tmp_path / "members", ["north"]).folder
+    ended = relay._keep_up(folder, relay._ended(folder))
+    assert given == [] and not ended
+    clock.ahead = timedelta(days=20 * 365)
+    ended = relay._keep_up(folder, ended)
+    assert given == [set()] and ended == {"north", "coordinator"}
+    clock.ahead = timedelta()
+    ended = relay._keep_up(folder, ended)
+    assert given == [set(), {"north", "coordinator"}] and not ended
+    relay._keep_up(folder, ended)
+    assert len(given) == 2

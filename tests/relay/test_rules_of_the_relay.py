@@ -1,0 +1,351 @@
+"""What the server refuses, whatever a member's own program does: tried with bare clients against a real server.
+
+Each test has a control: the same thing by whoever may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import ssl
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from comity.errors import BadInput, Refused, Stopped
+from comity.relay import consortium, relay
+from comity.relay.certificates import Authority, new_request, user_of
+from comity.relay.configuration import CONNECTIONS
+from comity.relay.dialling import Relay
+from comity.relay.frames import LONGEST
+from comity.relay.roster import Roster
+
+from .bare import SOON, Bare, admitted, is_admitted
+from .relays import Loopback, needs_server
+
+pytestmark = needs_server
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A relay of its own: what is done here changes the roster."""
+    made = Loopback.make(tmp_path_factory.mktemp("rules"), ["north", "south"])
+    made.start()
+    yield made
+    made.stop()
+
+
+EVERYTHING = (">", "*.>", "comity.>", "comity.*.>", "comity.ask.*", "comity.reply.*")
+SYSTEM = ("$SYS.>", "$SYS.REQ.SERVER.PING", "$SYS.ACCOUNT.north.CONNECT", "$JS.>", "$JS.API.INFO", "$G.>", "$SRV.PING")
+INBOXES = ("_INBOX.>", "_INBOX.*.*", "_INBOX.abc")
+
+
+@pytest.mark.parametrize(
+    ("who", "foreign"),
+    [
+        ("north", ("comity.ask.south", "comity.reply.south", "comity.reply.north", "comity.ask.coordinator")),
+        ("coordinator", ("comity.ask.north", "comity.ask.south")),
+    ],
+)
+def test_nobody_listens_where_it_may_not(two: Any, who: str, foreign: Any) -> None:
+    async def tried() -> None:
+        async with Bare(two.relay_of(who)) as one:
+            for subject in (*foreign, *EVERYTHING, *SYSTEM, *INBOXES):
+                for queue in ("", "workers"):
+                    said = await one.refused(one.client.subscribe(subject, queue=queue))
+                    assert any("permissions violation for subscription" in line.lower() for line in said), subject
+            own = {"north": "comity.ask.north", "coordinator": "comity.reply.north"}[who]
+            assert await one.allowed(one.client.subscribe(own))
+
+    asyncio.run(tried())
+
+
+@pytest.mark.parametrize(
+    ("who", "foreign"),
+    [
+        (
+            "north",
+            ("comity.ask.south", "comity.ask.north", "comity.reply.south", "comity.reply", "comity.reply.north.x"),
+        ),
+        ("coordinator", ("comity.reply.north", "comity.reply.south", "comity.ask", "comity.ask.nobody")),
+    ],
+)
+def test_nobody_speaks_where_it_may_not(two: Any, who: str, foreign: Any) -> None:
+    """Asking as a party, replying for another, answering to an inbox, administrative subjects."""
+
+    async def tried() -> None:
+        async with Bare(two.relay_of(who)) as one:
+            for subject in (*foreign, "_INBOX.abc", "$SYS.REQ.SERVER.PING", "$JS.API.INFO", "$SRV.PING"):
+                said = await one.refused(one.client.publish(subject, b"x"))
+                assert any("permissions violation for publish" in line.lower() for line in said), subject
+            own = {"north": "comity.reply.north", "coordinator": "comity.ask.north"}[who]
+            assert await one.allowed(one.client.publish(own, b"x"))
+
+    asyncio.run(tried())
+
+
+def test_what_is_refused_does_not_arrive_and_what_is_allowed_does(two: Any) -> None:
+    async def tried() -> None:
+        relays = {name: two.relay_of(name) for name in ("coordinator", "north", "south")}
+        async with Bare(relays["coordinator"]) as asker, Bare(relays["north"]) as north, Bare(relays["south"]) as south:
+            replies = {name: await asker.hears(f"comity.reply.{name}") for name in ("north", "south")}
+            asks = await south.hears("comity.ask.south")
+            await north.refused(north.client.publish("comity.reply.south", b"forged"))
+            await north.refused(north.client.publish("comity.ask.south", b"forged"))
+            assert await north.allowed(north.client.publish("comity.reply.north", b"mine"))
+            assert await asker.allowed(asker.client.publish("comity.ask.south", b"asked"))
+            end = time.monotonic() + SOON
+            while (not replies["north"] or not asks) and time.monotonic() < end:
+                await asyncio.sleep(0.01)
+            assert (replies, asks) == ({"north": [b"mine"], "south": []}, [b"asked"])
+
+    asyncio.run(tried())
+
+
+def test_an_oversized_frame_ends_its_connection(two: Any) -> None:
+    async def tried() -> None:
+        async with Bare(two.relay_of("north")) as one:
+            one.client._max_payload = 1 << 30
+            await one.client.publish("comity.reply.north", bytes(LONGEST))
+            await one.client.flush(SOON)
+            assert one.client.is_connected, "the longest frame is carried"
+            await one.client.publish("comity.reply.north", bytes(LONGEST + 1))
+            with contextlib.suppress(Exception):
+                await one.client.flush(SOON)
+            await asyncio.wait_for(one.closed.wait(), SOON)
+            assert "maximum payload" in (two.folder / "relay" / "relay.log").read_text().lower()
+
+    asyncio.run(tried())
+
+
+def test_a_member_has_few_subscriptions_and_connections(two: Any) -> None:
+    async def tried() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            held = [await stack.enter_async_context(Bare(two.relay_of("south"))) for _ in range(CONNECTIONS)]
+            assert not await is_admitted(two.relay_of("south"))
+            assert await is_admitted(two.relay_of("north")), "nobody else is kept out"
+            for _ in range(CONNECTIONS + 1):
+                with contextlib.suppress(Exception):
+                    await held[0].allowed(held[0].client.subscribe("comity.ask.south"))
+            assert "maximum subscriptions exceeded" in str(held[0].client.last_error).lower()
+
+    asyncio.run(tried())
+
+
+def test_the_relay_listens_at_one_port(two: Any) -> None:
+    """No monitoring, no cluster, no websocket: the one port is that of members."""
+    pid = two.process.pid
+    ports = set()
+    inodes = (
+        {
+            path.readlink().name[8:-1]
+            for path in Path(f"/proc/{pid}/fd").iterdir()
+            if str(path.readlink()).startswith("socket:")
+        }
+        if Path("/proc/self").exists()
+        else set()
+    )
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and words[9] in inodes:
+                ports.add(int(words[1].split(":")[1], 16))
+    assert ports == {int(Roster.load(two.folder).listen.split(":")[1])}
+
+
+def test_handshakes_that_fail(two: Any, tmp_path: Path) -> None:
+    north = two.relay_of("north")
+    assert admitted(north)
+    nothing = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    nothing.load_verify_locations(cafile=str(north.authority))
+    assert not admitted(north, tls=nothing), "no certificate"
+    older = north.context()
+    older.minimum_version, older.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
+    assert not admitted(north, tls=older), "TLS 1.2"
+    expired = two.stranger(tmp_path / "expired", "north", life=timedelta(minutes=-1))
+    assert not admitted(expired), "an expired certificate"
+    other = Authority.create(tmp_path / "authority")
+    request = new_request(tmp_path / "other", "north")
+    (tmp_path / "other" / "certificate.pem").write_text(other.sign_member(request, "north").pem)
+    (tmp_path / "other" / "authority.pem").write_text(two.authority.pem)
+    assert not admitted(Relay(north.address, tmp_path / "other" / "certificate.pem")), "another authority"
+
+
+def test_nothing_is_said_in_plain_text(two: Any) -> None:
+    async def greeted() -> Any:
+        host, port = Roster.load(two.folder).listen.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        try:
+            return await asyncio.wait_for(reader.read(100), 6)
+        except (ConnectionError, TimeoutError):
+            return b""
+        finally:
+            writer.close()
+
+    said = asyncio.run(greeted())
+    assert b"INFO" not in said and b"PONG" not in said
+
+
+@pytest.mark.parametrize("name", ["stranger", "north", "coordinator", "relay"])
+def test_a_certificate_that_the_roster_does_not_know_is_nobody(two: Any, tmp_path: Path, name: str) -> None:
+    """Also under a member's own name: the subject names the key too."""
+    assert not admitted(two.stranger(tmp_path / "folder", name))
+
+
+def _with_alternative(two: Any, folder: Any, alternative: Any) -> Relay:
+    """A certificate for north of an authority that copies names from a request."""
+    authority, key = two.authority, ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "north")])
+    made = (
+        x509.CertificateBuilder(
+            authority.certificate.subject,
+            name,
+            key.public_key(),
+            x509.random_serial_number(),
+            now - timedelta(minutes=1),
+            now + timedelta(days=1),
+        )
+        .add_extension(x509.SubjectAlternativeName([x509.RFC822Name(alternative)]), critical=False)
+        .sign(authority._key, hashes.SHA256())
+    )
+    folder.mkdir()
+    (folder / "certificate.pem").write_bytes(made.public_bytes(Encoding.PEM))
+    (folder / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (folder / "authority.pem").write_text(authority.pem)
+    return Relay(two.relay_of("north").address, folder / "certificate.pem")
+
+
+def test_a_name_that_an_authority_copied_would_make_a_member_the_coordinator(two: Any, tmp_path: Path) -> None:
+    """The attack that signing nothing but the key prevents, shown to work on this server."""
+    key = Roster.load(two.folder).members["coordinator"].key
+    assert key is not None
+    coordinator = user_of("coordinator", key)
+    forged = _with_alternative(two, tmp_path / "forged", coordinator)
+
+    async def asks() -> Any:
+        async with Bare(forged) as one:
+            return await one.allowed(one.client.publish("comity.ask.south", b"x"))
+
+    assert asyncio.run(asks())
+
+
+def test_a_member_can_not_play_the_relay(two: Any) -> None:
+    """Its certificate is not good for that, and sites look."""
+    own = two.relay_of("south")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.certificate, own.key)
+    greeted = []
+
+    async def serve(reader: Any, writer: Any) -> None:
+        greeted.append(True)
+        writer.write(b"INFO {}\r\n")
+
+    async def tried() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            relay = Relay(f"tls://127.0.0.1:{port}", two.relay_of("north").certificate)
+            reading = ssl.SSLError
+            with pytest.raises(reading, match=r"(?i)certificate"):
+                await asyncio.open_connection("127.0.0.1", port, ssl=relay.context(), server_hostname="127.0.0.1")
+            assert not await is_admitted(relay)
+
+    asyncio.run(tried())
+    assert greeted == []
+
+
+# Membership while the relay runs: relays of their own, because these change who belongs.
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Any]:
+    made = Loopback.make(tmp_path, ["north", "south"])
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_a_revoked_member_is_cut_off_at_once_and_others_notice_nothing(fresh: Any) -> None:
+    async def tried() -> Any:
+        async with Bare(fresh.relay_of("north")) as north, Bare(fresh.relay_of("south")) as south:
+            began = time.monotonic()
+            assert await asyncio.to_thread(consortium.revoke, fresh.folder, "north")
+            await asyncio.wait_for(north.closed.wait(), SOON)
+            took = time.monotonic() - began
+            await south.client.flush(SOON)
+            assert south.client.is_connected and not south.errors
+            assert not await is_admitted(fresh.relay_of("north")) and await is_admitted(fresh.relay_of("south"))
+            return took
+
+    assert asyncio.run(tried()) < 5
+    with pytest.raises(Refused, match="was revoked"):
+        consortium.add(fresh.folder, fresh.relay_folder("north") / "request.pem", "north")
+
+
+def test_a_new_key_under_the_old_name_does_not_bring_the_stolen_one_back(fresh: Any, tmp_path: Path) -> None:
+    stolen = fresh.relay_of("north")
+    consortium.revoke(fresh.folder, "north")
+    joined = consortium.join(fresh.folder / "invitations" / "north.toml", tmp_path / "again")
+    _, path, taken = consortium.add(fresh.folder, joined.request, "north")
+    consortium.join(fresh.folder / "invitations" / "north.toml", tmp_path / "again", path)
+    assert taken and admitted(joined.relay) and not admitted(stolen)
+
+
+def test_a_reload_that_fails_as_a_whole_is_noticed(fresh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server goes on with the old configuration and says so in its log alone: a member that was to be removed stays
+    connected, which is why whoever revokes must hear of it."""
+    made = cast(Any, relay).server_configuration
+
+    def unchangeable(*arguments: Any, **options: Any) -> Any:
+        return made(*arguments, **options).replace("max_pending: ", "max_pending: 1")
+
+    monkeypatch.setattr(relay, "server_configuration", unchangeable)
+    with pytest.raises(Stopped, match="goes on with the old one"):
+        consortium.revoke(fresh.folder, "north")
+    assert admitted(fresh.relay_of("north")), "the control: it is still in"
+    monkeypatch.undo()
+    assert relay.reload(fresh.folder) and not admitted(fresh.relay_of("north"))
+
+
+def test_a_connection_does_not_outlive_its_certificate(fresh: Any) -> None:
+    """The server looks at the end of a certificate when a connection begins, and never again; the relay does."""
+    folder, roster = fresh.relay_folder("south"), Roster.load(fresh.folder)
+    request = new_request(folder, "south")
+    issued = fresh.authority.sign_member(request, "south", life=timedelta(seconds=2))
+    roster.admitted("south", issued).save(fresh.folder)
+    (folder / "certificate.pem").write_text(issued.pem)
+    relay.reload(fresh.folder)
+
+    async def tried() -> None:
+        async with Bare(fresh.relay_of("south")) as south:
+            await asyncio.sleep(max(0.0, (issued.until - datetime.now(UTC)).total_seconds()) + 0.2)
+            await south.client.flush(SOON)
+            assert south.client.is_connected, "the control: the server has not noticed"
+            assert await asyncio.to_thread(relay._keep_up, fresh.folder, frozenset()) == {"south"}
+            await asyncio.wait_for(south.closed.wait(), SOON)
+            assert await is_admitted(fresh.relay_of("north"))
+
+    asyncio.run(tried())
+
+
+def test_one_relay_runs_in_a_folder_and_a_number_that_was_given_again_is_not_it(fresh: Any) -> None:
+    with pytest.raises(BadInput, match="runs already"):
+        relay.start(fresh.folder)
+    fresh.stop()
+    assert not relay.is_running(fresh.folder)
+    (fresh.folder / "relay" / "relay.pid").write_text(json.dumps(os.getpid()))
+    assert not relay.is_running(fresh.folder)
+    assert relay.reload(fresh.folder) is False

@@ -1,0 +1,146 @@
+"""Members that dial by websocket: the same certificates, the same rules, the same channel."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from comity.errors import BadInput
+from comity.relay import consortium, dialling
+from comity.relay.configuration import AUTHENTICATION_SECONDS, HANDSHAKE_SECONDS
+from comity.relay.dialling import Relay
+from comity.relay.roster import Roster
+from tests.federation.channel_conformance import ChannelConformance
+
+from .bare import Bare, admitted, told
+from .relays import Loopback, NatsLine, needs_server
+from .strangers import Strangers
+from .test_rules_of_the_relay import (
+    test_a_member_has_few_subscriptions_and_connections,
+    test_an_oversized_frame_ends_its_connection,
+    test_nobody_listens_where_it_may_not,
+    test_nobody_speaks_where_it_may_not,
+    test_what_is_refused_does_not_arrive_and_what_is_allowed_does,
+)
+
+pytestmark = [needs_server]
+
+# The rules of the relay again, with this module's members, who come by websocket.
+RULES = (
+    test_a_member_has_few_subscriptions_and_connections,
+    test_an_oversized_frame_ends_its_connection,
+    test_nobody_listens_where_it_may_not,
+    test_nobody_speaks_where_it_may_not,
+    test_what_is_refused_does_not_arrive_and_what_is_allowed_does,
+)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    made = Loopback.make(tmp_path_factory.mktemp("web"), ["north", "south"], websocket=True)
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_members_meet_whichever_way_they_dial(two: Any) -> None:
+    async def met() -> None:
+        north = two.relay_of("north")
+        plain = Relay(Roster.load(two.consortium).address, two.relay_folder("coordinator") / "certificate.pem")
+        assert north.is_websocket and not plain.is_websocket
+        async with Bare(plain) as asker, Bare(north) as one:
+            asks = await one.hears("comity.ask.north")
+            await asker.client.publish("comity.ask.north", b"asked")
+            await asker.client.flush(5)
+            while not asks:
+                await asyncio.sleep(0.005)
+            assert asks == [b"asked"]
+
+    asyncio.run(asyncio.wait_for(met(), 20))
+
+
+def test_a_websocket_takes_no_stranger_no_older_tls_and_no_missing_certificate(two: Any, tmp_path: Path) -> None:
+    north = two.relay_of("north")
+    assert admitted(north)
+    stranger = two.stranger(tmp_path / "x", "north")
+    assert stranger.is_websocket and "authorization violation" in told(stranger).lower()
+
+    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    nobody.load_verify_locations(cafile=str(north.authority))
+    assert "certificate required" in told(north, tls=nobody).lower()
+
+    older = north.context()
+    older.minimum_version, older.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
+    assert "protocol version" in told(north, tls=older).lower()
+
+
+def test_strangers_take_no_members_places_at_either_port(two: Any) -> None:
+    """Counted together, the two ports would be used up from either."""
+    web = two.relay_of("north")
+    plain = Relay(Roster.load(two.consortium).address, web.certificate)
+    with Strangers(web) as by_web, Strangers(plain) as by_tls:
+        by_web.come(silent=60, halfway=30, nameless=5)
+        by_tls.come(silent=60, halfway=30, nameless=5)
+        assert told(web) == "" and told(plain) == ""
+        assert told(two.relay_of("south")) == "" and told(two.relay_of("coordinator")) == ""
+        end = HANDSHAKE_SECONDS + AUTHENTICATION_SECONDS + 2
+        assert by_web.are_cut_within(end) and by_tls.are_cut_within(end)
+
+
+def test_a_revoked_member_is_cut_off_its_websocket(tmp_path: Path) -> None:
+    made = Loopback.make(tmp_path, ["north", "south"], websocket=True)
+    made.start()
+    try:
+
+        async def cut() -> None:
+            async with Bare(made.relay_of("north")) as one:
+                assert consortium.revoke(made.consortium, "north")
+                await asyncio.wait_for(one.closed.wait(), 10)
+
+        asyncio.run(cut())
+        assert not admitted(made.relay_of("north"))
+        assert admitted(made.relay_of("south"))
+    finally:
+        made.stop()
+
+
+def test_where_there_are_no_websockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = consortium.init(tmp_path / "one", address="relay.example.org", parties=["north"])[1]
+    assert "websocket" not in (tmp_path / "one" / "roster.toml").read_text()
+    with pytest.raises(BadInput, match="this relay takes no websockets; dial tls://relay"):
+        consortium.join(first, tmp_path / "north", websocket=True)
+    with pytest.raises(BadInput, match="this relay takes no websockets, and one that runs can't begin to"):
+        consortium.init(tmp_path / "one", address="relay.example.org", websocket=443, parties=["south"])
+    with pytest.raises(BadInput, match="the relay listens at this port already"):
+        consortium.init(tmp_path / "two", address="relay.example.org:443", websocket=443, parties=["north"])
+
+    second = consortium.init(tmp_path / "two", address="relay.example.org", websocket=443, parties=["north"])[1]
+    joined = consortium.join(second, tmp_path / "web", websocket=True)
+    assert joined.relay.address == "wss://relay.example.org:443"
+    assert consortium.join(second, tmp_path / "plain").relay.address == "tls://relay.example.org:4222"
+    monkeypatch.setattr(dialling, "find_spec", lambda name: None)
+    with pytest.raises(BadInput, match="a websocket needs the extra deploy-websocket"):
+        joined.relay.require()
+
+
+@pytest.fixture(scope="session")
+def web_loopback(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    names = ("ash", "birch", "cedar", "doum", *(f"site-{number}" for number in range(40)))
+    made = Loopback.make(tmp_path_factory.mktemp("web-consortium"), names, websocket=True)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.mark.deploy
+class TestOverWebsockets(ChannelConformance):
+    @pytest.fixture
+    def line(self, web_loopback: Any) -> Iterator[Any]:
+        made = NatsLine(web_loopback)
+        yield made
+        made.end()

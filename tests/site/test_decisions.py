@@ -1,0 +1,78 @@
+"""What is kept about a study and can't be used is told in one sentence, and nothing is served on it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from comity.errors import StudyError
+from comity.site.desk import Desk
+from comity.site.health import examined
+from comity.site.inbox import Inbox
+
+from .sites import Sites, approve
+
+MALFORMED: dict[str, tuple[str, Any, str]] = {
+    "a number as a text": ("runs", "3", "runs must be a whole number, found '3'"),
+    "a truth value as a number": ("runs", True, "runs must be a whole number, found True"),
+    "a fraction": ("runs", 1.5, "runs must be a whole number"),
+    "nothing as a number": ("runs", None, "runs must be a whole number, found None"),
+    "no run": ("runs", 0, "runs must be 1 or more, found 0"),
+    "fewer than none": ("runs", -1, "runs must be 1 or more"),
+    "another decision": ("decision", "granted", '"approved" or "refused", found \'granted\''),
+    "a list as a decision": ("decision", ["approved"], "decision must be a text"),
+    "a number as a dataset": ("dataset", 3, "dataset must be a text, found 3"),
+    "no time": ("when", "yesterday", "when must be a time with its offset"),
+    "a time without its offset": ("when", "2026-11-17T12:00:00", "when must be a time with its offset"),
+    "a further key": ("until", "2027", "expected the keys decision, when, dataset, runs, why"),
+}
+
+
+@pytest.fixture
+def decided(sites: Sites) -> tuple[Desk, Path]:
+    desk = Desk(sites.site("north"))
+    arrival = desk.received(sites.packed(sites.study()))
+    approve(desk, arrival)
+    desk.refresh()
+    assert desk.studies == (arrival.study,)
+    return desk, desk.inbox.folder / arrival.study / "decision.json"
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_malformed_decision_is_one_sentence_and_no_approval(decided: tuple[Desk, Path], case: str) -> None:
+    desk, path = decided
+    key, value, said = MALFORMED[case]
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    with pytest.raises(StudyError) as error:
+        Inbox(desk.site.home).arrivals()
+    assert str(path) in str(error.value) and said in str(error.value) and "restore the file" in str(error.value)
+    assert "\n" not in str(error.value)
+    desk.refresh()
+    assert desk.studies == ()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '"approved"', "[" * 100_000, "{}", '{"runs": 1e999}', "\ud800"])
+def test_what_is_no_decision_at_all(decided: tuple[Desk, Path], text: str) -> None:
+    desk, path = decided
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(StudyError, match=r"decision\.json"):
+        Inbox(desk.site.home).arrivals()
+
+
+@pytest.mark.parametrize(("key", "value"), [("arrived", "soon"), ("arrived", 3), ("name", None), ("submitter", {})])
+def test_what_is_kept_of_an_arrival_is_checked_too(decided: tuple[Desk, Path], key: str, value: Any) -> None:
+    desk, path = decided
+    page = path.with_name("arrival.json")
+    page.write_text(json.dumps({**json.loads(page.read_text()), key: value}))
+    with pytest.raises(StudyError, match=f"{key} must be"):
+        Inbox(desk.site.home).arrivals()
+
+
+def test_a_doctor_names_it(decided: tuple[Desk, Path], sites: Sites) -> None:
+    _, path = decided
+    path.write_text(path.read_text().replace('"runs": 1', '"runs": "1"'))
+    found = [one for one in examined(sites.site("north")) if one.state == "failure"]
+    assert any("runs must be a whole number" in one.sentence for one in found)

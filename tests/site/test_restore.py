@@ -1,0 +1,62 @@
+"""Backup and restore as docs/deploy.md says: a copy taken while the site serves, and a ledger that went back."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from comity.cli import main
+from comity.errors import Refused
+from comity.federation.coordinator.life import begin, ready
+from comity.site.health import examined
+from comity.site.runs import runs_of
+
+from .sites import Sites, approve, coordinated
+
+
+def backed_up(ledger: Path, to: Path) -> None:
+    with closing(sqlite3.connect(ledger)) as live, closing(sqlite3.connect(to)) as copy:
+        live.backup(copy)
+
+
+def restored(ledger: Path, copy: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{ledger}{suffix}").unlink(missing_ok=True)
+    shutil.copy(copy, ledger)
+
+
+def test_a_ledger_that_went_back_answers_nothing_until_its_owner_has_written_off(sites: Sites, tmp_path: Path) -> None:
+    study, desks = sites.study(epsilon=0.3), sites.desks()
+    for desk in desks.values():
+        approve(desk, desk.received(sites.packed(study)), runs=3)
+    ledger, copy = sites.home("north") / "north.ledger", tmp_path / "backup"
+    backed_up(ledger, copy)
+    begin(coordinated(study, desks, sites.coordinator))
+    del desks
+    restored(ledger, copy)
+    desks = sites.desks()
+    with pytest.raises(Refused) as refusal:
+        ready(coordinated(study, desks, sites.coordinator, run="run-2"))
+    assert (refusal.value.party, refusal.value.code) == ("north", "frozen")
+    told = [one.sentence for one in examined(sites.site("north")) if one.state == "failure"]
+    assert len(told) == 1 and "frozen" in told[0] and "comity ledger write-off" in told[0]
+    assert main(["ledger", "write-off", str(ledger), "--epsilon", "0.3", "--delta", "1e-6", "--why", "restored"]) == 0
+    ready(coordinated(study, sites.desks(), sites.coordinator, run="run-2"))
+
+
+def test_a_copy_that_is_the_last_state_goes_on(sites: Sites, tmp_path: Path) -> None:
+    """Positive control: it is going back that freezes a ledger, not being restored on the machine that knows it."""
+    study, desks = sites.study(epsilon=0.3), sites.desks()
+    for desk in desks.values():
+        approve(desk, desk.received(sites.packed(study)))
+    begin(coordinated(study, desks, sites.coordinator))
+    ledger, copy = sites.home("north") / "north.ledger", tmp_path / "backup"
+    backed_up(ledger, copy)
+    del desks
+    restored(ledger, copy)
+    assert not [one for one in examined(sites.site("north")) if one.state == "failure"]
+    assert [run.state for run in runs_of(sites.desks()["north"].site.owner().ledger)] == ["open"]

@@ -1,0 +1,153 @@
+"""What whoever carries the messages of a whole study sees: boxes, also where values are entrusted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from comity.data import public_cohort
+from comity.errors import SiteLost
+from comity.federation.coordinator.life import ready
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import SIGNATURE_BYTES, verify_reply
+from comity.federation.messages.sealed_channel import sealed
+from comity.federation.owner.host import Answer
+from comity.federation.owner.registry import Registry
+from comity.site.desk import Desk
+from comity.site.refusals import Refusals
+from comity.study.study import Study
+
+from .sites import NAMES, STUDY, TABLE, Sites, coordinated, whole_run
+
+WINDOW = 12
+ENTRUSTED = 'variant = "published"\nmethod = "avg"\nauxiliary = "public.csv"\nrows = "normalised"'
+SOFTLABEL = STUDY.replace("averaging", "softlabel").replace('unit = "record"', 'unit = "party"')
+
+
+class Tapped:
+    """A desk, and the bytes that went to it and came from it."""
+
+    def __init__(self, desk: Desk, change: Any = None) -> None:
+        self.desk, self.change = desk, change
+        self.bytes: list[bytes] = []
+
+    def answered(self, raw: bytes) -> Any:
+        answer = self.desk.answered(raw)
+        self.bytes += [raw, answer.reply]
+        return answer if self.change is None else self.change(answer)
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Every ask and reply as it is where no box is around it."""
+    seen: list[bytes] = []
+    answered = Registry.answered
+
+    def listening(self: Registry, raw: bytes) -> Answer:
+        answer = answered(self, raw)
+        seen.extend([raw, answer.reply])
+        return answer
+
+    monkeypatch.setattr(Registry, "answered", listening)
+    return seen
+
+
+def approved(sites: Sites, study: Any) -> dict[str, Tapped]:
+    desks, raw = sites.desks(), sites.packed(study)
+    for desk in desks.values():
+        desk.inbox.approve(desk.received(raw).study, dataset="patients", runs=1)
+    return {name: Tapped(desk) for name, desk in desks.items()}
+
+
+def entrusted(sites: Sites) -> Study:
+    for name in NAMES:
+        sites.write(name)
+        path = sites.site(name)
+        path.write_text(path.read_text().replace('variants = ["default"]', 'variants = ["default", "published"]'))
+    (sites.folder / "study").mkdir(exist_ok=True)
+    public_cohort(30, "tap").to_csv(sites.folder / "study" / "public.csv", index=False)
+    return sites.study(table=ENTRUSTED, text=SOFTLABEL)
+
+
+@pytest.mark.parametrize("kind", ["entrusted", "summed"])
+def test_what_is_carried_holds_no_plain_value(sites: Sites, inside: list[bytes], kind: str) -> None:
+    study = entrusted(sites) if kind == "entrusted" else sites.study()
+    taps = approved(sites, study)
+    values, _ = whole_run(coordinated(study, taps, sites.coordinator))
+    carried = b"".join(one for tap in taps.values() for one in tap.bytes)
+    known = {carried[at : at + WINDOW] for at in range(len(carried))}
+    words = [study.hash, study.hash[:12], "run-1", "run.begin[0]", "coordinator_key", "refused", *NAMES]
+    plain = [word.encode() for word in words]
+    replies = [decode(raw[:-SIGNATURE_BYTES]) for raw in inside[1::2]]
+    found = [value for reply in replies for value in reply.get("ok", {}).values() if isinstance(value, np.ndarray)]
+    plain += [value.tobytes()[: 8 * 4] for value in (*found, *values.values())]
+    # Positive control: all of that crosses, inside the boxes, and in the first case each party's own model in clear.
+    crossing = b"".join(inside)
+    assert all(one in crossing for one in plain if one not in (b"refused", *(name.encode() for name in NAMES)))
+    assert len(found) >= 2
+    assert not [one for one in plain if len(one) >= 5 and one in carried]
+    # No two boxes are alike, and no stretch of what is inside is outside.
+    boxes = [one[1_300:1_332] for tap in taps.values() for one in tap.bytes if len(one) > 1_332]
+    assert len(boxes) > 8 and len(set(boxes)) == len(boxes)
+    assert not [raw[:40] for raw in inside for at in range(0, len(raw) - WINDOW, 7) if raw[at : at + WINDOW] in known]
+
+
+def test_an_ask_that_is_not_sealed_is_refused_and_written_down(sites: Sites, inside: list[bytes]) -> None:
+    study = sites.study()
+    taps = approved(sites, study)
+    ready(coordinated(study, taps, sites.coordinator))
+    north = taps["north"].desk
+    before = len(inside)
+    answer = north.answered(inside[0])
+    assert answer.refusal is not None and answer.refusal.code == "sealed" and len(inside) == before
+    assert decode(answer.reply[:-SIGNATURE_BYTES]) == {"refused": "sealed", "key": ""}
+    assert "comes in a sealed box" in Refusals(sites.home("north")).last(1)[0].sentence
+
+
+def test_a_packed_study_comes_sealed_and_what_its_site_says_of_it_is_signed(sites: Sites) -> None:
+    study, north = sites.study(), Desk(sites.site("north"))
+    packed, key = sites.packed(study), sites.identity("north").public
+    boxes = sealed({"north": lambda: packed}, study.consortium.roster, "study")
+    box = boxes.messages["north"]()
+    words = [study.hash, "readmission", "averaging", "schema.toml", "epsilon", *NAMES]
+    assert all(word.encode() in packed for word in words[1:]) and not [word for word in words if word.encode() in box]
+    reply = north.submitted(box)
+    assert decode(verify_reply(key, "north", packed, boxes.opened("north", reply))) == {"ok": True}
+    assert north.inbox.find(study.hash).decision is None and Refusals(sites.home("north")).last(1) == []
+    # As it is, it is refused: whoever carried it has read it.
+    said = verify_reply(key, "north", packed, north.submitted(packed))
+    assert decode(said) == {"refused": "sealed", "key": ""}
+    assert (
+        "a packed study between organisations comes in a sealed box"
+        in Refusals(sites.home("north")).last(1)[0].sentence
+    )
+    # What can't be kept is a stop, and no exception: a full disk is no refusal.
+    again = sealed({"north": lambda: packed}, study.consortium.roster, "study")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Desk, "received", lambda self, raw: (_ for _ in ()).throw(OSError("no space left")))
+        stopped = again.opened("north", north.submitted(again.messages["north"]()))
+    assert decode(stopped[:-SIGNATURE_BYTES]) == {"refused": "stopped", "key": ""}
+
+
+def test_whoever_carries_a_reply_can_not_change_or_swap_it(sites: Sites) -> None:
+    study = sites.study(table=TABLE)
+    for name, change in CHANGES.items():
+        taps = approved(sites, study)
+        taps["north"].change = change
+        with pytest.raises(SiteLost, match="north"):
+            whole_run(coordinated(study, taps, sites.coordinator, run=name))
+
+
+def _flipped(answer: Any) -> Any:
+    reply = bytearray(answer.reply)
+    reply[-1] ^= 1
+    return type(answer)(bytes(reply))
+
+
+CHANGES: dict[str, Any] = {
+    "flipped": _flipped,
+    "cut": lambda answer: type(answer)(answer.reply[:-1]),
+    "nothing": lambda answer: type(answer)(b""),
+}
