@@ -18,14 +18,14 @@ from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.messages.codec import decode
 from comity.federation.plan import plan
+from comity.methods.parameters import Setting
+from comity.methods.synthetic.published.parameters import PublishedKeys
+from comity.methods.synthetic.published.protocol import PublishedSynthetic
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.parameters import Setting
-from comity.protocols.synthetic.published.parameters import PublishedKeys
-from comity.protocols.synthetic.published.protocol import PublishedSynthetic
-from comity.runtime.local.stacks import require_stacks
-from comity.runtime.results.outcome import Outcome
-from comity.runtime.simulation.simulate import simulate
+from comity.study.local.stacks import require_stacks
+from comity.study.results.outcome import Outcome
+from comity.study.simulation.simulate import simulate
 from tests.federation.toy import STUDY, answer, ask_for, consortium, host, setup
 
 SCHEMA = Schema(
