@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -60,7 +61,7 @@ def house(root: Path) -> House:
 def _floors(contract: Path) -> tuple[tuple[str, ...], ...]:
     contracts = tomllib.loads(contract.read_text())["tool"]["importlinter"]["contracts"]
     layers = next(one["layers"] for one in contracts if one["type"] == "layers" and _is_whole(one["layers"]))
-    return tuple(tuple(_room(tuple(name.strip().split("."))) for name in layer.split("|")) for layer in layers)
+    return tuple(tuple(_room(tuple(name.strip().split("."))) for name in re.split(r"[|:]", layer)) for layer in layers)
 
 
 def _is_whole(layers: list[str]) -> bool:
