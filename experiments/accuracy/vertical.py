@@ -20,7 +20,7 @@ from scipy.special import expit
 from comity import VerticalRegression
 from comity.data import Bounded, Encoding, Records
 from comity.entropy import Stream
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.vertical import GradientRegression
 from comity.methods.vertical.baselines import alone_and_together
 from comity.methods.vertical.gradients import Solver

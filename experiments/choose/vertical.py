@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.vertical import fit, gradients, landscape, layout
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise

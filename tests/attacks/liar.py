@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Held
 from comity.entropy import derive
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Bound
-from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.policy import SIMULATION
+from comity.federation.declare.bounds import Bound
+from comity.federation.declare.consortium import COORDINATOR, Consortium
+from comity.federation.declare.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.federation.part import SUM
@@ -64,10 +64,10 @@ def hosted(
     records: Mapping[str, Held],
     *,
     noise: Any = None,
-    liars: Mapping[str, Agreed] | None = None,
+    liars: Mapping[str, Agreement] | None = None,
 ) -> tuple[Parties, dict[str, Host]]:
     """A run over real hosts. `liars` go by another agreement than the study says."""
-    agreed, noise = Agreed(STUDY, protocol, who), noise or ReleasedNoise()
+    agreed, noise = Agreement(STUDY, protocol, who), noise or ReleasedNoise()
     hosts = {
         name: Host(
             (liars or {}).get(name, agreed),
@@ -96,9 +96,9 @@ def hosted(
     return parties, hosts
 
 
-def multiplied(protocol: Protocol, who: Consortium, factor: float, only: str = "") -> Agreed:
+def multiplied(protocol: Protocol, who: Consortium, factor: float, only: str = "") -> Agreement:
     """What a liar goes by: its contributions, or those to one release, are so many times what the bound leaves."""
-    lying = Agreed(STUDY, protocol, who)
+    lying = Agreement(STUDY, protocol, who)
     releases = tuple(
         replace(one, bound=beyond(one.bound, lambda value: factor * value))
         if one.bound is not None and only in ("", one.name)
@@ -129,7 +129,7 @@ class Zeros(SecureSum):
         return {"masked": np.zeros_like(super().mask(site, roll)["masked"])}
 
 
-def with_zeros(protocol: Protocol, who: Consortium) -> Agreed:
-    lying = Agreed(STUDY, protocol, who)
+def with_zeros(protocol: Protocol, who: Consortium) -> Agreement:
+    lying = Agreement(STUDY, protocol, who)
     cast(Any, lying).__dict__["mounts"] = {**lying.mounts, SUM: Zeros()}
     return lying

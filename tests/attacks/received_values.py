@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 import comity.federation
 import comity.methods
 from comity.data import Bounded, Classes, Numeric, Records, Schema
-from comity.federation.declaring.bounds import RecordSum
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.evaluation import divided
+from comity.federation.declare.bounds import RecordSum
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.evaluation import divided
 from comity.federation.evaluation.protocol import WholeRecords
 from comity.federation.owner.rows import Rows
 from comity.federation.part import Part

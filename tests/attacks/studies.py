@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from comity.data import Classes, Encoding, Numeric, Records, Schema
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.methods.averaging import Averaging
 from comity.methods.softlabel.protocol import SoftLabel

@@ -16,10 +16,10 @@ import pytest
 from comity.crypto.products import rlwe_product
 from comity.crypto.products.fixed_point import FixedPoint
 from comity.errors import Implausible
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.life import run
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.plausible import require_ranges
+from comity.federation.declare.plausibility import require_ranges
 from comity.methods.synthetic.table_ranges import table_ranges
 from comity.privacy.loss import Approx
 from comity.privacy.permit import simulated
@@ -42,7 +42,7 @@ class AnySize(FixedPoint):
         FixedPoint(self.places, 2.0**14).fill(lines, rows)
 
 
-def multiplying(protocol: Any, who: Any, times: float) -> Agreed:
+def multiplying(protocol: Any, who: Any, times: float) -> Agreement:
     """What the liar goes by: it multiplies one row of its products, and leaves its own sums as they should be."""
     honest: Any = protocol.product
     kind: Any = type(honest)
@@ -62,7 +62,7 @@ def multiplying(protocol: Any, who: Any, times: float) -> Agreed:
     lying = copy.copy(protocol)
     lying.__dict__.pop("parts", None)
     lying.__dict__["product"] = product
-    return Agreed(STUDY, lying, who)
+    return Agreement(STUDY, lying, who)
 
 
 def attacked(protocol: Any, records: Any, times: float) -> tuple[Parties, Any]:

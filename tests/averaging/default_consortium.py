@@ -9,10 +9,10 @@ from scipy.optimize import brentq
 
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.policy import SIMULATION
+from comity.federation.declare.consortium import COORDINATOR, Consortium
+from comity.federation.declare.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.federation.protocol import Protocol
@@ -79,7 +79,7 @@ def parties(
     hosts: dict[str, Host] | None = None,
 ) -> tuple[Parties, dict[str, Host]]:
     keys: dict[str, Identity] = {name: identity(name) for name in (COORDINATOR, *who.parties)}
-    agreed = Agreed(STUDY, built, who)
+    agreed = Agreement(STUDY, built, who)
     if hosts is None:
         hosts = {}
         for name in who.parties:

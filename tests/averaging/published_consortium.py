@@ -15,11 +15,11 @@ from comity.crypto.paillier.cryptosystem import PrivateKey
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.policy import SIMULATION, Policy
+from comity.federation.declare.consortium import COORDINATOR, Consortium
+from comity.federation.declare.policy import SIMULATION, Policy
 from comity.federation.messages.channel import Channel
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
@@ -137,8 +137,8 @@ class Meeting:
         self.open_sites()
 
     @property
-    def agreed(self) -> Agreed:
-        return Agreed(STUDY, self.protocol, self.who)
+    def agreed(self) -> Agreement:
+        return Agreement(STUDY, self.protocol, self.who)
 
     def open_sites(self) -> None:
         self.hosts = {

@@ -15,8 +15,8 @@ from comity.audit.bound import mu_lower_bound
 from comity.data import Records
 from comity.errors import StudyError
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.bounds import EntrySum, RecordSum
-from comity.federation.declaring.payers import spent_by
+from comity.federation.declare.bounds import EntrySum, RecordSum
+from comity.federation.declare.payers import spent_by
 from comity.learn.fitting.quadratic import UNEQUAL
 from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor

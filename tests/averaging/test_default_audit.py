@@ -14,7 +14,7 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
-from comity.federation.declaring.payers import spent_by
+from comity.federation.declare.payers import spent_by
 from comity.methods.averaging import Averaging, moment_blocks
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated

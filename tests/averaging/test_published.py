@@ -11,8 +11,8 @@ from comity.crypto.products.additive import join
 from comity.data import Records
 from comity.errors import Refused, StudyError
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.policy import Policy
-from comity.federation.declaring.protection import Selected
+from comity.federation.declare.policy import Policy
+from comity.federation.declare.protection import Selected
 from comity.methods.averaging.published.noise import PublishedNoise
 from comity.methods.averaging.published.protocol import PublishedAverage
 from comity.privacy.loss import Approx, Pure

@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from comity.federation.declaring.bounds import RecordSum
-from comity.federation.declaring.payers import spent_by
+from comity.federation.declare.bounds import RecordSum
+from comity.federation.declare.payers import spent_by
 from comity.learn.fitting.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
 from comity.methods.averaging.objectives import TOLERANCE, objective_of
 from comity.methods.averaging.published.noise import gradient_diameter

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.by_columns.terms import NOT_AGAINST, adversary
 from comity.privacy.loss import Pure
 

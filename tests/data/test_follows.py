@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from comity.data import Categorical, Cells, Classes, Date, Numeric, Ordinal, Schema, explain
-from comity.federation.declaring.bounds import Counts
+from comity.federation.declare.bounds import Counts
 
 LEVELS = ("low", "mid", "high")
 

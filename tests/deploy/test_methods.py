@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Declaration
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Declaration
 from comity.report.result import Result, load_result
 from comity.site.runs import runs_of
 from comity.site.site_file import SiteFile

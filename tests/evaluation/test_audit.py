@@ -17,8 +17,8 @@ import pytest
 
 from comity.audit.bound import mu_lower_bound
 from comity.data import Records
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.evaluation import divided
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.evaluation import divided
 from comity.federation.evaluation.split import is_aside, only
 from comity.methods.averaging import Averaging
 from comity.privacy.accounting import gaussian_budget

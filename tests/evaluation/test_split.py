@@ -9,7 +9,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import DataError, StudyError
-from comity.federation.declaring.evaluation import Evaluation, divided
+from comity.federation.declare.evaluation import Evaluation, divided
 from comity.federation.evaluation.split import by_coins, by_identifier, by_position, is_aside, only
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Pure

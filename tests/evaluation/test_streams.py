@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from comity.data import Encoding, Records, Schema, StreamedRecords, open_source
-from comity.federation.declaring.evaluation import divided
+from comity.federation.declare.evaluation import divided
 from comity.federation.evaluation.card import MOST_RECORDS
 from comity.federation.evaluation.split import is_aside, only
 from comity.methods.averaging import Averaging

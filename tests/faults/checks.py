@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from comity.errors import ComityError
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.messages.paths import StepPath
 from comity.privacy.ledger import Ledger
 from tests.faults.seen import ANSWERED, Sight, twice
@@ -32,12 +32,12 @@ def lines_of(ledger: Ledger, run: str) -> list[Line]:
     ]
 
 
-def declared(agreed: Agreed, party: str) -> set[tuple[str, int]]:
+def declared(agreed: Agreement, party: str) -> set[tuple[str, int]]:
     """The draws that a run pays for at a party, each once."""
     return {(draw.release, draw.index) for draw in agreed.declaration.draws(party, agreed.consortium)}
 
 
-def owed(agreed: Agreed, party: str, path: str) -> tuple[str, int] | None:
+def owed(agreed: Agreement, party: str, path: str) -> tuple[str, int] | None:
     """The draw without which no answer under this path may have left a party. A release of many rounds that is paid for
     as a whole is paid for with the first."""
     where = StepPath.parse(path)
@@ -50,7 +50,7 @@ def owed(agreed: Agreed, party: str, path: str) -> tuple[str, int] | None:
 
 
 def broken(
-    agreed: Agreed,
+    agreed: Agreement,
     ledgers: dict[str, Ledger],
     sights: Sequence[Sight],
     before: dict[str, list[Line]],

@@ -10,7 +10,7 @@ import pytest
 
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import whole_run
-from comity.federation.declaring import booking
+from comity.federation.declare import policy
 from comity.privacy.ledger import rows as ledger_rows
 from comity.relay.coordinating import coordinator
 from comity.site.desk import Desk
@@ -33,7 +33,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (ledger_rows, booking):
+    for module in (ledger_rows, policy):
         monkeypatch.setattr(module, "datetime", made)
     return made
 

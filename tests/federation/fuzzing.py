@@ -24,10 +24,10 @@ from comity.crypto.sealing.sealed import Identity
 from comity.errors import ComityError
 from comity.federation.coordinator.life import run
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Blob
-from comity.federation.declaring.protection import Public
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Public
+from comity.federation.declare.release import Blob
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_reply, verify_reply
 from comity.federation.owner.site import Site

@@ -11,8 +11,8 @@ import pytest
 from comity.errors import Refused, SiteLost
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.policy import Policy
-from comity.federation.declaring.protection import Noised
+from comity.federation.declare.policy import Policy
+from comity.federation.declare.protection import Noised
 from comity.federation.messages.codec import decode
 from comity.federation.owner.store import Store
 from comity.privacy.unit import Neighbours, Unit

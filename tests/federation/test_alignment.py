@@ -18,11 +18,11 @@ from comity.data import Records
 from comity.errors import DataError, Malformed, Refused, SiteLost, Stopped, StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.policy import Policy
-from comity.federation.declaring.protection import Sealed
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.policy import Policy
+from comity.federation.declare.protection import Sealed
+from comity.federation.declare.release import Array
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.messages.letters import Head

@@ -15,16 +15,16 @@ from comity.crypto.comparisons.bits import binary, unpack
 from comity.crypto.comparisons.exchange import Side
 from comity.crypto.comparisons.triples import Triples, deal, dealt
 from comity.errors import Malformed, Refused, SiteLost, StudyError
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.coordinator.replies import Given
-from comity.federation.declaring.consortium import COORDINATOR, EVERYONE
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.policy import Policy
-from comity.federation.declaring.protection import Disclosed, Public
+from comity.federation.declare.consortium import COORDINATOR, EVERYONE
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.policy import Policy
+from comity.federation.declare.protection import Disclosed, Public
+from comity.federation.declare.release import Array
 from comity.federation.messages.paths import StepPath
 from comity.federation.owner.host import Host
 from comity.federation.owner.site import Site
@@ -339,7 +339,7 @@ class Fragile(WholeLocal):
 def coordinator(protocol: Any, channel: Any, journal: Any) -> Parties:
     who = consortium(3, dropouts=0)
     keys = identity(COORDINATOR)
-    return Parties(Agreed(STUDY, protocol, who), run="run-1", channel=channel, journal=journal, keys=keys)
+    return Parties(Agreement(STUDY, protocol, who), run="run-1", channel=channel, journal=journal, keys=keys)
 
 
 def sites(protocol: Any, folder: Any) -> dict[Any, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from comity.errors import Refused
-from comity.federation.declaring.bounds import Ball, EntrySum, Opened, RecordSum, Simplex
+from comity.federation.declare.bounds import Ball, EntrySum, Opened, RecordSum, Simplex
 
 SHAPE = (3,)
 

@@ -13,11 +13,11 @@ from comity.audit import epsilon_lower_bound
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.coordinator.life import begin, run
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Ball
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Count
-from comity.federation.declaring.protection import Computed, Derived, Noised, Summed
+from comity.federation.declare.bounds import Ball
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Computed, Derived, Noised, Summed
+from comity.federation.declare.release import Array, Count
 from comity.federation.messages.codec import decode
 from comity.federation.owner.host import Host
 from comity.federation.owner.site import Site

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from comity.errors import Refused, StudyError
-from comity.federation.declaring.bounds import Counts, RecordSum
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Summed
+from comity.federation.declare.bounds import Counts, RecordSum
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Release
+from comity.federation.declare.protection import Summed
+from comity.federation.declare.release import Array
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace
 from comity.privacy.unit import Neighbours, Unit

@@ -13,11 +13,11 @@ import pytest
 
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Categorical, Cells, Schema
-from comity.federation.declaring.bounds import Counts
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Summed
+from comity.federation.declare.bounds import Counts
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Release
+from comity.federation.declare.protection import Summed
+from comity.federation.declare.release import Array
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace
 from comity.privacy.permit import simulated

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.federation.messages.codec import decode, encode
 from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum

@@ -12,11 +12,11 @@ import pytest
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.life import begin
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Ball, Opened
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Count
-from comity.federation.declaring.protection import Entrusted, Perturbed, Public, Summed
+from comity.federation.declare.bounds import Ball, Opened
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Entrusted, Perturbed, Public, Summed
+from comity.federation.declare.release import Array, Count
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step

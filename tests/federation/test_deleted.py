@@ -18,10 +18,10 @@ from comity.errors import Malformed, StudyError
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import run
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Blob
-from comity.federation.declaring.protection import Derived, Public, Sealed
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Derived, Public, Sealed
+from comity.federation.declare.release import Array, Blob
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.messages.letters import Head, unseal

@@ -12,10 +12,10 @@ import pytest
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import Refused
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.consortium import COORDINATOR, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Derived, Noised, Summed
+from comity.federation.declare.consortium import COORDINATOR, EVERYONE, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Derived, Noised, Summed
+from comity.federation.declare.release import Array
 from comity.federation.messages.codec import decode
 from comity.federation.messages.delivered import SIGNATURES
 from comity.federation.messages.letters import Head

@@ -11,12 +11,12 @@ import pytest
 from comity.errors import DataError, Refused
 from comity.federation.coordinator.life import begin
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Ball, Opened
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.payers import largest
-from comity.federation.declaring.protection import Curated, EntrustedRounds, Perturbed
+from comity.federation.declare.bounds import Ball, Opened
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.payers import largest
+from comity.federation.declare.protection import Curated, EntrustedRounds, Perturbed
+from comity.federation.declare.release import Array
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
 from comity.federation.plan import plan

@@ -15,13 +15,13 @@ import pytest
 
 from comity.data import Records
 from comity.errors import BadInput, BudgetExceeded, DataError, Refused
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Blob, Count
-from comity.federation.declaring.policy import Policy
-from comity.federation.declaring.protection import Noised, Public, Sealed
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.policy import Policy
+from comity.federation.declare.protection import Noised, Public, Sealed
+from comity.federation.declare.release import Blob, Count
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.owner.host import Host
@@ -380,7 +380,7 @@ def test_declarations_are_made_once_for_a_host(monkeypatch: pytest.MonkeyPatch) 
         declare = kind.declare
         monkeypatch.setattr(kind, "declare", lambda self, who, d=declare, k=kind: made.append(k) or d(self, who))
     who, protocol = consortium(), Rounds()
-    agreed = Agreed(STUDY, protocol, who)
+    agreed = Agreement(STUDY, protocol, who)
     hosts = {}
     for name in who.parties:
         hosts[name] = host(protocol, who, name)

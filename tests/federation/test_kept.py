@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from comity.federation.coordinator.life import whole_run
-from comity.federation.declaring.protection import Noised, Summed
+from comity.federation.declare.protection import Noised, Summed
 from comity.federation.messages.delivered import is_kept
 from tests.federation.toy import Rounds, setup
 from tests.support.noise import NoNoise

@@ -12,17 +12,16 @@ import pytest
 
 from comity.data import Records
 from comity.errors import Refused, StudyError
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import run
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Ball
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.known_parties import KnownParties
-from comity.federation.declaring.policy import SIMULATION, Policy
-from comity.federation.declaring.protection import Derived, Summed
+from comity.federation.declare.bounds import Ball
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.policy import SIMULATION, KnownParties, Policy
+from comity.federation.declare.protection import Derived, Summed
+from comity.federation.declare.release import Array
 from comity.federation.owner.host import Host
 from comity.federation.owner.site import Site
 from comity.federation.owner.store import Store
@@ -146,7 +145,7 @@ def test_the_loss_with_invented_parties_is_several_times_the_charge(parties: int
 def opened(who: Consortium, honest: tuple[str, ...]) -> Any:
     """What a real run opens, over its real steps, where only these parties add noise."""
     protocol = Sum(columns=4000)
-    agreed = Agreed(STUDY, protocol, who)
+    agreed = Agreement(STUDY, protocol, who)
     losses = [GDP.squared(Gaussian(ZCDP(0.05)).charged.square)]
     hosts = {
         name: Host(

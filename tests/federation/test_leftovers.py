@@ -10,7 +10,7 @@ import pytest
 
 from comity.errors import Refused
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.policy import Policy
+from comity.federation.declare.policy import Policy
 from comity.federation.messages.codec import decode
 from tests.support.noise import NoNoise
 

@@ -14,10 +14,10 @@ from comity.crypto.sealing.sealed import PublicIdentity, lock
 from comity.entropy import fresh_seed
 from comity.errors import Refused, SiteLost
 from comity.federation.coordinator.journal import Journal
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Blob
-from comity.federation.declaring.protection import Public, Sealed
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Public, Sealed
+from comity.federation.declare.release import Array, Blob
 from comity.federation.messages.ask import Ask
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import sign_reply

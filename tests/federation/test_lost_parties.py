@@ -11,10 +11,10 @@ import pytest
 
 from comity.errors import Malformed, Refused, SiteLost, Stopped
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Blob, Count
-from comity.federation.declaring.protection import Noised, Public, Sealed
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Noised, Public, Sealed
+from comity.federation.declare.release import Array, Blob, Count
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_reply
 from comity.federation.messages.letters import Head

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comity.errors import Implausible
-from comity.federation.declaring.plausible import require_plausible, require_ranges
+from comity.federation.declare.plausibility import require_plausible, require_ranges
 from comity.learn.fitting.record_sum import from_upper_triangle, upper_triangle
 from comity.methods.averaging import moment_blocks
 from comity.privacy.loss import Approx, Loss, Pure

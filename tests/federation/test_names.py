@@ -10,9 +10,8 @@ import pytest
 import comity
 from comity.data import Records
 from comity.errors import Refused, StudyError
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.names import MAX_NAME_LENGTH, check_party_name, fold, is_party_name
-from comity.federation.declaring.policy import Policy
+from comity.federation.declare.consortium import MAX_NAME_LENGTH, Consortium, check_party_name, fold, is_party_name
+from comity.federation.declare.policy import Policy
 from comity.privacy.loss import Approx
 from comity.study.local.numbered import Numbered
 

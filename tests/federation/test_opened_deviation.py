@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comity.federation.declaring.bounds import Ball, EntrySum
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Derived, Perturbed, Summed
-from comity.federation.declaring.release import Release
+from comity.federation.declare.bounds import Ball, EntrySum
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.protection import Derived, Perturbed, Summed
+from comity.federation.declare.release import Array, Release
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms import Noise

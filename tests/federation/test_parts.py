@@ -13,17 +13,17 @@ import pytest
 
 from comity.data import Records
 from comity.errors import Refused, StudyError
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.life import run
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Ball
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.evaluation import ASIDE, TRAINING, Evaluation, divided
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.payers import spent_by
-from comity.federation.declaring.policy import Policy
-from comity.federation.declaring.protection import Derived, Summed
+from comity.federation.declare.bounds import Ball
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.evaluation import ASIDE, TRAINING, Evaluation, divided
+from comity.federation.declare.payers import spent_by
+from comity.federation.declare.policy import Policy
+from comity.federation.declare.protection import Derived, Summed
+from comity.federation.declare.release import Array
 from comity.federation.evaluation.card import Predicts
 from comity.federation.messages.paths import StepPath
 from comity.federation.owner.site import Site
@@ -158,7 +158,7 @@ def test_the_ledger_shows_the_loss_once() -> None:
 
 def test_a_whole_party_pays_for_both() -> None:
     terms = who(unit=Unit.PARTY, budget=0.2)
-    agreed = Agreed(toy.STUDY, Sums(), terms)
+    agreed = Agreement(toy.STUDY, Sums(), terms)
     spent = spent_by(agreed.declaration, "ash", terms)
     assert spent.gaussian == gaussian_budget(LOSS).square
     assert {draw.part for draw in agreed.declaration.draws("ash", terms)} == {""}
@@ -217,7 +217,7 @@ def test_a_method_can_not_mount_a_part_among_those_of_the_evaluation() -> None:
             return {"evaluation_align": Sums()}
 
     with pytest.raises(ValueError, match="can't be mounted"):
-        _ = Agreed(toy.STUDY, Mounting(), who()).mounts
+        _ = Agreement(toy.STUDY, Mounting(), who()).mounts
 
 
 def test_records_are_not_shown_before_the_run_began_here() -> None:
@@ -228,7 +228,7 @@ def test_records_are_not_shown_before_the_run_began_here() -> None:
 
 def test_a_policy_counts_every_run_in_full() -> None:
     """What one run measures on, the next one trains on."""
-    agreed = Agreed(toy.STUDY, Sums(), who())
+    agreed = Agreement(toy.STUDY, Sums(), who())
     given = {"study": toy.STUDY, "protocol": "sums", "declaration": agreed.declaration, "party": "ash", "who": who()}
     policy = Policy(approved=None, epsilon_per_study=Decimal("1.01"), delta_per_study=Decimal("1e-6"))
     policy.check(runs=0, **given)  # type: ignore[arg-type]

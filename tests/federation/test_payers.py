@@ -6,7 +6,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, cast
 
-from comity.federation.declaring import payers
+from comity.federation.declare import payers
 from comity.privacy.loss import Loss, Pure
 
 TRAINING, ASIDE = "training", "set aside"

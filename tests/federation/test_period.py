@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from comity.errors import Refused
-from comity.federation.declaring.booking import Booking, Period
-from comity.federation.declaring.policy import Policy
-from comity.federation.declaring.protection import Noised
+from comity.federation.declare.policy import Period, Policy, Reservation
+from comity.federation.declare.protection import Noised
 from comity.federation.messages.codec import decode
 from comity.federation.owner.store import Store
 from comity.privacy.accounting import Spent
@@ -54,7 +53,7 @@ def since(ledger: Any, moment: Any = LONG_AGO) -> Any:
 
 
 def reserve(one: Any, run: Any, *, ceiling: Any = None, draws: Any = None) -> None:
-    booking = Booking(study=STUDY, title="triage", draws=tuple(draws or pure()), period=ceiling)
+    booking = Reservation(study=STUDY, title="triage", draws=tuple(draws or pure()), period=ceiling)
     with one.ledger.transaction() as transaction:
         one._reserve(transaction, booking, run)
 

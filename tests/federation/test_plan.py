@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 
 from comity.errors import Refused
-from comity.federation.declaring.bounds import Ball
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium, usual_colluders
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Noised, Summed
+from comity.federation.declare.bounds import Ball
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium, usual_colluders
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Noised, Summed
+from comity.federation.declare.release import Array
 from comity.federation.plan import of_two, plan
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, budget_to_rho, zcdp_epsilon

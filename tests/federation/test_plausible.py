@@ -11,15 +11,12 @@ import pytest
 from comity.errors import Implausible, Refused
 from comity.federation.coordinator.journal import ABANDONED
 from comity.federation.coordinator.life import run
-from comity.federation.declaring import noise_tail
-from comity.federation.declaring.bounds import Ball, Bound, Counts, EntrySum, Opened, RecordSum, Simplex
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.noise_tail import NoiseTail
-from comity.federation.declaring.plausible import require_plausible
-from comity.federation.declaring.protection import Entrusted, Noised, Summed
-from comity.federation.declaring.ranges import Range, Weights
-from comity.federation.declaring.release import Release
+from comity.federation.declare import plausibility
+from comity.federation.declare.bounds import Ball, Bound, Counts, EntrySum, Opened, Range, RecordSum, Simplex, Weights
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.plausibility import NoiseTail, require_plausible
+from comity.federation.declare.protection import Entrusted, Noised, Summed
+from comity.federation.declare.release import Array, Release
 from comity.federation.messages.codec import decode
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Pure
@@ -118,7 +115,7 @@ def test_a_tail_is_exceeded_as_rarely_as_it_says_and_is_no_wider_than_need_be(
     noise: Noise, parties: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At a probability that can be measured. A quarter of the tail is exceeded often, of Laplace noise a tenth."""
-    monkeypatch.setattr(noise_tail, "FALSE_ALARM", 0.08)
+    monkeypatch.setattr(plausibility, "FALSE_ALARM", 0.08)
     who, width, runs = consortium_of(6, 3), 8, 400
     one = release(noise, EntrySum(1.0, 2.0, 1.0) if noise.norm == "l1" else Ball(1.0), shape=(width,))
     scale, source = one.scale(who), SeededNoise(7)
@@ -145,7 +142,7 @@ def test_a_tail_is_exceeded_as_rarely_as_it_says_and_is_no_wider_than_need_be(
 def test_the_tail_of_laplace_noise_is_exponential_where_it_is_rare() -> None:
     one, who = release(Laplace(Pure(1)), EntrySum(1.0, 2.0, 1.0), Noised, (1,)), consortium_of(1)
     scale = one.scale(who)
-    rare = scale.total * scale.grid * np.log(1 / noise_tail.FALSE_ALARM)
+    rare = scale.total * scale.grid * np.log(1 / plausibility.FALSE_ALARM)
     assert rare <= float(NoiseTail(one, who, 1).of_figures(Weights(l1=0.0), 1)) <= 2 * rare
 
 

@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 
 from comity.errors import Refused
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Blob, Count
-from comity.federation.declaring.policy import SIMULATION, Policy
-from comity.federation.declaring.protection import Disclosed
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.policy import SIMULATION, Policy
+from comity.federation.declare.protection import Disclosed
+from comity.federation.declare.release import Array, Blob, Count
 from comity.federation.messages.codec import decode
 from comity.federation.subprotocols.alignment import Alignment
 from comity.privacy.accounting import Spent

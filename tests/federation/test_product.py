@@ -16,11 +16,11 @@ from comity.crypto.products.fixed_point import FixedPoint
 from comity.data import Records
 from comity.errors import Refused, Stopped
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.bounds import Opened
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Derived, Summed
+from comity.federation.declare.bounds import Opened
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Derived, Summed
+from comity.federation.declare.release import Array
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step

@@ -9,8 +9,8 @@ import pytest
 
 from comity.errors import Refused, SiteLost, Stopped
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.policy import Policy
-from comity.federation.declaring.protection import Noised
+from comity.federation.declare.policy import Policy
+from comity.federation.declare.protection import Noised
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from tests.support.asks import sign_ask

@@ -14,12 +14,12 @@ import pytest
 from comity.crypto.sealing.sealed import Identity
 from comity.data.records import Records
 from comity.errors import BudgetExceeded, Refused
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import run
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR
-from comity.federation.declaring.policy import Policy
+from comity.federation.declare.consortium import COORDINATOR
+from comity.federation.declare.policy import Policy
 from comity.federation.messages.codec import decode, encode, leading_text
 from comity.federation.messages.envelope import SIGNATURE_BYTES, verify_reply
 from comity.federation.owner.hosting import Approval, Owner, host_of
@@ -50,11 +50,11 @@ def coordinator(study: Any) -> Identity:
     return identity(f"coordinator of {study[0]}")
 
 
-def agreed(study: Any, size: int = 3) -> Agreed:
+def agreed(study: Any, size: int = 3) -> Agreement:
     """Two studies of the same parties, of different length, each with a coordinator of its own."""
     who = consortium(size)
     who = replace(who, roster={**who.roster, COORDINATOR: coordinator(study).public})
-    return Agreed(study, Rounds(protection=Noised, rounds=COSTS[study] - 1), who)
+    return Agreement(study, Rounds(protection=Noised, rounds=COSTS[study] - 1), who)
 
 
 def owner(
@@ -407,7 +407,7 @@ def test_what_could_never_be_answered_is_refused_when_the_host_is_made(
 def test_a_study_that_pins_no_keys_has_no_host(missing: Any) -> None:
     whole = agreed(NORTH)
     roster = {name: key for name, key in whole.consortium.roster.items() if name != missing}
-    unpinned = Agreed(NORTH, whole.protocol, replace(whole.consortium, roster=roster))
+    unpinned = Agreement(NORTH, whole.protocol, replace(whole.consortium, roster=roster))
     with pytest.raises(Refused, match=f"pins no keys of {missing}"):
         host_of(owner("ash"), unpinned, Approval(study=NORTH, dataset="patients"))
 

@@ -9,10 +9,10 @@ import pytest
 from comity.errors import Malformed
 from comity.federation.coordinator.journal import Journal, Own
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Count
-from comity.federation.declaring.protection import Public, Sealed
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Public, Sealed
+from comity.federation.declare.release import Count
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_reply
 from comity.federation.messages.letters import Head

@@ -15,9 +15,9 @@ from comity.errors import Refused, SiteLost, Stopped
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import run
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR, EVERYONE
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.protection import Entrusted, Noised, Perturbed
+from comity.federation.declare.consortium import COORDINATOR, EVERYONE
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Entrusted, Noised, Perturbed
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.privacy.randomness import ReleasedNoise

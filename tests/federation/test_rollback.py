@@ -14,7 +14,7 @@ import pytest
 from comity.errors import Refused
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.protection import Noised
+from comity.federation.declare.protection import Noised
 from comity.federation.messages import heads
 from comity.federation.messages.codec import decode
 from comity.federation.subprotocols.sum_opening import _set_up

@@ -15,9 +15,9 @@ from comity.crypto.masking.peers import choose
 from comity.entropy import derive
 from comity.errors import ComityError, Refused, SiteLost
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.bounds import EntrySum
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.protection import Summed
+from comity.federation.declare.bounds import EntrySum
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.protection import Summed
 from comity.federation.messages.codec import decode, encode
 from comity.federation.subprotocols.sum_terms import degree_of, to_units, to_words, word
 from comity.privacy.loss import ZCDP, Pure

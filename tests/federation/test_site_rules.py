@@ -14,11 +14,11 @@ from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import Records
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.bounds import Ball, Opened
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Blob, Count
-from comity.federation.declaring.protection import Entrusted, Noised, Perturbed, Public, Sealed, Selected, Summed
+from comity.federation.declare.bounds import Ball, Opened
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Entrusted, Noised, Perturbed, Public, Sealed, Selected, Summed
+from comity.federation.declare.release import Array, Blob, Count
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head, delivered, seal, seal_in_common
 from comity.federation.protocol import step

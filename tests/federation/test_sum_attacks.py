@@ -11,7 +11,7 @@ from comity.crypto.masking import prg, shamir
 from comity.crypto.masking.peers import Degree
 from comity.errors import ComityError
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head, unseal
 from comity.federation.subprotocols.sum_terms import degree_of, digest_of, to_units

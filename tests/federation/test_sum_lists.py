@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 
 from .test_sum_attacks import VICTIM, Alone, many, without
 

@@ -11,7 +11,7 @@ import pytest
 
 from comity.data import Classes, Encoding, Frame, Numeric, Records, Schema, StreamedRecords
 from comity.errors import Refused
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.federation.owner.rows import Rows
 from comity.federation.owner.site import Site
 from comity.privacy.loss import Pure

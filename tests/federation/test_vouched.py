@@ -11,8 +11,8 @@ from comity.errors import Malformed
 from comity.federation.coordinator.delivery import by_party
 from comity.federation.coordinator.kept import Sent
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.consortium import COORDINATOR
-from comity.federation.declaring.protection import Noised
+from comity.federation.declare.consortium import COORDINATOR
+from comity.federation.declare.protection import Noised
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.vouched import check_vouched
 

@@ -13,16 +13,16 @@ from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
 from comity.errors import ComityError
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Exchange, Journal
 from comity.federation.coordinator.life import begin, run
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Ball
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.policy import SIMULATION, Policy
-from comity.federation.declaring.protection import Derived, Noised, Summed
+from comity.federation.declare.bounds import Ball
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.policy import SIMULATION, Policy
+from comity.federation.declare.protection import Derived, Noised, Summed
+from comity.federation.declare.release import Array
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES, verify_reply
 from comity.federation.messages.vouched import vouch
@@ -222,7 +222,7 @@ def host(
     policy: Policy = SIMULATION,
     epsilon: float = 5.0,
 ) -> Host:
-    agreed = Agreed(STUDY, protocol, who)
+    agreed = Agreement(STUDY, protocol, who)
     losses = [release.loss for release in agreed.declaration.paid_by(name, who) if release.times]
     return Host(
         agreed,
@@ -252,7 +252,7 @@ def setup(
     journal = Watched(None if folder is None else folder / "journal")
     channel = LossyChannel(hosts, lose)
     keys = identity(COORDINATOR)
-    agreed = Agreed(STUDY, protocol, who)
+    agreed = Agreement(STUDY, protocol, who)
     return Parties(agreed, run=run, channel=channel, journal=journal, keys=keys, noise=noise), hosts
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from comity.data import Encoding, Numeric, Schema
-from comity.federation.declaring.bounds import RecordSum
+from comity.federation.declare.bounds import RecordSum
 from comity.learn.fitting.record_sum import _peaks_are_inside, from_upper_triangle, in_unit_ball, upper_triangle
 
 

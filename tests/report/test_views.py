@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Derived, Disclosed, Noised, Perturbed, Sealed
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Derived, Disclosed, Noised, Perturbed, Sealed
+from comity.federation.declare.release import Array
 from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.privacy.loss import ZCDP, Approx, Pure

@@ -10,7 +10,7 @@ import pytest
 
 from comity.data import public_cohort
 from comity.errors import Refused
-from comity.federation.declaring.payers import spent_by
+from comity.federation.declare.payers import spent_by
 from comity.federation.evaluation.figures import Figures
 from comity.privacy.ledger import Ledger
 from comity.report.result import Result, load_result

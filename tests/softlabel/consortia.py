@@ -12,10 +12,10 @@ from scipy.special import lambertw
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.policy import SIMULATION
+from comity.federation.declare.consortium import COORDINATOR, Consortium
+from comity.federation.declare.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.methods.softlabel import PublishedSoftLabel
@@ -87,7 +87,7 @@ def hosted(
 ) -> tuple[Parties, dict[str, Host], LossyChannel]:
     """The coordinator's side, the hosts, and a channel that remembers what was asked."""
     who = who or consortium(len(records))
-    agreed = Agreed(STUDY, method, who)
+    agreed = Agreement(STUDY, method, who)
     hosts = {
         name: Host(
             agreed,

@@ -10,11 +10,11 @@ import numpy as np
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.policy import SIMULATION
+from comity.federation.declare.consortium import COORDINATOR, Consortium
+from comity.federation.declare.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.learn.voters.local_model import LocalModel, local_votes
@@ -93,7 +93,7 @@ def hosted(
     who = who or consortium(len(records))
     hosts = {
         name: Host(
-            Agreed(study, protocol, who),
+            Agreement(study, protocol, who),
             name,
             records=own,
             keys=identity(name),
@@ -120,7 +120,7 @@ def coordinator(
     study: str = STUDY,
 ) -> Parties:
     channel = LossyChannel(hosts, lose)
-    agreed = Agreed(study, protocol, who)
+    agreed = Agreement(study, protocol, who)
     return Parties(agreed, run=RUN, channel=channel, journal=journal, keys=identity(COORDINATOR), noise=None)
 
 

@@ -16,9 +16,9 @@ from scipy.stats import chi2
 
 from comity.data import Records
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.consortium import COORDINATOR
-from comity.federation.declaring.declaration import Declaration
-from comity.federation.declaring.protection import Entrusted, Summed
+from comity.federation.declare.consortium import COORDINATOR
+from comity.federation.declare.declaration import Declaration
+from comity.federation.declare.protection import Entrusted, Summed
 from comity.federation.messages.codec import decode
 from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.federation.subprotocols.sum_terms import to_words

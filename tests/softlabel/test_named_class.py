@@ -10,7 +10,7 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.data import Records
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.softlabel.mechanism import mechanism
 from comity.methods.softlabel.protocol import SoftLabel
 from comity.methods.softlabel.statistics import ClassSums, NamedClass

@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records, clinic_schema, clinics, public_cohort
 from comity.errors import DataError, Refused, StudyError
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode
 from comity.learn.voters.voting import one_hot
@@ -207,7 +207,7 @@ def test_parties_need_no_auxiliary_records_and_get_none() -> None:
     for host in hosts.values():
         # What a party builds without the file: the same declaration, and nothing else of the records.
         without = replace(tried, auxiliary=absent(*tried.auxiliary.shape))
-        host.agreed = Agreed(host.agreed.study, without, parties.consortium)
+        host.agreed = Agreement(host.agreed.study, without, parties.consortium)
     released_here = run(parties)["model"]
     other, _, _ = hosted(tried, records)
     np.testing.assert_array_equal(released_here, run(other)["model"])

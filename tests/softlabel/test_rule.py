@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from comity.errors import StudyError
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.softlabel.mechanism import mechanism
 from comity.methods.softlabel.protocol import SoftLabel
 from comity.methods.softlabel.rule import (

@@ -13,7 +13,7 @@ from comity.data import Records
 from comity.errors import BudgetExceeded
 from comity.federation.coordinator.life import run
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.methods.softlabel.published.protocol import TOLERANCE, Method

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comity.federation.declaring.bounds import Ball
+from comity.federation.declare.bounds import Ball
 from comity.learn.fitting.norm_bound import minimiser_radius
 from comity.learn.voters.voting import one_hot
 from comity.methods.softlabel.published.protocol import FINENESS, TOLERANCE

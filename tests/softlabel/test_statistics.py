@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.federation.declaring.bounds import Ball
+from comity.federation.declare.bounds import Ball
 from comity.federation.owner.rows import Rows
 from comity.learn.fitting.softmax import contrasts
 from comity.learn.voters.self_training import discriminant, posteriors

@@ -15,10 +15,10 @@ import pytest
 
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.entropy import Stream
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Summed
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Release
+from comity.federation.declare.protection import Summed
+from comity.federation.declare.release import Array
 from comity.learn.voters.voting import one_hot
 from comity.methods.softlabel.mechanism import mechanism
 from comity.methods.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes

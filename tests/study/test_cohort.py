@@ -10,8 +10,8 @@ import pytest
 
 from comity.data import Records
 from comity.errors import BudgetExceeded, Refused
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.protection import Noised
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.protection import Noised
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import ZCDP, Approx
 from comity.privacy.randomness import SeededNoise

@@ -12,10 +12,9 @@ import pytest
 
 import comity
 from comity.errors import DataError
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import (
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import (
     Derived,
     Disclosed,
     Entrusted,
@@ -25,6 +24,7 @@ from comity.federation.declaring.protection import (
     Selected,
     Summed,
 )
+from comity.federation.declare.release import Array
 from comity.federation.messages.delivered import is_kept
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian

@@ -13,11 +13,11 @@ import pytest
 from comity.artefacts.table import Table
 from comity.data import Records, clinic_schema
 from comity.errors import BudgetExceeded, StudyError
-from comity.federation.declaring.bounds import Ball
-from comity.federation.declaring.consortium import COORDINATOR, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Derived, Noised, Summed
+from comity.federation.declare.bounds import Ball
+from comity.federation.declare.consortium import COORDINATOR, EVERYONE, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Derived, Noised, Summed
+from comity.federation.declare.release import Array
 from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Spherical

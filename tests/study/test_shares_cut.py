@@ -13,7 +13,7 @@ from scipy.special import expit
 
 import comity
 from comity.data import Records
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.assessment import Assessment
 from comity.federation.coordinator.life import run
 from comity.methods.averaging import Averaging
@@ -102,7 +102,7 @@ def test_nobody_but_a_simulation_asks_for_it(monkeypatch: pytest.MonkeyPatch) ->
     tried, frame = rounds(), columns.people(60)
     who = columns.consortium(tried, Approx(1, 1e-5))
     parties, _ = columns.hosted(tried, columns.parts(tried, frame), who, NoNoise())
-    outcome = Outcome.of(Agreed("0" * 64, tried, who), run(parties), parties.transcript, run="run-1")
+    outcome = Outcome.of(Agreement("0" * 64, tried, who), run(parties), parties.transcript, run="run-1")
     assert outcome.assessment == Assessment() and not Result.of(outcome).as_json()["figures"]
     root = Path(comity.__file__).parent
     asking = [path for path in root.rglob("*.py") if re.search(r"\.shares_cut\(", path.read_text(encoding="utf-8"))]

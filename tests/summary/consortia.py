@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from comity.data import Records
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.summary import OneShotSummary
 from comity.privacy.loss import Approx, Loss
 from comity.privacy.unit import Neighbours, Unit

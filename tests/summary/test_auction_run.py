@@ -11,9 +11,9 @@ import pytest
 from comity.data import Records
 from comity.errors import Refused, Stopped, StudyError
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.declaration import DISCLOSING
-from comity.federation.declaring.policy import SIMULATION
-from comity.federation.declaring.protection import Derived
+from comity.federation.declare.declaration import DISCLOSING
+from comity.federation.declare.policy import SIMULATION
+from comity.federation.declare.protection import Derived
 from comity.federation.owner.host import Host
 from comity.federation.plan import plan
 from comity.federation.protocol import step

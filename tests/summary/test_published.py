@@ -10,7 +10,7 @@ import pytest
 
 from comity.entropy import Stream
 from comity.errors import Refused, StudyError
-from comity.federation.declaring.policy import Policy
+from comity.federation.declare.policy import Policy
 from comity.federation.plan import plan
 from comity.methods.summary.auction import bids
 from comity.methods.summary.published.budget import EACH_ROUND, PublishedBudget, iterations, printed, printed_share

@@ -13,8 +13,8 @@ from comity.artefacts.artefact import load_artefact, save_artefact
 from comity.data import Encoding, Records
 from comity.data.public.digits import digit_pictures, digit_schema
 from comity.errors import DataError, Refused, Stopped, StudyError
-from comity.federation.declaring.declaration import DISCLOSING, PRIVATE
-from comity.federation.declaring.policy import SIMULATION, Policy
+from comity.federation.declare.declaration import DISCLOSING, PRIVATE
+from comity.federation.declare.policy import SIMULATION, Policy
 from comity.methods.summary.artefact import BoughtRecords, RatioWeights
 from comity.methods.summary.bought import Bought
 from comity.privacy.ledger import Ledger

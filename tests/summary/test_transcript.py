@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from comity.data import Records
-from comity.federation.declaring.protection import Derived
+from comity.federation.declare.protection import Derived
 from comity.federation.owner.site import Site
 from comity.study.simulation.simulate import simulate
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from comity.data import Records, Target
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.synthetic import SyntheticColumns
 from comity.privacy.loss import Approx, Loss
 from tests.support.noise import NoNoise

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from comity.data import Bounded, Categorical, Classes, Date, Numeric, Ordinal, Records, Schema, Target
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.synthetic import SyntheticData
 from comity.privacy.loss import Approx, Loss
 from comity.privacy.unit import Neighbours, Unit

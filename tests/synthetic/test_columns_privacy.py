@@ -12,7 +12,7 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.data import Categorical, Numeric, Schema
-from comity.federation.declaring.bounds import Opened
+from comity.federation.declare.bounds import Opened
 from comity.methods.synthetic import SyntheticColumns
 from comity.methods.synthetic.columns.holding import PLACES, Holding
 from comity.methods.synthetic.columns.sensitivity import sensitivity

@@ -13,8 +13,8 @@ from comity.crypto.products import dealer_product, rlwe_plan
 from comity.data import Records
 from comity.errors import ComityError, DataError, SiteLost, StudyError
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.protection import Summed
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.protection import Summed
 from comity.federation.subprotocols import product
 from comity.methods.synthetic import SyntheticColumns
 from comity.methods.synthetic.artefact import SyntheticDataset

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from comity.data import Categorical, Numeric, Schema
 from comity.errors import DataError, StudyError
-from comity.federation.declaring.bounds import Counts
+from comity.federation.declare.bounds import Counts
 from comity.methods.synthetic import SyntheticData
 from comity.methods.synthetic.counting import BINS, MOST_COLUMNS, MOST_COUNTS, counting_of
 from comity.methods.synthetic.layout import LAPLACE, Layout

@@ -18,8 +18,8 @@ from comity.cli import main
 from comity.data import Categorical, Numeric, Schema
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.bounds import Counts
-from comity.federation.declaring.protection import Summed
+from comity.federation.declare.bounds import Counts
+from comity.federation.declare.protection import Summed
 from comity.methods.synthetic import SyntheticData, second_round
 from comity.methods.synthetic.layout import LAPLACE, Layout
 from comity.methods.synthetic.second_round import PAIRS, Recount

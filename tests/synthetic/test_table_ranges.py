@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from comity.errors import Implausible
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.plausible import require_plausible, require_ranges
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.plausibility import require_plausible, require_ranges
 from comity.methods.synthetic import SyntheticData
 from comity.methods.synthetic.table_ranges import FURTHEST, table_ranges
 from comity.privacy.loss import Approx, Loss, Pure

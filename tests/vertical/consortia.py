@@ -10,10 +10,10 @@ import pandas as pd
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Bounded, Categorical, Classes, Numeric, Records, Schema
 from comity.entropy import derive
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.policy import SIMULATION
+from comity.federation.declare.consortium import COORDINATOR, Consortium
+from comity.federation.declare.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.methods.vertical import VerticalRegression
@@ -85,7 +85,7 @@ def parts(tried: Any, frame: pd.DataFrame) -> dict[str, Records]:
 
 
 def hosted(tried: Any, records: dict[str, Records], who: Consortium, noise: Any) -> tuple[Parties, dict[str, Host]]:
-    agreed = Agreed(STUDY, tried, who)
+    agreed = Agreement(STUDY, tried, who)
     hosts = {
         name: Host(
             agreed,

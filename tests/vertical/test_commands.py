@@ -12,7 +12,7 @@ import pytest
 
 from comity.cli import main
 from comity.errors import Refused
-from comity.federation.declaring.policy import SIMULATION, Policy
+from comity.federation.declare.policy import SIMULATION, Policy
 from comity.learn import load_model
 from comity.study.simulation.joint_prediction import predict_jointly
 from comity.study.study import Study

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from comity.data import Bounded, Categorical, Encoding, Numeric, Schema
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.learn.fitting.quadratic import UNEQUAL
 from comity.methods.averaging import Averaging
 from comity.methods.averaging import by_moments as rows_of_parties

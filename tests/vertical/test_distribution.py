@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from comity.data import Bounded, Numeric, Schema
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.vertical import VerticalRegression
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated

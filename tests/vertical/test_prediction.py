@@ -9,7 +9,7 @@ import pytest
 
 from comity.errors import Refused, StudyError
 from comity.federation.coordinator.life import begin, run
-from comity.federation.declaring.policy import Policy
+from comity.federation.declare.policy import Policy
 from comity.federation.plan import plan
 from comity.methods.vertical.prediction import JointPrediction
 from tests.support.noise import NoNoise

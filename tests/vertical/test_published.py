@@ -14,8 +14,8 @@ import pytest
 from comity.data import Bounded, Categorical, Classes, Numeric, Schema
 from comity.errors import Refused
 from comity.federation.coordinator.life import begin, run
-from comity.federation.declaring.consortium import COORDINATOR
-from comity.federation.declaring.policy import Policy
+from comity.federation.declare.consortium import COORDINATOR
+from comity.federation.declare.policy import Policy
 from comity.federation.messages.codec import decode
 from comity.federation.plan import plan
 from comity.methods.vertical.published.losses import (

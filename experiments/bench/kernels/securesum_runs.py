@@ -20,16 +20,16 @@ from comity.crypto.sealing.sealed import Identity
 from comity.crypto.sealing.signatures import unremembered
 from comity.data import Records
 from comity.entropy import derive
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import run
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Ball
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.policy import SIMULATION
-from comity.federation.declaring.protection import Derived, Summed
+from comity.federation.declare.bounds import Ball
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.policy import SIMULATION
+from comity.federation.declare.protection import Derived, Summed
+from comity.federation.declare.release import Array
 from comity.federation.messages.channel import Channel
 from comity.federation.owner.host import Answer, Host
 from comity.federation.owner.site import Site
@@ -161,7 +161,7 @@ def _measured(parties: int, length: int, *, alone: bool) -> tuple[float, list[fl
     return seconds, [host.seconds for host in hosts.values()], noise.seconds, crossed
 
 
-def one_sum(parties: int, length: int) -> Agreed:
+def one_sum(parties: int, length: int) -> Agreement:
     """A run of so many parties, whose keys anybody can derive."""
     names = tuple(f"p{k:04}" for k in range(parties))
     who = Consortium(
@@ -171,14 +171,14 @@ def one_sum(parties: int, length: int) -> Agreed:
         neighbours=Neighbours.REPLACE,
         roster={name: keys_of(name).public for name in (COORDINATOR, *names)},
     )
-    return Agreed("5" * 64, OneSum(length=length), who)
+    return Agreement("5" * 64, OneSum(length=length), who)
 
 
 def keys_of(name: str) -> Identity:
     return Identity(derive(b"bench", "securesum", name))
 
 
-def host_of(agreed: Agreed, name: str, noise: NoiseSource) -> Host:
+def host_of(agreed: Agreement, name: str, noise: NoiseSource) -> Host:
     """A party with a ledger in memory."""
     unit, neighbours = agreed.consortium.unit, agreed.consortium.neighbours
     ledger = Ledger.in_memory(dataset=name, unit=unit, neighbours=neighbours)
@@ -193,7 +193,7 @@ def host_of(agreed: Agreed, name: str, noise: NoiseSource) -> Host:
     )
 
 
-def coordinator_of(agreed: Agreed, channel: Channel, *, run: str = "bench") -> Parties:
+def coordinator_of(agreed: Agreement, channel: Channel, *, run: str = "bench") -> Parties:
     return Parties(agreed, run=run, channel=channel, journal=Journal(None), keys=keys_of(COORDINATOR))
 
 

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from comity import Ledger, PublishedSoftLabel
 from comity.entropy import Stream
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.learn.fitting.logistic import logistic
 from comity.learn.voters.voting import hard_votes
 from comity.privacy.loss import Pure

@@ -27,7 +27,7 @@ from comity import Ledger, PublishedSoftLabel
 from comity.data import Records, dataset
 from comity.entropy import Stream
 from comity.federation.coordinator.released import perturbed
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.learn.fitting.softmax import softmax
 from comity.learn.voters.voting import one_hot
 from comity.methods.softlabel.published.protocol import TOLERANCE, Constants, Method, error

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity import SoftLabel
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Release
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Release
 from comity.methods.softlabel.statistics import Statistic
 from comity.privacy.loss import loss_of
 from comity.privacy.mechanisms import Gaussian

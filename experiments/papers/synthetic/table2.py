@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from comity import Ledger
 from comity.data import Records, even
 from comity.entropy import Stream, fresh_seed
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.synthetic import SyntheticData
 from comity.methods.synthetic.artefact import SyntheticDataset
 from comity.methods.synthetic.downstream import Task

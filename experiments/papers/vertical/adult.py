@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits
 from comity import VerticalRegression
 from comity.data import Records
 from comity.entropy import Stream
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.learn.fitting.logistic import logistic
 from comity.methods.vertical import GradientRegression
 from comity.methods.vertical.baselines import error_of

@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from comity import VerticalRegression
 from comity.data import Bounded, Numeric, Records, Schema, dataset
 from comity.entropy import Stream
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.vertical.baselines import error_of, pooled
 from comity.methods.vertical.fit import fitted
 from comity.methods.vertical.in_one_place import noised

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from comity import VerticalRegression
 from comity.data import Bounded, Numeric, Schema
 from comity.entropy import Stream
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.vertical.in_one_place import noised
 from comity.privacy.accounting import budget_to_rho
 from comity.privacy.loss import Approx, Pure

@@ -24,7 +24,7 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
     from comity.cli.run_folder import begin, find_folder, make_folder, read_begun, site_log
     from comity.crypto.sealing import key_file
     from comity.errors import BadInput, Refused, Stopped
-    from comity.federation.declaring.consortium import COORDINATOR
+    from comity.federation.declare.consortium import COORDINATOR
     from comity.relay.submissions import note_submission
     from comity.report.result import Result
     from comity.study.results.signed_files import NAME as SIGNED

@@ -30,7 +30,7 @@ def new(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> None:
     Example: comity keys new north.key --party north
     """
     from comity.crypto.sealing import key_file
-    from comity.federation.declaring.names import check_party_name
+    from comity.federation.declare.consortium import check_party_name
 
     check_party_name(party, key="party")
     _print(key_file.create(path).public, party, as_json=as_json)
@@ -43,7 +43,7 @@ def show_keys(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> 
     Example: comity keys show north.key --party north
     """
     from comity.crypto.sealing import key_file
-    from comity.federation.declaring.names import check_party_name
+    from comity.federation.declare.consortium import check_party_name
 
     check_party_name(party, key="party")
     _print(key_file.load(path).public, party, as_json=as_json)

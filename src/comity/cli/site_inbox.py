@@ -165,7 +165,7 @@ def _considered(site: Path, study: str, dataset: str | None, runs: int) -> tuple
 
 
 def _parties(site: SiteFile, study: Study) -> list[str]:
-    from comity.federation.declaring.known_parties import KnownParties
+    from comity.federation.declare.policy import KnownParties
     from comity.site.view import parties_lines
 
     return parties_lines(KnownParties.of(study.consortium, site.party, site.policy.pinned))

@@ -10,7 +10,7 @@ import pandas as pd
 from comity.data import Encoding, Records, clinics
 from comity.data.cell_encoding import CellEncoding
 from comity.demo.shown import DELTA
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.privacy.ledger import Ledger
 from comity.privacy.randomness import SeededNoise

@@ -11,8 +11,8 @@ from comity.demo.shown import DELTA, EPSILONS, Case, Row, Shown
 from comity.demo.softlabel_consortia import DEFAULT, L2, SmallConsortium, clinic_consortium, tumour_consortium
 from comity.federation.coordinator.parties import Progress
 from comity.federation.coordinator.released import Total
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.protection import Entrusted
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.protection import Entrusted
 from comity.federation.step import spec_of
 from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
 from comity.methods.softlabel.published.protocol import Method

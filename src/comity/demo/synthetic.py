@@ -11,7 +11,7 @@ from comity.data import Records, clinic_schema
 from comity.demo.runs import presented, saved, visits
 from comity.demo.shown import DELTA, EPSILONS, Case, Row, Shown, row_of
 from comity.federation.coordinator.parties import Progress
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.synthetic import SyntheticData
 from comity.methods.synthetic.downstream import Task
 from comity.privacy.loss import Approx, Pure

@@ -11,7 +11,7 @@ from comity.data import Records, clinic_schema, clinics
 from comity.demo.runs import saved
 from comity.demo.shown import DELTA, EPSILONS, Case, Row, Shown, row_of
 from comity.federation.coordinator.parties import Progress
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.vertical import GradientRegression, VerticalRegression
 from comity.methods.vertical.in_one_place import noised
 from comity.methods.vertical.rounds_in_one_place import descended

@@ -6,7 +6,7 @@ from collections import Counter
 from os import PathLike
 
 from comity.entropy import fresh_seed
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.privacy.ledger import Account, Draw, Ledger
 from comity.privacy.loss import Loss

@@ -25,9 +25,9 @@ from comity.estimators.fits import FITS, Fit
 from comity.estimators.guarantee import Charge, stated
 from comity.estimators.surroundings import surroundings
 from comity.estimators.table import Floats, rows_in_ball, scale_in_ball, seed_of
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.assessment import Assessment
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor
@@ -116,7 +116,7 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             ledger=None if charge is None else charge.ledger,
             family=self._marked() if charge is None else None,
         )
-        agreed = Agreed(fresh_seed().hex(), protocol, who, "estimator")
+        agreed = Agreement(fresh_seed().hex(), protocol, who, "estimator")
         outcome = simulated(agreed, Material(parties), ledgers=in_memory(agreed), seed=seed)
         outcome = replace(outcome, settings=dict(settings))
         found = protocol.shares_cut(outcome.released, list(parties.values()), who)

@@ -14,7 +14,7 @@ from decimal import Decimal
 from math import inf
 
 from comity.estimators.fits import Tally
-from comity.federation.declaring.payers import describe
+from comity.federation.declare.payers import describe
 from comity.privacy.ledger import Account
 from comity.privacy.loss import Approx, float_above
 from comity.privacy.unit import Neighbours, Unit

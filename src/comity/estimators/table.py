@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from comity.data import even
 from comity.entropy import Stream
 from comity.errors import DataError, StudyError
-from comity.federation.declaring.names import fold, is_party_name
+from comity.federation.declare.consortium import fold, is_party_name
 
 Floats = NDArray[np.float64]
 

@@ -1,8 +1,8 @@
 """How good what an owner received is on that owner's own records. For its own eyes: it is no release, and never sent.
 
-A run may end as it should and still bring a model that somebody else has spoiled: whoever lies within loose bounds is
-not noticed (`federation.declaring.plausible`). An owner knows better: it has records. What it receives is compared with
-the best constant on these very records; a difference that chance among so many records explains is not called one.
+A run may end normally and still bring a model that another party has spoiled: a party that lies within loose bounds
+is not noticed (`federation.declare.plausibility`). An owner can check, because it has records: it compares the model
+with the best constant on these records. A difference that chance explains for so many records does not count.
 """
 
 from __future__ import annotations

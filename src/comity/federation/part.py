@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from comity.errors import Refused
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Declaration
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Declaration
 from comity.federation.step import StepSpec
 
 RUN, SUM = "run", "sum"

@@ -8,11 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 from comity.crypto.masking.peers import choose
-from comity.federation.declaring.consortium import Consortium, worded
-from comity.federation.declaring.declaration import PRIVATE, Declaration, is_unproven
-from comity.federation.declaring.payers import Payer, at_two_parties, delta_of, describe, groups, in_words, payers
-from comity.federation.declaring.protection import Summed
-from comity.federation.declaring.true_loss import TrueLoss
+from comity.federation.declare.consortium import Consortium, worded
+from comity.federation.declare.declaration import PRIVATE, Declaration, TrueLoss, is_unproven
+from comity.federation.declare.payers import Payer, at_two_parties, delta_of, describe, groups, in_words, payers
+from comity.federation.declare.protection import Summed
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, convert
 from comity.privacy.loss import Loss, shown, shown_small

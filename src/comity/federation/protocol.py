@@ -15,10 +15,9 @@ from comity.errors import StudyError
 from comity.federation.assessment import Assessment, Figure, of_predictor
 from comity.federation.baseline import Baseline
 from comity.federation.constraints import check
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Declaration
-from comity.federation.declaring.evaluation import Evaluation
-from comity.federation.declaring.true_loss import TrueLoss
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Declaration, TrueLoss
+from comity.federation.declare.evaluation import Evaluation
 from comity.federation.evaluation.card import Predicts
 from comity.federation.evaluation.protocol import Measuring, WholeRecords
 from comity.federation.messages.delivered import Received

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from comity.errors import Refused
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 ByTerms = Callable[[Any, Consortium], str]

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Refused, Stopped
-from comity.federation.declaring.names import fold
+from comity.federation.declare.consortium import fold
 from comity.files import locked, make_folder
 from comity.relay.certificates import Issued, user_of
 from comity.relay.subjects import COORDINATOR, checked_name, checked_party

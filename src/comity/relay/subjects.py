@@ -6,7 +6,7 @@ The relay enforces this (`configuration`); nothing here does.
 from __future__ import annotations
 
 from comity.errors import BadInput
-from comity.federation.declaring.names import MAX_NAME_LENGTH, fold, is_party_name
+from comity.federation.declare.consortium import MAX_NAME_LENGTH, fold, is_party_name
 
 COORDINATOR = "coordinator"
 RELAY = "relay"

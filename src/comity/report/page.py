@@ -14,7 +14,7 @@ from markupsafe import Markup
 from comity.artefacts.artefact import Artefact
 from comity.artefacts.section import Grid, Section
 from comity.federation.coordinator.transcript import Transcript
-from comity.federation.declaring.declaration import DISCLOSING, is_unproven
+from comity.federation.declare.declaration import DISCLOSING, is_unproven
 from comity.privacy.loss import shown, shown_small
 from comity.report.card import what_it_is
 from comity.report.meaning import meaning

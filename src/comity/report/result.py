@@ -21,10 +21,10 @@ from comity.errors import ComityError, DataError
 from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.coordinator.transcript import Line, Transcript
-from comity.federation.declaring.consortium import COORDINATOR
-from comity.federation.declaring.payers import Payer
-from comity.federation.declaring.protection import Perturbed
-from comity.federation.declaring.true_loss import TrueLoss
+from comity.federation.declare.consortium import COORDINATOR
+from comity.federation.declare.declaration import TrueLoss
+from comity.federation.declare.payers import Payer
+from comity.federation.declare.protection import Perturbed
 from comity.federation.evaluation.figures import Figures
 from comity.federation.plan import Plan, PlanRow
 from comity.files import make_folder

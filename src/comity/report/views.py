@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from comity.federation.declaring.consortium import COORDINATOR, Consortium, Named, worded
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.protection import Derived, Disclosed, Entrusted, EntrustedRounds
+from comity.federation.declare.consortium import COORDINATOR, Consortium, Named, worded
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Derived, Disclosed, Entrusted, EntrustedRounds
 from comity.representation import short_repr
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from comity.crypto.sealing import key_file
 from comity.errors import BadInput, Stopped
 from comity.federation.coordinator.transcript import Transcript
-from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.declare.consortium import COORDINATOR
 from comity.privacy.ledger import Ledger
 from comity.site.inbox import Inbox
 from comity.site.pack import write_files
@@ -25,7 +25,7 @@ from comity.study.results.received import check_received, load_received
 from comity.study.results.signed_files import checked_files
 
 if TYPE_CHECKING:
-    from comity.federation.declaring.consortium import Consortium
+    from comity.federation.declare.consortium import Consortium
     from comity.site.site_file import SiteFile
     from comity.study.study import Study
 

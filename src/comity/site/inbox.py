@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from comity.artefacts.file_state import FileState, file_state
 from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Refused, Stopped, StudyError
-from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.owner.hosting import Approval
 from comity.files import make_folder
 from comity.site.examining import check_texts, examine, is_small
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from comity.crypto.sealing.sealed import PublicIdentity
-    from comity.federation.declaring.policy import Policy
+    from comity.federation.declare.policy import Policy
 
 LEAST = 4
 """So many characters of a hash name a study, where no other begins with them."""

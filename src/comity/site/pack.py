@@ -17,7 +17,7 @@ from pathlib import Path
 
 from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.site.limits import MAX_PACK_BYTES

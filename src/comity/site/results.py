@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from comity.federation.agreed import measured_by
+from comity.federation.agreement import measured_by
 from comity.federation.protocol import presented_to
 from comity.study.results.received import PAGE, safe_name, save_received
 from comity.study.results.signed_files import NAME, sign_files

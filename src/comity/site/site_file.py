@@ -19,10 +19,9 @@ from comity.crypto.sealing import key_file
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import check_table, open_source
 from comity.errors import BadInput, StudyError
-from comity.federation.agreed import Agreed
-from comity.federation.declaring.booking import Period
-from comity.federation.declaring.names import check_party_name, check_party_names
-from comity.federation.declaring.policy import Policy
+from comity.federation.agreement import Agreement
+from comity.federation.declare.consortium import check_party_name, check_party_names
+from comity.federation.declare.policy import Period, Policy
 from comity.federation.owner.hosting import Owner
 from comity.methods import PROTOCOLS
 from comity.privacy.ledger import Ledger
@@ -135,7 +134,7 @@ class SiteFile:
                     f"{', '.join(sorted(budgets))}; add it: comity ledger add {self.ledger} --dataset {name} ...",
                     key=f"data.{name}",
                 )
-        readers: dict[str, Callable[[Agreed], Held]] = {name: partial(self.records, name) for name in self.data}
+        readers: dict[str, Callable[[Agreement], Held]] = {name: partial(self.records, name) for name in self.data}
         return Owner(party=self.party, keys=keys, ledger=ledger, policy=self.policy, datasets=readers)
 
     def source(self, dataset: str) -> Source:
@@ -147,7 +146,7 @@ class SiteFile:
             )
         return open_source(self.data[dataset], where=f"{self.where}: data.{dataset}", base=self.home)
 
-    def records(self, dataset: str, agreed: Agreed) -> Held:
+    def records(self, dataset: str, agreed: Agreement) -> Held:
         """The records of a dataset as a study wants them."""
         where = f"{self.where}: data.{dataset}"
         limit = int(self.memory * 2**30)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR
 from typing import Any
 
-from comity.federation.declaring.consortium import COORDINATOR, worded
-from comity.federation.declaring.declaration import Release
-from comity.federation.declaring.known_parties import KnownParties
-from comity.federation.declaring.payers import delta_of, describe, spent_by
+from comity.federation.declare.consortium import COORDINATOR, worded
+from comity.federation.declare.declaration import Release
+from comity.federation.declare.payers import delta_of, describe, spent_by
+from comity.federation.declare.policy import KnownParties
 from comity.federation.owner.host import Host
 from comity.federation.plan import Plan
 from comity.privacy.ledger.account import figure

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import Schema
 from comity.errors import StudyError
-from comity.federation.agreed import Agreed
-from comity.federation.declaring.consortium import COORDINATOR, Consortium, usual_colluders
+from comity.federation.agreement import Agreement
+from comity.federation.declare.consortium import COORDINATOR, Consortium, usual_colluders
 from comity.federation.plan import Plan, plan
 from comity.federation.protocol import Protocol
 from comity.methods import PROTOCOLS, Parameters, Setting, parameters_of
@@ -104,9 +104,9 @@ class Study:
         )
 
     @property
-    def agreed(self) -> Agreed:
+    def agreed(self) -> Agreement:
         """What its participants agreed on: what hosts and coordinator are made from."""
-        return Agreed(self.hash, self.protocol, self.consortium, self.name)
+        return Agreement(self.hash, self.protocol, self.consortium, self.name)
 
     def plan(self) -> Plan:
         # A protocol knows the key that is wrong, not the file that it came from.

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from comity.errors import StudyError
-from comity.federation.declaring.evaluation import Evaluation, divided
-from comity.federation.declaring.names import check_party_names
+from comity.federation.declare.consortium import check_party_names
+from comity.federation.declare.evaluation import Evaluation, divided
 from comity.federation.protocol import Protocol
 from comity.privacy.loss import Loss, loss_of
 from comity.privacy.unit import Neighbours, Unit

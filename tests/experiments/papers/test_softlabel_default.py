@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from comity.errors import DataError
-from comity.federation.declaring.protection import Summed
+from comity.federation.declare.protection import Summed
 from comity.privacy.ledger import Ledger
 from comity.privacy.randomness import SeededNoise
 from comity.study.local.cohort import Cohort

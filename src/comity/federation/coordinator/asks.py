@@ -16,14 +16,14 @@ from typing import Any, Self
 from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.entropy import fresh_seed
 from comity.errors import Refused, Stopped
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.exchange import Round, Terms, Valid, Watch, exchanged, lacking
 from comity.federation.coordinator.journal import Journal, Own
 from comity.federation.coordinator.replies import Given, Reader, too_few
 from comity.federation.coordinator.run_memory import RunMemory
-from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.declaration import Declaration, Needed
-from comity.federation.declaring.forms import Count
+from comity.federation.declare.consortium import COORDINATOR, Consortium
+from comity.federation.declare.declaration import Declaration, Needed
+from comity.federation.declare.release import Count
 from comity.federation.messages import heads
 from comity.federation.messages.channel import FOR_EVER, Channel, Patience
 from comity.federation.messages.codec import encode
@@ -47,7 +47,7 @@ class Asks:
 
     def __init__(
         self,
-        agreed: Agreed,
+        agreed: Agreement,
         *,
         run: str,
         channel: Channel,

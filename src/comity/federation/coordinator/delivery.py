@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from comity.crypto.sealing.sealed import Identity
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.kept import Sent
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF
 from comity.federation.messages.codec import encode
 from comity.federation.messages.vouched import vouch
 from comity.federation.part import STANDING
@@ -16,7 +16,7 @@ from comity.federation.step import StepSpec
 
 
 def at_the_end(
-    agreed: Agreed, values: Mapping[str, Any], kept: Mapping[str, Any]
+    agreed: Agreement, values: Mapping[str, Any], kept: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """What `run.end` carries: to all parties, and to single ones. `values` are those that the method released, `kept`
     what was opened, perturbed or sent on the way; what a step takes has arrived with its ask."""
@@ -36,7 +36,7 @@ def at_the_end(
     return common, single
 
 
-def _taken(agreed: Agreed) -> set[str]:
+def _taken(agreed: Agreement) -> set[str]:
     specs = (
         getattr(getattr(type(protocol), name, None), "spec", None)
         for mount, protocol in agreed.mounts.items()
@@ -46,7 +46,9 @@ def _taken(agreed: Agreed) -> set[str]:
     return {name for spec in specs if isinstance(spec, StepSpec) for name in spec.takes}
 
 
-def by_party(agreed: Agreed, keys: Identity, run: str, sent: Iterable[Sent]) -> dict[str, dict[str, dict[str, bytes]]]:
+def by_party(
+    agreed: Agreement, keys: Identity, run: str, sent: Iterable[Sent]
+) -> dict[str, dict[str, dict[str, bytes]]]:
     """For each party the signatures of what was released to it."""
     who = agreed.consortium
     found: dict[str, dict[str, dict[str, bytes]]] = {party: {} for party in who.parties}

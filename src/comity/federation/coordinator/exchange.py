@@ -12,8 +12,8 @@ from comity.crypto.sealing.sealed import Identity
 from comity.errors import Malformed
 from comity.federation.coordinator.journal import Journal, Trace
 from comity.federation.coordinator.replies import Reader, Refusal, plain
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Needed
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Needed
 from comity.federation.messages import heads
 from comity.federation.messages.asking import ABSENT, CANCELLED, FAILED, LATE, SILENT, SIZE, Alive, Asking, Lost
 from comity.federation.messages.channel import FOR_EVER, Channel, Patience

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.protection import Summed
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Summed
 from comity.federation.messages.delivered import is_kept
 
 

@@ -15,7 +15,7 @@ from comity.federation.coordinator.journal import ABANDONED, BEGUN, RELEASED
 from comity.federation.coordinator.kept import Sent
 from comity.federation.coordinator.parties import Parties
 from comity.federation.coordinator.released import checked
-from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages import heads
 from comity.federation.messages.codec import encode
 from comity.federation.messages.delivered import SIGNATURES, YOURS

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from comity.errors import Refused
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.released import Total
-from comity.federation.declaring.declaration import Declaration
-from comity.federation.declaring.protection import Computed, Summed
-from comity.federation.declaring.release import Release
+from comity.federation.declare.declaration import Declaration
+from comity.federation.declare.protection import Computed, Summed
+from comity.federation.declare.release import Release
 from comity.federation.step import StepSpec
 from comity.federation.subprotocols.sum_opening import Sum, Summing, open_sum
 
@@ -31,7 +31,7 @@ def summed_release(declaration: Declaration, spec: StepSpec) -> Release:
 
 
 def open_release(
-    summing: Summing, agreed: Agreed, release: Release, index: int, got: Mapping[str, Mapping[str, Any]]
+    summing: Summing, agreed: Agreement, release: Release, index: int, got: Mapping[str, Mapping[str, Any]]
 ) -> Total:
     """The total of what a step contributed, once the parties have answered with `got`, and what they gave beside it."""
     if isinstance(release.protection, Summed):

@@ -16,9 +16,9 @@ from comity.federation.coordinator.kept import Sent, opened
 from comity.federation.coordinator.opening import open_release, summed_release
 from comity.federation.coordinator.released import Total, curated, perturbed
 from comity.federation.coordinator.transcript import Transcript, entrusted_steps, transcript_of
-from comity.federation.declaring.plausible import require_plausible, require_ranges
-from comity.federation.declaring.protection import Summed
-from comity.federation.declaring.ranges import Range
+from comity.federation.declare.bounds import Range
+from comity.federation.declare.plausibility import require_plausible, require_ranges
+from comity.federation.declare.protection import Summed
 from comity.federation.part import SUM
 from comity.federation.step import spec_of
 from comity.federation.subprotocols.sum_opening import SetUp

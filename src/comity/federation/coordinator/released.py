@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import Malformed, Refused
-from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.protection import Correlated, Curated, Perturbed
+from comity.federation.declare.consortium import COORDINATOR, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Correlated, Curated, Perturbed
 from comity.privacy.permit import entrusted
 from comity.privacy.randomness import NoiseSource
 

@@ -17,12 +17,12 @@ import numpy as np
 
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import Malformed, Refused, SiteLost, Stopped
-from comity.federation.agreed import Agreed
-from comity.federation.declaring.bounds import Opened
-from comity.federation.declaring.consortium import COORDINATOR
-from comity.federation.declaring.plausible import require_plausible
-from comity.federation.declaring.protection import Entrusted, Noised, Summed
-from comity.federation.declaring.release import Release
+from comity.federation.agreement import Agreement
+from comity.federation.declare.bounds import Opened
+from comity.federation.declare.consortium import COORDINATOR
+from comity.federation.declare.plausibility import require_plausible
+from comity.federation.declare.protection import Entrusted, Noised, Summed
+from comity.federation.declare.release import Release
 from comity.federation.messages import heads
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head, Letter, is_parted
@@ -71,7 +71,7 @@ class Reply:
 class Reader:
     """Reads the replies of parties to one ask. `keys` is the coordinator's own key of the run."""
 
-    agreed: Agreed
+    agreed: Agreement
     run: str
     path: StepPath
     spec: StepSpec

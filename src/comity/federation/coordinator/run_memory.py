@@ -9,7 +9,7 @@ from typing import Any
 from comity.crypto.sealing.sealed import Identity
 from comity.federation.coordinator.exchange import Cancelling
 from comity.federation.coordinator.kept import Kept
-from comity.federation.declaring.release import Release
+from comity.federation.declare.release import Release
 from comity.federation.messages.heads import Head, newest
 from comity.federation.subprotocols.sum_opening import SetUp
 

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal, Trace
-from comity.federation.declaring.protection import Entrusted, EntrustedRounds
+from comity.federation.declare.protection import Entrusted, EntrustedRounds
 from comity.federation.step import steps_of
 from comity.representation import short_repr
 
@@ -48,7 +48,7 @@ class Transcript:
         return [asdict(line) for line in self.lines]
 
 
-def entrusted_steps(agreed: Agreed) -> frozenset[str]:
+def entrusted_steps(agreed: Agreement) -> frozenset[str]:
     """Steps whose replies are plaintext to the coordinator."""
     in_clear = {
         one.name for one in agreed.declaration.releases if isinstance(one.protection, Entrusted | EntrustedRounds)

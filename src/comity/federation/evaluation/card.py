@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from comity.data.row_products import row_sums
-from comity.federation.declaring.ranges import Range, entries_within
+from comity.federation.declare.bounds import Range, entries_within
 from comity.privacy.unit import Neighbours, Unit
 
 Floats = NDArray[np.float64]

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.evaluation import Evaluation
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Derived, Summed
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.evaluation import Evaluation
+from comity.federation.declare.protection import Derived, Summed
+from comity.federation.declare.release import Array
 from comity.federation.evaluation.card import MOST_RECORDS, Card, CardBound, Predicts, Rowwise, bins_for
 from comity.federation.evaluation.figures import Z_GAUSSIAN, Z_LAPLACE, Figures, figures_of
 from comity.federation.part import Part

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from comity.data import Records, StreamedRecords
 from comity.entropy import Stream, derive
 from comity.errors import DataError
-from comity.federation.declaring.evaluation import Evaluation
+from comity.federation.declare.evaluation import Evaluation
 from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comity.errors import Malformed
-from comity.federation.declaring.consortium import COORDINATOR, ITSELF, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Count, Each, Fields, Form
-from comity.federation.declaring.protection import Computed, Curated, Derived, Noised, Perturbed, Selected, Summed
+from comity.federation.declare.consortium import COORDINATOR, ITSELF, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Computed, Curated, Derived, Noised, Perturbed, Selected, Summed
+from comity.federation.declare.release import Array, Count, Each, Fields, Form
 from comity.federation.messages.codec import decode
 from comity.federation.messages.paths import END
 from comity.federation.messages.vouched import Signatures

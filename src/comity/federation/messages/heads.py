@@ -21,7 +21,7 @@ from typing import Any
 
 from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.errors import Malformed
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.federation.messages.codec import encode
 
 Head = dict[str, Any]

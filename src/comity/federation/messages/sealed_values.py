@@ -16,7 +16,7 @@ from typing import Any
 
 from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.errors import Malformed
-from comity.federation.declaring.declaration import Declaration
+from comity.federation.declare.declaration import Declaration
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head
 

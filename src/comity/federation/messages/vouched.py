@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from comity.crypto.sealing.sealed import Identity, PublicIdentity
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.federation.messages.codec import encode
 
 SIGNATURE_BYTES = 64

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.entropy import fresh_seed
 from comity.errors import BadInput, ComityError, Refused, Stopped
-from comity.federation.agreed import Agreed
-from comity.federation.declaring.booking import Booking
-from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.declaration import Declaration
-from comity.federation.declaring.policy import Policy
+from comity.federation.agreement import Agreement
+from comity.federation.declare.consortium import COORDINATOR, Consortium
+from comity.federation.declare.declaration import Declaration
+from comity.federation.declare.policy import Policy, Reservation
 from comity.federation.evaluation.split import is_aside, only
 from comity.federation.messages import heads
 from comity.federation.messages.ask import Ask
@@ -63,7 +62,7 @@ class Host:
 
     def __init__(
         self,
-        agreed: Agreed,
+        agreed: Agreement,
         party: str,
         *,
         records: Held | Callable[[], Held],
@@ -240,10 +239,10 @@ class Host:
             party=self.party,
         )
 
-    def booking(self) -> Booking:
+    def booking(self) -> Reservation:
         """What a run of the study reserves here, and within what terms."""
         agreed = self.agreed
-        return Booking(
+        return Reservation(
             study=agreed.study,
             title=agreed.title,
             draws=tuple(agreed.declaration.draws(self.party, self.who)),

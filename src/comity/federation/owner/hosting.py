@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from comity.crypto.sealing.sealed import Identity
 from comity.data import digest_of
 from comity.errors import Refused
-from comity.federation.agreed import Agreed
-from comity.federation.declaring.consortium import COORDINATOR
-from comity.federation.declaring.policy import Policy
+from comity.federation.agreement import Agreement
+from comity.federation.declare.consortium import COORDINATOR
+from comity.federation.declare.policy import Policy
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.privacy.ledger import Ledger
@@ -42,12 +42,12 @@ class Owner:
     keys: Identity
     ledger: Ledger
     policy: Policy
-    datasets: Mapping[str, Callable[[Agreed], Held]]
+    datasets: Mapping[str, Callable[[Agreement], Held]]
     noise: NoiseSource = field(default_factory=ReleasedNoise)
     local: Callable[..., Any] | None = None
 
 
-def host_of(owner: Owner, agreed: Agreed, approval: Approval) -> Host:
+def host_of(owner: Owner, agreed: Agreement, approval: Approval) -> Host:
     """The host of an approved study. Refuses what could never be answered: another study than was approved, a party
     that is not asked, keys that the study does not pin, a dataset without records or without a budget."""
     who, study = agreed.consortium, agreed.study

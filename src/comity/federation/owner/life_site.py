@@ -8,7 +8,7 @@ from typing import Any
 
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.errors import Malformed, Refused
-from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages import heads as ledger_heads
 from comity.federation.messages.codec import encode
 from comity.federation.messages.delivered import OWN, SIGNATURES, YOURS, Named, check_received

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from comity.entropy import Stream, derive, fresh_seed
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.release import Release
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.release import Release
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.paths import StepPath
 from comity.federation.owner.effects import Effects

@@ -18,7 +18,7 @@ from threading import Condition
 from comity.crypto.sealing.sealed import Identity
 from comity.entropy import fresh_seed
 from comity.errors import Refused
-from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages.ask import study_of
 from comity.federation.messages.codec import encode
 from comity.federation.messages.envelope import Digests, sign_reply, verify_ask

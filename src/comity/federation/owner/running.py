@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from comity.errors import BadInput, ComityError, Malformed, Refused
-from comity.federation.agreed import Agreed
-from comity.federation.declaring.consortium import COORDINATOR
-from comity.federation.declaring.declaration import Declaration
-from comity.federation.declaring.forms import Count
+from comity.federation.agreement import Agreement
+from comity.federation.declare.consortium import COORDINATOR
+from comity.federation.declare.declaration import Declaration
+from comity.federation.declare.release import Count
 from comity.federation.messages.delivered import is_kept
 from comity.federation.messages.sealed_values import opened_values, sealed_values
 from comity.federation.owner.site import Site
@@ -45,7 +45,7 @@ Outcome = Done | Neutral | Spent
 class Running:
     """A step that is asked for: `declared` are the releases of the part that it belongs to."""
 
-    agreed: Agreed
+    agreed: Agreement
     site: Site
     function: Callable[..., Any]
     spec: StepSpec

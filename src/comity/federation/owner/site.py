@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from comity.entropy import derive
 from comity.errors import BadInput, Malformed, Refused, Stopped
-from comity.federation.declaring.bounds import Opened
-from comity.federation.declaring.consortium import COORDINATOR, ITSELF
-from comity.federation.declaring.protection import Computed, Entrusted, EntrustedRounds, Selected, Summed
-from comity.federation.declaring.release import Release, is_release_name
+from comity.federation.declare.bounds import Opened
+from comity.federation.declare.consortium import COORDINATOR, ITSELF
+from comity.federation.declare.protection import Computed, Entrusted, EntrustedRounds, Selected, Summed
+from comity.federation.declare.release import Release, is_release_name
 from comity.federation.messages.codec import encode
 from comity.federation.messages.delivered import OWN
 from comity.federation.messages.paths import StepPath

@@ -21,7 +21,7 @@ from typing import Any
 
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import Refused
-from comity.federation.declaring.booking import Booking
+from comity.federation.declare.policy import Reservation
 from comity.federation.messages.codec import embedded, encode
 from comity.federation.messages.heads import Head, newest, signed
 from comity.federation.messages.paths import ABANDON, BEGIN, END, MEET, StepPath
@@ -162,7 +162,7 @@ class Store:
         digest: bytes,
         reply: Mapping[str, Any],
         effects: Effects,
-        booking: Booking | None = None,
+        booking: Reservation | None = None,
         *,
         keys: Identity,
         party: str,
@@ -204,7 +204,7 @@ class Store:
         return body
 
     def looked_ahead(
-        self, booking: Booking, run: str, reply: Mapping[str, Any], *, keys: Identity, party: str
+        self, booking: Reservation, run: str, reply: Mapping[str, Any], *, keys: Identity, party: str
     ) -> bytes:
         """The reply of a step that only looks, or the refusal that beginning the run would meet. Nothing is written:
         the reply carries the head that the ledger has anyway, and is made anew whenever it is asked for."""
@@ -213,7 +213,7 @@ class Store:
         head = self.ledger.commit_head()
         return encode({**reply, "head": signed(keys, party, head.ledger, head.count, head.head)})
 
-    def foresee(self, booking: Booking, *runs: str) -> list[Account]:
+    def foresee(self, booking: Reservation, *runs: str) -> list[Account]:
         """The accounts as they would be if these runs began, or the refusal of the first that would not."""
         with self.ledger.trial() as transaction:
             for run in runs:
@@ -259,7 +259,7 @@ class Store:
         connection.execute("update reply set body = null where owner = ? and run = ?", (self._owner, run))
         connection.execute("insert or ignore into ended values(?, ?)", (self._owner, run))
 
-    def _reserve(self, transaction: Transaction, booking: Booking, run: str) -> None:
+    def _reserve(self, transaction: Transaction, booking: Reservation, run: str) -> None:
         study, most = booking.study, booking.most
         if self._has_ended(transaction.connection, run):
             raise Refused(f"run {run} is closed and can't begin", code="closed", key="run")

@@ -36,10 +36,10 @@ from comity.crypto.psi.keyed import Packed, repeated
 from comity.data.schemas.reading import canonical_id
 from comity.entropy import Stream
 from comity.errors import DataError, Malformed, Refused, StudyError
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Blob, Count, Fields
-from comity.federation.declaring.protection import Disclosed, Sealed
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Disclosed, Sealed
+from comity.federation.declare.release import Array, Blob, Count, Fields
 from comity.federation.part import Part
 from comity.federation.step import step
 

@@ -43,10 +43,10 @@ from comity.crypto.comparisons.ot_extension import BASE, MULTIPLE
 from comity.crypto.comparisons.triples import SEED_BYTES, Triples, by_transfer, deal, dealt
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, Refused, SiteLost, StudyError
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Blob, Count, Fields, Form
-from comity.federation.declaring.protection import Derived, Disclosed, Public, Sealed
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Derived, Disclosed, Public, Sealed
+from comity.federation.declare.release import Blob, Count, Fields, Form
 from comity.federation.messages.codec import encode
 from comity.federation.part import Part
 from comity.federation.step import step

@@ -20,10 +20,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from comity.crypto.sealing.sealed import SEALING_BYTES
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Blob, Each, Fields, Form
-from comity.federation.declaring.protection import Public
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Public
+from comity.federation.declare.release import Blob, Each, Fields, Form
 from comity.federation.messages.delivered import Named
 from comity.federation.messages.heads import Heads
 from comity.federation.messages.vouched import SignaturesForm

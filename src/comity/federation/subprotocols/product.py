@@ -32,10 +32,10 @@ from comity.crypto.products.fixed_point import FixedPoint, product_bits, require
 from comity.crypto.products.rlwe_plan import Plan, pairs
 from comity.crypto.products.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Reply, Sums
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Blob, Count, Each, Fields
-from comity.federation.declaring.protection import Public, Sealed
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Public, Sealed
+from comity.federation.declare.release import Array, Blob, Count, Each, Fields
 from comity.federation.part import Part
 from comity.federation.step import step
 

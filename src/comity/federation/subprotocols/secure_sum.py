@@ -39,10 +39,10 @@ from comity.crypto.masking import prg, shamir
 from comity.crypto.masking.peers import draw_holders
 from comity.crypto.sealing.sealed import SEALING_BYTES, lock
 from comity.errors import Refused
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Blob, Each, Fields, Form, Names
-from comity.federation.declaring.protection import Public, Sealed
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Public, Sealed
+from comity.federation.declare.release import Array, Blob, Each, Fields, Form, Names
 from comity.federation.messages import rolls
 from comity.federation.messages.codec import encode
 from comity.federation.part import Part

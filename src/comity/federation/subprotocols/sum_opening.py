@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from comity.crypto.masking import prg, shamir
 from comity.crypto.sealing.sealed import unlock
 from comity.errors import Malformed, SiteLost, Stopped
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Circle
-from comity.federation.declaring.release import Release
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Circle
+from comity.federation.declare.release import Release
 from comity.federation.messages.codec import decode, encode
 from comity.federation.subprotocols.sum_terms import degree_of, digest_of, to_units, word
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto.masking.peers import Degree, choose
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.release import Release
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.release import Release
 from comity.federation.messages import rolls
 from comity.federation.messages.codec import encode
 

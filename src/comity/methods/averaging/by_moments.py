@@ -18,13 +18,12 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.declaring.bounds import EntrySum, RecordSum
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.moment_ranges import moment_ranges
-from comity.federation.declaring.protection import Summed
-from comity.federation.declaring.ranges import Range
+from comity.federation.declare.bounds import EntrySum, Range, RecordSum
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Release
+from comity.federation.declare.plausibility import moment_ranges
+from comity.federation.declare.protection import Summed
+from comity.federation.declare.release import Array
 from comity.learn.fitting.quadratic import allowed, bias, covariance, solve, solve_where_clear, spectral_norm
 from comity.learn.fitting.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
 from comity.privacy.accounting import gaussian_budget

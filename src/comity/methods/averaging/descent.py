@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from comity.federation.coordinator.parties import Parties
 from comity.federation.coordinator.released import Total
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.averaging import rule
 from comity.methods.averaging.calibration import Slope
 from comity.methods.averaging.moment_blocks import SQUARE, matrices, ranges, square

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod, sqrt
 from typing import TYPE_CHECKING
 
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.averaging import descent, rule
 from comity.methods.averaging.sizes import together
 

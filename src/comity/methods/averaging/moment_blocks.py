@@ -23,8 +23,8 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.declaring.moment_ranges import moment_ranges
-from comity.federation.declaring.ranges import Range, Weights
+from comity.federation.declare.bounds import Range, Weights
+from comity.federation.declare.plausibility import moment_ranges
 from comity.learn.fitting.record_sum import from_upper_triangle, upper_triangle
 
 Floats = NDArray[np.float64]

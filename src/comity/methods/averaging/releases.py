@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from comity.federation.declaring.bounds import RecordSum
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Derived, Summed
+from comity.federation.declare.bounds import RecordSum
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Release
+from comity.federation.declare.protection import Derived, Summed
+from comity.federation.declare.release import Array
 from comity.methods.averaging import calibration
 from comity.methods.averaging.moment_blocks import entries, moved
 from comity.methods.averaging.objectives import TOLERANCE

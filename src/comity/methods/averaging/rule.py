@@ -16,7 +16,7 @@ from math import log, prod, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.averaging.moment_blocks import Blocks
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Pure

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from comity.data import Records
 from comity.federation.assessment import Figure
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.learn.fitting.record_sum import in_unit_ball
 from comity.methods.averaging import descent
 from comity.methods.averaging.moment_blocks import moments

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Release
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Release
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step

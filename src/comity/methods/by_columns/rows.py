@@ -14,10 +14,10 @@ from comity.data import Schema
 from comity.errors import DataError, StudyError
 from comity.federation.constraints import Key
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Release
-from comity.federation.declaring.forms import Count
-from comity.federation.declaring.protection import Public
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Release
+from comity.federation.declare.protection import Public
+from comity.federation.declare.release import Count
 from comity.federation.owner.site import Site
 from comity.federation.subprotocols.alignment import Alignment
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from comity.errors import StudyError
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.privacy.unit import Unit
 
 Way = Literal["rlwe", "dealer"]

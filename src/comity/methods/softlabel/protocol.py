@@ -24,11 +24,11 @@ from comity.federation.assessment import Figure
 from comity.federation.baseline import Baseline
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.evaluation import Evaluation
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Derived, Summed
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.evaluation import Evaluation
+from comity.federation.declare.protection import Derived, Summed
+from comity.federation.declare.release import Array
 from comity.federation.evaluation.card import Predicts
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step

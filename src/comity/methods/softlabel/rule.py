@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from comity.entropy import Stream
 from comity.errors import StudyError
 from comity.federation.constraints import Why
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.learn.released.feature_map import FeatureMap, pca, random_features, scaling
 from comity.methods.softlabel.statistics import Cells, ClassSums, Histograms, Models, NamedClass, Statistic, Votes
 from comity.methods.softlabel.statistics.class_sums import clip

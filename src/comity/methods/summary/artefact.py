@@ -19,7 +19,7 @@ from comity.artefacts.section import Bar, Bars, Grid, Pictures, Section
 from comity.data import Encoding, Schema
 from comity.data.decoding import decoded
 from comity.errors import DataError, SchemaError
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.summary.bought import Bought
 from comity.methods.summary.features import FourierFeatures
 from comity.methods.summary.ratio import Ratio

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from comity.data import Classes, Encoding
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.summary.features import LENGTH
 
 Interval = tuple[float, float]

@@ -23,8 +23,8 @@ from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import DISCLOSING, PRIVATE, Declaration, Release
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import DISCLOSING, PRIVATE, Declaration, Release
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.methods.declared_records import tell_owner

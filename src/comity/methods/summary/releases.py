@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from comity.federation.declaring.bounds import RecordSum
-from comity.federation.declaring.consortium import COORDINATOR, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Release
-from comity.federation.declaring.forms import Array, Blob, Count, Fields
-from comity.federation.declaring.protection import Derived, Disclosed, Noised, Sealed, Summed
+from comity.federation.declare.bounds import RecordSum
+from comity.federation.declare.consortium import COORDINATOR, EVERYONE, Consortium
+from comity.federation.declare.declaration import Release
+from comity.federation.declare.protection import Derived, Disclosed, Noised, Sealed, Summed
+from comity.federation.declare.release import Array, Blob, Count, Fields
 from comity.methods.summary import moments, ratio, spectrum
 from comity.methods.summary.budget import Budget
 from comity.methods.summary.forms import Chosen, Within

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from comity.errors import StudyError
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.privacy.unit import Neighbours, Unit
 
 OWNER, CONSUMER = "owner", "consumer"

@@ -11,8 +11,8 @@ import numpy as np
 from annotated_types import Interval
 
 from comity.data import CellEncoding, Schema
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Release
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Release
 from comity.federation.protocol import Protocol
 from comity.methods.synthetic.counting import BINS, Counting, counting_of
 from comity.methods.synthetic.expected import expected_errors

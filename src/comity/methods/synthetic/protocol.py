@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from comity.data import Held, Records
 from comity.errors import Malformed, StudyError
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Counts
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Count, Each, Fields
-from comity.federation.declaring.protection import Derived, Noised, Summed
-from comity.federation.declaring.ranges import Range
+from comity.federation.declare.bounds import Counts, Range
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Derived, Noised, Summed
+from comity.federation.declare.release import Array, Count, Each, Fields
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.synthetic.counted import CountedData

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.synthetic.layout import Block, Layout, tally
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Pure

@@ -13,7 +13,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.declaring.ranges import Range, Weights
+from comity.federation.declare.bounds import Range, Weights
 from comity.methods.synthetic.layout import Block, Layout
 
 Floats = NDArray[np.float64]

@@ -30,11 +30,11 @@ from comity.crypto.products import dealer_combination as vectors
 from comity.entropy import derive, fresh_seed
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Opened
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Blob, Count, Fields, Form
-from comity.federation.declaring.protection import Derived, Sealed
+from comity.federation.declare.bounds import Opened
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Derived, Sealed
+from comity.federation.declare.release import Array, Blob, Count, Fields, Form
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.vertical.instruments import constant_units

@@ -31,11 +31,11 @@ from comity.data import Bounded, Records
 from comity.data.row_products import clipped, products
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Opened
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Count
-from comity.federation.declaring.protection import Disclosed, Public, Summed
+from comity.federation.declare.bounds import Opened
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Disclosed, Public, Summed
+from comity.federation.declare.release import Array, Count
 from comity.federation.evaluation.figures import (
     Z_LAPLACE,
     Figures,

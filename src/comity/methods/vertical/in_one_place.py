@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.vertical.protocol import VerticalRegression
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource

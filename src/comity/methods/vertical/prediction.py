@@ -29,10 +29,10 @@ from comity.crypto.masking import prg
 from comity.data import Bounded, Classes, Encoding, Schema
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import DISCLOSING, Declaration, Release
-from comity.federation.declaring.forms import Array, Blob, Count
-from comity.federation.declaring.protection import Derived, Disclosed, Public, Sealed
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import DISCLOSING, Declaration, Release
+from comity.federation.declare.protection import Derived, Disclosed, Public, Sealed
+from comity.federation.declare.release import Array, Blob, Count
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step

@@ -26,13 +26,12 @@ from numpy.typing import NDArray
 from comity.data import Schema
 from comity.errors import StudyError
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Opened
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.moment_ranges import moment_ranges
-from comity.federation.declaring.protection import Derived, Summed
-from comity.federation.declaring.ranges import Range
+from comity.federation.declare.bounds import Opened, Range
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.plausibility import moment_ranges
+from comity.federation.declare.protection import Derived, Summed
+from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.by_columns import rows

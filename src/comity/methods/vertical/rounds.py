@@ -18,7 +18,7 @@ from comity.crypto import dealer_waves as waves
 from comity.data import Records
 from comity.errors import Refused
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Opened
+from comity.federation.declare.bounds import Opened
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol
 from comity.federation.subprotocols.alignment import ROWS

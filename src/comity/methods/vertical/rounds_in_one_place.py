@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.vertical.gradients import GradientRegression
 from comity.methods.vertical.in_one_place import noised
 from comity.methods.vertical.instruments import Whitening, constant_units

@@ -6,7 +6,7 @@ from math import floor
 from typing import TYPE_CHECKING
 
 from comity.errors import StudyError
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.by_columns.terms import check_parties, protects
 from comity.methods.vertical.budgets import affordable
 from comity.privacy.loss import Approx, Loss, Pure

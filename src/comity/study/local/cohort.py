@@ -19,12 +19,11 @@ from comity.federation.coordinator.kept import Kept, opened
 from comity.federation.coordinator.parties import Parties, Progress
 from comity.federation.coordinator.released import Total, checked, perturbed
 from comity.federation.coordinator.transcript import Line, Transcript
-from comity.federation.declaring.bounds import Opened
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.plausible import require_plausible, require_ranges
-from comity.federation.declaring.protection import Entrusted, Summed
-from comity.federation.declaring.ranges import Range
+from comity.federation.declare.bounds import Opened, Range
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.plausibility import require_plausible, require_ranges
+from comity.federation.declare.protection import Entrusted, Summed
 from comity.federation.messages.codec import decode, encode
 from comity.federation.owner.rows import Rows
 from comity.federation.protocol import Protocol

@@ -14,12 +14,12 @@ from comity.crypto.sealing.sealed import Identity
 from comity.data import Held
 from comity.entropy import derive
 from comity.errors import Refused, Stopped
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import whole_run
 from comity.federation.coordinator.parties import Parties, Progress
-from comity.federation.declaring.consortium import COORDINATOR
-from comity.federation.declaring.policy import SIMULATION, Policy
+from comity.federation.declare.consortium import COORDINATOR
+from comity.federation.declare.policy import SIMULATION, Policy
 from comity.federation.messages.delivered import Received
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
@@ -41,7 +41,7 @@ class LocalConsortium:
     @classmethod
     def made(
         cls,
-        agreed: Agreed,
+        agreed: Agreement,
         records: Mapping[str, Held],
         *,
         run: str,

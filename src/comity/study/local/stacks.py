@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from comity.errors import StudyError
-from comity.federation.declaring.bounds import Opened
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Declaration
-from comity.federation.declaring.protection import Computed, EntrustedRounds
+from comity.federation.declare.bounds import Opened
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Declaration
+from comity.federation.declare.protection import Computed, EntrustedRounds
 from comity.federation.protocol import Protocol
 from comity.federation.step import steps_of
 

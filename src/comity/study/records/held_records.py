@@ -11,7 +11,7 @@ from comity.study.records.encodings import encoding_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from comity.federation.declaring.consortium import Consortium
+    from comity.federation.declare.consortium import Consortium
     from comity.federation.protocol import Protocol
 
 

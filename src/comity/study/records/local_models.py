@@ -11,7 +11,7 @@ import pandas as pd
 
 from comity.data.nearest import did_you_mean
 from comity.errors import StudyError
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.learn.voters.local_model import Ballot, LocalModel, as_local_model, from_predictions
 from comity.learn.voters.named_model import LIBRARIES, named

@@ -8,13 +8,13 @@ from decimal import ROUND_FLOOR
 from typing import Any
 
 from comity.artefacts.artefact import Artefact
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.coordinator.transcript import Transcript
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Declaration
-from comity.federation.declaring.payers import Payer, delta_of, describe, in_words, largest, payers
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Declaration
+from comity.federation.declare.payers import Payer, delta_of, describe, in_words, largest, payers
 from comity.federation.evaluation.figures import Figures
 from comity.federation.messages.delivered import Received
 from comity.federation.plan import Plan, plan
@@ -121,7 +121,7 @@ class Outcome:
     @classmethod
     def of(
         cls,
-        agreed: Agreed,
+        agreed: Agreement,
         released: Mapping[str, Any],
         transcript: Transcript,
         *,

@@ -23,9 +23,9 @@ from comity.artefacts.writing import write_text
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.entropy import Stream
 from comity.errors import DataError, Malformed, Refused
-from comity.federation.declaring.consortium import ITSELF, Consortium
-from comity.federation.declaring.declaration import Declaration
-from comity.federation.declaring.payers import delta_of, describe, spent_by
+from comity.federation.declare.consortium import ITSELF, Consortium
+from comity.federation.declare.declaration import Declaration
+from comity.federation.declare.payers import delta_of, describe, spent_by
 from comity.federation.evaluation.figures import Figures
 from comity.federation.messages.codec import encode
 from comity.federation.messages.delivered import Received, is_kept

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from comity.artefacts.arrays import read_arrays, write_arrays
 from comity.artefacts.writing import write_text
 from comity.errors import DataError
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named, worded
-from comity.federation.declaring.declaration import Declaration
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named, worded
+from comity.federation.declare.declaration import Declaration
 from comity.files import make_folder
 from comity.representation import short_repr
 from comity.untrusted.pages import typed

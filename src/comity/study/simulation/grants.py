@@ -6,8 +6,8 @@ from decimal import Decimal
 from math import isinf
 
 from comity.errors import StudyError
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.payers import delta_of, groups
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.payers import delta_of, groups
 from comity.privacy.loss import LOSSES, Approx, Pure, float_above, loss_of, shown
 from comity.study.study import Study
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from comity.data import Records
 from comity.entropy import derive
 from comity.errors import StudyError
-from comity.federation.agreed import Agreed
-from comity.federation.declaring.policy import Policy
+from comity.federation.agreement import Agreement
+from comity.federation.declare.policy import Policy
 from comity.federation.plan import Plan, plan
 from comity.methods.vertical.prediction import MOST_ROWS, SCORED, JointPrediction
 from comity.study.local.chance import new_run_id
@@ -80,7 +80,7 @@ def _scored(
 ) -> JointScores:
     """One run; where there is a receiver, it keeps the identifiers of the scored records in the order of the scores."""
     named = derive(bytes.fromhex(study.hash), "joint prediction", protocol.coef.tobytes().hex(), protocol.most).hex()
-    agreed = Agreed(named, protocol, study.consortium, study.name)
+    agreed = Agreement(named, protocol, study.consortium, study.name)
     consortium = LocalConsortium.made(agreed, records, run=new_run_id(), ledgers=in_memory(agreed), policies=policies)
     released, _ = consortium.whole_run()
     ids = None if protocol.receiver is None else consortium.received(protocol.receiver).own.get(SCORED)

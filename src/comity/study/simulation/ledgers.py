@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypedDict
 
-from comity.federation.agreed import Agreed
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Declaration
+from comity.federation.agreement import Agreement
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Declaration
 from comity.files import make_folder
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger
@@ -46,7 +46,7 @@ def granted(grant: Grant, delta: float, declaration: Declaration, who: Consortiu
     return Granted(grant=Pure(whole.epsilon) if currency is Currency.PURE else whole, currency=currency)
 
 
-def in_memory(agreed: Agreed, grant: Grant = None, delta: float = 0.0) -> OpenLedger:
+def in_memory(agreed: Agreement, grant: Grant = None, delta: float = 0.0) -> OpenLedger:
     """Ledgers that end with the process."""
     who = agreed.consortium
 
@@ -57,7 +57,7 @@ def in_memory(agreed: Agreed, grant: Grant = None, delta: float = 0.0) -> OpenLe
     return opened
 
 
-def in_folder(agreed: Agreed, grant: Grant, delta: float, folder: Path) -> OpenLedger:
+def in_folder(agreed: Agreement, grant: Grant, delta: float, folder: Path) -> OpenLedger:
     """Ledgers in files, each with its limit; those of a run that is resumed are there already."""
     who = agreed.consortium
     shared = SharedFile(folder / "sites.sqlite") if who.size > FILE_EACH else None

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from comity.entropy import derive
 from comity.errors import StudyError
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.assessment import Assessment
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.federation.repeats import Repeats
 from comity.learn.voters.local_model import LocalModel
@@ -56,7 +56,7 @@ def can_stack(protocol: Protocol, who: Consortium, local: Mapping[str, LocalMode
     return True
 
 
-def repeated(agreed: Agreed, material: Material, *, count: int, seed: int | None) -> Repeats:
+def repeated(agreed: Agreement, material: Material, *, count: int, seed: int | None) -> Repeats:
     """The figures of so many further runs on the test records."""
     assert material.test is not None
     protocol, who, secret = agreed.protocol, agreed.consortium, secret_of(seed)
@@ -73,7 +73,7 @@ Released = Callable[[int, bytes], Mapping[str, Any]]
 """What the repeat of this number releases, with noise from this secret."""
 
 
-def _by_stacks(agreed: Agreed, material: Material) -> Released:
+def _by_stacks(agreed: Agreement, material: Material) -> Released:
     records, known = list(material.parties.values()), dict[str, tuple[NDArray[np.int64], int]]()
     ledgers, who = in_memory(agreed), agreed.consortium
 
@@ -94,7 +94,7 @@ def _by_stacks(agreed: Agreed, material: Material) -> Released:
     return released
 
 
-def _by_hosts(agreed: Agreed, material: Material) -> Released:
+def _by_hosts(agreed: Agreement, material: Material) -> Released:
     def released(_: int, secret: bytes) -> Mapping[str, Any]:
         consortium = LocalConsortium.made(
             agreed,

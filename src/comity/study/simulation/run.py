@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from comity.errors import BudgetExceeded
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Progress
 from comity.study.local.stacks import runs_as_stacks
 from comity.study.records.gather import gather
@@ -81,7 +81,7 @@ def run_study(
     return replace(outcome, settings=settings_of(study))
 
 
-def agreed_over(study: Study, material: Material) -> Agreed:
+def agreed_over(study: Study, material: Material) -> Agreement:
     """What is agreed on, by the parties that hold this material: a study that counts its parties leaves their names to
     the data."""
     agreed = study.agreed

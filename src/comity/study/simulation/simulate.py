@@ -15,10 +15,10 @@ import pandas as pd
 from comity.data import Held, Records, Schema, explain
 from comity.entropy import derive
 from comity.errors import StudyError
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Progress
-from comity.federation.declaring.consortium import Consortium, usual_colluders
-from comity.federation.declaring.evaluation import divided
+from comity.federation.declare.consortium import Consortium, usual_colluders
+from comity.federation.declare.evaluation import divided
 from comity.federation.protocol import Protocol
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss, loss_of
@@ -99,7 +99,7 @@ def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of 
     )
     # Nobody wrote a study, so that chance names it; a seed that sets records aside names the same one again.
     named = study_hash or derive(secret_of(None if terms is None else seed), study).hex()
-    agreed = Agreed(named, protocol, who, study)
+    agreed = Agreement(named, protocol, who, study)
     require_possible(agreed, hosts=hosts)
     if (ledgers or journal is not None) and runs_as_stacks(len(parties), hosts=hosts):
         raise StudyError(
@@ -123,7 +123,7 @@ def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of 
 
 
 def _material(
-    agreed: Agreed, parties: Mapping[str, Data], test: pd.DataFrame | Records | None, models: Any
+    agreed: Agreement, parties: Mapping[str, Data], test: pd.DataFrame | Records | None, models: Any
 ) -> Material:
     protocol, who = agreed.protocol, agreed.consortium
     held = {

@@ -14,7 +14,7 @@ from typing import Any
 
 from comity.data import StreamedRecords
 from comity.errors import StudyError
-from comity.federation.agreed import Agreed
+from comity.federation.agreement import Agreement
 from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.coordinator.parties import Progress
@@ -35,7 +35,7 @@ RESULTS = 16
 
 
 def simulated(
-    agreed: Agreed,
+    agreed: Agreement,
     material: Material,
     *,
     ledgers: OpenLedger,
@@ -83,7 +83,7 @@ def simulated(
     )
 
 
-def require_possible(agreed: Agreed, *, hosts: bool) -> None:
+def require_possible(agreed: Agreement, *, hosts: bool) -> None:
     """Refuse whatever public figures rule out."""
     declaration = agreed.protocol.accepted(agreed.consortium)
     if runs_as_stacks(agreed.consortium.size, hosts=hosts):
@@ -91,7 +91,7 @@ def require_possible(agreed: Agreed, *, hosts: bool) -> None:
         require_no_evaluation(agreed.consortium)
 
 
-def _require_memory(agreed: Agreed, material: Material, *, stacked: bool) -> None:
+def _require_memory(agreed: Agreement, material: Material, *, stacked: bool) -> None:
     for held in material.parties.values():
         if isinstance(held, StreamedRecords) and (stacked or not agreed.protocol.streams(agreed.consortium)):
             held.require_memory()
@@ -116,7 +116,7 @@ class _Ran:
 
 
 def _by_hosts(
-    agreed: Agreed,
+    agreed: Agreement,
     material: Material,
     ledgers: OpenLedger,
     run: str,
@@ -148,7 +148,7 @@ def _by_hosts(
 
 
 def _by_stacks(
-    agreed: Agreed, material: Material, ledgers: OpenLedger, run: str, seed: int | None, progress: Progress | None
+    agreed: Agreement, material: Material, ledgers: OpenLedger, run: str, seed: int | None, progress: Progress | None
 ) -> _Ran:
     records, who = list(material.parties.values()), agreed.consortium
     cohort = Cohort(
@@ -166,7 +166,7 @@ def _by_stacks(
     return _Ran(released, cohort.kept, cohort.transcript, (account("each party", cohort.ledger, who),))
 
 
-def _assessed(agreed: Agreed, material: Material, outcome: Outcome, *, baselines: bool) -> Assessment:
+def _assessed(agreed: Agreement, material: Material, outcome: Outcome, *, baselines: bool) -> Assessment:
     """How good the result is on the test records, beside fits on all records, which need all of them at once; and what
     share of them the method's bounds cut."""
     if material.test is None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from comity.errors import StudyError
-from comity.federation.declaring.bounds import Opened
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Blob, Count, Each, Fields, Form
-from comity.federation.declaring.protection import Derived, Protection, Public, Sealed, Selected
+from comity.federation.declare.bounds import Opened
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Derived, Protection, Public, Sealed, Selected
+from comity.federation.declare.release import Array, Blob, Count, Each, Fields, Form
 from comity.methods.averaging.published.noise import PublishedNoise, claim, pure_epsilon
 from comity.methods.averaging.published.smallest import Comparisons
 from comity.privacy.unit import Neighbours, Unit

@@ -32,10 +32,9 @@ from comity.errors import Malformed, Refused, StudyError
 from comity.federation.baseline import Baseline
 from comity.federation.constraints import Positive, Why
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Ball
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Declaration
-from comity.federation.declaring.true_loss import INFINITE, TrueLoss
+from comity.federation.declare.bounds import Ball
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import INFINITE, Declaration, TrueLoss
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step

@@ -29,9 +29,9 @@ from comity.crypto.paillier.cryptosystem import STATISTICAL_BITS, Ciphertext, Pr
 from comity.entropy import Stream
 from comity.errors import Malformed
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Declaration
-from comity.federation.declaring.protection import Public
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Declaration
+from comity.federation.declare.protection import Public
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.federation.subprotocols.argmin import MOST_ROUNDS, MOST_USES, Argmin

@@ -22,12 +22,11 @@ from comity.errors import Stopped, StudyError
 from comity.federation.baseline import Baseline
 from comity.federation.constraints import Positive, Why
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Ball, Bound, Opened, Simplex
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Entrusted, Perturbed
-from comity.federation.declaring.true_loss import INFINITE, TrueLoss
+from comity.federation.declare.bounds import Ball, Bound, Opened, Simplex
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declare.declaration import INFINITE, Declaration, Release, TrueLoss
+from comity.federation.declare.protection import Entrusted, Perturbed
+from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.fitting.fit import Fit

@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 from scipy.special import softmax as normalise
 
 from comity.entropy import Stream
-from comity.federation.declaring.bounds import Ball
+from comity.federation.declare.bounds import Ball
 from comity.federation.owner.rows import Rows
 from comity.learn.released.feature_map import FeatureMap, pca, self_training_map
 from comity.learn.voters.clusters import clusters, nearest

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.federation.declaring.bounds import Ball, Simplex
+from comity.federation.declare.bounds import Ball, Simplex
 from comity.federation.owner.rows import Rows
 from comity.learn.fitting.softmax import contrasts
 from comity.learn.released.feature_map import self_training_map

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.declaring.bounds import Ball
+from comity.federation.declare.bounds import Ball
 from comity.learn.fitting.softmax import contrasts, softmax
 from comity.learn.released.feature_map import self_training_map
 from comity.methods.softlabel.statistics.statistic import Filled, Labels, Statistic, any_filled

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.declaring.bounds import Simplex
+from comity.federation.declare.bounds import Simplex
 from comity.learn.fitting.softmax import contrasts
 from comity.methods.softlabel.statistics.class_sums import ClassSums
 

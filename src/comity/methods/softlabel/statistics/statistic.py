@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.federation.declaring.bounds import Bound
+from comity.federation.declare.bounds import Bound
 from comity.federation.owner.rows import Rows
 from comity.learn.released.feature_map import FeatureMap
 

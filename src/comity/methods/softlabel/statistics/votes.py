@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import DataError
-from comity.federation.declaring.bounds import Ball
+from comity.federation.declare.bounds import Ball
 from comity.learn.fitting.softmax import contrasts
 from comity.learn.released.feature_map import FeatureMap, after, whitened
 from comity.learn.voters.soft_risk import softmax_from_moments

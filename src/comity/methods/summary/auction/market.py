@@ -16,11 +16,11 @@ from comity.entropy import Stream
 from comity.errors import Malformed, Refused
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Ball
-from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.declaration import Release
-from comity.federation.declaring.forms import Array, Fields
-from comity.federation.declaring.protection import Curated, Derived, Disclosed, EntrustedRounds, Mechanism
+from comity.federation.declare.bounds import Ball
+from comity.federation.declare.consortium import COORDINATOR, Consortium
+from comity.federation.declare.declaration import Release
+from comity.federation.declare.protection import Curated, Derived, Disclosed, EntrustedRounds, Mechanism
+from comity.federation.declare.release import Array, Fields
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.methods.summary.auction import bids

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.methods.summary.artefact import BoughtRecords, Setting
 from comity.methods.summary.bought import Bought
 from comity.methods.summary.sizes import OWNER, consumer_of

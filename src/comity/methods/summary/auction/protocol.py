@@ -23,11 +23,11 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Opened, RecordSum
-from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.declaration import DISCLOSING, Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Noised, Perturbed
+from comity.federation.declare.bounds import Opened, RecordSum
+from comity.federation.declare.consortium import COORDINATOR, Consortium
+from comity.federation.declare.declaration import DISCLOSING, Declaration, Release
+from comity.federation.declare.protection import Noised, Perturbed
+from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.declared_records import tell_owner

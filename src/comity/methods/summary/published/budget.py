@@ -17,7 +17,7 @@ from decimal import Decimal
 from math import expm1, log, log1p, sqrt
 
 from comity.errors import StudyError
-from comity.federation.declaring.consortium import Consortium
+from comity.federation.declare.consortium import Consortium
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import LOSSES, ZCDP, Approx
 from comity.privacy.mechanisms import MeanWeights, RankCoins

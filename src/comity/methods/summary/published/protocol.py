@@ -27,11 +27,10 @@ from comity.entropy import Stream
 from comity.errors import StudyError
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Computed, Curated
-from comity.federation.declaring.true_loss import INFINITE, TrueLoss
+from comity.federation.declare.consortium import COORDINATOR, Consortium
+from comity.federation.declare.declaration import INFINITE, Declaration, Release, TrueLoss
+from comity.federation.declare.protection import Computed, Curated
+from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.declared_records import tell_owner

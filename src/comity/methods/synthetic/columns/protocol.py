@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 from comity.data import CellEncoding, Held, Records
 from comity.errors import StudyError
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Counts, Opened
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Count, Fields
-from comity.federation.declaring.protection import Derived, Noised, Summed
+from comity.federation.declare.bounds import Counts, Opened
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Derived, Noised, Summed
+from comity.federation.declare.release import Array, Count, Fields
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.by_columns import rows

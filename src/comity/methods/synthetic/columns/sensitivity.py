@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from comity.federation.declaring.bounds import Counts
+from comity.federation.declare.bounds import Counts
 from comity.methods.synthetic.columns.holding import Holding
 from comity.methods.synthetic.layout import Layout
 

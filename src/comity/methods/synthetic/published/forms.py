@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.forms import Form
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.release import Form
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,8 @@ from comity.errors import Malformed, Refused, StudyError
 from comity.federation.baseline import Baseline
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import EVERY_PARTY, Consortium
-from comity.federation.declaring.declaration import Declaration
-from comity.federation.declaring.true_loss import TrueLoss
+from comity.federation.declare.consortium import EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Declaration, TrueLoss
 from comity.federation.evaluation.card import Predicts
 from comity.federation.own_score import OwnScore, score_predictor
 from comity.federation.owner.site import Site

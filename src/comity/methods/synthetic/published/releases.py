@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from comity.federation.declaring.consortium import COORDINATOR, EVERYONE, ITSELF
-from comity.federation.declaring.declaration import PRIVATE, Release
-from comity.federation.declaring.forms import Array, Each, Fields
-from comity.federation.declaring.protection import Computed, Derived
+from comity.federation.declare.consortium import COORDINATOR, EVERYONE, ITSELF
+from comity.federation.declare.declaration import PRIVATE, Release
+from comity.federation.declare.protection import Computed, Derived
+from comity.federation.declare.release import Array, Each, Fields
 from comity.methods.synthetic.published.budget import Budget
 from comity.methods.synthetic.published.forms import OneOf, Rows
 from comity.methods.synthetic.published.shape import Shape

@@ -31,12 +31,11 @@ from numpy.typing import NDArray
 from comity.data import Schema
 from comity.errors import Malformed, StudyError
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import EntrySum
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Derived, Disclosed, Noised
-from comity.federation.declaring.true_loss import INFINITE, TrueLoss
+from comity.federation.declare.bounds import EntrySum
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declare.declaration import INFINITE, Declaration, Release, TrueLoss
+from comity.federation.declare.protection import Derived, Disclosed, Noised
+from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.by_columns import rows

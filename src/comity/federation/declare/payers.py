@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations_with_replacement
 
-from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.declaration import Declaration, Release
 from comity.privacy.accounting import Spent, convert
 from comity.privacy.loss import GDP, ZCDP, Approx, Loss, shown, shown_small
 from comity.privacy.parallel import Parts

@@ -1,22 +1,151 @@
-"""An owner's own terms: which studies may run at its site, at what cost."""
+"""An owner's terms: which studies may run at its site, at what cost, and with which parties it knows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Literal
 
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.errors import Refused
-from comity.federation.declaring.booking import Period
-from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.declaration import Declaration
-from comity.federation.declaring.known_parties import KnownParties
-from comity.federation.declaring.names import fold
-from comity.federation.declaring.payers import spent_by
-from comity.federation.declaring.protection import Disclosed
+from comity.federation.declare.consortium import COORDINATOR, Consortium, fold
+from comity.federation.declare.declaration import Declaration
+from comity.federation.declare.payers import spent_by
+from comity.federation.declare.protection import Disclosed, Summed
+from comity.privacy.ledger import Draw, Transaction
 from comity.privacy.loss import shown
 from comity.privacy.unit import Neighbours, Unit
+
+Standing = Literal["you", "pinned", "not pinned"]
+
+
+@dataclass(frozen=True)
+class PartyIdentity:
+    """A party as its owner's peers see it. `fingerprint` is that of its key in the study, empty where there is none."""
+
+    name: str
+    fingerprint: str
+    standing: Standing
+
+
+@dataclass(frozen=True)
+class KnownParties:
+    """Which parties of a study an owner knows, and how many colluders the others count as.
+
+    A study names its parties. A submitter can invent parties and hold their keys: these follow the protocol in every
+    message and add no noise. The owner is then protected by the noise of parties whose keys it pinned.
+
+    Promise    Where `missing_colluders` is 0, the declared loss holds against a coordinator that invented every party
+               whose key the owner has not pinned.
+    Why        Shared noise is sufficient with U − t honest parts (U parties survive, t collude). All u unknown parties
+               may add nothing and tell the coordinator all that they see, so masks and noise need t >= u. A known party
+               that colludes with nobody reads the result and knows its own part: with known parties t >= u + 1. Without
+               any, t = K − 1 counts everybody else already, and each party adds all the noise itself.
+
+    `colluders` is how many the study assumes.
+    """
+
+    parties: tuple[PartyIdentity, ...]
+    colluders: int
+
+    @classmethod
+    def of(cls, who: Consortium, party: str, pinned: Mapping[str, PublicIdentity]) -> KnownParties:
+        """A party is known where the study's key of it is the one that the owner pinned under its name."""
+        keys = {fold(name): key for name, key in pinned.items()}
+
+        def seen(name: str) -> PartyIdentity:
+            key = who.roster.get(name)
+            known = key is not None and keys.get(fold(name)) == key
+            standing: Standing = "you" if name == party else "pinned" if known else "not pinned"
+            return PartyIdentity(name, "" if key is None else key.fingerprint, standing)
+
+        return cls(tuple(seen(name) for name in who.parties), who.colluders)
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Others whom the owner knows."""
+        return tuple(one.name for one in self.parties if one.standing == "pinned")
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.parties if one.standing == "not pinned")
+
+    @property
+    def needed_colluders(self) -> int:
+        """How many colluders cover every unknown party, and one known party that reads the result."""
+        if not self.unknown:
+            return 0
+        return len(self.unknown) + (1 if self.known else 0)
+
+    @property
+    def missing_colluders(self) -> int:
+        """How many more colluders the study would have to assume; 0 where its loss holds as declared."""
+        return max(0, self.needed_colluders - self.colluders)
+
+    def in_words(self) -> str:
+        others = len(self.parties) - 1
+        if not others:
+            return "you are the only party"
+        return f"you know {len(self.known)} of {others} other {'party' if others == 1 else 'parties'}"
+
+    def noise_left(self, declaration: Declaration, who: Consortium, party: str) -> float:
+        """The smallest share of the variance of shared noise, over this party's releases, that is left if unknown
+        parties add none and one known reader takes off its own part; 1 where noise is as declared."""
+        shares = [1.0]
+        for release in declaration.releases:
+            if not isinstance(release.protection, Summed) or not who.includes(release.source, party):
+                continue
+            over = release.summed_over(who)
+            gone = sum(over.knows(name) for name in self.unknown)
+            reader = any(over.knows(name) for name in self.known)
+            shares.append(max(1, over.survivors - gone - reader) / release.parts(who))
+        return min(shares)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Period:
+    """A ceiling on what all studies together spend of one dataset within so many days, by the owner's own clock.
+
+    The grant of the ledger is what its owner promises for ever; this is how fast it may go. Where the clock was behind
+    when a run was paid for, the run still counts; where it is ahead, the ceiling forgets early.
+    """
+
+    epsilon: Decimal
+    delta: Decimal
+    days: int
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def check(self, transaction: Transaction, dataset: str | None, title: str) -> None:
+        """Refuse a run whose reservation, which this transaction holds already, goes beyond the ceiling."""
+        now = self.clock().astimezone(UTC)
+        since = now - timedelta(days=self.days)
+        asked = transaction.spent_since(_text(since), now=_text(now), dataset=dataset).epsilon_at(self.delta)
+        if asked > self.epsilon:
+            raise Refused(
+                f"refused: with {title} the studies of {self.days} days cost {dataset or 'the dataset'} eps "
+                f"{shown(asked, decimals=2)} at delta {self.delta}, policy.epsilon_per_period is {self.epsilon}; wait, "
+                "or raise it in the site file",
+                code="policy",
+                key="epsilon_per_period",
+            )
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reservation:
+    """`most` is for how many runs the study is approved, None without a limit. It and the `period` are compared in the
+    transaction that reserves, or runs that begin at the same moment would all be the first."""
+
+    study: str
+    title: str
+    draws: tuple[Draw, ...]
+    most: int | None = None
+    period: Period | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,10 @@ from functools import cached_property
 
 from comity.crypto.masking.peers import choose
 from comity.errors import Malformed, Refused
-from comity.federation.declaring.bounds import Opened
-from comity.federation.declaring.consortium import COORDINATOR, ITSELF, Consortium, worded
-from comity.federation.declaring.evaluation import ASIDE, TRAINING
-from comity.federation.declaring.protection import (
+from comity.federation.declare.bounds import Opened
+from comity.federation.declare.consortium import COORDINATOR, ITSELF, Consortium, worded
+from comity.federation.declare.evaluation import ASIDE, TRAINING
+from comity.federation.declare.protection import (
     Computed,
     Correlated,
     Curated,
@@ -23,7 +23,7 @@ from comity.federation.declaring.protection import (
     Perturbed,
     Summed,
 )
-from comity.federation.declaring.release import Release
+from comity.federation.declare.release import Release
 from comity.privacy.ledger import Draw
 from comity.privacy.parallel import WHOLE
 from comity.representation import short_repr
@@ -249,3 +249,22 @@ def _require_hidden_parts(release: Release, origins: list[Release], who: Consort
             code="colluders",
             key="privacy.colluders",
         )
+
+
+INFINITE = "infinite: no epsilon holds"
+
+
+@dataclass(frozen=True)
+class TrueLoss:
+    """One line of a plan: what is lost `about` somebody `to` somebody, as `claimed` and in truth, and `why` they differ
+    or do not. A `true` loss that begins with "at most" is the smallest bound that is proved, the others are attained.
+    """
+
+    about: str
+    to: str
+    claimed: str
+    true: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.about}, to {self.to}: {self.true}; the paper claims {self.claimed} ({self.why})"

@@ -11,9 +11,9 @@ from threading import RLock
 from typing import Any
 
 from comity.errors import Malformed, Refused
-from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.declaration import Circle, Declaration, Release
-from comity.federation.declaring.release import is_release_name
+from comity.federation.declare.consortium import COORDINATOR, Consortium
+from comity.federation.declare.declaration import Circle, Declaration, Release
+from comity.federation.declare.release import is_release_name
 from comity.federation.evaluation.figures import Figures
 from comity.federation.evaluation.protocol import Measuring
 from comity.federation.messages.delivered import Received
@@ -29,7 +29,7 @@ _MOUNT = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 
 
 @dataclass(frozen=True, eq=False)
-class Agreed:
+class Agreement:
     """`study` is the study's hash, `title` what its ledger entries are called by.
 
     Declarations are made once: the same value serves every step and, in a simulation, every host.
@@ -188,6 +188,6 @@ class Agreed:
         return owner
 
 
-def measured_by(agreed: Agreed, found: Received) -> Figures | None:
+def measured_by(agreed: Agreement, found: Received) -> Figures | None:
     """What the run's evaluation says to this receiver; None where there is none, or it was not released to it."""
     return None if agreed.measuring is None else agreed.measuring.figures(found.releases, agreed.consortium)
