@@ -22,7 +22,7 @@ from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.federation.part import SUM
 from comity.federation.protocol import Protocol, step
-from comity.federation.subprotocols.secure_sum import SecureSum
+from comity.federation.sum.site import SecureSum
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss
 from comity.privacy.randomness import ReleasedNoise

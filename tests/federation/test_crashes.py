@@ -17,9 +17,9 @@ import pytest
 
 from comity.federation.coordinator.life import run
 from comity.federation.declare.consortium import Consortium
+from comity.federation.lifecycle import Life
 from comity.federation.messages.codec import decode, encode
-from comity.federation.subprotocols.life import Life
-from comity.federation.subprotocols.secure_sum import SecureSum
+from comity.federation.sum.site import SecureSum
 
 from .children import fork
 from .pipes import PIDS, PipeChannel

@@ -14,7 +14,7 @@ from comity.errors import ComityError
 from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
-from comity.federation.subprotocols.sum_terms import degree_of
+from comity.federation.sum.terms import degree_of
 from tests.support.noise import NoNoise
 
 from .fuzzing import (

@@ -22,12 +22,12 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.policy import Policy
 from comity.federation.declare.protection import Noised, Public, Sealed
 from comity.federation.declare.release import Blob, Count
+from comity.federation.lifecycle import Life
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.owner.host import Host
 from comity.federation.protocol import Protocol, step
-from comity.federation.subprotocols.life import Life
-from comity.federation.subprotocols.secure_sum import SecureSum
+from comity.federation.sum.site import SecureSum
 from comity.study.local.channel import LocalChannel
 from tests.support.asks import sign_ask
 from tests.support.noise import NoNoise

@@ -16,7 +16,7 @@ from comity.federation.declare.policy import SIMULATION, Policy
 from comity.federation.declare.protection import Disclosed
 from comity.federation.declare.release import Array, Blob, Count
 from comity.federation.messages.codec import decode
-from comity.federation.subprotocols.alignment import Alignment
+from comity.methods.by_columns.alignment import Alignment
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import GDP, ZCDP
 from comity.privacy.unit import Neighbours

@@ -17,7 +17,7 @@ from comity.federation.coordinator.life import run
 from comity.federation.declare.protection import Noised
 from comity.federation.messages import heads
 from comity.federation.messages.codec import decode
-from comity.federation.subprotocols.sum_opening import _set_up
+from comity.federation.sum.coordinator import _set_up
 
 from .toy import STUDY, Rounds, answer, ask_for, begin, consortium, host, identity, setup
 

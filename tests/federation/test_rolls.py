@@ -11,7 +11,7 @@ from comity.errors import Malformed
 from comity.federation.messages import heads, rolls
 from comity.federation.messages.ask import NONCE_BYTES, Ask, ask_bytes
 from comity.federation.messages.codec import DEPTH, Embedded, decode, embedded, encode
-from comity.federation.subprotocols.sum_terms import digest_of, joined
+from comity.federation.sum.terms import digest_of, joined
 
 NAMES = [f"clinic {number:03}" for number in range(120)]
 

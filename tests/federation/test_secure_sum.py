@@ -19,7 +19,7 @@ from comity.federation.declare.bounds import EntrySum
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.protection import Summed
 from comity.federation.messages.codec import decode, encode
-from comity.federation.subprotocols.sum_terms import degree_of, to_units, to_words, word
+from comity.federation.sum.terms import degree_of, to_units, to_words, word
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Spherical
 from comity.privacy.randomness import SeededNoise

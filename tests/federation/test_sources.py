@@ -21,7 +21,7 @@ from comity.federation.messages.codec import decode, encode
 from comity.federation.owner.site import Site
 from comity.federation.plan import plan
 from comity.federation.protocol import Protocol, step
-from comity.federation.subprotocols.sum_terms import degree_of, digest_of
+from comity.federation.sum.terms import degree_of, digest_of
 from comity.privacy.loss import ZCDP, Approx, Loss, Pure
 from comity.privacy.mechanisms import Gaussian, Spherical
 from comity.privacy.unit import Unit

@@ -14,7 +14,7 @@ from comity.federation.coordinator.life import run
 from comity.federation.declare.consortium import Consortium
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head, unseal
-from comity.federation.subprotocols.sum_terms import degree_of, digest_of, to_units
+from comity.federation.sum.terms import degree_of, digest_of, to_units
 from comity.privacy.loss import ZCDP
 from comity.privacy.unit import Unit
 from tests.support.noise import NoNoise
@@ -165,10 +165,10 @@ def test_a_party_that_is_left_alone_on_its_list_would_be_read(monkeypatch: pytes
     """Positive control: sites that are content with themselves on a list are read exactly; a quorum ends the attack at
     the first list."""
     who = many(41, dropouts=18)
-    monkeypatch.setattr("comity.federation.subprotocols.sum_terms.choose", lambda *_: Degree(5, 4, 1))
+    monkeypatch.setattr("comity.federation.sum.terms.choose", lambda *_: Degree(5, 4, 1))
     read, hidden = alone_on_its_list(who)
     np.testing.assert_array_equal(read, hidden)
-    monkeypatch.setattr("comity.federation.subprotocols.sum_terms.choose", lambda *_: Degree(5, 4, 5))
+    monkeypatch.setattr("comity.federation.sum.terms.choose", lambda *_: Degree(5, 4, 5))
     with pytest.raises(ComityError, match=r"p000 refused sum\.enlist"):
         alone_on_its_list(who)
 

@@ -13,7 +13,7 @@ from comity.errors import ComityError, SiteLost, Stopped
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import sign_reply
 from comity.federation.messages.letters import Head, seal
-from comity.federation.subprotocols.sum_opening import _members
+from comity.federation.sum.coordinator import _members
 from tests.support.noise import NoNoise
 
 from .toy import LossyChannel, Rounds, begin, consortium, identity, path_of, setup

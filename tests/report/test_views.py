@@ -11,8 +11,8 @@ from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Disclosed, Noised, Perturbed, Sealed
 from comity.federation.declare.release import Array
-from comity.federation.subprotocols.life import Life
-from comity.federation.subprotocols.secure_sum import SecureSum
+from comity.federation.lifecycle import Life
+from comity.federation.sum.site import SecureSum
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.report.views import views

@@ -20,8 +20,8 @@ from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.protection import Entrusted, Summed
 from comity.federation.messages.codec import decode
-from comity.federation.subprotocols.secure_sum import SecureSum
-from comity.federation.subprotocols.sum_terms import to_words
+from comity.federation.sum.site import SecureSum
+from comity.federation.sum.terms import to_words
 from comity.learn.voters.local_model import as_local_model
 from comity.methods.softlabel.local_classifier import linear_votes, linear_weights
 from comity.methods.softlabel.protocol import SoftLabel

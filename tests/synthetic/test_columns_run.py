@@ -15,7 +15,7 @@ from comity.errors import ComityError, DataError, SiteLost, StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.protection import Summed
-from comity.federation.subprotocols import product
+from comity.methods.by_columns import products as product
 from comity.methods.synthetic import SyntheticColumns
 from comity.methods.synthetic.artefact import SyntheticDataset
 from comity.methods.synthetic.columns.holding import PLACES

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from comity.federation.lifecycle import Life
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head
 from comity.federation.messages.paths import StepPath
 from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.site import Site
-from comity.federation.subprotocols.life import Life
-from comity.federation.subprotocols.secure_sum import SecureSum
+from comity.federation.sum.site import SecureSum
 from comity.methods.synthetic.columns.holding import PLACES
 from tests.federation.toy import begin
 from tests.support.noise import NoNoise

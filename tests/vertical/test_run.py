@@ -11,13 +11,13 @@ import pytest
 
 from comity.errors import DataError, Stopped, StudyError
 from comity.federation.coordinator.life import run
+from comity.federation.lifecycle import Life
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head
 from comity.federation.messages.paths import StepPath
 from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.site import Site
-from comity.federation.subprotocols.life import Life
-from comity.federation.subprotocols.secure_sum import SecureSum
+from comity.federation.sum.site import SecureSum
 from comity.methods.vertical.baselines import pooled
 from comity.methods.vertical.fit import fitted
 from comity.methods.vertical.in_one_place import noised

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from comity.crypto.psi import ecdh as psi_ecdh
 from comity.crypto.psi import keyed as psi_keyed
 from comity.entropy import Stream, fresh_seed
-from comity.federation.subprotocols.alignment import canonical, distinct
+from comity.methods.by_columns.alignment import canonical, distinct
 
 KEYED_BAR = 1_000_000
 _KEYED = 1_000_000

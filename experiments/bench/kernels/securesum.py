@@ -18,7 +18,7 @@ from experiments.bench.kernels.securesum_runs import measure_runs
 def measure(*, parties: int = 100, length: int = 100_000, quick: bool = False) -> list[dict[str, Any]]:
     """CPU seconds of one party's masking, of the coordinator's unmasking per party, and of one party's set-up.
 
-    The kernels are those that the steps of `comity.federation.subprotocols.secure_sum` call, on vectors of `length` 32-
+    The kernels are those that the steps of `comity.federation.sum.site` call, on vectors of `length` 32-
     and 64-bit words in the complete graph of `parties`. Then whole runs, by parties and by numbers.
     """
     if quick:

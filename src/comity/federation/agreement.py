@@ -16,13 +16,13 @@ from comity.federation.declare.declaration import Circle, Declaration, Release
 from comity.federation.declare.release import is_release_name
 from comity.federation.evaluation.figures import Figures
 from comity.federation.evaluation.protocol import Measuring
+from comity.federation.lifecycle import Life
 from comity.federation.messages.delivered import Received
 from comity.federation.messages.paths import StepPath
 from comity.federation.part import EVALUATION, RUN, STANDING, SUM, Part
 from comity.federation.protocol import Protocol
 from comity.federation.step import StepSpec, spec_of
-from comity.federation.subprotocols.life import Life
-from comity.federation.subprotocols.secure_sum import SecureSum
+from comity.federation.sum.site import SecureSum
 from comity.representation import short_repr
 
 _MOUNT = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from comity.crypto.products import dealer_product
-from comity.federation.subprotocols import product
+from comity.methods.by_columns import products as product
 from experiments.bench.methods.vertical_growth import (
     BARS,
     GROWTH,

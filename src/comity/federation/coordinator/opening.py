@@ -17,7 +17,7 @@ from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.protection import Computed, Summed
 from comity.federation.declare.release import Release
 from comity.federation.step import StepSpec
-from comity.federation.subprotocols.sum_opening import Sum, Summing, open_sum
+from comity.federation.sum.coordinator import Sum, Summing, open_sum
 
 
 def summed_release(declaration: Declaration, spec: StepSpec) -> Release:

@@ -21,7 +21,7 @@ from comity.federation.declare.plausibility import require_plausible, require_ra
 from comity.federation.declare.protection import Summed
 from comity.federation.part import SUM
 from comity.federation.step import spec_of
-from comity.federation.subprotocols.sum_opening import SetUp
+from comity.federation.sum.coordinator import SetUp
 
 __all__ = ["Parties", "Progress"]
 

@@ -11,7 +11,7 @@ from comity.federation.coordinator.exchange import Cancelling
 from comity.federation.coordinator.kept import Kept
 from comity.federation.declare.release import Release
 from comity.federation.messages.heads import Head, newest
-from comity.federation.subprotocols.sum_opening import SetUp
+from comity.federation.sum.coordinator import SetUp
 
 
 @dataclass(eq=False)

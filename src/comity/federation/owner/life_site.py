@@ -1,4 +1,4 @@
-"""A site as the steps of a run's life see it (`federation.subprotocols.life`). No step of a method may do any of it."""
+"""A site as the steps of a run's life see it (`federation.lifecycle`). No step of a method may do any of it."""
 
 from __future__ import annotations
 

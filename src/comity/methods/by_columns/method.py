@@ -11,9 +11,9 @@ from comity.federation.declare.declaration import Release
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
-from comity.federation.subprotocols.alignment import Alignment
-from comity.federation.subprotocols.product import Products
 from comity.methods.by_columns import rows
+from comity.methods.by_columns.alignment import Alignment
+from comity.methods.by_columns.products import Products
 from comity.methods.by_columns.terms import CHARGED
 
 

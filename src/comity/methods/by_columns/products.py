@@ -1,19 +1,387 @@
-"""Secure products of the parties' columns, and each party's own sums from the very same columns."""
+"""Products X_iᵀ X_j of matrices at different parties, as a sub-protocol: shares stay at the sites.
+
+    rlwe      offer      each evaluator gives its encryptors a nonce
+              encrypt    each encryptor seals its encrypted columns to its evaluators, a stretch of rows at a time
+              evaluate   each evaluator adds the stretch to its sums; after the last it keeps its share, seals a reply
+    dealer    blind      each party masks its first rows with what the coordinator dealt and seals them to the others
+              absorb     it multiplies what the others sealed to it, and masks the next rows: `STRETCH` at a time
+
+Adversary    rlwe: semi-honest parties, each with everybody else and the coordinator on its side. dealer: a coordinator
+             that works with no party and deals correctly: false words would move the shared products at will.
+Learned      nothing but the number of rows. A protocol that mounts this calls `shares` in a step that contributes
+             them to a release declared as `Opened`: noise is added on shares, and the secure sum opens the total alone.
+             A share never goes to the coordinator by itself; the dealer would read a product off it.
+
+The release that opens shares has `grid` = `Products.unit` and a bound with `ring` = `Products.bits`. With rlwe the
+opened value may be one unit of 2^(−2·places) beside the product, with the small probability that
+`Plan.carry_probability` states: the unit belongs in the sensitivity of what is opened.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.errors import Refused
+from comity.crypto.products.dealer_product import Hand, Layout, Party, deal
+from comity.crypto.products.fixed_point import FixedPoint, product_bits, require
+from comity.crypto.products.rlwe_plan import Plan, pairs
+from comity.crypto.products.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Reply, Sums
+from comity.errors import Malformed, Refused, StudyError
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declare.declaration import Declaration, Release
+from comity.federation.declare.protection import Public, Sealed
+from comity.federation.declare.release import Array, Blob, Count, Each, Fields
 from comity.federation.owner.site import Site
-from comity.federation.subprotocols.product import Products
+from comity.federation.part import Part
+from comity.federation.step import step
 
+Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 
+STRETCH = 1 << 21
+"""Words that all parties together open between two asks: messages and memory do not grow with the rows."""
+_MOST_STRETCHES = 1 << 16
 _OWN = "product.own"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Products(Part):
+    """All pairs of the parties in `columns` (their public numbers of columns), in one fixed-point form.
+
+    `most` is the largest number of rows that the widths are laid out for, `noise` the room for noise in product units.
+    """
+
+    name = "product"
+    columns: Mapping[str, int]
+    places: int = 12
+    bound: float = 1.0
+    method: str = "rlwe"
+    most: int = 1 << 20
+    noise: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method not in ("rlwe", "dealer"):
+            raise StudyError(f"a product's method is rlwe or dealer, found {self.method!r}")
+        if len(self.columns) < 2:
+            raise StudyError("a product needs the columns of two parties or more")
+        require(self.bits, 64)
+
+    @property
+    def form(self) -> FixedPoint:
+        return FixedPoint(self.places, self.bound)
+
+    @property
+    def bits(self) -> int:
+        """Of the ring that shares live in: the same for every pair and every number of rows."""
+        if self.method == "dealer":
+            return 64
+        # Two bits to spare, as every sum has.
+        return product_bits(self.most, self.form, self.form, noise=self.noise) + 2
+
+    @property
+    def unit(self) -> float:
+        """One unit of a product, in the units of the value: the `grid` of the release that opens shares."""
+        return float(2.0 ** (-2 * self.places))
+
+    def declare(self, who: Consortium) -> Declaration:
+        def release(name: str, source: str, to: str, protection: Public | Sealed, form: Any) -> Release:
+            return Release(name=name, source=source, to=to, protection=protection, form=form)
+
+        hand = Fields({"seed": Blob(32), "corrections": Each(Array(None, "<u8"))})
+        stretch = Count(_MOST_STRETCHES)
+        message = Fields({"nonce": Blob(NONCE_BYTES), "stretch": stretch, "blocks": Array(None, "<i4")})
+        reply = Fields({"h": Array(None, "<u4"), "v": Array(None, "<u4")})
+        own = (
+            release("nonce", EVERY_PARTY, EVERY_PARTY, Sealed("a random number"), Blob(NONCE_BYTES)),
+            release("encrypted", EVERY_PARTY, EVERY_PARTY, Sealed("ring-LWE ciphertexts"), message),
+            release("evaluated", EVERY_PARTY, EVERY_PARTY, Sealed("a masked result"), reply),
+        )
+        blinded = Fields({"stretch": stretch, "words": Array(None, "<u8")})
+        dealt = (
+            release("hand", COORDINATOR, EVERY_PARTY, Sealed("random words, independent of all records"), hand),
+            release("blinded", EVERY_PARTY, EVERY_PARTY, Sealed("a uniform matrix"), blinded),
+        )
+        rows = release("rows", COORDINATOR, EVERY_PARTY, Public("how many records the parties share"), Count(self.most))
+        return Declaration(
+            (rows, *(own if self.method == "rlwe" else dealt)),
+            adversary="each party with everybody else" if self.method == "rlwe" else "a coordinator without parties",
+        )
+
+    def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.float64]:
+        """These rows of this party, within the public bound."""
+        # Clipped here, so that no record outside its bound can be noticed from outside.
+        return np.clip(np.nan_to_num(site.features[which]), -self.bound, self.bound)
+
+    def first_seen(self, site: Site, matrix: NDArray[np.float64]) -> None:
+        """Called once in a run for every row, with rows that are multiplied from here on."""
+
+    def _checked(self, site: Site, rows: int, part: slice, length: int) -> Iterator[NDArray[np.float64]]:
+        """Rows of the matrix in blocks, in the common order if there was an alignment; the same as when they were first
+        seen, or the step fails after the last one: a mask or a secret serves one matrix."""
+        order, width, state = site.kept("align.rows"), self.columns[site.party], hashlib.sha256()
+        name = f"product.digest/{part.start}"
+        before = site.kept(name)
+        known = len(site.records) if order is None else len(order)
+        for start in range(part.start, part.stop, length):
+            which = slice(start, min(start + length, part.stop))
+            block = self.matrix(site, which if order is None else order[which])
+            if known != rows or block.shape != (which.stop - start, width):
+                raise Refused("the matrix has another shape than the study agreed on", code="stopped")
+            state.update(self.digested(block).data)
+            if before is None:
+                self.first_seen(site, block)
+            yield block
+        if before is None:
+            site.keep(name, state.digest())
+        elif before != state.digest():
+            raise Refused("the records changed during the run", code="stopped")
+
+    def digested(self, matrix: NDArray[np.float64]) -> NDArray[Any]:
+        """What stands for a matrix where two are compared: as much of it as is multiplied."""
+        return np.ascontiguousarray(matrix)
+
+    # Without a dealer.
+
+    def _plan(self, first: str, second: str, rows: int) -> Plan:
+        a, b = self.columns[first], self.columns[second]
+        together = sum(self.columns.values())
+        return Plan.choose(rows, a, b, self.form, self.form, noise=self.noise, bits=self.bits, together=together)
+
+    def _as_evaluator(self, party: str) -> list[str]:
+        return [a for a, b in pairs(self.columns) if b == party]
+
+    def _as_encryptor(self, party: str) -> list[str]:
+        return [b for a, b in pairs(self.columns) if a == party]
+
+    @step()
+    def offer(self, site: Site, rows: int) -> None:
+        for peer in self._as_evaluator(site.party):
+            seed = site.secret()
+            site.keep(f"product.seed/{peer}", seed)
+            site.send(peer, "nonce", Evaluator(self._plan(peer, site.party, rows), seed).nonce)
+
+    @step(times=_MOST_STRETCHES)
+    def encrypt(self, site: Site, rows: int) -> None:
+        peers, number = self._as_encryptor(site.party), int(site.label)
+        nonces, sides, messages = site.received("nonce", peers), {}, {}
+        for peer in peers:
+            plan = self._plan(site.party, peer, rows)
+            part, seed = self._part(plan, number), site.kept(f"product.seed/{peer}")
+            if number == 0:
+                seed = site.secret()
+                site.keep(f"product.seed/{peer}", seed)
+                sides[peer] = Encryptor(plan, seed)
+            else:
+                sides[peer] = Encryptor.going_on(plan, seed, nonces[peer], number)
+            blocks = _Blocks(plan, np.empty(_length(plan, part, number), "<i4"))
+            if number == 0:
+                sides[peer].begin(nonces[peer], blocks.next(plan.block_rows))
+            messages[peer] = blocks
+        if peers:
+            for lines in self._lines(site, rows, part, plan.block_rows):
+                for peer, side in sides.items():
+                    side.encrypt(lines, messages[peer].next(lines.shape[1]))
+        for peer, side in sides.items():
+            value = {"nonce": side.nonce, "stretch": number, "blocks": messages[peer].flat}
+            site.send(peer, "encrypted", value)
+
+    @step(times=_MOST_STRETCHES)
+    # A first, a following and a last stretch of rows in one step.
+    def evaluate(self, site: Site, rows: int) -> None:  # noqa: C901
+        peers, number = self._as_evaluator(site.party), int(site.label)
+        messages, sides, blocks = site.take("encrypted", peers), {}, {}
+        for peer in peers:
+            plan, found = self._plan(peer, site.party, rows), messages.get(peer)
+            part = self._part(plan, number)
+            if site.kept(f"product.evaluated/{peer}", 0) != number:
+                raise Refused(f"stretch {number} of the rows is not the next one to be evaluated", code="stopped")
+            if found is None or found["stretch"] != number or found["blocks"].size != _length(plan, part, number):
+                raise Malformed(f"encrypted columns of stretch {number} were expected from {peer}", code="form")
+            blocks[peer] = _Blocks(plan, found["blocks"])
+            seed = site.kept(f"product.seed/{peer}")
+            if number == 0:
+                sides[peer] = Evaluator(plan, seed)
+                sides[peer].begin(found["nonce"], blocks[peer].next(plan.block_rows))
+            else:
+                sums = site.kept(f"product.sums/{peer}")
+                if sums["nonce"] != found["nonce"]:
+                    raise Malformed(f"{peer} has one nonce for all stretches of its message", code="nonce")
+                so_far = Sums(sums["digits"], sums["inner"])
+                sides[peer] = Evaluator.going_on(plan, seed, found["nonce"], number, so_far)
+        if peers:
+            for lines in self._lines(site, rows, part, plan.block_rows):
+                for peer, side in sides.items():
+                    side.absorb(blocks[peer].next(lines.shape[1]), lines)
+        for peer, side in sides.items():
+            site.keep(f"product.evaluated/{peer}", number + 1)
+            if part.stop < rows:
+                sums = side.so_far
+                kept = {"nonce": messages[peer]["nonce"], "digits": sums.digits, "inner": sums.inner}
+                site.keep(f"product.sums/{peer}", kept)
+                continue
+            reply = side.reply()
+            site.forget(f"product.sums/{peer}")
+            site.keep(f"product.share/{peer}", side.share())
+            site.send(peer, "evaluated", {"h": reply.h, "v": reply.v})
+
+    def _part(self, plan: Plan, number: int) -> slice:
+        """The rows of a stretch: the same for every pair, because all have one form."""
+        if number >= len(plan.stretches):
+            raise Refused(f"there are {len(plan.stretches)} stretches of rows", code="too-often")
+        return plan.stretches[number]
+
+    def _lines(self, site: Site, rows: int, part: slice, length: int) -> Iterator[NDArray[np.int32]]:
+        """The integers of a stretch, block by block, each in the room of the one before."""
+        room = np.empty(length * self.columns[site.party], np.int32)
+        for block in self._checked(site, rows, part, length):
+            lines = room[: block.size].reshape(block.shape[::-1])
+            self.form.fill(lines, block)
+            yield lines
+
+    # With a dealer.
+
+    @step()
+    def blind(self, site: Site, rows: int, hand: dict[str, Any]) -> None:
+        site.keep("product.hand", hand)
+        self._blind(site, rows, 0)
+
+    @step(times=_MOST_STRETCHES)
+    def absorb(self, site: Site) -> None:
+        rows, stretch = site.dims["rows"], int(site.label)
+        if stretch + 1 >= len(self._stretches(rows)):
+            raise Refused("the last rows are absorbed when the shares are opened", code="too-often")
+        self._absorb(site, rows, stretch)
+        self._blind(site, rows, stretch + 1)
+
+    def _blind(self, site: Site, rows: int, stretch: int) -> None:
+        part, length = self._stretches(rows)[stretch], self._layout(rows).block_rows
+        side = self._party(site, rows, part.start)
+        flat, at = np.empty((part.stop - part.start) * self.columns[site.party], "<u8"), 0
+        for block in self._checked(site, rows, part, length):
+            flat[at : at + block.size] = side.mask(block).reshape(-1)
+            at += block.size
+            # The peers' blocks are absorbed when they have arrived, in a pass of its own.
+            side.forgo()
+        peers = [peer for peer in self.columns if peer != site.party]
+        site.send_all(peers, "blinded", {"stretch": stretch, "words": flat})
+
+    def _absorb(self, site: Site, rows: int, stretch: int) -> dict[int, Words]:
+        """The sums with the peers' rows of one stretch added, kept for the next; each stretch once and in order."""
+        order, part = list(self.columns), self._stretches(rows)[stretch]
+        if site.kept("product.absorbed", 0) != stretch:
+            raise Refused(f"stretch {stretch} of the rows is not the next one to be multiplied", code="stopped")
+        opened = site.take("blinded", (peer for peer in order if peer != site.party))
+        sizes = {peer: (part.stop - part.start) * count for peer, count in self.columns.items() if peer != site.party}
+        found = {peer: value["words"].size for peer, value in opened.items() if value["stretch"] == stretch}
+        if found != sizes:
+            raise Malformed(f"masked rows of stretch {stretch} were expected from every other party", code="form")
+        sums = site.kept("product.sums")
+        so_far = None if sums is None else {order.index(peer): words for peer, words in sums.items()}
+        side, at = self._party(site, rows, part.start, so_far), dict.fromkeys(opened, 0)
+        for block in self._checked(site, rows, part, self._layout(rows).block_rows):
+            side.mask(block)
+            blocks = {}
+            for peer, value in opened.items():
+                size = len(block) * self.columns[peer]
+                words = value["words"][at[peer] : at[peer] + size]
+                blocks[order.index(peer)] = words.reshape(self.columns[peer], -1)
+                at[peer] += size
+            side.absorb(blocks)
+        site.keep("product.sums", {order[number]: words for number, words in side.so_far.items()})
+        site.keep("product.absorbed", stretch + 1)
+        return side.so_far
+
+    # Towards the protocol that mounts this.
+
+    def shares(self, site: Site, rows: int) -> dict[tuple[str, str], Words]:
+        """This party's shares of X_iᵀ X_j by (i, j), in the order of `columns`, modulo 2^`bits`."""
+        found = self._dealt_shares(site, rows) if self.method == "dealer" else self._own_shares(site, rows)
+        order = list(self.columns)
+        out = {}
+        for peer, share in found.items():
+            # `found` has the rows of the encryptor or of the earlier party first.
+            first = peer if self._rows_first(site.party, peer) == peer else site.party
+            second = site.party if first == peer else peer
+            flip = order.index(first) > order.index(second)
+            out[(second, first) if flip else (first, second)] = share.T.copy() if flip else share
+        return out
+
+    def _rows_first(self, one: str, other: str) -> str:
+        if self.method == "dealer":
+            order = list(self.columns)
+            return one if order.index(one) < order.index(other) else other
+        return one if (one, other) in pairs(self.columns) else other
+
+    def _own_shares(self, site: Site, rows: int) -> dict[str, Words]:
+        out = {peer: site.kept(f"product.share/{peer}") for peer in self._as_evaluator(site.party)}
+        replies = site.received("evaluated", self._as_encryptor(site.party))
+        for peer in self._as_encryptor(site.party):
+            side = Encryptor.awaiting(self._plan(site.party, peer, rows), site.kept(f"product.seed/{peer}"))
+            out[peer] = side.share(Reply(replies[peer]["h"], replies[peer]["v"]))
+        return out
+
+    def _dealt_shares(self, site: Site, rows: int) -> dict[str, Words]:
+        last = len(self._stretches(rows)) - 1
+        if site.kept("product.absorbed", 0) == last:
+            self._absorb(site, rows, last)
+        if site.kept("product.absorbed", 0) <= last:
+            raise Refused("shares come after all rows were multiplied", code="stopped")
+        sums: dict[str, Words] = site.kept("product.sums")
+        return sums
+
+    def _layout(self, rows: int) -> Layout:
+        return Layout(rows, tuple(self.columns.values()))
+
+    def _stretches(self, rows: int) -> list[slice]:
+        """The rows between two asks: whole blocks of the layout, each masked by keystream of its own."""
+        block = self._layout(rows).block_rows
+        length = max(1, STRETCH // sum(self.columns.values()) // block) * block
+        return [slice(start, min(start + length, rows)) for start in range(0, rows, length)]
+
+    def _party(self, site: Site, rows: int, start: int, so_far: Mapping[int, Words] | None = None) -> Party:
+        order, hand, layout = list(self.columns), site.kept("product.hand"), self._layout(rows)
+        if hand is None:
+            raise Refused("rows are masked after the coordinator dealt", code="stopped")
+        corrections = {order.index(peer): matrix for peer, matrix in hand["corrections"].items()}
+        return Party(
+            layout,
+            order.index(site.party),
+            Hand(hand["seed"], corrections),
+            [self.form] * len(order),
+            noise=self.noise,
+            block=start // layout.block_rows,
+            so_far=so_far,
+        )
+
+    # The coordinator's side.
+
+    def coordinate_products(self, parties: Parties, rows: int, mount: str = "product") -> None:
+        """Bring shares of all products to the sites."""
+        view, order = parties.under(mount), list(self.columns)
+        if self.method == "rlwe":
+            view.ask("offer", to=order, rows=rows)
+            for stretch in range(len(self._plan(*pairs(self.columns)[0], rows).stretches)):
+                view.ask("encrypt", to=order, label=stretch, rows=rows)
+                view.ask("evaluate", to=order, label=stretch, rows=rows)
+            return
+
+        def dealt() -> dict[str, Any]:
+            hands = deal(self._layout(rows))
+            return {
+                party: {"seed": hand.seed, "corrections": {order[j]: matrix for j, matrix in hand.corrections.items()}}
+                for party, hand in zip(order, hands)
+            }
+
+        hands = view.once("hands", dealt)
+        view.ask("blind", each={party: {"hand": hands[party]} for party in order}, rows=rows)
+        for stretch in range(len(self._stretches(rows)) - 1):
+            view.ask("absorb", to=order, label=stretch)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,3 +402,21 @@ class ProductsAndOwn(Products):
     def first_seen(self, site: Site, matrix: Floats) -> None:
         before, own = site.kept(_OWN), self.summed(matrix)
         site.keep(_OWN, own if before is None else before + own)
+
+
+def _length(plan: Plan, part: slice, number: int) -> int:
+    """Words of a stretch's message; the first has block 0 before its rows."""
+    rows = int(part.stop) - int(part.start) + (plan.block_rows if number == 0 else 0)
+    return plan.parameters.words * plan.columns_a * rows
+
+
+class _Blocks:
+    """A stretch's message, block by block."""
+
+    def __init__(self, plan: Plan, flat: NDArray[np.int32]) -> None:
+        self._plan, self.flat, self._at = plan, flat, 0
+
+    def next(self, length: int) -> NDArray[np.int32]:
+        words, columns = self._plan.parameters.words, self._plan.columns_a
+        start, self._at = self._at, self._at + words * columns * length
+        return self.flat[start : self._at].reshape(words, columns, length)

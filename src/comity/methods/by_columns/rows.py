@@ -19,7 +19,7 @@ from comity.federation.declare.declaration import Release
 from comity.federation.declare.protection import Public
 from comity.federation.declare.release import Count
 from comity.federation.owner.site import Site
-from comity.federation.subprotocols.alignment import Alignment
+from comity.methods.by_columns.alignment import Alignment
 
 Way = Literal["none", "keyed", "ecdh"]
 Most = Annotated[int, Interval(ge=2, le=1 << 24), Key("rows_at_most")]

@@ -51,7 +51,7 @@ from comity.federation.evaluation.protocol import MODEL, QUALITY, SUMS, Measurin
 from comity.federation.owner.site import Site
 from comity.federation.part import EVALUATION, Part
 from comity.federation.protocol import step
-from comity.federation.subprotocols.product import Products
+from comity.methods.by_columns.products import Products
 from comity.methods.vertical.error_moments import accuracy_of, consistent_moments
 from comity.methods.vertical.layout import PLACES, Layout, scaled_target
 from comity.methods.vertical.protocol import VerticalRegression

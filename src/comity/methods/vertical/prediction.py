@@ -36,7 +36,7 @@ from comity.federation.declare.release import Array, Blob, Count
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
-from comity.federation.subprotocols.alignment import ROWS, Alignment
+from comity.methods.by_columns.alignment import ROWS, Alignment
 
 if TYPE_CHECKING:
     from comity.federation.messages.delivered import Received

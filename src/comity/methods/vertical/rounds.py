@@ -21,7 +21,7 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Opened
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol
-from comity.federation.subprotocols.alignment import ROWS
+from comity.methods.by_columns.alignment import ROWS
 from comity.methods.vertical.dissection import integers
 from comity.methods.vertical.instruments import Whitening, limit_of
 from comity.methods.vertical.layout import LABEL, PLACES, Layout

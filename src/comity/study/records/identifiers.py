@@ -1,6 +1,6 @@
 """Identifiers of a simulation, checked while its files are read: before a ledger exists and before anything is drawn.
 
-Sites check their own again when rows are aligned (`federation.subprotocols.alignment`), but by then the run has begun,
+Sites check their own again when rows are aligned (`methods.by_columns.alignment`), but by then the run has begun,
 and that nobody is shared shows only once pseudonyms are matched. Here one person has all the files, so sentences name
 them. They show no identifier, so that none enters a log.
 """

@@ -34,7 +34,7 @@ from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.protection import Public
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.subprotocols.argmin import MOST_ROUNDS, MOST_USES, Argmin
+from comity.methods.averaging.published.argmin import MOST_ROUNDS, MOST_USES, Argmin
 
 Words = NDArray[np.uint64]
 

@@ -14,7 +14,9 @@ from scipy import stats
 
 from comity.crypto.psi import keyed as psi_keyed
 from comity.crypto.psi.ecdh import on_curve
+from comity.crypto.psi.keyed import Packed
 from comity.data import Records
+from comity.entropy import derive
 from comity.errors import DataError, Malformed, Refused, SiteLost, Stopped, StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.coordinator.parties import Parties
@@ -26,14 +28,15 @@ from comity.federation.declare.release import Array
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.messages.letters import Head
+from comity.federation.messages.paths import StepPath
 from comity.federation.messages.sealed_values import opened_values
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
-from comity.federation.subprotocols import alignment
-from comity.federation.subprotocols.alignment import ROWS, Alignment, canonical, distinct
-
-from .toy import NAMES, STUDY, answer, ask_for, begin, consortium, host, setup
+from comity.methods.by_columns import alignment
+from comity.methods.by_columns.alignment import ROWS, Alignment, canonical, distinct
+from tests.federation.toy import NAMES, STUDY, answer, ask_for, begin, consortium, host, setup
+from tests.federation.wire import recorded
 
 METHODS = ("keyed", "ecdh")
 
@@ -440,3 +443,40 @@ def test_two_runs_over_the_same_people_have_no_token_in_common(method: Any) -> N
         raw = b"".join(views(parties)[0].values())
         seen.append({raw[at : at + width] for at in range(0, len(raw), width)})
     assert not seen[0] & seen[1]
+
+
+# What a party reads that records the wire: no list of pseudonyms.
+
+LISTS = [["both 1", "both 2", "ash alone"], ["both 1", "both 2", "birch alone"]]
+
+
+def tokens_that_crossed(method: Any) -> Any:
+    """The tokens of ash as they crossed, and those of the ids of `LISTS` and of a guess, as birch could make them."""
+    parties, hosts = started(LISTS, method)
+    line = recorded(parties)
+    assert Aligned(method).align.coordinate_alignment(parties) == 2
+    (crossed,) = line.replied("ash", "tokens")
+    return parties, hosts, crossed
+
+
+def test_a_party_that_has_the_key_reads_no_peers_list_off_the_wire() -> None:
+    parties, hosts, crossed = tokens_that_crossed("keyed")
+    key = decode(hosts["birch"].store.state("run-1", "in:alignment_key:ash"))
+    seed = derive(key, parties.study, parties.run, "pseudonyms")
+    guessed = psi_keyed.pseudonyms(seed, Packed.of([b"ash alone"])).tobytes()
+    assert guessed not in crossed
+    # Control: what the coordinator opens holds the guess, so that a dictionary would find everybody.
+    opened = parties._read(StepPath("align", "pseudonyms", "0"))
+    assert guessed in opened["ash"]["tokens"]
+
+
+def test_blinded_lists_of_two_parties_can_not_be_compared_on_the_wire() -> None:
+    """Their overlaps are for the coordinator: a party is to learn whom all hold, and of nobody else who holds them."""
+    parties, _ = started([*LISTS, ["both 1", "both 2", "cedar"]], "ecdh")
+    line = recorded(parties)
+    Aligned("ecdh").align.coordinate_alignment(parties)
+    lists = []
+    for name in parties.consortium.parties:
+        (raw,) = line.replied(name, "tokens")
+        lists.append({raw[at : at + 32] for at in range(len(raw) - 31)})
+    assert not (lists[0] & lists[1]) | (lists[1] & lists[2])

@@ -22,7 +22,7 @@ both can't be collected by showing different lists to different parties. The lis
 and `sum.agree[release/i]`, of which there is one ever; a party goes along with a list only if a quorum of its own
 holders stand on it and signed it, so that it never masks for a list that leaves it alone, and never opens one that
 does. Seeds and shares are sealed to keys that are deleted with the run, so that pinned keys that are stolen later open
-no recorded masks. These are the steps of the sites; the coordinator's side is `federation.subprotocols.sum_opening`.
+no recorded masks. These are the steps of the sites; the coordinator's side is `federation.sum.coordinator`.
 
 The parties of one source are a *circle*. Each circle of a run has a set-up of its own, in which no other party counts:
 neither as a holder nor as one of the survivors whose noise is relied on (`federation.owner.sum_site`).
@@ -47,7 +47,7 @@ from comity.federation.messages import rolls
 from comity.federation.messages.codec import encode
 from comity.federation.part import Part
 from comity.federation.step import step
-from comity.federation.subprotocols.sum_terms import degree_of, digest_of, joined, seeded_by, to_words, word
+from comity.federation.sum.terms import degree_of, digest_of, joined, seeded_by, to_words, word
 
 if TYPE_CHECKING:
     from comity.federation.owner.site import Site

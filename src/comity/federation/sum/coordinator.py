@@ -23,7 +23,7 @@ from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Circle
 from comity.federation.declare.release import Release
 from comity.federation.messages.codec import decode, encode
-from comity.federation.subprotocols.sum_terms import degree_of, digest_of, to_units, word
+from comity.federation.sum.terms import degree_of, digest_of, to_units, word
 
 
 class Summing(Protocol):

@@ -30,11 +30,11 @@ from comity.federation.owner.host import Host
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
-from comity.federation.subprotocols.argmin import Argmin
+from comity.methods.averaging.published.argmin import Argmin
 from comity.study.local.channel import LocalChannel
-
-from .channels import WholeLocal
-from .toy import STUDY, begin, consortium, host, identity, path_of, setup
+from tests.federation.channels import WholeLocal
+from tests.federation.toy import STUDY, begin, consortium, host, identity, path_of, setup
+from tests.federation.wire import recorded
 
 SIDE, DEALER = "ash", "cedar"
 PERMUTED = Public("the order is secret")
@@ -654,3 +654,34 @@ def test_the_declaration_names_the_adversary() -> None:
     who = consortium(3)
     assert "never both" in smallest([[1, 2]]).declare(who).adversary
     assert f"except the dealer {DEALER}" in smallest([[1, 2]], DEALER).declare(who).adversary
+
+
+# What a party reads that records the wire: no triple.
+
+
+def test_no_byte_of_a_triple_seed_crosses_in_clear() -> None:
+    parties, _ = begun(smallest([[4, 2, 9]], DEALER))
+    line = recorded(parties)
+    assert parties.protocol.coordinate(parties)["found"].tolist() == [1]
+    seed = parties.under("argmin").once("triple_seed/0", dict)
+    assert len(seed) == 32
+    assert not line.holds(seed)
+    (crossed,) = line.asked(DEALER, "triple_seed")
+    assert isinstance(crossed, bytes) and len(crossed) > 1000
+
+
+def test_the_curators_seed_would_show_the_representative_its_inputs() -> None:
+    """Control: masked inputs of the curator's gates, less what its seed expands to, are the same in every run."""
+    protocol = smallest([[4, 2, 9]], DEALER)
+    gates, triples = protocol.argmin.tournament.gates[0], protocol.argmin.tournament.triples
+    crossed, inputs = [], []
+    for _ in range(2):
+        parties, _ = begun(protocol)
+        line = recorded(parties)
+        protocol.coordinate(parties)
+        crossed.append(unpack(next(line.asked(SIDE, "masked_by_curator")), 2 * gates))
+        seed = parties.under("argmin").once("triple_seed/0", dict)
+        a, b, _ = dealt(Side.CURATOR, seed, triples).take(gates)
+        inputs.append(crossed[-1] ^ np.concatenate([a, b]))
+    np.testing.assert_array_equal(*inputs)
+    assert not np.array_equal(crossed[0], crossed[1])

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,16 +36,14 @@ from comity.crypto.psi.keyed import Packed, repeated
 from comity.data.schemas.reading import canonical_id
 from comity.entropy import Stream
 from comity.errors import DataError, Malformed, Refused, StudyError
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Disclosed, Sealed
 from comity.federation.declare.release import Array, Blob, Count, Fields
+from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.step import step
-
-if TYPE_CHECKING:
-    from comity.federation.coordinator.parties import Parties
-    from comity.federation.owner.site import Site
 
 ROWS = "align.rows"
 MOST_ROWS = 1 << 24

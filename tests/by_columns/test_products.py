@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from comity.crypto.products import dealer_product, rlwe_plan
-from comity.crypto.products.dealer_product import Layout, Party, deal
+from comity.crypto.products.dealer_product import Layout, Party, _fill_mask, deal
 from comity.crypto.products.fixed_point import FixedPoint
 from comity.data import Records
 from comity.errors import Refused, Stopped
@@ -21,19 +21,19 @@ from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERY
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
+from comity.federation.lifecycle import Life
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.subprotocols import product
-from comity.federation.subprotocols.life import Life
-from comity.federation.subprotocols.product import Products
-from comity.federation.subprotocols.secure_sum import SecureSum
+from comity.federation.sum.site import SecureSum
+from comity.methods.by_columns import products as product
+from comity.methods.by_columns.products import Products
 from comity.privacy.loss import ZCDP
 from comity.privacy.mechanisms import Gaussian
+from tests.federation.test_resume import Killed, kill_at, stored
+from tests.federation.toy import begin, consortium, setup
+from tests.federation.wire import pieces, recorded
 from tests.support.noise import NoNoise
-
-from .test_resume import Killed, kill_at, stored
-from .toy import begin, consortium, setup
 
 COLUMNS = {"ash": 2, "birch": 3, "cedar": 1}
 ROWS = 700
@@ -412,3 +412,48 @@ def test_stretches_of_a_ring_product_come_in_order_and_whole(stretched: None) ->
         view.ask("evaluate", to=["ash"], label=1, rows=ROWS)
     with pytest.raises(Refused, match="too-often"):
         view.ask("encrypt", to=["cedar"], label=3, rows=ROWS)
+
+
+# What a party reads that records the wire: no hand of the dealer.
+
+
+def rows_of(peer: str, seed: bytes, opened: np.ndarray) -> np.ndarray:
+    """A peer's rows from its seed and the masked rows that it sealed to whoever asks."""
+    mask = np.empty((COLUMNS[peer], ROWS), np.uint64)
+    _fill_mask(mask, seed, 0)
+    return ((opened.reshape(COLUMNS[peer], ROWS) + mask).view(np.int64) * 2.0**-12).T
+
+
+def test_no_byte_of_a_hand_crosses_in_clear() -> None:
+    protocol, parties, _ = study("dealer", NoNoise())
+    line = recorded(parties)
+    begun(parties)
+    protocol.coordinate(parties)
+    hands = parties.under("product").once("hands", dict)
+    secrets = [secret for hand in hands.values() for secret in pieces(hand)]
+    assert len(secrets) == 6, "three seeds, and a correction for each pair"
+    assert not any(map(line.holds, secrets))
+
+
+def test_a_party_that_records_the_wire_does_not_get_at_a_peers_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    protocol, parties, hosts = study("dealer", NoNoise())
+    line, opened = recorded(parties), {}
+    received = type(parties.protocol.product)._absorb
+
+    def listening(self: Any, site: Any, *args: Any) -> Any:
+        if site.party == "birch":
+            opened.update(site.received("blinded"))
+        return received(self, site, *args)
+
+    monkeypatch.setattr(type(parties.protocol.product), "_absorb", listening)
+    begun(parties)
+    protocol.coordinate(parties)
+    truth = np.rint(hosts["cedar"].records.features * 2.0**12) * 2.0**-12
+    (crossed,) = line.asked("cedar", "hand")
+    assert isinstance(crossed, bytes), "a sealed box and no hand"
+    for start in range(len(crossed) - 31):
+        guess = crossed[start : start + 32]
+        assert not np.array_equal(rows_of("cedar", guess, opened["cedar"]["words"])[:1], truth[:1])
+    # Control: what the box holds is all that birch lacks.
+    seed = parties.under("product").once("hands", dict)["cedar"]["seed"]
+    np.testing.assert_array_equal(rows_of("cedar", seed, opened["cedar"]["words"]), truth)

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,17 +43,15 @@ from comity.crypto.comparisons.ot_extension import BASE, MULTIPLE
 from comity.crypto.comparisons.triples import SEED_BYTES, Triples, by_transfer, deal, dealt
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, Refused, SiteLost, StudyError
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Disclosed, Public, Sealed
 from comity.federation.declare.release import Blob, Count, Fields, Form
 from comity.federation.messages.codec import encode
+from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.step import step
-
-if TYPE_CHECKING:
-    from comity.federation.coordinator.parties import Parties
-    from comity.federation.owner.site import Site
 
 Result = TypeVar("Result")
 Words = NDArray[np.uint64]

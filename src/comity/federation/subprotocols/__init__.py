@@ -1,1 +1,0 @@
-"""What methods share between parties: secure sums, products, the index of the smallest, alignment."""
