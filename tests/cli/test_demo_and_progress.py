@@ -17,11 +17,16 @@ def test_demo_prints_its_table_and_where_the_report_is(
     comity: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = ModuleType("comity.demo")
-    rows = [{"dataset": "clinics", "method": "avg", "epsilon": 1.0, "error": 0.25}]
+    rows = [{"protocol": "softlabel", "dataset": "clinics", "epsilon": 1.0, "error": 0.25, "own_data": 0.31}]
     fake.run_demo = lambda out, progress: {"tables": {"softlabel": rows}, "report": str(out / "report.html")}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "comity.demo", fake)
     shown = comity("demo", "--out", tmp_path).out
-    assert "clinics" in shown and "0.25" in shown and str(tmp_path / "report.html") in shown
+    assert (
+        "softlabel" in shown
+        and "error 0.250" in shown
+        and "own data 0.310" in shown
+        and str(tmp_path / "report.html") in shown
+    )
     assert comity("demo", "--out", tmp_path, "--json").document["tables"] == {"softlabel": rows}
 
 

@@ -37,12 +37,8 @@ def test_nothing_in_the_package_names_a_module_of_the_experiments() -> None:
 
 
 def test_the_demo_and_every_command_are_imported_without_experiments() -> None:
-    script = (
-        "import sys; sys.modules['experiments'] = None; import comity.cli, comity.demo.run\n"
-        "print(sorted(comity.demo.run.demonstrations()))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['averaging', 'softlabel', 'summary', 'synthetic', 'vertical']"
+    script = "import sys; sys.modules['experiments'] = None; import comity.cli, comity.demo"
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def public_names(module: str) -> set[str] | None:

@@ -136,10 +136,16 @@ CASES = _cases()
 
 def small_study(case: str, folder: Path, **overrides: Any) -> Study:
     """The study of a case, with its files in `folder`; refused cases raise as they would for a user."""
+    text, chosen = small_text(case)
+    write_records(folder, numeric=case.endswith("=linear"))
+    return Study.parse(text, folder=folder, overrides={**chosen, **overrides})
+
+
+def small_text(case: str) -> tuple[str, dict[str, Any]]:
+    """The study file of a case, and the keys to override in it."""
     protocol, variant, setting = case.split(" ", 2)
     key, _, value = setting.partition("=")
     pure = setting == "delta=0" or (key != "delta" and f"{protocol} {variant}" in _PURE)
-    write_records(folder, numeric=value == "linear")
     text = _HEAD.format(
         protocol=protocol,
         unit="party" if protocol == "softlabel" else "record",
@@ -152,7 +158,7 @@ def small_study(case: str, folder: Path, **overrides: Any) -> Study:
     if key != "delta":
         chosen[f"{protocol}.{key}"] = value
     tail = _TAILS[f"{protocol} columns" if key in _OF_COLUMNS.get(protocol, ()) else protocol]
-    return Study.parse(text + tail, folder=folder, overrides={**chosen, **overrides})
+    return text + tail, chosen
 
 
 def write_records(folder: Path, *, numeric: bool) -> None:

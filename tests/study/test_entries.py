@@ -15,7 +15,7 @@ def homes() -> list[str]:
     found: list[str] = []
     for name in PROTOCOLS:
         entry = entry_of(name)
-        single = (entry.parameters, entry.starter, entry.demo)
+        single = (entry.parameters, entry.starter)
         found += [home for home in (*single, *entry.estimators.values(), *entry.artefacts.values()) if home]
     return sorted(set(found))
 

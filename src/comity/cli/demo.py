@@ -1,9 +1,10 @@
-"""`comity demo`: every method on generated and bundled data, in under a minute."""
+"""`comity demo`: the starter of every method, simulated, on one page."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,18 +13,26 @@ from comity.cli.progress import progress_bar
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the pages go.")] = Path("demo-report"),
+    out: Annotated[Path, typer.Option(help="The folder for the page, the studies and their runs.")] = Path(
+        "demo-report"
+    ),
     as_json: AsJson = False,
 ) -> None:
-    """Run small studies of every method on generated and bundled data: tables of error against epsilon, and pages.
+    """Simulate a small study of every method on generated records, and write one page that shows the results.
 
     Example: comity demo --out demo-report
     """
-    from comity.cli.figures import as_table
     from comity.cli.output import show
     from comity.demo import run_demo
 
     with progress_bar("demo") as progress:
         found = run_demo(out, progress)
-    tables = "\n\n".join(as_table(rows) for rows in found["tables"].values())
-    show(f"{tables}\n  report  {found['report']}", found, as_json=as_json)
+    lines = [_line(row) for rows in found["tables"].values() for row in rows]
+    show([*lines, f"page: {found['report']}"], found, as_json=as_json)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    known = ("protocol", "dataset", "epsilon", "error")
+    compared = " · ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in row.items() if name not in known)
+    error = "" if row["error"] is None else f"  error {row['error']:.3f}  ({compared})"
+    return f"{row['protocol']:<10} eps {row['epsilon']:g}{error}"

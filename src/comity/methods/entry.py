@@ -22,13 +22,11 @@ class Entry:
 
     `parameters`  the model of its table in a study.
     `starter`     writes a study that runs as it is into an empty folder: `comity new`.
-    `demo`        `demonstrate` of `comity demo`.
     `estimators`  its faces for scikit-learn, by their names in `comity.estimators`.
     `artefacts`   kinds of what it presents, by the name that a saved folder gives.
     """
 
     parameters: Home
     starter: Home
-    demo: Home | None = None
     estimators: Mapping[str, Home] = field(default_factory=dict)
     artefacts: Mapping[str, Home] = field(default_factory=dict)

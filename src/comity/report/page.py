@@ -74,8 +74,6 @@ def render_result(result: Result) -> str:
         parts.append(replace(own, plots=own.plots[1:]))
     parts += [drawn(artefact.section()) for artefact in result.beside.values()]
     parts += map(drawn, assessment.sections)
-    compared = assessment.error is not None
-    errors = errors_plot(assessment.error or 0.0, assessment.baselines, assessment.measure) if compared else ""
     return render(
         "report.html.jinja",
         result=result,
@@ -85,7 +83,7 @@ def render_result(result: Result) -> str:
         warnings=warnings(result),
         costs=costs(result),
         meaning=meaning(result.guarantee),
-        errors=Markup(errors),
+        errors=quality_plot(result),
         first=first,
         parts=[part for part in parts if part.sentences or part.plots or part.tables],
         spent=spent(result),
@@ -95,6 +93,12 @@ def render_result(result: Result) -> str:
         caveats=caveats(result),
         cells=cells,
     )
+
+
+def quality_plot(result: Result) -> Markup:
+    """The error beside its baselines; empty where none was measured."""
+    found = result.assessment
+    return Markup("" if found.error is None else errors_plot(found.error, found.baselines, found.measure))
 
 
 def drawn(section: Section) -> Part:

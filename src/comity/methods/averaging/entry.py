@@ -7,7 +7,6 @@ from comity.methods.entry import Entry
 ENTRY = Entry(
     parameters="comity.methods.averaging.parameters:AveragingParameters",
     starter="comity.methods.averaging.starter:write",
-    demo="comity.demo.averaging:demonstrate",
     estimators={
         "AveragedClassifier": "comity.estimators.averaging:AveragedClassifier",
         "AveragedRegressor": "comity.estimators.averaging:AveragedRegressor",

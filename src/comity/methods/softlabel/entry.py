@@ -7,7 +7,6 @@ from comity.methods.entry import Entry
 ENTRY = Entry(
     parameters="comity.methods.softlabel.parameters:SoftLabelParameters",
     starter="comity.methods.softlabel.starter:write",
-    demo="comity.demo.softlabel:demonstrate",
     estimators={
         "SoftLabelClassifier": "comity.estimators.softlabel:SoftLabelClassifier",
     },

@@ -7,7 +7,6 @@ from comity.methods.entry import Entry
 ENTRY = Entry(
     parameters="comity.methods.summary.parameters:SummaryParameters",
     starter="comity.methods.summary.starter:write",
-    demo="comity.demo.summary:demonstrate",
     artefacts={
         "hashes": "comity.methods.summary.artefact:BoughtHashes",
         "summary": "comity.methods.summary.artefact:BoughtRecords",

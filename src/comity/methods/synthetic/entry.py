@@ -7,7 +7,6 @@ from comity.methods.entry import Entry
 ENTRY = Entry(
     parameters="comity.methods.synthetic.parameters:SyntheticParameters",
     starter="comity.methods.synthetic.starter:write",
-    demo="comity.demo.synthetic:demonstrate",
     artefacts={
         "synthetic": "comity.methods.synthetic.artefact:SyntheticDataset",
     },

@@ -7,7 +7,6 @@ from comity.methods.entry import Entry
 ENTRY = Entry(
     parameters="comity.methods.vertical.parameters:VerticalParameters",
     starter="comity.methods.vertical.starter:write",
-    demo="comity.demo.vertical:demonstrate",
     estimators={
         "VerticalClassifier": "comity.estimators.vertical:VerticalClassifier",
         "VerticalRegressor": "comity.estimators.vertical:VerticalRegressor",

@@ -1,0 +1,99 @@
+"""`comity demo`: write the starter of every method, simulate it, and show all results on one page.
+
+A starter is what `comity new` writes. The noise is drawn as for a release, without a seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+import comity
+from comity.artefacts.artefact import Artefact
+from comity.artefacts.writing import write_text
+from comity.federation.coordinator.parties import Progress
+from comity.files import make_folder, narrow
+from comity.methods import entries, parameters_of
+from comity.methods.entry import found
+from comity.report.card import what_it_is
+from comity.report.meaning import meaning
+from comity.report.page import quality_plot, render, spent, warnings
+from comity.report.plots import plotted
+from comity.report.quality import verdict
+from comity.report.result import Result
+
+Starter = Callable[[Path], None]
+"""Writes a study, its schema and its records into a folder."""
+
+
+def run_demo(
+    out: Path, progress: Progress | None = None, *, starters: Mapping[str, Starter] | None = None
+) -> dict[str, Any]:
+    """Write report.html, and for each method studies/NAME/, runs/NAME/ and NAME.svg, into `out`.
+
+    Returns a table of errors and the paths. Tests pass smaller `starters`.
+    """
+    say = progress or (lambda words: None)
+    starters = starters or {name: found(entry.starter) for name, entry in entries().items()}
+    results = {name: _run_starter(out, name, write, say) for name, write in starters.items()}
+    say("writing the page")
+    stories = [_story(name, result) for name, result in results.items()]
+    write_text(out / "report.html", render("demo.html.jinja", stories=stories, version=comity.__version__))
+    plots = {story["name"]: str(story["errors"]) for story in stories if story["errors"]}
+    for name, plot in plots.items():
+        write_text(out / f"{name}.svg", _standalone(plot))
+    return {
+        "tables": {name: [_row(result)] for name, result in results.items()},
+        "report": str(out / "report.html"),
+        "pages": {name: str(out / "runs" / name / "report.html") for name in results},
+        "plots": {name: str(out / f"{name}.svg") for name in plots},
+        "runs": {name: str(out / "runs" / name) for name in results},
+    }
+
+
+def _run_starter(out: Path, name: str, write: Starter, say: Progress) -> Result:
+    say(f"{name}: writing its study")
+    study = out / "studies" / name
+    make_folder(study)
+    write(study)
+    narrow(study)
+    result = comity.simulate(study / "study.toml", progress=lambda words: say(f"{name}: {words}"))
+    result.save(out / "runs" / name)
+    return result
+
+
+def _story(name: str, result: Result) -> dict[str, Any]:
+    """What the page says of one method."""
+    own = [result.presented.section(result.model_noise)] if isinstance(result.presented, Artefact) else []
+    plots = [plot for section in (*result.assessment.sections, *own) for plot in section.plots]
+    return {
+        "name": name,
+        "method": parameters_of(name).__doc__,
+        "learned": what_it_is(result),
+        "verdict": verdict(result),
+        "errors": quality_plot(result),
+        "picture": Markup(plotted(plots[0], name)) if plots else "",
+        "spent": spent(result),
+        "meaning": meaning(result.guarantee),
+        "warnings": warnings(result),
+        "result": result,
+    }
+
+
+def _row(result: Result) -> dict[str, Any]:
+    baselines = {baseline.name.replace(" ", "_"): baseline.error for baseline in result.baselines}
+    return {
+        "protocol": result.protocol,
+        "dataset": result.study,
+        "epsilon": result.settings["privacy.epsilon"],
+        "error": result.error,
+        **baselines,
+    }
+
+
+def _standalone(plot: str) -> str:
+    """The plot as an SVG file, which needs the namespace that a page does without."""
+    return plot.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
