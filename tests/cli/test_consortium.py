@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from comity.relay.loopback import free_port
+from comity.relay.sandbox import free_port
 from tests.relay.relays import needs_server, wait_until
 from tests.site.sites import NAMES, Sites
 

@@ -18,11 +18,10 @@ from comity.crypto.sealing import key_file
 from comity.data import clinic_schema, clinics
 from comity.errors import Refused
 from comity.privacy.ledger import Ledger
-from comity.site.desk import Desk
 from comity.site.inbox import Arrival, Decision
-from comity.site.refusals import Refusals, unsettled
-from comity.site.serving import ENDPOINTS
+from comity.site.service import ENDPOINTS, Desk
 from comity.site.site_file import SiteFile
+from comity.site.status import Refusals, unsettled
 from tests.site.sites import NAMES, Sites, coordinated, whole_run
 
 COMMANDS = [["site", name] for name in ("init", "receive", "inbox", "approve", "refuse", "serve", "status", "end")]

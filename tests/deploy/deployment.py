@@ -23,7 +23,7 @@ from comity.crypto.sealing.sealed import PublicIdentity
 from comity.methods import PROTOCOLS
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
-from comity.relay.loopback import Loopback, processes
+from comity.relay.sandbox import Loopback, processes
 from comity.study.study import Study
 from tests.deploy.methods import METHODS, NAMES, records_of, study_text, write_public
 

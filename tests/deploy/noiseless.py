@@ -9,8 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from comity.site.desk import Desk
-from comity.site.serving import endpoint_of
+from comity.site.service import Desk, endpoint_of
 from tests.support.noise import NoNoise
 
 

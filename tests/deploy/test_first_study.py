@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from comity.relay.loopback import free_port
+from comity.relay.sandbox import free_port
 from tests.relay.relays import needs_server
 
 pytestmark = [needs_server, pytest.mark.deploy]

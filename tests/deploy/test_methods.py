@@ -14,8 +14,8 @@ import pytest
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration
 from comity.report.result import Result, load_result
-from comity.site.runs import runs_of
 from comity.site.site_file import SiteFile
+from comity.site.status import runs_of
 from comity.study.local import consortium
 from comity.study.results.received import load_received
 from comity.study.simulation.run import run_study

@@ -18,9 +18,9 @@ from comity.data import clinic_schema, clinics, public_cohort
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.relay.loopback import Loopback
-from comity.site.desk import Desk
+from comity.relay.sandbox import Loopback
 from comity.site.pack import pack
+from comity.site.service import Desk
 from comity.study.study import Study
 from tests.report.small_studies import HOSPITAL, SURGERY
 from tests.site.sites import approve, keys_table

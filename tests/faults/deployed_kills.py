@@ -22,8 +22,8 @@ from typing import Any, cast
 import numpy as np
 
 from comity.cli import main
-from comity.relay import deployed, relay
-from comity.relay.loopback import stop
+from comity.relay import deployment, server
+from comity.relay.sandbox import stop
 from tests.faults import seen
 from tests.faults.checks import broken
 from tests.faults.consortia import COORDINATOR, Folder
@@ -63,7 +63,7 @@ class Deployment:
     # Starting.
 
     def start_relay(self) -> None:
-        self.relay = relay.start(self.place.loopback.consortium, patience=60.0)
+        self.relay = server.start(self.place.loopback.consortium, patience=60.0)
 
     def start_site(self, party: str) -> None:
         words = ["site", "serve", "--site", str(self.place.site(party))]
@@ -144,14 +144,14 @@ class Deployment:
 
 def _watch_coordinator(record: seen.Record) -> None:
     seen.at_the_coordinator(record)
-    whole_run = cast(Any, deployed).whole_run
+    whole_run = cast(Any, deployment).whole_run
 
     def watched(parties: Any) -> Any:
         found = whole_run(parties)
         seen.released(record, parties.run, list(found))
         return found
 
-    cast(Any, deployed).whole_run = watched
+    cast(Any, deployment).whole_run = watched
 
 
 def exit_code(child: int, patience: float = _PATIENCE) -> int | None:

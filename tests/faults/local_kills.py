@@ -22,8 +22,8 @@ import numpy as np
 from comity.errors import ComityError
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import whole_run
-from comity.relay.coordinating import coordinator
-from comity.site.desk import Desk
+from comity.relay.deployment import coordinator
+from comity.site.service import Desk
 from comity.study.local.channel import LocalChannel
 from tests.faults import seen
 from tests.faults.checks import Line, broken

@@ -12,8 +12,8 @@ from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import whole_run
 from comity.federation.declare import policy
 from comity.privacy.ledger import rows as ledger_rows
-from comity.relay.coordinating import coordinator
-from comity.site.desk import Desk
+from comity.relay.deployment import coordinator
+from comity.site.service import Desk
 from comity.study.local.channel import LocalChannel
 from tests.faults.checks import lines_of
 

@@ -17,8 +17,8 @@ from comity.federation.coordinator.life import whole_run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.owner.host import Host
 from comity.privacy.ledger.transaction import Transaction
-from comity.relay.coordinating import coordinator
-from comity.site.desk import Desk
+from comity.relay.deployment import coordinator
+from comity.site.service import Desk
 from comity.study.local.channel import LocalChannel
 from tests.faults import deployed_kills, local_kills, seen, table
 from tests.faults.checks import broken, owed

@@ -13,7 +13,7 @@ import pytest
 from comity.federation.messages.asking import SILENT, Lost, Replied
 from comity.federation.messages.channel import Patience
 from comity.relay.channel import NatsChannel
-from comity.relay.subjects import COORDINATOR
+from comity.relay.wire import COORDINATOR
 from tests.faults.proxy import Stretch
 from tests.relay.relays import Loop, Loopback, Site, needs_server, wait_until
 

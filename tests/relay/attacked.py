@@ -22,9 +22,9 @@ from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.messages.sealed_channel import Purpose, sealed
 from comity.relay import endpoint
 from comity.relay.channel import NatsChannel
-from comity.relay.deployed import hand_over, run_deployed
-from comity.relay.frames import Frame
-from comity.site.refusals import Refusals
+from comity.relay.deployment import hand_over, run_deployed
+from comity.relay.wire import Frame
+from comity.site.status import Refusals
 from comity.study.results.outcome import Outcome
 from comity.study.study import Study
 from tests.federation.toy import ask_for

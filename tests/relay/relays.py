@@ -20,21 +20,21 @@ from typing import Any, cast
 import pytest
 
 from comity.federation.messages.channel import MOST
-from comity.relay import loopback, relay
+from comity.relay import sandbox, server
+from comity.relay.address import Relay
+from comity.relay.agent import Desk
 from comity.relay.certificates import Authority, load_certificate, new_request
 from comity.relay.channel import NatsChannel
-from comity.relay.desk import Desk
-from comity.relay.dialling import Relay
-from comity.relay.serving import Worker
-from comity.relay.subjects import COORDINATOR
+from comity.relay.endpoint import Worker
+from comity.relay.wire import COORDINATOR
 
 # One that is there and does not run is a failure, not a reason to skip.
 needs_server = pytest.mark.skipif(
-    relay.installed_server() is None, reason="there is no nats-server here; the extra [deploy-try] has one"
+    server.installed_server() is None, reason="there is no nats-server here; the extra [deploy-try] has one"
 )
 
 
-class Loopback(loopback.Loopback):
+class Loopback(sandbox.Loopback):
     """With a relay that can be killed, stopped and started."""
 
     process: subprocess.Popen[bytes] | None = None
@@ -48,7 +48,7 @@ class Loopback(loopback.Loopback):
         return Authority.load(self.consortium / "authority")
 
     def start(self) -> None:
-        self._now(relay.start(self.folder))
+        self._now(server.start(self.folder))
 
     def stop(self) -> None:
         if self.process is not None:
@@ -96,7 +96,7 @@ class Operated(Loopback):
 
     def start(self) -> None:
         user = load_certificate(self.operator.certificate).subject.rfc4514_string()
-        written = cast(Any, relay).server_configuration
+        written = cast(Any, server).server_configuration
         everything = json.dumps({"publish": [">"], "subscribe": [">"]})
         place = f'"{COORDINATOR}" {{\n    users: [ '
 
@@ -106,7 +106,7 @@ class Operated(Loopback):
             return text.replace(place, f'{place}{{ user: "{user}", permissions: {everything} }}, ')
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(relay, "server_configuration", with_operator)
+            patch.setattr(server, "server_configuration", with_operator)
             super().start()
 
 

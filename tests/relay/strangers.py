@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from comity.relay.dialling import Relay
+from comity.relay.address import Relay
 
 
 class Strangers:

@@ -14,10 +14,10 @@ from comity.crypto.sealing.sealed import Identity
 from comity.errors import Stopped
 from comity.federation.messages.sealed_channel import sealed
 from comity.federation.owner.registry import Registry
-from comity.relay import desk as desks
-from comity.relay.desk import MAX_SEALED_PACK
-from comity.relay.frames import Frame, Kind, id_of
-from comity.site.desk import Desk
+from comity.relay import agent as desks
+from comity.relay.agent import MAX_SEALED_PACK
+from comity.relay.wire import Frame, Kind, id_of
+from comity.site.service import Desk
 from tests.federation.toy import ask_for
 from tests.support.asks import sign_ask
 

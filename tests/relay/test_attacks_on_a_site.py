@@ -11,7 +11,7 @@ import pytest
 from comity.errors import Refused
 from comity.federation.messages import heads
 from comity.federation.messages.codec import encode
-from comity.relay.frames import Frame, Kind
+from comity.relay.wire import Frame, Kind
 from comity.site.inbox import Inbox
 from tests.federation.toy import ask_for
 from tests.site.sites import approve

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from comity.errors import StudyError
-from comity.relay import consortium
+from comity.relay import membership
+from comity.relay.address import Relay
 from comity.relay.certificates import Authority, new_request
-from comity.relay.configuration import AUTHENTICATION_SECONDS, CONNECTIONS, HANDSHAKE_SECONDS
-from comity.relay.dialling import Relay
-from comity.relay.frames import LONGEST
-from comity.site.serving import endpoint_of
+from comity.relay.server import AUTHENTICATION_SECONDS, CONNECTIONS, HANDSHAKE_SECONDS
+from comity.relay.wire import LONGEST
+from comity.site.service import endpoint_of
 from comity.site.site_file import SiteFile
 
 from .bare import SOON, Bare, admitted, told
@@ -156,7 +156,7 @@ def test_a_revoked_member_is_out(row: Any, members: Any) -> None:
 
     async def cut() -> None:
         async with Bare(west) as one:
-            await asyncio.to_thread(consortium.revoke, members.folder, "west")
+            await asyncio.to_thread(membership.revoke, members.folder, "west")
             await asyncio.wait_for(one.closed.wait(), SOON)
 
     asyncio.run(cut())

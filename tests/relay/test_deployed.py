@@ -19,16 +19,14 @@ from comity.errors import Refused, StudyError
 from comity.federation.coordinator.journal import Journal
 from comity.federation.messages.channel import Patience
 from comity.federation.messages.codec import encode
-from comity.relay import endpoint, trying
+from comity.relay import endpoint, sandbox
 from comity.relay.channel import NatsChannel
-from comity.relay.coordinating import coordinator
-from comity.relay.deployed import hand_over, run_deployed
-from comity.relay.loopback import processes, started, stop
+from comity.relay.deployment import coordinator, hand_over, run_deployed
+from comity.relay.sandbox import processes, started, stop
 from comity.report.result import Result, load_result
-from comity.site.refusals import Refusals
-from comity.site.runs import runs_of
-from comity.site.serving import endpoint_of
+from comity.site.service import endpoint_of
 from comity.site.site_file import SiteFile
+from comity.site.status import Refusals, runs_of
 from comity.study.local.channel import LocalChannel
 from tests.site.sites import NAMES, approve, whole_run
 
@@ -167,8 +165,8 @@ class Deployed:
 
     def __init__(self, home: Any, names: Any, stack: Any) -> None:
         self.names, self.stack, self.home = names, stack, home
-        self.loopback = trying.make(home, names)
-        stack.enter_context(trying.witnessed(home))
+        self.loopback = sandbox.make(home, names)
+        stack.enter_context(sandbox.witnessed(home))
         self.relay = stack.enter_context(self.loopback.relay())
         self.sites = dict(zip(names, stack.enter_context(processes([self.site(name) for name in names]))))
 

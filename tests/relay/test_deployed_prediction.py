@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 
 from comity.cli import main
-from comity.relay import trying
-from comity.relay.loopback import processes
-from comity.site.refusals import Refusals
+from comity.relay import sandbox
+from comity.relay.sandbox import processes
+from comity.site.status import Refusals
 from tests.site.column_sites import NEW, ColumnSites
 
 from .relays import Loopback, needs_server, wait_until
@@ -42,7 +42,7 @@ def comity(folder: Any, *words: Any) -> Any:
 @pytest.fixture
 def owners(tmp_path: Path) -> Iterator[Any]:
     with ExitStack() as stack:
-        stack.enter_context(trying.witnessed(tmp_path))
+        stack.enter_context(sandbox.witnessed(tmp_path))
         loopback = Loopback.make(tmp_path, NAMES)
         sites = ColumnSites.made(tmp_path, NAMES)
         for name in NAMES:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from comity.relay import trying
-from comity.relay.loopback import processes, started, stop
+from comity.relay import sandbox
+from comity.relay.sandbox import processes, started, stop
 
 from .relays import needs_server
 
@@ -32,8 +32,8 @@ SERVE = """
 import json, resource, sys
 import comity.cli.site
 import comity.relay.endpoint
-from comity.site.desk import Desk
-from comity.site.serving import endpoint_of
+from comity.site.service import Desk
+from comity.site.service import endpoint_of
 used = resource.getrusage(resource.RUSAGE_SELF)
 print(json.dumps([used.ru_utime + used.ru_stime, sorted(sys.modules)]))
 """
@@ -49,7 +49,7 @@ def test_a_site_that_serves_imports_nothing_that_simulates_draws_or_reports() ->
     _, modules = imported()
     assert not modules & (FOREIGN | LATER | set(OURS))
     assert not [one for one in modules if one.startswith(ABOVE)]
-    assert {"comity.site.desk", "comity.federation.owner.host"} <= modules, "the control: it is a site"
+    assert {"comity.site.service", "comity.federation.owner.host"} <= modules, "the control: it is a site"
 
 
 @pytest.mark.deploy
@@ -61,10 +61,10 @@ def test_a_site_imports_within_a_second_of_processor_time() -> None:
 @needs_server
 @pytest.mark.deploy
 def test_a_site_takes_little_memory_after_a_run(tmp_path: Path) -> None:
-    loopback = trying.make(tmp_path, ["north", "south"])
+    loopback = sandbox.make(tmp_path, ["north", "south"])
     asker = tmp_path / "coordinator"
     with ExitStack() as stack:
-        stack.enter_context(trying.witnessed(tmp_path))
+        stack.enter_context(sandbox.witnessed(tmp_path))
         stack.enter_context(loopback.relay())
         serving = [
             (["-m", "comity", "site", "serve", "--site", str(tmp_path / name / "site.toml")], tmp_path / name / "log")

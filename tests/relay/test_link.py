@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from comity.relay import link
-from comity.relay.dialling import Relay
+from comity.relay.address import Relay
 
 
 class Client:

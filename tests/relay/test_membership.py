@@ -16,7 +16,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from comity.errors import BadInput, Refused
 from comity.federation.declare.consortium import COORDINATOR
-from comity.relay import consortium, frames, relay, replies, subjects
+from comity.relay import channel, membership, server, wire
+from comity.relay.address import Relay
 from comity.relay.certificates import (
     Authority,
     Issued,
@@ -28,9 +29,8 @@ from comity.relay.certificates import (
     new_request,
     user_of,
 )
-from comity.relay.configuration import PENDING, server_configuration
-from comity.relay.dialling import Relay
 from comity.relay.roster import Member, Roster
+from comity.relay.server import PENDING, server_configuration
 
 NOW = datetime(2026, 11, 17, tzinfo=UTC)
 
@@ -120,7 +120,7 @@ def test_what_is_no_request_of_its_own_key_is_refused(authority: Any, request_of
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "*", ">", "../x", "ä", "x" * 33, "-a", 'a"b', "a\n", "a,CN=b"])
 def test_names_that_mean_something_elsewhere_are_refused(authority: Any, name: Any) -> None:
     with pytest.raises(BadInput, match="a member's name"):
-        subjects.checked_name(name)
+        wire.checked_name(name)
     with pytest.raises(BadInput, match="a member's name"):
         authority.sign_member(asked("north"), name)
 
@@ -128,11 +128,11 @@ def test_names_that_mean_something_elsewhere_are_refused(authority: Any, name: A
 @pytest.mark.parametrize("name", ["coordinator", "Coordinator", "relay", "RELAY"])
 def test_a_party_is_neither_coordinator_nor_relay(name: str) -> None:
     with pytest.raises(BadInput, match="no name for a party"):
-        subjects.checked_party(name)
+        wire.checked_party(name)
 
 
 def test_the_coordinator_has_one_name() -> None:
-    assert subjects.COORDINATOR == COORDINATOR
+    assert wire.COORDINATOR == COORDINATOR
 
 
 def test_a_certificate_does_not_outlive_its_authority(authority: Any) -> None:
@@ -249,50 +249,50 @@ def test_settings_that_no_reload_can_change_do_not_depend_on_the_members(tmp_pat
 
 
 def test_what_is_pulled_at_once_stays_below_what_the_relay_keeps_for_a_connection() -> None:
-    assert replies.PULLED * frames.LONGEST <= PENDING / 4
+    assert channel.PULLED * wire.LONGEST <= PENDING / 4
 
 
 def test_joining_sends_a_request_and_takes_a_certificate(tmp_path: Path) -> None:
     home, north = tmp_path / "consortium", tmp_path / "north"
-    invitations = consortium.init(home, address="relay.example.org", parties=["north"])
+    invitations = membership.init(home, address="relay.example.org", parties=["north"])
     assert [path.name for path in invitations] == ["coordinator.toml", "north.toml"]
-    invitation = consortium.Invitation.load(invitations[1])
+    invitation = membership.Invitation.load(invitations[1])
     assert invitation.address == "tls://relay.example.org:4222"
     assert invitation.fingerprint == authority_fingerprint((home / "authority" / "authority.pem").read_text())
     assert "PRIVATE" not in invitations[1].read_text()
-    joined = consortium.join(invitations[1], north)
+    joined = membership.join(invitations[1], north)
     assert joined.until is None and joined.request == north / "request.pem"
     granted = Authority.load(home / "authority").sign_member(joined.request.read_text(), "north")
     (tmp_path / "came.pem").write_text(granted.pem)
-    again = consortium.join(invitations[1], north, tmp_path / "came.pem")
+    again = membership.join(invitations[1], north, tmp_path / "came.pem")
     assert again.until == granted.until and again.key == joined.key == granted.key
-    assert consortium.membership(north) == ("north", Relay(invitation.address, north / "certificate.pem"))
+    assert membership.membership(north) == ("north", Relay(invitation.address, north / "certificate.pem"))
 
 
 def test_a_folder_belongs_to_one_consortium(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        consortium.init(tmp_path / name, address="127.0.0.1:4222", parties=["north"])
-    consortium.join(tmp_path / "one" / "invitations" / "north.toml", tmp_path / "north")
+        membership.init(tmp_path / name, address="127.0.0.1:4222", parties=["north"])
+    membership.join(tmp_path / "one" / "invitations" / "north.toml", tmp_path / "north")
     with pytest.raises(BadInput, match="belongs to another consortium"):
-        consortium.join(tmp_path / "two" / "invitations" / "north.toml", tmp_path / "north")
+        membership.join(tmp_path / "two" / "invitations" / "north.toml", tmp_path / "north")
 
 
 def test_a_second_init_invites_further_parties_and_keeps_the_authority(tmp_path: Path) -> None:
-    consortium.init(tmp_path, address="127.0.0.1:4222", parties=["north"])
+    membership.init(tmp_path, address="127.0.0.1:4222", parties=["north"])
     before = (tmp_path / "authority" / "authority.pem").read_text()
-    assert [path.name for path in consortium.init(tmp_path, address="127.0.0.1:4222", parties=["south"])] == [
+    assert [path.name for path in membership.init(tmp_path, address="127.0.0.1:4222", parties=["south"])] == [
         "south.toml"
     ]
     assert (tmp_path / "authority" / "authority.pem").read_text() == before
     assert Roster.load(tmp_path).parties == ("north", "south")
     with pytest.raises(BadInput, match="members dial"):
-        consortium.init(tmp_path, address="127.0.0.1:4223", parties=["east"])
+        membership.init(tmp_path, address="127.0.0.1:4223", parties=["east"])
 
 
 @pytest.mark.parametrize("address", ["", ":1", "x:", "x:0", "x:70000", "x/y:1", "x:y"])
 def test_an_address_that_nobody_can_dial_is_refused(tmp_path: Path, address: str) -> None:
     with pytest.raises(BadInput, match="expected HOST"):
-        consortium.init(tmp_path, address=address, parties=["north"])
+        membership.init(tmp_path, address=address, parties=["north"])
     assert not (tmp_path / "authority").exists()
 
 
@@ -302,16 +302,16 @@ def test_a_relay_is_dialled_by_tls_alone(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_too_old_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = tmp_path / "nats-server"
-    server.write_text("#!/bin/sh\necho nats-server: v2.9.10\n")
-    server.chmod(0o755)
+    program = tmp_path / "nats-server"
+    program.write_text("#!/bin/sh\necho nats-server: v2.9.10\n")
+    program.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     with pytest.raises(BadInput, match=r"expected nats-server 2\.11\.16, 2\.12\.7, 2\.14\.0 or newer"):
-        relay.find_server()
-    server.unlink()
+        server.find_server()
+    program.unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BadInput, match="there is no nats-server"):
-        relay.find_server()
+        server.find_server()
 
 
 def test_files_with_which_nobody_could_dial_are_refused_at_once(authority: Any, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from comity.relay.frames import LONGEST, PIECE, WINDOW, Frame, Kind, Pulling, id_of, piece_of
+from comity.relay.wire import LONGEST, PIECE, WINDOW, Frame, Kind, Pulling, id_of, piece_of
 
 MESSAGE = random.Random(5).randbytes(9 * PIECE + 7)
 

@@ -18,10 +18,11 @@ import pytest
 
 from comity.federation.messages.asking import ABSENT, FAILED, LATE, SILENT, Replied
 from comity.federation.messages.channel import Patience
-from comity.relay import consortium, desk, replies
+from comity.relay import agent, membership
+from comity.relay import channel as channels
 from comity.relay import link as links
 from comity.relay.channel import NatsChannel
-from comity.relay.frames import PIECE, Frame, Kind
+from comity.relay.wire import PIECE, Frame, Kind
 from tests.federation.channel_conformance import MEGA, SOON, asks, echo, outcomes
 
 from .relays import Loopback, NatsLine, Site, needs_server, wait_until
@@ -110,7 +111,7 @@ def test_a_message_that_is_another_when_it_is_made_again_is_an_error_not_a_mixtu
 
 @pytest.mark.deploy
 def test_pieces_on_their_way_stay_few_however_many_parties(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replies, "PULLED", 6)
+    monkeypatch.setattr(channels, "PULLED", 6)
     names = [f"site-{number}" for number in range(12)]
     channel = line.channel(dict.fromkeys(names, lambda raw: LONG))
     most, send = [], channel._link.send
@@ -125,7 +126,7 @@ def test_pieces_on_their_way_stay_few_however_many_parties(line: Any, monkeypatc
 
 
 def test_a_site_keeps_few_asks_and_answers_all(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "OPEN", 2)
+    monkeypatch.setattr(agent, "OPEN", 2)
     slow = threading.Semaphore(0)
 
     def wait(raw: Any) -> bytes:
@@ -148,13 +149,13 @@ def test_a_site_keeps_few_asks_and_answers_all(line: Any, monkeypatch: pytest.Mo
 
 def test_a_site_takes_long_messages_one_after_the_other(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks decides how long messages are, not how much memory a site gives to all of them at once."""
-    monkeypatch.setattr(desk, "TAKEN", 4 * MEGA)
+    monkeypatch.setattr(agent, "TAKEN", 4 * MEGA)
     most: Any = []
     channel = line.channel({"ash": lambda raw: most.append(taken()) or raw[:9]})
     site = line.sites["ash"].desk
 
     def taken() -> Any:
-        return sum(ask.pulling.size for ask in list(site._open.values()) if ask.state is not desk.State.ANSWERED)
+        return sum(ask.pulling.size for ask in list(site._open.values()) if ask.state is not agent.State.ANSWERED)
 
     askings = [channel.ask(asks({"ash": bytes([number]) * 3 * MEGA})) for number in range(3)]
     assert [outcomes(asking)["ash"] for asking in askings] == [bytes([number]) * 9 for number in range(3)]
@@ -162,19 +163,19 @@ def test_a_site_takes_long_messages_one_after_the_other(line: Any, monkeypatch: 
 
 
 def test_an_ask_that_nobody_repeats_gives_way(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "TAKEN", 4 * MEGA)
+    monkeypatch.setattr(agent, "TAKEN", 4 * MEGA)
     channel = line.channel({"ash": lambda raw: raw[:9]})
     frame = Frame(Kind.ASK, bytes(16), 3 * MEGA)
     asyncio.run_coroutine_threadsafe(channel._link.send("comity.ask.ash", frame), channel._loop).result(SOON)
     wait_until(lambda: bytes(16) in line.sites["ash"].desk._open)
     long = asks({"ash": b"x" * 3 * MEGA})
     assert outcomes(channel.ask(long, patience=Patience(deadline=1))) == {"ash": LATE}
-    monkeypatch.setattr(desk, "STALLED", 0.0)
+    monkeypatch.setattr(agent, "STALLED", 0.0)
     assert outcomes(channel.ask(long)) == {"ash": b"x" * 9}
 
 
 def test_replies_that_nobody_takes_are_forgotten_and_given_again(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "HELD", 4 * MEGA)
+    monkeypatch.setattr(agent, "HELD", 4 * MEGA)
     channel = line.channel({"ash": lambda raw: raw * MEGA})
     site = line.sites["ash"].desk
     for letter in (b"a", b"b", b"c", b"d", b"e", b"f"):
@@ -187,15 +188,15 @@ def test_a_member_that_is_not_admitted_yet_connects_once_it_is(tmp_path: Path) -
     made = Loopback.make(tmp_path, ["north"])
     made.start()
     try:
-        consortium.init(made.folder, address=made.relay_of("north").address, parties=["east"])
-        joined = consortium.join(made.folder / "invitations" / "east.toml", made.relay_folder("east"))
+        membership.init(made.folder, address=made.relay_of("north").address, parties=["east"])
+        joined = membership.join(made.folder / "invitations" / "east.toml", made.relay_folder("east"))
         issued = made.authority.sign_member(joined.request.read_text(), "east")
         (made.relay_folder("east") / "certificate.pem").write_text(issued.pem)
         line = NatsLine(made)
         site = Site(line.loop, made, "east", echo)
         wait_until(lambda: any("Authorization" in said for said in site.desk._link._said))
         assert not site.desk._link.is_up
-        consortium.add(made.folder, joined.request, "east")
+        membership.add(made.folder, joined.request, "east")
         site.up()
         site.end()
         line.end()
@@ -213,10 +214,10 @@ def test_a_renewed_certificate_is_taken_up_at_the_next_connection(tmp_path: Path
         home = made.relay_folder("north")
         for name in ("key.pem", "request.pem"):
             (home / name).unlink()
-        joined = consortium.join(made.folder / "invitations" / "north.toml", home)
-        _, path, _ = consortium.add(made.folder, joined.request, "north")
+        joined = membership.join(made.folder / "invitations" / "north.toml", home)
+        _, path, _ = membership.add(made.folder, joined.request, "north")
         wait_until(lambda: not site.desk._link.is_up)
-        consortium.join(made.folder / "invitations" / "north.toml", home, path)
+        membership.join(made.folder / "invitations" / "north.toml", home, path)
         site.up()
         site.end()
         line.end()
@@ -256,13 +257,13 @@ def test_an_ask_that_claims_a_size_it_has_not_is_dropped(line: Any) -> None:
 
 def test_what_the_client_drops_is_pulled_again(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It drops what a subscription holds beyond its limit, and tells nobody but its own callback."""
-    received = desk.Desk._received
+    received = agent.Desk._received
 
     async def slowly(self: Any, message: Any) -> None:
         await asyncio.sleep(0.02)
         await received(self, message)
 
-    monkeypatch.setattr(desk.Desk, "_received", slowly)
+    monkeypatch.setattr(agent.Desk, "_received", slowly)
     monkeypatch.setattr(links, "_HELD", 2 * PIECE)
     channel = line.channel({"ash": echo})
     assert outcomes(channel.ask(asks({"ash": LONG}))) == {"ash": echo(LONG)}
@@ -288,8 +289,8 @@ def test_the_end_of_a_connection_does_not_fill_the_log(caplog: pytest.LogCapture
 
 HOLDS_THE_LOCK = """
     import ctypes, pathlib, sys, threading
-    from comity.relay.consortium import membership
-    from comity.relay.serving import serve
+    from comity.relay.membership import membership
+    from comity.relay.endpoint import serve
 
     party, relay = membership(pathlib.Path(sys.argv[1]))
 

@@ -14,10 +14,9 @@ import pytest
 
 from comity.cli import main
 from comity.errors import BadInput, Stopped
-from comity.relay import configuration, reaching
+from comity.relay import address, server
+from comity.relay.address import Relay, dial_relay
 from comity.relay.channel import NatsChannel
-from comity.relay.dialling import Relay
-from comity.relay.reaching import dial_relay
 from comity.site import health
 from tests.site.sites import NAMES, Sites
 
@@ -37,8 +36,8 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Loopback:
 @pytest.fixture
 def full(members: Loopback, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A relay with four places, all of them taken by strangers whom it does not cut."""
-    monkeypatch.setattr(configuration, "MAX_CONNECTIONS", 4)
-    monkeypatch.setattr(configuration, "HANDSHAKE_SECONDS", 60)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 4)
+    monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 60)
     members.start()
     try:
         with Strangers(members.relay_of("north")) as strangers:
@@ -108,7 +107,7 @@ def test_a_study_is_not_submitted_for_minutes_to_a_relay_that_nobody_runs(
 
 
 def test_a_server_that_sends_a_byte_at_a_time_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reaching, "DIAL_SECONDS", 0.3)
+    monkeypatch.setattr(address, "DIAL_SECONDS", 0.3)
     near, far = socket.socketpair()
     stop = Event()
 
@@ -121,7 +120,7 @@ def test_a_server_that_sends_a_byte_at_a_time_holds_nobody_up(monkeypatch: pytes
 
     thread = Thread(target=drip)
     thread.start()
-    found = reaching.read_version(near)
+    found = address.read_version(near)
     took = time.monotonic() - began
     stop.set()
     thread.join()

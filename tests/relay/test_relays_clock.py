@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from comity.relay import relay
+from comity.relay import server
 from comity.relay.roster import Roster
 
 from .relays import Loopback
@@ -23,16 +23,16 @@ class Clock:
 
 def test_a_clock_that_was_ahead_does_not_keep_members_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, given = Clock(), []
-    monkeypatch.setattr(relay, "datetime", clock)
-    monkeypatch.setattr(relay, "reload", lambda folder: given.append(set(Roster.load(folder).users(clock.now()))))
+    monkeypatch.setattr(server, "datetime", clock)
+    monkeypatch.setattr(server, "reload", lambda folder: given.append(set(Roster.load(folder).users(clock.now()))))
     folder = Loopback.make(tmp_path / "members", ["north"]).folder
-    ended = relay._keep_up(folder, relay._ended(folder))
+    ended = server._keep_up(folder, server._ended(folder))
     assert given == [] and not ended
     clock.ahead = timedelta(days=20 * 365)
-    ended = relay._keep_up(folder, ended)
+    ended = server._keep_up(folder, ended)
     assert given == [set()] and ended == {"north", "coordinator"}
     clock.ahead = timedelta()
-    ended = relay._keep_up(folder, ended)
+    ended = server._keep_up(folder, ended)
     assert given == [set(), {"north", "coordinator"}] and not ended
-    relay._keep_up(folder, ended)
+    server._keep_up(folder, ended)
     assert len(given) == 2

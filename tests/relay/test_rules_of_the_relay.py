@@ -24,12 +24,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from comity.errors import BadInput, Refused, Stopped
-from comity.relay import consortium, relay
+from comity.relay import membership, server
+from comity.relay.address import Relay
 from comity.relay.certificates import Authority, new_request, user_of
-from comity.relay.configuration import CONNECTIONS
-from comity.relay.dialling import Relay
-from comity.relay.frames import LONGEST
 from comity.relay.roster import Roster
+from comity.relay.server import CONNECTIONS
+from comity.relay.wire import LONGEST
 
 from .bare import SOON, Bare, admitted, is_admitted
 from .relays import Loopback, needs_server
@@ -282,7 +282,7 @@ def test_a_revoked_member_is_cut_off_at_once_and_others_notice_nothing(fresh: An
     async def tried() -> Any:
         async with Bare(fresh.relay_of("north")) as north, Bare(fresh.relay_of("south")) as south:
             began = time.monotonic()
-            assert await asyncio.to_thread(consortium.revoke, fresh.folder, "north")
+            assert await asyncio.to_thread(membership.revoke, fresh.folder, "north")
             await asyncio.wait_for(north.closed.wait(), SOON)
             took = time.monotonic() - began
             await south.client.flush(SOON)
@@ -292,32 +292,32 @@ def test_a_revoked_member_is_cut_off_at_once_and_others_notice_nothing(fresh: An
 
     assert asyncio.run(tried()) < 5
     with pytest.raises(Refused, match="was revoked"):
-        consortium.add(fresh.folder, fresh.relay_folder("north") / "request.pem", "north")
+        membership.add(fresh.folder, fresh.relay_folder("north") / "request.pem", "north")
 
 
 def test_a_new_key_under_the_old_name_does_not_bring_the_stolen_one_back(fresh: Any, tmp_path: Path) -> None:
     stolen = fresh.relay_of("north")
-    consortium.revoke(fresh.folder, "north")
-    joined = consortium.join(fresh.folder / "invitations" / "north.toml", tmp_path / "again")
-    _, path, taken = consortium.add(fresh.folder, joined.request, "north")
-    consortium.join(fresh.folder / "invitations" / "north.toml", tmp_path / "again", path)
+    membership.revoke(fresh.folder, "north")
+    joined = membership.join(fresh.folder / "invitations" / "north.toml", tmp_path / "again")
+    _, path, taken = membership.add(fresh.folder, joined.request, "north")
+    membership.join(fresh.folder / "invitations" / "north.toml", tmp_path / "again", path)
     assert taken and admitted(joined.relay) and not admitted(stolen)
 
 
 def test_a_reload_that_fails_as_a_whole_is_noticed(fresh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server goes on with the old configuration and says so in its log alone: a member that was to be removed stays
     connected, which is why whoever revokes must hear of it."""
-    made = cast(Any, relay).server_configuration
+    made = cast(Any, server).server_configuration
 
     def unchangeable(*arguments: Any, **options: Any) -> Any:
         return made(*arguments, **options).replace("max_pending: ", "max_pending: 1")
 
-    monkeypatch.setattr(relay, "server_configuration", unchangeable)
+    monkeypatch.setattr(server, "server_configuration", unchangeable)
     with pytest.raises(Stopped, match="goes on with the old one"):
-        consortium.revoke(fresh.folder, "north")
+        membership.revoke(fresh.folder, "north")
     assert admitted(fresh.relay_of("north")), "the control: it is still in"
     monkeypatch.undo()
-    assert relay.reload(fresh.folder) and not admitted(fresh.relay_of("north"))
+    assert server.reload(fresh.folder) and not admitted(fresh.relay_of("north"))
 
 
 def test_a_connection_does_not_outlive_its_certificate(fresh: Any) -> None:
@@ -327,14 +327,14 @@ def test_a_connection_does_not_outlive_its_certificate(fresh: Any) -> None:
     issued = fresh.authority.sign_member(request, "south", life=timedelta(seconds=2))
     roster.admitted("south", issued).save(fresh.folder)
     (folder / "certificate.pem").write_text(issued.pem)
-    relay.reload(fresh.folder)
+    server.reload(fresh.folder)
 
     async def tried() -> None:
         async with Bare(fresh.relay_of("south")) as south:
             await asyncio.sleep(max(0.0, (issued.until - datetime.now(UTC)).total_seconds()) + 0.2)
             await south.client.flush(SOON)
             assert south.client.is_connected, "the control: the server has not noticed"
-            assert await asyncio.to_thread(relay._keep_up, fresh.folder, frozenset()) == {"south"}
+            assert await asyncio.to_thread(server._keep_up, fresh.folder, frozenset()) == {"south"}
             await asyncio.wait_for(south.closed.wait(), SOON)
             assert await is_admitted(fresh.relay_of("north"))
 
@@ -343,9 +343,9 @@ def test_a_connection_does_not_outlive_its_certificate(fresh: Any) -> None:
 
 def test_one_relay_runs_in_a_folder_and_a_number_that_was_given_again_is_not_it(fresh: Any) -> None:
     with pytest.raises(BadInput, match="runs already"):
-        relay.start(fresh.folder)
+        server.start(fresh.folder)
     fresh.stop()
-    assert not relay.is_running(fresh.folder)
+    assert not server.is_running(fresh.folder)
     (fresh.folder / "relay" / "relay.pid").write_text(json.dumps(os.getpid()))
-    assert not relay.is_running(fresh.folder)
-    assert relay.reload(fresh.folder) is False
+    assert not server.is_running(fresh.folder)
+    assert server.reload(fresh.folder) is False

@@ -10,9 +10,9 @@ import pytest
 
 from comity.cli import main
 from comity.errors import BadInput
-from comity.relay import consortium, relay
-from comity.relay.health import examined_consortium
-from comity.relay.reaching import Reached, read_version
+from comity.relay import membership, server
+from comity.relay.address import Reached, read_version
+from comity.relay.consortium_health import examined_consortium
 from comity.relay.server_version import FLOOR, parse_version
 from comity.site import health
 
@@ -35,7 +35,7 @@ def install(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_server_with_known_holes_does_not_serve(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    consortium.init(tmp_path / "consortium", address="127.0.0.1:1", listen="127.0.0.1:1", parties=["north"])
+    membership.init(tmp_path / "consortium", address="127.0.0.1:1", listen="127.0.0.1:1", parties=["north"])
     install(tmp_path, version, monkeypatch)
     assert main(["relay", "serve", str(tmp_path / "consortium")]) == 3
     assert "known holes" in capsys.readouterr().err
@@ -46,14 +46,14 @@ def test_a_server_with_known_holes_does_not_serve(
 @pytest.mark.parametrize("version", ADMITTED)
 def test_a_server_from_the_floor_on_serves(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, version, monkeypatch)
-    assert relay.find_server() == tmp_path / "nats-server"
+    assert server.find_server() == tmp_path / "nats-server"
 
 
 def test_the_floor_is_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "2.15.1", monkeypatch)
     monkeypatch.setattr("comity.relay.server_version.FLOOR", {**FLOOR, (2, 15): 2})
     with pytest.raises(BadInput, match=r"2\.15\.2 or newer"):
-        relay.find_server()
+        server.find_server()
 
 
 def test_the_version_that_a_relay_says_is_warned_of() -> None:

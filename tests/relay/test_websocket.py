@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from comity.errors import BadInput
-from comity.relay import consortium, dialling
-from comity.relay.configuration import AUTHENTICATION_SECONDS, HANDSHAKE_SECONDS
-from comity.relay.dialling import Relay
+from comity.relay import address, membership
+from comity.relay.address import Relay
 from comity.relay.roster import Roster
+from comity.relay.server import AUTHENTICATION_SECONDS, HANDSHAKE_SECONDS
 from tests.federation.channel_conformance import ChannelConformance
 
 from .bare import Bare, admitted, told
@@ -99,7 +99,7 @@ def test_a_revoked_member_is_cut_off_its_websocket(tmp_path: Path) -> None:
 
         async def cut() -> None:
             async with Bare(made.relay_of("north")) as one:
-                assert consortium.revoke(made.consortium, "north")
+                assert membership.revoke(made.consortium, "north")
                 await asyncio.wait_for(one.closed.wait(), 10)
 
         asyncio.run(cut())
@@ -110,20 +110,20 @@ def test_a_revoked_member_is_cut_off_its_websocket(tmp_path: Path) -> None:
 
 
 def test_where_there_are_no_websockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = consortium.init(tmp_path / "one", address="relay.example.org", parties=["north"])[1]
+    first = membership.init(tmp_path / "one", address="relay.example.org", parties=["north"])[1]
     assert "websocket" not in (tmp_path / "one" / "roster.toml").read_text()
     with pytest.raises(BadInput, match="this relay takes no websockets; dial tls://relay"):
-        consortium.join(first, tmp_path / "north", websocket=True)
+        membership.join(first, tmp_path / "north", websocket=True)
     with pytest.raises(BadInput, match="this relay takes no websockets, and one that runs can't begin to"):
-        consortium.init(tmp_path / "one", address="relay.example.org", websocket=443, parties=["south"])
+        membership.init(tmp_path / "one", address="relay.example.org", websocket=443, parties=["south"])
     with pytest.raises(BadInput, match="the relay listens at this port already"):
-        consortium.init(tmp_path / "two", address="relay.example.org:443", websocket=443, parties=["north"])
+        membership.init(tmp_path / "two", address="relay.example.org:443", websocket=443, parties=["north"])
 
-    second = consortium.init(tmp_path / "two", address="relay.example.org", websocket=443, parties=["north"])[1]
-    joined = consortium.join(second, tmp_path / "web", websocket=True)
+    second = membership.init(tmp_path / "two", address="relay.example.org", websocket=443, parties=["north"])[1]
+    joined = membership.join(second, tmp_path / "web", websocket=True)
     assert joined.relay.address == "wss://relay.example.org:443"
-    assert consortium.join(second, tmp_path / "plain").relay.address == "tls://relay.example.org:4222"
-    monkeypatch.setattr(dialling, "find_spec", lambda name: None)
+    assert membership.join(second, tmp_path / "plain").relay.address == "tls://relay.example.org:4222"
+    monkeypatch.setattr(address, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match="a websocket needs the extra deploy-websocket"):
         joined.relay.require()
 

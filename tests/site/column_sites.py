@@ -12,7 +12,7 @@ from comity.crypto.sealing import key_file
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.site.desk import Desk
+from comity.site.service import Desk
 from comity.study.predicting import write_prediction
 from comity.study.study import Study
 from tests.vertical.consortia import people, schema

@@ -15,11 +15,11 @@ from comity.federation.coordinator.parties import Parties
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.relay.coordinating import coordinator
-from comity.site.approving import considered, dataset_for
-from comity.site.desk import Desk
+from comity.relay.deployment import coordinator
+from comity.site.approval import considered, dataset_for
 from comity.site.inbox import Arrival
 from comity.site.pack import pack
+from comity.site.service import Desk
 from comity.study.local.channel import LocalChannel
 from comity.study.study import Study
 

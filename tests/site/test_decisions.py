@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from comity.errors import StudyError
-from comity.site.desk import Desk
 from comity.site.health import examined
 from comity.site.inbox import Inbox
+from comity.site.service import Desk
 
 from .sites import Sites, approve
 

@@ -14,7 +14,7 @@ from comity.federation.declare.payers import spent_by
 from comity.federation.evaluation.figures import Figures
 from comity.privacy.ledger import Ledger
 from comity.report.result import Result, load_result
-from comity.site.approving import considered
+from comity.site.approval import considered
 from comity.study.results.outcome import Outcome
 from comity.study.study import Study
 

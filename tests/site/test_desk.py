@@ -18,13 +18,11 @@ from comity.federation.coordinator.parties import Parties
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.site import desk as desk_module
-from comity.site.desk import Desk
+from comity.site import service as desk_module
 from comity.site.inbox import WITHIN_POLICY, Inbox
-from comity.site.refusals import MOST, Refusals
-from comity.site.runs import end_run, runs_of
-from comity.site.serving import ENDPOINTS, alone, endpoint_of
+from comity.site.service import ENDPOINTS, Desk, alone, endpoint_of
 from comity.site.site_file import SiteFile
+from comity.site.status import MOST, Refusals, end_run, runs_of
 from comity.study.results.received import load_received
 
 from .sites import NAMES, STUDY, Sites, approve, coordinated, whole_run

@@ -22,7 +22,7 @@ from comity.crypto.sealing.sealed import Identity
 from comity.federation.coordinator.journal import Journal
 from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
-from comity.relay.coordinating import coordinator
+from comity.relay.deployment import coordinator
 from comity.relay.submissions import _path, find_submission, note_submission
 from comity.report.result import Result, load_result
 from comity.site.results import results_folder

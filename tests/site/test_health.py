@@ -22,14 +22,13 @@ from comity.cli import main
 from comity.crypto.sealing import key_file
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
-from comity.relay import consortium
-from comity.relay import health as relay_health
+from comity.relay import consortium_health as relay_health
+from comity.relay import membership
 from comity.relay.certificates import Authority
-from comity.relay.configuration import server_configuration
-from comity.relay.health import examined_consortium
-from comity.relay.loopback import Loopback
-from comity.relay.relay import CONFIGURATION, FOLDER
+from comity.relay.consortium_health import examined_consortium
 from comity.relay.roster import Roster
+from comity.relay.sandbox import Loopback
+from comity.relay.server import CONFIGURATION, FOLDER, server_configuration
 from comity.site import health
 from comity.site.health import Finding, examined
 from tests.support.witnesses import witnesses_in
@@ -324,14 +323,14 @@ def test_the_relays_certificate_is_renewed(folder: Path) -> None:
     assert not [one for one in wrong(folder, then) if one[0] == "relay"] and (own / "key.pem").read_bytes() == key
     (own / "key.pem").unlink()
     assert [one[0] for one in wrong(folder)] == ["relay"]
-    consortium.renew(folder)
+    membership.renew(folder)
     assert wrong(folder) == [] and (own / "key.pem").read_bytes() != key
 
 
 def test_no_roster_and_no_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setenv("PATH", os.fspath(folder))
-    monkeypatch.setattr("comity.relay.relay.installed_server", lambda: None)
+    monkeypatch.setattr("comity.relay.server.installed_server", lambda: None)
     assert ("server", "failure") in {(name, state) for name, state, _ in wrong(folder)}
     (folder / "roster.toml").unlink()
     ((name, state, sentence),) = wrong(folder)

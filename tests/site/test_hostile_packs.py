@@ -18,14 +18,13 @@ import pytest
 
 from comity.data import clinic_schema
 from comity.errors import ComityError, DataError, Refused, Stopped, StudyError
-from comity.relay.frames import Frame, Kind
-from comity.relay.pipe import frames, packed
-from comity.relay.serving import RUNS, Worker
-from comity.site import desk as desk_module
-from comity.site import examining, inbox, limits, pack
-from comity.site.approving import considered
-from comity.site.desk import Desk
+from comity.relay.endpoint import RUNS, Worker
+from comity.relay.wire import Frame, Kind, frames, packed
+from comity.site import inbox, pack, pack_limits
+from comity.site import service as desk_module
+from comity.site.approval import considered
 from comity.site.inbox import Inbox
+from comity.site.service import Desk
 
 from .sites import STUDY, Sites, approve, coordinated, keys_table, whole_run
 from .sites import TABLE as PARAMETERS
@@ -68,7 +67,7 @@ def refused(sites: Sites, raw: bytes) -> ComityError:
     return found.value
 
 
-@pytest.mark.parametrize("rows", [limits.MAX_ROWS + 1, 20_000_000])
+@pytest.mark.parametrize("rows", [pack_limits.MAX_ROWS + 1, 20_000_000])
 def test_more_rows_than_a_site_reads_are_refused_by_the_footer(sites: Sites, rows: int) -> None:
     public = parquet(pa.table({"age": pa.array(np.zeros(rows))}))
     assert len(public) < 1 << 20
@@ -79,20 +78,20 @@ def test_more_rows_than_a_site_reads_are_refused_by_the_footer(sites: Sites, row
 def test_more_bytes_than_a_site_reads_are_refused_by_the_footer(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     path = sites.folder / "public.parquet"
     path.write_bytes(parquet(pa.table({"age": pa.array(np.arange(1000.0))}), use_dictionary=False))
-    examining.check_footers(path.parent)
-    monkeypatch.setattr(examining, "MAX_TABLE_BYTES", 7_000)
+    pack_limits.check_footers(path.parent)
+    monkeypatch.setattr(pack_limits, "MAX_TABLE_BYTES", 7_000)
     with pytest.raises(Refused, match="bytes before compression"):
-        examining.check_footers(path.parent)
-    monkeypatch.setattr(examining, "MAX_COLUMNS", 0)
+        pack_limits.check_footers(path.parent)
+    monkeypatch.setattr(pack_limits, "MAX_COLUMNS", 0)
     with pytest.raises(Refused, match="1 columns"):
-        examining.check_footers(path.parent)
+        pack_limits.check_footers(path.parent)
 
 
 @pytest.mark.parametrize("name", ["public.PARQUET", "Public.Parquet"])
 def test_a_footer_is_read_however_the_suffix_is_written(sites: Sites, name: str) -> None:
-    (sites.folder / name).write_bytes(parquet(pa.table({"age": pa.array(np.zeros(limits.MAX_ROWS + 1))})))
+    (sites.folder / name).write_bytes(parquet(pa.table({"age": pa.array(np.zeros(pack_limits.MAX_ROWS + 1))})))
     with pytest.raises(Refused, match="rows"):
-        examining.check_footers(sites.folder)
+        pack_limits.check_footers(sites.folder)
 
 
 @pytest.mark.parametrize("name", ["schema.txt", "schema.csv", "schema"])
@@ -100,7 +99,7 @@ def test_a_schema_by_any_name_is_bounded_like_toml(sites: Sites, name: str) -> N
     keys = [f"[parties.{one}.keys]\n{keys_table(sites.identity(one))}\n" for one in ("north", "south")]
     text = STUDY.partition("[simulation]")[0].format(epsilon=0.9, table=PARAMETERS).replace("schema.toml", name)
     text += "\n".join([*keys, f"[coordinator.keys]\n{keys_table(sites.coordinator)}\n"])
-    schema = b"x = [" + b"1," * (limits.MAX_TOML_VALUES + 1) + b"]\n"
+    schema = b"x = [" + b"1," * (pack_limits.MAX_TOML_VALUES + 1) + b"]\n"
     error = refused(sites, forged(sites, {"study.toml": text.encode(), name: schema}))
     assert error.code == "size" and "values" in str(error)
 
@@ -114,7 +113,7 @@ def test_a_footer_that_tells_little_of_much_does_not_get_around_it(sites: Sites)
 
 
 def test_a_reader_that_never_ends_is_ended(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examining, "WALL_SECONDS", 0.05)
+    monkeypatch.setattr(pack_limits, "WALL_SECONDS", 0.05)
     error = refused(sites, hostile(sites, one_value(10, 10)))
     assert error.code == "size" and "more than" in str(error)
 
@@ -136,7 +135,7 @@ def test_a_public_file_of_an_honest_author_arrives(sites: Sites) -> None:
     ("more", "said"),
     [
         ("x = [" + "1," * 4_000_000 + "]", "bytes"),
-        ("x = [" + "1," * limits.MAX_TOML_VALUES + "]", "values"),
+        ("x = [" + "1," * pack_limits.MAX_TOML_VALUES + "]", "values"),
         ("x = " + "[" * 400 + "]" * 400, "nested"),
         (".".join("a" * 40) + " = 1", "nested"),
         ("[" + ".".join("a" * 40) + "]", "nested"),
@@ -166,13 +165,13 @@ def test_a_pack_above_the_limit_is_neither_made_nor_looked_at(sites: Sites, monk
 
 
 def test_few_studies_of_one_submitter_wait_for_a_decision(sites: Sites) -> None:
-    studies = [sites.study(epsilon=0.1 + 0.01 * number) for number in range(limits.MAX_UNDECIDED + 1)]
-    packs = [sites.packed(sites.study(epsilon=0.1 + 0.01 * number)) for number in range(limits.MAX_UNDECIDED + 1)]
+    studies = [sites.study(epsilon=0.1 + 0.01 * number) for number in range(pack_limits.MAX_UNDECIDED + 1)]
+    packs = [sites.packed(sites.study(epsilon=0.1 + 0.01 * number)) for number in range(pack_limits.MAX_UNDECIDED + 1)]
     for raw in packs[:-1]:
         receive(sites, raw)
     with pytest.raises(Refused, match="wait for a decision here") as found:
         receive(sites, packs[-1])
-    assert found.value.code == "quota" and len(Inbox(sites.home("north")).arrivals()) == limits.MAX_UNDECIDED
+    assert found.value.code == "quota" and len(Inbox(sites.home("north")).arrivals()) == pack_limits.MAX_UNDECIDED
     receive(sites, packs[0])  # one that is there is no further one
     Inbox(sites.home("north")).refuse(studies[0].hash, "no")
     receive(sites, packs[-1])
@@ -194,7 +193,7 @@ def test_what_waits_has_few_bytes_also_where_the_policy_decides(
 
 def test_no_study_takes_the_last_of_the_disk(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = sites.packed(sites.study())
-    free = SimpleNamespace(free=limits.LEAST_FREE_BYTES + len(raw) - 1, total=1 << 40)
+    free = SimpleNamespace(free=pack_limits.LEAST_FREE_BYTES + len(raw) - 1, total=1 << 40)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
     with pytest.raises(Stopped, match="almost full"):
         receive(sites, raw)

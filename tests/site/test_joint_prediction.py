@@ -21,8 +21,8 @@ from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
 from comity.learn.released.classifiers import LinearClassifier
-from comity.site.approving import considered
-from comity.site.refusals import Refusals
+from comity.site.approval import considered
+from comity.site.status import Refusals
 from comity.study.predicting import read_weights, weights_text
 from comity.study.records.gather import gather
 from comity.study.study import Study

@@ -18,8 +18,7 @@ from comity.cli.run_folder import read_begun
 from comity.federation.own_score import OwnScore
 from comity.federation.protocol import Protocol
 from comity.methods.averaging import Averaging
-from comity.site.own_scores import own_score
-from comity.site.results import results_folder
+from comity.site.results import own_score, results_folder
 from comity.study.study import Study
 
 from .sites import NAMES, Sites

@@ -13,9 +13,9 @@ from comity.cli.run_folder import read_begun, site_log
 from comity.errors import Stopped
 from comity.files import is_wider, make_folder
 from comity.methods import PROTOCOLS
-from comity.relay import consortium, roster
-from comity.relay.loopback import Loopback, started
-from comity.site.serving import alone
+from comity.relay import membership, roster
+from comity.relay.sandbox import Loopback, started
+from comity.site.service import alone
 from comity.site.site_file import SiteFile
 from tests.cli.conftest import write_study
 from tests.relay.relays import needs_server
@@ -104,9 +104,9 @@ def test_a_consortium_and_its_relay_write_nothing_for_others(
     made = Loopback.make(tmp_path / "deployed", NAMES)
     with made.relay():
         assert prepared() == []
-    invitation = consortium.init(made.consortium, address=_address(made), parties=["east"])
-    joined = consortium.join(invitation[0], tmp_path / "deployed" / "east")
-    consortium.add(made.consortium, joined.request, "east")
+    invitation = membership.init(made.consortium, address=_address(made), parties=["east"])
+    joined = membership.join(invitation[0], tmp_path / "deployed" / "east")
+    membership.add(made.consortium, joined.request, "east")
     assert prepared() == []
     assert (made.consortium / "relay" / "relay.log").stat().st_size
 
@@ -120,14 +120,14 @@ def test_a_consortium_that_somebody_keeps_locked_is_said_to_be_locked(
 ) -> None:
     """Any user of the machine could hold a lock that it may read; the holder of the consortium waited for ever."""
     monkeypatch.setattr(roster, "CHANGE_SECONDS", 0.2)
-    (invitation,) = consortium.init(tmp_path / "c", address="127.0.0.1:1", parties=["north"])[1:]
-    joined = consortium.join(invitation, tmp_path / "north")
+    (invitation,) = membership.init(tmp_path / "c", address="127.0.0.1:1", parties=["north"])[1:]
+    joined = membership.join(invitation, tmp_path / "north")
     lock = tmp_path / "c" / ".changing"
     assert not is_wider(lock)
     with lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(Stopped, match="another process changes this consortium"):
-            consortium.add(tmp_path / "c", joined.request, "north")
+            membership.add(tmp_path / "c", joined.request, "north")
     lock.chmod(0o644)
-    consortium.add(tmp_path / "c", joined.request, "north")
+    membership.add(tmp_path / "c", joined.request, "north")
     assert not is_wider(lock), "one of an earlier version is narrowed"

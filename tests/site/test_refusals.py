@@ -8,7 +8,7 @@ from pathlib import Path
 
 from comity.errors import Refused
 from comity.site.inbox import Arrival, Decision
-from comity.site.refusals import Refusals, unsettled
+from comity.site.status import Refusals, unsettled
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 

@@ -13,7 +13,7 @@ from comity.cli import main
 from comity.errors import Refused
 from comity.federation.coordinator.life import begin, ready
 from comity.site.health import examined
-from comity.site.runs import runs_of
+from comity.site.status import runs_of
 
 from .sites import Sites, approve, coordinated
 

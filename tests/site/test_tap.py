@@ -15,8 +15,8 @@ from comity.federation.messages.envelope import SIGNATURE_BYTES, verify_reply
 from comity.federation.messages.sealed_channel import sealed
 from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
-from comity.site.desk import Desk
-from comity.site.refusals import Refusals
+from comity.site.service import Desk
+from comity.site.status import Refusals
 from comity.study.study import Study
 
 from .sites import NAMES, STUDY, TABLE, Sites, coordinated, whole_run

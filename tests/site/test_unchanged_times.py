@@ -12,7 +12,7 @@ import pytest
 
 from comity.errors import Refused
 from comity.federation.coordinator.life import ready
-from comity.site.desk import Desk
+from comity.site.service import Desk
 from comity.site.site_file import SiteFile
 
 from .sites import Sites, approve, coordinated

@@ -7,8 +7,8 @@ from typing import Any
 
 from comity.federation.coordinator.journal import Journal
 from comity.federation.messages.paths import END
-from comity.relay.deployed import not_told
-from comity.site.runs import runs_of
+from comity.relay.deployment import not_told
+from comity.site.status import runs_of
 
 from .sites import approve, coordinated, whole_run
 

@@ -6,12 +6,11 @@ import pytest
 
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import Refused, StudyError
-from comity.site.approving import considered
-from comity.site.desk import Desk
+from comity.site.approval import OwnersView, considered
 from comity.site.inbox import WITHIN_POLICY, Arrival
-from comity.site.refusals import Refusals
+from comity.site.service import Desk
 from comity.site.site_file import SiteFile
-from comity.site.view import OwnersView
+from comity.site.status import Refusals
 from comity.study.study import Study
 
 from .sites import STUDY, Sites, approve, coordinated, keys_table, whole_run

@@ -15,10 +15,10 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.report.result import Result
-from comity.site.approving import considered
-from comity.site.desk import Desk
-from comity.site.refusals import Refusals
+from comity.site.approval import considered
+from comity.site.service import Desk
 from comity.site.site_file import SiteFile
+from comity.site.status import Refusals
 from comity.study.results.outcome import Outcome
 from comity.study.study import Study
 

@@ -21,9 +21,9 @@ from comity.federation.messages.asking import Replied
 from comity.federation.messages.channel import Channel
 from comity.federation.owner.host import Answer
 from comity.relay.channel import NatsChannel
-from comity.relay.consortium import membership
-from comity.relay.loopback import Loopback, processes
-from comity.relay.serving import serve
+from comity.relay.endpoint import serve
+from comity.relay.membership import membership
+from comity.relay.sandbox import Loopback, processes
 from comity.study.local.channel import LocalChannel
 from experiments.bench.running.deploy_runs import averaging, summed
 from experiments.bench.running.other_processes import peak

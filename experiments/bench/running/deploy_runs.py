@@ -30,15 +30,14 @@ from comity.federation.messages.channel import Channel, Patience
 from comity.federation.messages.sealed_channel import SealedChannel, opened_ask
 from comity.federation.owner.host import Answer, Host
 from comity.privacy.randomness import ReleasedNoise
-from comity.relay import trying
+from comity.relay import sandbox
 from comity.relay.channel import NatsChannel
-from comity.relay.coordinating import coordinator
-from comity.relay.deployed import hand_over, run_deployed
-from comity.relay.loopback import Loopback, processes
-from comity.relay.serving import serve
-from comity.relay.subjects import COORDINATOR
-from comity.site.desk import Desk
+from comity.relay.deployment import coordinator, hand_over, run_deployed
+from comity.relay.endpoint import serve
+from comity.relay.sandbox import Loopback, processes
+from comity.relay.wire import COORDINATOR
 from comity.site.inbox import Inbox
+from comity.site.service import Desk
 from comity.study.local.channel import LocalChannel
 from experiments.bench.kernels.securesum_runs import coordinator_of, host_of, keys_of, one_sum
 from experiments.bench.running.other_processes import peak, processor_time
@@ -54,20 +53,20 @@ _TOGETHER = 8
 def averaging(sites: int, *, repeats: int) -> dict[str, Any]:
     """Seconds of a study of two runs each, in turns: with the sites' processes, and with their desks in this one."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        home, names = Path(folder), trying.names_of(sites)
-        stack.enter_context(trying.witnessed(home))
-        loopback = trying.make(home, names)
+        home, names = Path(folder), sandbox.names_of(sites)
+        stack.enter_context(sandbox.witnessed(home))
+        loopback = sandbox.make(home, names)
         asker = home / COORDINATOR
         path, keys = asker / "study.toml", key_file.load(asker / "coordinator.key")
         # All runs together stay below what its policy allows a study.
         path.write_text(path.read_text("utf-8").replace("epsilon = 1.0", f"epsilon = {0.2 / (repeats + 1):.3f}"))
         study = Study.load(path)
         relay = stack.enter_context(loopback.relay())
-        running = stack.enter_context(processes(trying.served(home, name) for name in names))
+        running = stack.enter_context(processes(sandbox.served(home, name) for name in names))
         channel = stack.enter_context(NatsChannel(loopback.relay_of(COORDINATOR), names, grace=_LONGEST_START))
         hand_over(study, keys=keys, channel=channel)
         for name in names:
-            Inbox(home / name).approve(study.hash, dataset=trying.DATASET, runs=2 * (repeats + 1))
+            Inbox(home / name).approve(study.hash, dataset=sandbox.DATASET, runs=2 * (repeats + 1))
         desks = {name: Desk(home / name / "site.toml") for name in names}
 
         def deployed(number: int) -> None:

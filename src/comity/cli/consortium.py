@@ -42,8 +42,8 @@ def init(
 
     Example: comity consortium init consortium --address relay.example.org --party north --party south
     """
-    from comity.relay.consortium import Invitation
-    from comity.relay.consortium import init as begin
+    from comity.relay.membership import Invitation
+    from comity.relay.membership import init as begin
 
     written = begin(folder, address=address, listen=listen, websocket=websocket, parties=party or [])
     if not written:
@@ -77,8 +77,8 @@ def join(
 
     Example: comity consortium join north.toml --certificate north.pem
     """
-    from comity.relay.consortium import Invitation
-    from comity.relay.consortium import join as joining
+    from comity.relay.membership import Invitation
+    from comity.relay.membership import join as joining
 
     asked = Invitation.load(invitation)
     done = joining(invitation, folder, certificate, websocket=websocket)
@@ -116,7 +116,7 @@ def add(
 
     Example: comity consortium add consortium north.request.pem --party north
     """
-    from comity.relay.consortium import add as admit
+    from comity.relay.membership import add as admit
 
     issued, path, taken = admit(folder, request, party, authority=authority, life=timedelta(days=days))
     lines = [
@@ -141,7 +141,7 @@ def renew(
 
     Example: comity consortium renew consortium
     """
-    from comity.relay.consortium import renew as sign_again
+    from comity.relay.membership import renew as sign_again
 
     issued, taken = sign_again(folder, authority=authority, life=timedelta(days=days))
     lines = [f"the relay's certificate holds until {issued.until:%Y-%m-%d}"]
@@ -157,7 +157,7 @@ def revoke(folder: Folder, party: Annotated[str, typer.Argument(metavar="PARTY")
 
     Example: comity consortium revoke consortium north
     """
-    from comity.relay.consortium import revoke as take_out
+    from comity.relay.membership import revoke as take_out
 
     taken = take_out(folder, party)
     show(f"{party} is out\n{_taken(folder, taken)}", {"party": party, "relay_has_it": taken}, as_json=as_json)
@@ -235,7 +235,7 @@ def try_out(
     from comity.report.result import load_result
 
     try:
-        from comity.relay.trying import make, names_of, run
+        from comity.relay.sandbox import make, names_of, run
     except ModuleNotFoundError as error:
         raise BadInput(f"{error.name} is missing; run: pip install 'comity[deploy-try]'") from error
 

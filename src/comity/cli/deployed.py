@@ -32,8 +32,8 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
 
     try:
         from comity.relay.channel import NatsChannel
-        from comity.relay.consortium import membership
-        from comity.relay.deployed import hand_over, not_told, run_deployed
+        from comity.relay.deployment import hand_over, not_told, run_deployed
+        from comity.relay.membership import membership
     except ModuleNotFoundError as error:
         raise BadInput(f"{error.name} is missing; run: pip install 'comity[deploy]'") from error
 

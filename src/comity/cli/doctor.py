@@ -65,7 +65,7 @@ def _found(site: Path | None, consortium: Path | None) -> list[Finding]:
 
         found += examined(site / NAME if site.is_dir() else site)
     if consortium is not None:
-        from comity.relay.health import examined_consortium
+        from comity.relay.consortium_health import examined_consortium
 
         found += examined_consortium(consortium)
     return found

@@ -54,8 +54,7 @@ def _at_site(run: str, to: Path | None, path: Path) -> tuple[Path, str]:
     """The folder, and what this owner's own records say of what is in it."""
     from comity.artefacts.writing import write_text
     from comity.report.result import Result
-    from comity.site.fetching import fetched
-    from comity.site.own_scores import own_score
+    from comity.site.results import fetched, own_score
     from comity.site.site_file import SiteFile
     from comity.study.results.received import safe_name
 

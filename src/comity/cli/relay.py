@@ -27,9 +27,8 @@ def serve_relay(folder: Folder, as_json: AsJson = False) -> None:
     Example: comity relay serve consortium
     """
     from comity.errors import Stopped
-    from comity.relay.configuration import LOG
-    from comity.relay.relay import FOLDER, serve
     from comity.relay.roster import Roster
+    from comity.relay.server import FOLDER, LOG, serve
 
     roster, log = Roster.load(folder), folder / FOLDER / LOG
 
@@ -47,8 +46,8 @@ def reload_relay(folder: Folder, as_json: AsJson = False) -> None:
 
     Example: comity relay reload consortium
     """
-    from comity.relay.relay import reload
     from comity.relay.roster import changing
+    from comity.relay.server import reload
 
     with changing(folder):
         taken = reload(folder)

@@ -38,9 +38,8 @@ def serve(
 
     Example: comity site serve --log json
     """
-    from comity.site.desk import Desk
     from comity.site.logs import log_to_stderr
-    from comity.site.serving import endpoint_of
+    from comity.site.service import Desk, endpoint_of
 
     log_to_stderr(log)
     desk = Desk(site)
@@ -68,10 +67,9 @@ def status(
 
     from comity.cli.ledger import accounts_document
     from comity.site.inbox import Inbox
-    from comity.site.own_scores import own_score
-    from comity.site.refusals import Refusals, unsettled
-    from comity.site.runs import runs_of
+    from comity.site.results import own_score
     from comity.site.site_file import SiteFile
+    from comity.site.status import Refusals, runs_of, unsettled
 
     loaded = SiteFile.load(site)
     ledger = loaded.owner().ledger
@@ -115,8 +113,8 @@ def end(
     Example: comity site end 2026-11-17-7f3a
     """
     from comity.cli.ledger import accounts_document
-    from comity.site.runs import end_run
     from comity.site.site_file import SiteFile
+    from comity.site.status import end_run
 
     loaded = SiteFile.load(site)
     ledger = loaded.owner().ledger

@@ -14,7 +14,7 @@ from comity.errors import ComityError
 from comity.untrusted.text import one_line
 
 if TYPE_CHECKING:
-    from comity.site.approving import Considered
+    from comity.site.approval import Considered
     from comity.site.inbox import Arrival
     from comity.site.site_file import SiteFile
     from comity.study.study import Study
@@ -34,7 +34,7 @@ def receive(
     Example: comity site receive readmission-3d59a0c41b7e.study
     """
     from comity.errors import BadInput
-    from comity.site.desk import Desk
+    from comity.site.service import Desk
 
     try:
         raw = file.read_bytes()
@@ -137,8 +137,8 @@ def refuse(
     Example: comity site refuse 3d59 --why "no legal basis yet"
     """
     from comity.site.inbox import Inbox
-    from comity.site.runs import runs_of
     from comity.site.site_file import SiteFile
+    from comity.site.status import runs_of
 
     loaded = SiteFile.load(site)
     box = Inbox(loaded.home)
@@ -152,7 +152,7 @@ def refuse(
 
 
 def _considered(site: Path, study: str, dataset: str | None, runs: int) -> tuple[Arrival, Considered, str]:
-    from comity.site.approving import considered, dataset_for
+    from comity.site.approval import considered, dataset_for
     from comity.site.inbox import Inbox
     from comity.site.site_file import SiteFile
 
@@ -166,7 +166,7 @@ def _considered(site: Path, study: str, dataset: str | None, runs: int) -> tuple
 
 def _parties(site: SiteFile, study: Study) -> list[str]:
     from comity.federation.declare.policy import KnownParties
-    from comity.site.view import parties_lines
+    from comity.site.approval import parties_lines
 
     return parties_lines(KnownParties.of(study.consortium, site.party, site.policy.pinned))
 

@@ -35,7 +35,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from comity.artefacts.writing import write_text
 from comity.errors import BadInput
 from comity.files import make_folder
-from comity.relay.subjects import RELAY, checked_name
+from comity.relay.wire import RELAY, checked_name
 
 # What the library raises for what it can't read: damaged, or of other versions and algorithms.
 _UNREADABLE = (ValueError, TypeError, OverflowError, UnsupportedAlgorithm, x509.InvalidVersion)

@@ -1,12 +1,13 @@
-"""The coordinator's side: a `Channel` over the relay.
+"""The coordinator's side of the relay: a `Channel` over NATS.
 
-At each beat the coordinator repeats its open asks, without the messages. That one habit finds silent sites, wakes up
-those that restarted, and pulls again what was lost on the way; sites have no clock. The relay says at once when nobody
-listens at a party's subject. Such a party is lost after `grace`, the time that a start takes; until then no patience of
-an ask counts. While our own connection is down nobody is counted as lost.
-
-A few messages are held at once, while their sites pull them (`making`); replies are pulled when there is room for them
-(`replies`).
+Repeats    Once a second the coordinator repeats its open asks, without the messages. That alone finds silent sites,
+           wakes restarted ones, and pulls again what was lost; sites need no clock.
+Absence    The relay reports at once when nobody subscribes to a party's subject. That party is lost after the grace
+           period, the time that a restart takes; until then no timeout of an ask counts. While the coordinator's own
+           connection is down, no party is counted as lost.
+Memory     `OutgoingQueue` holds a few messages at once while their sites pull them. `IncomingReplies` pulls replies
+           when there is room, and keeps all pieces in flight far below what the relay buffers for one connection,
+           however many parties there are.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field
+from io import BytesIO
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any
 
@@ -26,14 +30,223 @@ from comity.errors import BadInput, Stopped
 from comity.federation.coordinator.replies import plain
 from comity.federation.messages.asking import ABSENT, FAILED, SIZE, Asking
 from comity.federation.messages.channel import FOR_EVER, MOST, Message, Patience
-from comity.relay.call import Call
-from comity.relay.dialling import Relay
-from comity.relay.frames import ID_BYTES, PIECE, SHORT, Frame, Kind, piece_of
+from comity.relay.address import Relay, dial_relay
 from comity.relay.link import Link
-from comity.relay.making import Making
-from comity.relay.reaching import dial_relay
-from comity.relay.replies import Replies
-from comity.relay.subjects import COORDINATOR, ask_subject, checked_party, reply_subject
+from comity.relay.wire import (
+    COORDINATOR,
+    ID_BYTES,
+    PIECE,
+    SHORT,
+    WINDOW,
+    Frame,
+    Kind,
+    Pulling,
+    ask_subject,
+    checked_party,
+    id_of,
+    piece_of,
+    reply_subject,
+)
+
+
+@dataclass(eq=False)
+class Call:
+    """Until there is an outcome or nobody waits for it."""
+
+    asking: Asking
+    party: str
+    make: Message
+    kind: Kind = Kind.ASK
+    id: bytes = b""
+    size: int = 0
+    message: bytes | None = None
+    idle: int = 0
+    making: bool = True
+    pulls: set[int] = field(default_factory=set)
+    absent: float | None = None
+    reply: Pulling | None = None
+    arrived: BytesIO = field(default_factory=BytesIO)
+    offered: tuple[bytes, int] | None = None
+    tries: int = 0
+
+    @property
+    def is_waited_for(self) -> bool:
+        return self.asking.waits_for(self.party)
+
+
+_MADE, _MADE_BYTES = 4, 64 << 20
+
+
+class Making:
+    """`made(call, id, message)` is called on the thread that makes them, with each message that may go."""
+
+    def __init__(self, made: Callable[[Call, bytes, bytes], None]) -> None:
+        self._made = made
+        self._wanted: SimpleQueue[Call | None] = SimpleQueue()
+        # Guards all that follows: several threads want messages and let go of them.
+        self._room = threading.Condition()
+        self._held: dict[Call, int] = {}
+        self._waiting: set[Call] = set()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="messages to sites", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        with self._room:
+            self._closing = True
+            self._room.notify_all()
+        self._wanted.put(None)
+        self._thread.join()
+
+    def want(self, calls: Sequence[Call]) -> None:
+        with self._room:
+            self._waiting.update(calls)
+        for call in calls:
+            self._wanted.put(call)
+
+    @property
+    def waiting(self) -> list[Call]:
+        """Those whose messages are not made yet, for which no party can be blamed."""
+        with self._room:
+            return list(self._waiting)
+
+    def let_go(self, call: Call) -> None:
+        """Whoever wants this message again has it made again."""
+        call.message, call.idle = None, 0
+        with self._room:
+            if self._held.pop(call, None) is not None:
+                self._room.notify_all()
+
+    def _run(self) -> None:
+        while (call := self._wanted.get()) is not None:
+            with self._room:
+                self._room.wait_for(lambda: self._closing or self._has_room())
+            if call.is_waited_for and not self._closing:
+                self._make(call)
+            with self._room:
+                self._waiting.discard(call)
+
+    def _has_room(self) -> bool:
+        return len(self._held) < _MADE and sum(self._held.values()) < _MADE_BYTES
+
+    def _make(self, call: Call) -> None:
+        try:
+            raw = call.make()
+        except BaseException as error:
+            call.asking.failed(error)
+            return
+        if not call.asking.fits(call.party, len(raw)):
+            return
+        name = id_of(raw)
+        if call.id not in (b"", name):
+            call.asking.failed(BadInput(f"the message to {call.party} is another when it is made again", code="form"))
+            return
+        if len(raw) > SHORT:
+            with self._room:
+                self._held[call] = len(raw)
+        self._made(call, name, raw)
+
+
+PULLED = 64
+"""Pieces of all replies that are on their way to us at once: 16 MiB, an eighth of what the relay keeps for us."""
+_SOON = 0.02
+_TRIES = 3
+
+
+class Replies:
+    """`send` brings a frame to a party, `replied` is told of a reply that is whole, `over` of a call without one."""
+
+    def __init__(
+        self,
+        *,
+        send: Callable[[str, Frame], Awaitable[None]],
+        replied: Callable[[Call, bytes], Awaitable[None]],
+        over: Callable[[Call], Awaitable[None]],
+    ) -> None:
+        self._send, self._replied, self._over = send, replied, over
+        self._pulling: dict[Call, None] = {}
+        self._offered: dict[Call, None] = {}
+
+    def forget(self, call: Call) -> None:
+        self._pulling.pop(call, None)
+        self._offered.pop(call, None)
+
+    async def offered(self, call: Call, name: bytes, size: int) -> None:
+        """A site has a reply of this size."""
+        if call.reply is not None and call.reply.id == name:
+            return
+        self._pulling.pop(call, None)
+        call.reply, call.offered = None, (name, size)
+        await self._claim(call)
+
+    async def again(self, call: Call) -> None:
+        """Pull again what was lost on the way."""
+        if call.reply is not None:
+            call.reply.again()
+            await self._pull()
+
+    async def put(self, party: str, frame: Frame) -> None:
+        """A piece of a reply has arrived."""
+        for call in list(self._pulling):
+            if call.party != party or call.reply is None or call.reply.id != frame.id:
+                continue
+            call.asking.alive(party)
+            if call.reply.takes(frame.number, frame.body):
+                call.arrived.write(frame.body)
+            if call.reply.is_whole:
+                await self._whole(call)
+        await self._pull()
+
+    async def claims(self, pause: float) -> None:
+        """For ever: replies that found no room are looked at again soon."""
+        while True:
+            await asyncio.sleep(_SOON if self._offered else pause)
+            for call in list(self._offered):
+                # A reply that waits for us is nobody's silence.
+                call.asking.excused(call.party)
+                await self._claim(call)
+
+    async def _claim(self, call: Call) -> None:
+        assert call.offered is not None
+        name, size = call.offered
+        if not call.asking.fits(call.party, size) or not call.is_waited_for:
+            await self._over(call)
+        elif call.asking.claim(call.party, size):
+            self._offered.pop(call, None)
+            call.reply, call.arrived = Pulling(name, size), BytesIO()
+            self._pulling[call] = None
+            await self._pull()
+        else:
+            self._offered[call] = None
+
+    async def _pull(self) -> None:
+        room = PULLED - sum(call.reply.under_way for call in self._pulling if call.reply is not None)
+        for call in list(self._pulling):
+            if room <= 0:
+                return
+            if call.reply is not None:
+                for number in call.reply.wanted(min(room, WINDOW)):
+                    room -= 1
+                    await self._send(call.party, Frame(Kind.PULL, call.reply.id, number))
+
+    async def _whole(self, call: Call) -> None:
+        assert call.reply is not None
+        name, size, is_true = call.reply.id, call.reply.size, call.reply.is_true
+        del self._pulling[call]
+        if is_true:
+            reply, call.arrived = call.arrived.getvalue(), BytesIO()
+            await self._replied(call, reply)
+            return
+        call.tries += 1
+        if call.tries < _TRIES:
+            call.reply, call.offered = None, (name, size)
+            await self._claim(call)
+        else:
+            call.asking.lost(call.party, FAILED)
+            await self._over(call)
+
 
 log = logging.getLogger("comity.coordinator")
 

@@ -17,8 +17,8 @@ from typing import Any
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from comity.relay.dialling import Relay
-from comity.relay.frames import PIECE, WINDOW, Frame
+from comity.relay.address import Relay
+from comity.relay.wire import PIECE, WINDOW, Frame
 
 log = logging.getLogger("comity.relay")
 

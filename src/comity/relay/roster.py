@@ -19,7 +19,7 @@ from comity.errors import BadInput, Refused, Stopped
 from comity.federation.declare.consortium import fold
 from comity.files import locked, make_folder
 from comity.relay.certificates import Issued, user_of
-from comity.relay.subjects import COORDINATOR, checked_name, checked_party
+from comity.relay.wire import COORDINATOR, checked_name, checked_party
 from comity.untrusted.toml import tables_of
 
 ROSTER = "roster.toml"

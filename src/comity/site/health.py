@@ -22,12 +22,12 @@ from comity.errors import ComityError
 from comity.files import is_wider
 from comity.privacy.ledger import Ledger
 from comity.privacy.ledger.witness import frozen_sentence
-from comity.site.approving import check_records
+from comity.site.approval import check_records
 from comity.site.inbox import Arrival, Inbox
 from comity.site.site_file import SiteFile
 
 if TYPE_CHECKING:
-    from comity.relay.reaching import Reached
+    from comity.relay.address import Reached
 
 State = Literal["ok", "warning", "failure"]
 
@@ -141,7 +141,7 @@ def _membership(site: SiteFile, now: datetime) -> Iterator[Finding]:
 
 def _dialled(address: str, context: ssl.SSLContext) -> Finding:
     """That somebody whom the authority vouches for answers there; whether it admits us is seen when the site serves."""
-    from comity.relay.reaching import dial
+    from comity.relay.address import dial
 
     return relay_finding(address, dial(address, context))
 

@@ -28,9 +28,16 @@ from comity.errors import BadInput, Refused, Stopped, StudyError
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.owner.hosting import Approval
 from comity.files import make_folder
-from comity.site.examining import check_texts, examine, is_small
-from comity.site.limits import LEAST_FREE_BYTES, LEAST_FREE_SHARE, MAX_UNDECIDED, MAX_UNDECIDED_BYTES
 from comity.site.pack import STUDY, Packed, require_no_more, unpack, write_files
+from comity.site.pack_limits import (
+    LEAST_FREE_BYTES,
+    LEAST_FREE_SHARE,
+    MAX_UNDECIDED,
+    MAX_UNDECIDED_BYTES,
+    check_texts,
+    examine,
+    is_small,
+)
 from comity.study.study import Study
 
 if TYPE_CHECKING:

@@ -1,23 +1,45 @@
-"""An owner's results, written when a run ends.
+"""An owner's results: written when a run ends, scored on the owner's records, and fetched later.
 
-    results/HASH-RUN/    what was released to this owner and what stays with it (`study.results.received`)
-    results/HASH-RUN/signed.json    its files, signed by this owner's own key
+    results/HASH-RUN/               what was released to this owner and what stays with it (`study.results.received`)
+    results/HASH-RUN/signed.json    the files' digests, signed with this owner's key
+    own-scores/HASH-RUN.json        the score on this owner's records, mode 0600
 
-They are read again by `comity.site.fetching`, which no serving site imports.
+Scores lie beside the results, not among them: results are signed, fetched and may be passed on; a figure about records
+may not. No log line has a score either, because a collector may read logs. `comity site status` and `comity fetch` show
+them.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import tempfile
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from comity.artefacts.writing import write_text
+from comity.crypto.sealing import key_file
+from comity.errors import BadInput, Stopped
 from comity.federation.agreement import measured_by
+from comity.federation.coordinator.transcript import Transcript
+from comity.federation.declare.consortium import COORDINATOR
+from comity.federation.own_score import OwnScore
 from comity.federation.protocol import presented_to
-from comity.study.results.received import PAGE, safe_name, save_received
-from comity.study.results.signed_files import NAME, sign_files
+from comity.privacy.ledger import Ledger
+from comity.site.inbox import Inbox
+from comity.site.pack import write_files
+from comity.site.status import RunHere, runs_of
+from comity.study.results.outcome import Account, Outcome
+from comity.study.results.received import PAGE, check_received, load_received, safe_name, save_received
+from comity.study.results.signed_files import NAME, checked_files, sign_files
+from comity.untrusted.pages import typed
 
 if TYPE_CHECKING:
+    from comity.federation.declare.consortium import Consortium
     from comity.federation.owner.host import Host
+    from comity.site.site_file import SiteFile
+    from comity.study.study import Study
 
 
 def results_folder(home: Path, study: str, run: str) -> Path:
@@ -48,3 +70,89 @@ def write_results(host: Host, home: Path, run: str) -> None:
     )
     names = sorted(one.name for one in folder.iterdir() if one.name != NAME and not one.name.startswith("."))
     sign_files(folder, names, host.keys, study=study, run=run)
+
+
+log = logging.getLogger("comity.site")
+
+_FOLDER = "own-scores"
+
+
+def score_results(host: Host, home: Path, run: str) -> None:
+    """Score what a host has of a run that ended. Nothing that goes wrong here stops anything else: the log says that
+    there is no score, and nothing of the records."""
+    try:
+        found = _scored(host, run)
+    except Exception:
+        # What a model or a reader says of records may quote them.
+        log.warning("%s: what run %s released could not be scored on the records here", host.party, run)
+        found = None
+    page = {"score": None if found is None else asdict(found)}
+    try:
+        write_text(_path(home, host.agreed.study, run), json.dumps(page) + "\n")
+    except BadInput as error:
+        log.warning("%s: the score of run %s can't be kept: %s", host.party, run, error)
+
+
+def _scored(host: Host, run: str) -> OwnScore | None:
+    protocol = host.agreed.protocol
+    presented = presented_to(protocol, host.received(run), host.who)
+    return None if presented is None else protocol.score_own(presented, host.records, host.party)
+
+
+def is_scored(home: Path, study: str, run: str) -> bool:
+    """Whether it was tried, with or without success."""
+    return _path(home, study, run).exists()
+
+
+def own_score(home: Path, study: str, run: str) -> OwnScore | None:
+    """The score of a run of the study with this hash; None where there is none, or its file can't be read."""
+    try:
+        page = json.loads(_path(home, study, run).read_text(encoding="utf-8"))
+        score: OwnScore | None = typed(OwnScore | None, page["score"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return score
+
+
+def _path(home: Path, study: str, run: str) -> Path:
+    return home / _FOLDER / f"{study[:12]}-{safe_name(run)}.json"
+
+
+def fetched(site: SiteFile, named: str) -> tuple[Study, Outcome]:
+    """A run as this owner has it: what was released to it, and what stays with it. Others' messages are not known here,
+    and how good it is nobody measured."""
+    run = _ended(Ledger(site.ledger), named)
+    box = Inbox(site.home)
+    study = box.study(box.find(run.mark).study)
+    folder, who, protocol = results_folder(site.home, study.hash, run.run), study.consortium, study.protocol
+    own = key_file.load(site.keys).public
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as copy:
+        write_files(checked_files(folder, own, study=study.hash, run=run.run), Path(copy))
+        found, _ = load_received(copy)
+    check_received(found, folder, who.roster[COORDINATOR], study=study.hash, run=run.run)
+    outcome = Outcome.of(study.agreed, found.releases, Transcript(()), run=run.run, partly=True)
+    return study, replace(
+        outcome,
+        accounts=_accounts(Ledger(site.ledger), run.dataset, site.party, who),
+        simulated=False,
+        received={site.party: found},
+        presented_to={site.party: outcome.presented},
+        kept={site.party: protocol.present_own(found.own, who)},
+    )
+
+
+def _accounts(ledger: Ledger, dataset: str, party: str, who: Consortium) -> tuple[Account, ...]:
+    """This owner's own ledger: of others' it knows nothing."""
+    return tuple(Account.of(party, one, who) for one in ledger.summary() if one.dataset == dataset)
+
+
+def _ended(ledger: Ledger, named: str) -> RunHere:
+    mark, slash, run = named.rpartition("/")
+    known = [one for one in runs_of(ledger) if one.run == (run if slash else named) and one.mark.startswith(mark)]
+    if len(known) != 1:
+        listed = ", ".join(f"{one.mark[:12]}/{one.run}" for one in runs_of(ledger)) or "none"
+        many = f"{len(known)} runs here are" if known else "no run here is"
+        raise BadInput(f"{many} called {named!r}; there are: {listed}", key="run")
+    if known[0].state != "closed":
+        raise Stopped(f"run {named} is {known[0].state} here, and has no results; fetch it when it has ended")
+    return known[0]

@@ -1,19 +1,64 @@
-"""What travels over the bus: frames, and messages in pieces.
+"""What crosses the relay: the subjects of each party, and frames that carry messages in pieces.
 
-A frame has a kind, an id, a number and a body. A short message goes with the frame that announces it; of a longer one
-the receiver pulls the pieces, a few at a time, because a bus drops what a slow receiver does not take. So neither end
-nor the relay holds more of it than a window. A message is named by the hash of its bytes, and put together it must
-have that hash: pieces of two messages never mix. Nothing here is trusted beyond that: messages carry the signatures of
-those who wrote them.
+Subjects   Each party has two: the coordinator alone publishes at one, the party alone at the other. There is no third,
+           no wildcard and no inbox. The relay enforces this (`server`); nothing here does.
+Frames     A frame has a kind, an id, a number and a body. A short message travels in the frame that announces it. The
+           receiver pulls a longer one piece by piece, a few at a time, because a bus drops what a slow receiver does
+           not take. So neither end, nor the relay, holds more of it than a window.
+Promise    A message's id is the hash of its bytes, and the receiver checks it on the whole message: pieces of two
+           messages never mix. Nothing more is trusted here, because messages carry their authors' signatures.
+Pipe       The same frames travel between the two processes of a site: one talks to the relay, the other answers. A step
+           can hold the interpreter's lock for longer than a coordinator waits for a sign of life, so a separate process
+           sends these signs.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+
+from comity.errors import BadInput
+from comity.federation.declare.consortium import MAX_NAME_LENGTH, fold, is_party_name
+
+COORDINATOR = "coordinator"
+RELAY = "relay"
+
+
+def checked_name(name: str) -> str:
+    """A member's name, which stands in subjects, in certificates and in file names: what means anything special in one
+    of them can't be part of it."""
+    if not is_party_name(name):
+        raise BadInput(
+            f"a member's name has 1 to {MAX_NAME_LENGTH} letters of a to z, digits, - and _, and begins with a letter "
+            f"or digit; found {ascii(name)[:80]}",
+            code="name",
+            key="party",
+        )
+    return name
+
+
+def checked_party(name: str) -> str:
+    """A name that a party may have: the coordinator's and the relay's are theirs in any case of letters, because file
+    systems differ in whether they tell one from the other."""
+    if fold(checked_name(name)) in (COORDINATOR, RELAY):
+        raise BadInput(f"{name!r} is no name for a party; choose another", code="name", key="party")
+    return name
+
+
+def ask_subject(party: str) -> str:
+    """Where the coordinator asks `party`: it alone publishes here, the party alone listens."""
+    return f"comity.ask.{party}"
+
+
+def reply_subject(party: str) -> str:
+    """Where `party` replies: it alone publishes here, the coordinator alone listens."""
+    return f"comity.reply.{party}"
+
 
 PIECE = 256 << 10
 """Bytes that are pulled at once."""
@@ -118,3 +163,30 @@ class Pulling:
         if self._next == self._seen:
             self._asked = self._next
         self._seen = self._next
+
+
+_LENGTH = struct.Struct(">I")
+
+
+def packed(frame: Frame) -> bytes:
+    raw = frame.to_bytes()
+    return _LENGTH.pack(len(raw)) + raw
+
+
+def frames(line: socket.socket) -> Iterator[Frame]:
+    """What the other end says, until it is gone."""
+    with line.makefile("rb", buffering=LONGEST) as file:
+        while len(head := file.read(_LENGTH.size)) == _LENGTH.size:
+            frame = Frame.of(file.read(_LENGTH.unpack(head)[0]))
+            if frame is None:
+                return
+            yield frame
+
+
+async def next_frame(reader: asyncio.StreamReader) -> Frame | None:
+    """The next that the other end says; None when it is gone."""
+    try:
+        head = await reader.readexactly(_LENGTH.size)
+        return Frame.of(await reader.readexactly(_LENGTH.unpack(head)[0]))
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None

@@ -1,21 +1,26 @@
-"""Answers for an owner: what it approved, and nothing else. Any engine brings it asks and takes its replies.
+"""Answers for an owner: what the owner approved, and nothing else. Any transport can bring asks and carry replies.
 
-Asks and packed studies come sealed to this site and replies go sealed to whoever asked
-(`comity.federation.messages.sealed_channel`); one that is not sealed is refused. Site file and decisions are looked at
-before every ask, so that what the owner decided counts from the next one on. A site file that can't be used any more
-stops the desk until it can: the terms in it may have become narrower.
+Sealed     Asks and packed studies arrive sealed to this site, and replies leave sealed to the sender
+           (`comity.federation.messages.sealed_channel`). The service refuses anything that is not sealed.
+Current    The service checks the site file and the owner's decisions before every ask, so a decision counts from the
+           next ask on. While the site file cannot be used, the service answers nothing: its terms may be narrower now.
+Transport  A transport registers the scheme of its addresses in `ENDPOINTS`. The local channel needs none: it calls the
+           service as it calls a host.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock, RLock
+from typing import Protocol
 
 from comity.artefacts.file_state import file_state
-from comity.errors import ComityError, Malformed, Refused, Stopped
+from comity.errors import BadInput, ComityError, Malformed, Refused, Stopped, StudyError
 from comity.federation.coordinator.replies import plain
 from comity.federation.messages.ask import study_of
 from comity.federation.messages.codec import encode
@@ -25,14 +30,12 @@ from comity.federation.messages.sealed_channel import opened_ask
 from comity.federation.owner.host import Answer, Host
 from comity.federation.owner.hosting import Approval
 from comity.federation.owner.registry import Registry
-from comity.site.approving import considered, dataset_for
-from comity.site.hosting import host_for
+from comity.files import locked
+from comity.site.approval import considered, dataset_for, host_for
 from comity.site.inbox import WITHIN_POLICY, Arrival, Inbox
-from comity.site.own_scores import is_scored, score_results
-from comity.site.refusals import Refusals
-from comity.site.results import are_written, write_results
-from comity.site.runs import runs_of
+from comity.site.results import are_written, is_scored, score_results, write_results
 from comity.site.site_file import SiteFile
+from comity.site.status import Refusals, runs_of
 from comity.study.study import Study
 
 log = logging.getLogger("comity.site")
@@ -289,3 +292,58 @@ class Desk:
 def _said(refusal: ComityError | None) -> bytes:
     """What crosses of it: a code, or that all is well."""
     return encode({"ok": True} if refusal is None else {"refused": refusal.code, "key": ""})
+
+
+class Endpoint(Protocol):
+    """A site's end of a channel (`comity.federation.messages.channel`)."""
+
+    def serve(self, desk: Desk) -> None:
+        """Bring asks to `desk.answered` and packed studies to `desk.received` until the process is told to stop. Asks
+        may come twice and in any order, from several threads; what is being answered then is finished."""
+
+
+@contextmanager
+def alone(site: SiteFile, *, patience: float = 5.0) -> Iterator[None]:
+    """Be the only process that answers for a ledger; refused while another one does. Steps of one run take turns within
+    a process; between two processes they would not. The system releases the lock however a process ends."""
+    path = site.ledger.with_name(f"{site.ledger.name}.serving")
+
+    def blocked() -> BadInput:
+        return BadInput(f"{path}: another process serves with this ledger; end it first", code="serving", key="ledger")
+
+    with locked(path, seconds=patience, blocked=blocked):
+        yield
+
+
+def _over_nats(site: SiteFile) -> Endpoint:
+    try:
+        from comity.relay.endpoint import NatsEndpoint
+    except ModuleNotFoundError as error:
+        raise StudyError(
+            f"{site.where}: relay.address needs the extra deploy ({error.name} is missing); "
+            "run: pip install 'comity[deploy]'",
+            key="relay.address",
+        ) from error
+    return NatsEndpoint(site)
+
+
+ENDPOINTS: dict[str, Callable[[SiteFile], Endpoint]] = {"tls": _over_nats, "wss": _over_nats}
+"""Engines by the scheme of their addresses, as in tls://relay.example.org:4222 or wss://relay.example.org:443."""
+
+
+def endpoint_of(site: SiteFile) -> Endpoint:
+    """The end of the channel that the site file names."""
+    if site.relay is None:
+        raise StudyError(
+            f'{site.where}: relay.address is missing; add [relay] with address = "..." as your consortium gave it',
+            key="relay.address",
+        )
+    scheme, separator, _ = site.relay.address.partition("://")
+    if not separator or scheme not in ENDPOINTS:
+        known = ", ".join(f"{name}://" for name in ENDPOINTS) or "none"
+        raise StudyError(
+            f"{site.where}: relay.address = {site.relay.address!r}: this installation has no engine for it (known: "
+            f"{known}); correct the address, or install the engine",
+            key="relay.address",
+        )
+    return ENDPOINTS[scheme](site)

@@ -1,20 +1,24 @@
-"""A whole consortium to be tried on this machine: relay, coordinator and sites as processes, one study end to end.
+"""A whole consortium on this machine, over loopback alone: for a first try, for measuring and for tests.
 
-    HOME/consortium/         what the holder of the consortium has
+    HOME/consortium/         the consortium's authority, roster and relay
     HOME/coordinator/        the study, the coordinator's key, its membership, and its runs
     HOME/north/ ...          each owner's site file, key, ledger, generated records, membership, and results
 
-Everything is as between organisations, with the same commands, but that one person made all of it and that the sites
-approve whatever their policies allow. All of it stays on loopback.
+Members have separate folders, keys and certificates and use the same commands as between organisations. Two things
+differ: one person made all of them, and the sites approve whatever their policies allow.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import pandas as pd
 
@@ -22,12 +26,107 @@ from comity.crypto.sealing import key_file
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import clinic_schema, clinics
 from comity.errors import Stopped
-from comity.files import make_file, write_file
+from comity.files import make_file, open_private, write_file
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.relay.loopback import Loopback, processes, started, stop
-from comity.relay.subjects import COORDINATOR
+from comity.relay import membership
+from comity.relay.address import Relay
+from comity.relay.certificates import Authority, install
+from comity.relay.roster import Roster
+from comity.relay.server import start
+from comity.relay.wire import COORDINATOR
+
+HOST = "127.0.0.1"
+_CONSORTIUM = "consortium"
+
+
+@dataclass(frozen=True)
+class Loopback:
+    """`home` has a folder for the consortium and one for each member, named as it is."""
+
+    home: Path
+
+    @classmethod
+    def make(cls, home: Path, parties: Iterable[str], *, websocket: bool = False) -> Self:
+        """With all of these parties and the coordinator admitted; they dial by websocket if asked to."""
+        made, port = cls(home), free_port()
+        invitations = membership.init(
+            made.consortium,
+            address=f"{HOST}:{port}",
+            listen=f"{HOST}:{port}",
+            websocket=free_port() if websocket else None,
+            parties=list(parties),
+        )
+        authority, roster = Authority.load(made.consortium / "authority"), Roster.load(made.consortium)
+        for invitation in invitations:
+            name = invitation.stem
+            joined = membership.join(invitation, made.relay_folder(name), websocket=websocket)
+            issued = authority.sign_member(joined.request.read_text("ascii"), name)
+            roster = roster.admitted(name, issued)
+            install(made.relay_folder(name), name, issued.pem)
+        roster.save(made.consortium)
+        return made
+
+    @property
+    def consortium(self) -> Path:
+        return self.home / _CONSORTIUM
+
+    def relay_folder(self, name: str) -> Path:
+        return self.home / name / "relay"
+
+    def relay_of(self, name: str) -> Relay:
+        return membership.membership(self.relay_folder(name))[1]
+
+    @contextmanager
+    def relay(self) -> Iterator[subprocess.Popen[bytes]]:
+        """The relay, until the block is left."""
+        process = start(self.consortium)
+        try:
+            yield process
+        finally:
+            stop(process)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind((HOST, 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def processes(commands: Iterable[tuple[list[str], Path]]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes of this Python with these arguments, each with the file that it logs to; they end with the block."""
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        for words, log in commands:
+            running.append(started(words, log))
+        yield running
+    finally:
+        for one in running:
+            one.terminate()
+        for one in running:
+            stop(one)
+
+
+def started(words: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """One process among several on this machine: it computes in one thread, so that they do not wait for each other."""
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    with os.fdopen(open_private(log, os.O_WRONLY | os.O_APPEND), "ab") as file:
+        return subprocess.Popen(
+            [sys.executable, *words], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env={**os.environ, **one}
+        )
+
+
+def stop(process: subprocess.Popen[bytes], *, patience: float = 20.0) -> None:
+    """Tell it to end, and see that it does."""
+    process.terminate()
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
 
 RECORDS = 400
 DATASET = "visits"

@@ -1,8 +1,10 @@
-"""Reads the files of a pack for the first time, in a process with little memory and time of its own.
+"""What a site spends on a packed study before its owner has decided about it, and how it enforces that.
 
-Sizes that a file states may be lies, and a few bytes of Parquet may stand for gigabytes. So a pack that has more than a
-small study and a schema is read here before the site's process reads it: what does not fit ends this process, and not
-the one that answers asks.
+A file can lie about its size, and a few bytes of Parquet can expand to gigabytes. So a pack with more than a small
+study and a schema is first read in a separate process with little memory and time. What does not fit ends that process,
+not the one that answers asks.
+
+    python -m comity.site.pack_limits STUDY_FILE
 """
 
 from __future__ import annotations
@@ -17,19 +19,35 @@ from pathlib import Path
 
 from comity import errors
 from comity.errors import ComityError, Refused
-from comity.site.limits import (
-    CPU_SECONDS,
-    MAX_COLUMNS,
-    MAX_ROWS,
-    MAX_TABLE_BYTES,
-    MAX_TOML_BYTES,
-    MAX_TOML_DEPTH,
-    MAX_TOML_VALUES,
-    MEMORY_BYTES,
-    WALL_SECONDS,
-)
 from comity.untrusted.file_names import read_inside
 from comity.untrusted.toml import tables_of
+
+MAX_PACK_BYTES = 16 << 20
+"""Of a pack, and so of all its files together."""
+SEAL_BYTES = 1 << 16
+"""More than a pack grows by when it is sealed."""
+MAX_TOML_BYTES = 4 << 20
+"""Of one TOML file: about 1,500 parties with their keys."""
+MAX_TOML_VALUES = 100_000
+MAX_TOML_DEPTH = 32
+"""Of brackets inside each other, and of the parts of a dotted key."""
+MAX_ROWS = 500_000
+MAX_COLUMNS = 10_000
+MAX_TABLE_BYTES = 256 << 20
+"""Of a Parquet file of public records, by its footer: rows, columns, and bytes before compression."""
+MEMORY_BYTES = 1 << 30
+CPU_SECONDS = 15
+WALL_SECONDS = 120.0
+"""Of the process that reads a pack with public records for the first time, its imports included."""
+MAX_UNDECIDED = 8
+MAX_UNDECIDED_BYTES = 64 << 20
+"""Of one submitter's studies that nobody has decided about, or that the policy alone has approved: how many wait for a
+person, and the bytes of both."""
+LEAST_FREE_BYTES = 100 << 20
+LEAST_FREE_SHARE = 0.1
+"""Of the disk, the smaller of the two, below which no study is taken in: a run that goes on needs the room for its
+commits."""
+
 
 _SMALL_BYTES, _SMALL_VALUES = 64 << 10, 4096
 """TOML of a pack that is read at once: it takes milliseconds."""

@@ -1,7 +1,7 @@
-"""A study run between organisations, seen from its coordinator: handed over to the sites, run, and resumed.
+"""A study between organisations, seen from its coordinator: deliver it to the sites, run it, resume it.
 
-The journal and what comes out lie with the coordinator, not on the relay. Running again with the same run id and
-journal goes on where it ended, whoever was killed meanwhile.
+The coordinator keeps the journal and the outcome; the relay keeps nothing. A second call with the same run id and
+journal resumes, whichever process was killed.
 """
 
 from __future__ import annotations
@@ -15,23 +15,52 @@ from typing import TYPE_CHECKING
 from comity.errors import Malformed, Refused, Stopped
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import whole_run
-from comity.federation.coordinator.parties import Progress
+from comity.federation.coordinator.parties import Parties, Progress
 from comity.federation.coordinator.replies import plain
 from comity.federation.messages.asking import Lost, Replied
-from comity.federation.messages.channel import Patience
+from comity.federation.messages.channel import FOR_EVER, Channel, Patience
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import verify_reply
 from comity.federation.messages.paths import ABANDON, END
-from comity.federation.messages.sealed_channel import sealed
+from comity.federation.messages.sealed_channel import SealedChannel, sealed
+from comity.privacy.randomness import ReleasedNoise
 from comity.relay.channel import SILENT, NatsChannel
-from comity.relay.coordinating import coordinator
 from comity.site.pack import pack
 from comity.study.results.outcome import Outcome
 
 if TYPE_CHECKING:
     from comity.crypto.sealing.sealed import Identity
     from comity.federation.coordinator.exchange import Watch
+    from comity.federation.coordinator.journal import Journal
     from comity.study.study import Study
+
+
+def coordinator(
+    study: Study,
+    *,
+    run: str,
+    channel: Channel,
+    journal: Journal,
+    keys: Identity,
+    progress: Progress | None = None,
+    patience: Patience = FOR_EVER,
+    watch: Watch | None = None,
+) -> Parties:
+    """The coordinator's side of one run, for `whole_run`. What the channel carries is sealed to the sites, and what
+    they reply to this process. Running again with the same journal and run id resumes."""
+    agreed = study.agreed
+    return Parties(
+        agreed,
+        run=run,
+        channel=SealedChannel(channel, agreed.consortium.roster),
+        journal=journal,
+        keys=keys,
+        noise=ReleasedNoise(),
+        progress=progress,
+        patience=patience,
+        watch=watch,
+    )
+
 
 PATIENCE = Patience(silent=SILENT)
 _HANDED_OVER = Patience(silent=SILENT, deadline=300.0)

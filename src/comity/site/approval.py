@@ -1,4 +1,8 @@
-"""A study as one owner sees it: what leaves this site, to whom, at what cost to it, and what is left of its budget."""
+"""What an approval would mean, shown before the owner gives it, and the host that serves an approved study.
+
+`dry_run` refuses whatever a run would refuse later, by the same code: study, keys, policy, budget, records. It writes
+nothing, and what it says about records is for the owner's terminal.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,91 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR
 from typing import Any
 
+import numpy as np
+
+from comity.errors import BadInput, ComityError, Malformed, Refused
 from comity.federation.declare.consortium import COORDINATOR, worded
 from comity.federation.declare.declaration import Release
 from comity.federation.declare.payers import delta_of, describe, spent_by
 from comity.federation.declare.policy import KnownParties
+from comity.federation.evaluation.protocol import MODEL
+from comity.federation.messages.codec import decode
+from comity.federation.messages.paths import END
 from comity.federation.owner.host import Host
+from comity.federation.owner.hosting import Approval, Owner, host_of
+from comity.federation.owner.store import Store
 from comity.federation.plan import Plan
 from comity.privacy.ledger.account import figure
+from comity.site.inbox import Inbox
+from comity.site.site_file import SiteFile
+from comity.study.records.encodings import encoding_of
+from comity.study.records.held_records import held_records
+from comity.study.records.sources import sentences
+from comity.study.study import Study
 from comity.untrusted.text import one_line
+
+
+def host_for(site: SiteFile, owner: Owner, study: Study, approval: Approval) -> Host:
+    """The host of an approved study. Refused as by `host_of`, and where a joint prediction brings other weights than a
+    run released to this owner."""
+    _require_own_model(site, owner, study)
+    return host_of(owner, study.agreed, approval)
+
+
+def _require_own_model(site: SiteFile, owner: Owner, study: Study) -> None:
+    """A joint prediction applies the model that a run of an approved study released to this owner, to the same columns
+    of the same parties. Weights of a coordinator's own choice would make a score any function that it likes to see: one
+    that is zero but for a single column is that column, record by record."""
+    table = study.prediction
+    if table is None:
+        return
+    from comity.methods.vertical.prediction import JointPrediction
+
+    short = study.hash[:12]
+    try:
+        trained = Inbox(site.home).study(table.of)
+    except ComityError as error:
+        raise Refused(
+            f"refused: study {short} applies a model of study {table.of[:12]}, which is not in this inbox as it "
+            f"arrived ({error})",
+            code="study",
+            key="prediction.of",
+        ) from error
+    if _laid_out(trained) != _laid_out(study):
+        raise Refused(
+            f"refused: study {short} has another schema, other parties, columns, keys or parameters than study "
+            f"{table.of[:12]}, whose model it applies; let its author write it with comity predict",
+            code="study",
+            key="prediction.of",
+        )
+    who = trained.consortium
+    store = Store(owner.ledger, unit=who.unit, neighbours=who.neighbours, study=trained.hash)
+    raw = store.delivered(table.run, MODEL).get(MODEL, {}).get(str(END))
+    try:
+        released = None if raw is None else np.asarray(decode(raw), np.float64).reshape(-1)
+    except (Malformed, ValueError, TypeError):
+        released = None
+    if released is None:
+        raise Refused(
+            f"refused: study {short} applies the model of run {table.run} of study {table.of[:12]}, which released "
+            "none here; see: comity site status",
+            code="study",
+            key="prediction.run",
+        )
+    assert isinstance(study.protocol, JointPrediction)
+    if released.tobytes() != study.protocol.coef.tobytes():
+        raise Refused(
+            f"refused: the weights of study {short} are not those that run {table.run} released to this site; ask its "
+            "author why",
+            code="study",
+            key="prediction.weights",
+        )
+
+
+def _laid_out(study: Study) -> tuple[object, ...]:
+    """What decides which weight belongs to which column of which party, in the order that it depends on."""
+    parties = study.parties if isinstance(study.parties, int) else tuple(study.parties.items())
+    return study.schema.digest(), parties, study.parameters
 
 
 @dataclass(frozen=True)
@@ -170,3 +251,52 @@ def _columns(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[st
 
 def _runs(number: int) -> str:
     return "1 run" if number == 1 else f"{number} runs in all"
+
+
+@dataclass(frozen=True)
+class Considered:
+    """A study that may be approved, and what is odd about the records that it would read."""
+
+    view: OwnersView
+    findings: tuple[str, ...]
+
+
+def dataset_for(site: SiteFile, named: str | None) -> str:
+    """The dataset that is meant; the only one where none is named."""
+    if named is None and len(site.data) != 1:
+        raise BadInput(
+            f"{site.where} has the datasets {', '.join(site.data)}; say which one the study may read: --dataset NAME",
+            key="dataset",
+        )
+    name = next(iter(site.data)) if named is None else named
+    site.source(name)
+    return name
+
+
+def considered(site: SiteFile, owner: Owner, study: Study, *, dataset: str, runs: int) -> Considered:
+    """What an approval of the study for so many runs in all would mean, or why there can be none."""
+    host = host_for(site, owner, study, Approval(study=study.hash, dataset=dataset, runs=runs))
+    begun = host.store.runs_of(study.hash, other_than="")
+    if begun >= runs:
+        raise BadInput(
+            f"study {study.hash[:12]} has begun {begun} runs here, and --runs counts all of them; give "
+            f"{begun + 1} or more",
+            key="runs",
+        )
+    view = view_of(host, study.plan(), dataset=dataset, runs=runs)
+    return Considered(view, check_records(site, study, dataset))
+
+
+def check_records(site: SiteFile, study: Study, dataset: str) -> tuple[str, ...]:
+    """What is odd about a dataset's records for a study, in sentences without values; all of them are read."""
+    where, party, protocol = f"{site.where}: data.{dataset}", site.party, study.protocol
+    limit = int(site.memory * 2**30)
+    source = site.source(dataset)
+    _, frame = held_records(protocol, study.consortium, source, where=where, party=party, limit=limit)
+    if frame is None:
+        return ()
+    # It brings pandas, which a site that serves needs for files of its own alone.
+    from comity.data import explain
+
+    declared, schema = study.parameters.declared_records(party), encoding_of(protocol, where, party).schema
+    return sentences(explain(schema, frame, where, unit=study.privacy.unit.value, records=declared))

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from comity.errors import ComityError
 from comity.relay.certificates import check_installed
-from comity.relay.configuration import server_configuration
-from comity.relay.relay import CONFIGURATION, FOLDER, find_server, is_running
 from comity.relay.roster import Roster
-from comity.relay.subjects import RELAY
+from comity.relay.server import CONFIGURATION, FOLDER, find_server, is_running, server_configuration
+from comity.relay.wire import RELAY
 from comity.site.health import SOON, Finding
 
 

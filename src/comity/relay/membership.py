@@ -20,6 +20,7 @@ from pathlib import Path
 
 from comity.artefacts.writing import write_text
 from comity.errors import BadInput
+from comity.relay.address import Relay
 from comity.relay.certificates import (
     AUTHORITY,
     CERTIFICATE,
@@ -32,10 +33,9 @@ from comity.relay.certificates import (
     install,
     new_request,
 )
-from comity.relay.dialling import Relay
-from comity.relay.relay import FOLDER, reload
 from comity.relay.roster import ROSTER, Roster, changing
-from comity.relay.subjects import COORDINATOR, checked_name
+from comity.relay.server import FOLDER, reload
+from comity.relay.wire import COORDINATOR, checked_name
 from comity.untrusted.toml import tables_of
 
 MEMBERSHIP = "membership.toml"

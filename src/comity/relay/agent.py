@@ -4,7 +4,7 @@ It listens at its own subject and knows no clock: the coordinator repeats what i
 through to the process that answers, piece by piece; of replies it holds a copy until the coordinator has them. Whatever
 is lost, on the way or with either process, is asked again, and a site gives the reply that it stored.
 
-    python -m comity.relay.desk FORM PARTY MOST ADDRESS CERTIFICATE KEY AUTHORITY    (the pipe is standard input)
+    python -m comity.relay.agent FORM PARTY MOST ADDRESS CERTIFICATE KEY AUTHORITY    (the pipe is standard input)
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from pathlib import Path
 
 from nats.aio.msg import Msg
 
-from comity.relay.dialling import Relay
-from comity.relay.frames import (
+from comity.relay.address import Relay
+from comity.relay.link import Link
+from comity.relay.wire import (
     FRAME,
     ID_BYTES,
     PIECE,
@@ -32,14 +33,15 @@ from comity.relay.frames import (
     Frame,
     Kind,
     Pulling,
+    ask_subject,
     id_of,
+    next_frame,
+    packed,
     piece_of,
+    reply_subject,
 )
-from comity.relay.link import Link
-from comity.relay.pipe import next_frame, packed
-from comity.relay.subjects import ask_subject, reply_subject
-from comity.site.limits import MAX_PACK_BYTES, SEAL_BYTES
 from comity.site.logs import Form, log_to_stderr
+from comity.site.pack_limits import MAX_PACK_BYTES, SEAL_BYTES
 
 OPEN = 64
 """Asks that are here at once; further ones wait for the next beat."""
