@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[3] / "docs" / "security.md"
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 BEGIN, END = "<!-- the matrix: printed by its tests -->\n", "<!-- the end of the matrix -->\n"
 MODULES = ("test_attacks_on_the_relay", "test_attacks_on_a_site", "test_attacks_by_the_relay", "test_attacks_by_packs")
 HEADS = ("attack", "refused by", "the attacker is told", "the owner sees", "test")
