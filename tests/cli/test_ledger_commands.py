@@ -30,7 +30,7 @@ def path(comity: Any, tmp_path: Path) -> Path:
         (["grant", "LEDGER", "--epsilon", "1", "--why", ""], "why"),
         (["grant", "LEDGER", "--epsilon", "1", "--why", "x", "--dataset", "pets"], "has no dataset pets"),
         (["write-off", "LEDGER", "--all", "--why", ""], "why"),
-        (["init", "FOLDER/none/a.ledger", "--dataset", "x", "--epsilon", "1"], "can't be made here"),
+        (["init", "FOLDER/none/a.ledger", "--dataset", "x", "--epsilon", "1"], "can't be created here"),
         (["init", "FOLDER/b.ledger", "--dataset", "", "--epsilon", "1"], "dataset"),
         (["init", "FOLDER/b.ledger", "--dataset", "x", "--epsilon", "1", "--currency", "gaussian"], "--currency"),
         (["init", "FOLDER/b.ledger", "--dataset", "x", "--epsilon", "1e9999999"], "epsilon"),
@@ -76,12 +76,12 @@ def test_a_run_is_abandoned_for_good(comity: Any, path: Path) -> None:
         Ledger(path).draw(run="lost", release="v", index=0, step="s")
 
 
-def test_a_moved_ledger_says_how_it_is_thawed(
+def test_a_moved_ledger_says_how_to_unfreeze_it(
     comity: Any, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "new machine"))
     verified = comity("ledger", "verify", path)
-    assert verified.code == 0 and "FROZEN" in verified.out and "bring its witness" in verified.out
+    assert verified.code == 0 and "FROZEN" in verified.out and "copy its witness" in verified.out
     assert comity("ledger", "write-off", path, "--epsilon", "0", "--why", "moved by hand").code == 0
     assert "FROZEN" not in comity("ledger", "show", path).out and "left 3.00" in comity("ledger", "show", path).out
 

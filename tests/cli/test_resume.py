@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from comity.learn import LinearClassifier, load_model
-from comity.privacy.ledger import Ledger
-from comity.privacy.ledger.shared import SharedFile
+from comity.privacy.ledger import Ledger, SharedFile
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.simulation import run as runtime_run
@@ -167,7 +166,7 @@ def each_of_many_paid_once(folder: Path) -> None:
     assert not (folder / "ledgers").exists() and (folder / "sites.sqlite").stat().st_mode & 0o077 == 0
     shared = SharedFile(folder / "sites.sqlite")
     for number in range(1, MANY + 1):
-        ledger = Ledger.seated(
+        ledger = Ledger.in_shared_file(
             shared, number, dataset="none", grant=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE
         )
         kinds = [entry.kind for entry in ledger.entries()]

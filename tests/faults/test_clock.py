@@ -11,7 +11,7 @@ import pytest
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import whole_run
 from comity.federation.declare import policy
-from comity.privacy.ledger import rows as ledger_rows
+from comity.privacy.ledger import tables
 from comity.relay.deployment import coordinator
 from comity.site.service import Desk
 from comity.study.local.channel import LocalChannel
@@ -33,7 +33,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (ledger_rows, policy):
+    for module in (tables, policy):
         monkeypatch.setattr(module, "datetime", made)
     return made
 

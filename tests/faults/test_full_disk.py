@@ -14,7 +14,7 @@ from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import whole_run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.owner.host import Host
-from comity.privacy.ledger import file as ledger_file
+from comity.privacy.ledger import storage
 from comity.relay.deployment import coordinator
 from comity.site.service import Desk
 from comity.study.local.channel import LocalChannel
@@ -40,7 +40,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 @contextmanager
 def full(monkeypatch: pytest.MonkeyPatch, path: Any) -> Iterator[None]:
     """SQLite finds no room for another page of this file."""
-    connected = ledger_file._connected
+    connected = storage._connect_in_mode
 
     def short_of_room(where: Any, *rest: Any, **more: Any) -> Any:
         connection = connected(where, *rest, **more)
@@ -50,7 +50,7 @@ def full(monkeypatch: pytest.MonkeyPatch, path: Any) -> Iterator[None]:
         return connection
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_file, "_connected", short_of_room)
+        patch.setattr(storage, "_connect_in_mode", short_of_room)
         yield
 
 

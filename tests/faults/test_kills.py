@@ -16,7 +16,7 @@ from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import whole_run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.owner.host import Host
-from comity.privacy.ledger.transaction import Transaction
+from comity.privacy.ledger import Transaction
 from comity.relay.deployment import coordinator
 from comity.site.service import Desk
 from comity.study.local.channel import LocalChannel

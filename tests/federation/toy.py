@@ -31,8 +31,7 @@ from comity.federation.owner.site import Site
 from comity.federation.owner.store import Store
 from comity.federation.protocol import Protocol, step
 from comity.privacy.currency import Currency
-from comity.privacy.ledger import Ledger
-from comity.privacy.ledger.account import currency_for
+from comity.privacy.ledger import Ledger, currency_for
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.randomness import ReleasedNoise

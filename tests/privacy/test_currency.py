@@ -18,8 +18,7 @@ from tests.support.ledgers import RECORD
 
 from comity.errors import BadInput, BudgetExceeded, Refused
 from comity.privacy.accounting import RHO_PER_SQUARE, Spent, gdp_square, pure_square, zcdp_epsilon, zcdp_rho
-from comity.privacy.composition import ceiling, enters, within
-from comity.privacy.currency import Currency
+from comity.privacy.currency import Currency, ceiling_of, convert_to, is_within
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Loss, Pure
 
@@ -91,16 +90,16 @@ def test_mixing_kinds_as_one_goes_breaks_the_grant() -> None:
 
 @pytest.mark.parametrize("currency", [Currency.GAUSSIAN, Currency.CONCENTRATED])
 def test_one_currency_keeps_the_grant_whatever_is_chosen_when(currency: Any) -> None:
-    most = ceiling(currency, Approx(EPSILON, DELTA))
+    most = ceiling_of(currency, Approx(EPSILON, DELTA))
     whole = float(most.square) if isinstance(most, GDP) else 2 * float(cast(ZCDP, most).rho)
     one = GDP.squared(whole / STEPS)
 
     def entered(loss: Any) -> Any:
-        return enters(currency, loss)
+        return convert_to(currency, loss)
 
     def left(k: int) -> float:
         spent = Spent.zero().add(entered(one), k)
-        return largest(lambda epsilon: within(spent.add(entered(Pure(epsilon))), most))
+        return largest(lambda epsilon: is_within(spent.add(entered(Pure(epsilon))), most))
 
     assert left(0) > 0.15
     found = stopping_delta(STEPS, math.sqrt(whole / STEPS), left)
@@ -135,10 +134,10 @@ def test_one_currency_keeps_the_grant_whatever_is_chosen_when(currency: Any) -> 
     ],
 )
 def test_what_enters_which(currency: Any, loss: Any, counted: Any) -> None:
-    assert enters(currency, loss) == counted
+    assert convert_to(currency, loss) == counted
     one = ledger(Pure(9) if currency is Currency.PURE else Approx(9, "1e-6"), currency)
     if counted is None:
-        with pytest.raises(Refused, match=r"patients is counted in .* can't enter") as no:
+        with pytest.raises(Refused, match=r"patients is counted in .* can't be converted") as no:
             reserve(one, "r1", loss)
         assert currency.spoken in str(no.value) and no.value.code == "currency"
         assert len(one.entries()) == 1

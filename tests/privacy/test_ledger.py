@@ -325,7 +325,7 @@ def test_many_in_memory_ledgers_are_cheap() -> None:
     for ledger in many:
         reserve(ledger, "r1", 1)
     assert all(len(ledger.entries()) == 2 for ledger in many)
-    places = {id(ledger._place._taken()[0]) for ledger in many}  # type: ignore[union-attr]
+    places = {id(ledger._storage._require_slot()[0]) for ledger in many}  # type: ignore[union-attr]
     assert 3 <= len(places) <= 4
 
 

@@ -410,7 +410,7 @@ def test_the_witness_never_moves_backwards(home: Path) -> None:
 def test_home_is_looked_up_at_each_use(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(path)
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "elsewhere"))
-    with pytest.raises(Refused, match="this machine has never seen"):
+    with pytest.raises(Refused, match="this machine has no witness"):
         spend(ledger, "r9")
     monkeypatch.delenv("COMITY_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "me"))

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from tests.support.ledgers import RECORD
 
-from comity.privacy.ledger import Draw, Ledger
-from comity.privacy.ledger import rows as ledger_rows
+from comity.privacy.ledger import Draw, Ledger, tables
 from comity.privacy.loss import Pure
 
 YEARS = timedelta(days=20 * 365)
@@ -29,7 +28,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(ledger_rows, "datetime", made)
+    monkeypatch.setattr(tables, "datetime", made)
     return made
 
 

@@ -17,7 +17,7 @@ from tests.support.ledgers import RECORD
 
 from comity.errors import Malformed, Refused
 from comity.privacy.ledger import CommitHead, Draw, Ledger
-from comity.privacy.ledger.commits import commit_head, notes_digest
+from comity.privacy.ledger.chain import commit_head, notes_digest
 from comity.privacy.loss import Pure
 
 
@@ -144,7 +144,9 @@ def test_a_ledger_that_this_machine_never_saw_is_frozen(
     for name in ("early", "backup"):
         moved = Ledger(tmp_path / name)
         assert "FROZEN" in str(moved.summary()[0])
-        with pytest.raises(Refused, match=r"never seen this ledger.*bring its witness.*write-off.*--epsilon 0") as no:
+        with pytest.raises(
+            Refused, match=r"has no witness of this ledger.*copy its witness.*write-off.*--epsilon 0"
+        ) as no:
             spend(moved, "r9")
         assert no.value.code == "frozen"
         # Neither use nor a further grant makes a witness.

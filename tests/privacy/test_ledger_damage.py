@@ -16,8 +16,7 @@ import pytest
 from tests.support.ledgers import RECORD
 
 from comity.errors import BadInput, ComityError, Refused
-from comity.privacy.ledger import Draw, Ledger, verify_export
-from comity.privacy.ledger import check as ledger_check
+from comity.privacy.ledger import Draw, Ledger, verification, verify_export
 from comity.privacy.ledger.chain import FIELDS, next_head
 from comity.privacy.loss import GDP, Approx, Pure
 
@@ -119,7 +118,7 @@ def test_a_forgotten_run_is_not_reserved_anew(ledger: Ledger) -> None:
         Ledger(ledger.path or "")
 
 
-def test_a_frozen_ledger_is_not_thawed_by_an_edit(ledger: Ledger) -> None:
+def test_a_frozen_ledger_is_not_unfrozen_by_an_edit(ledger: Ledger) -> None:
     ledger.remember_commit(ledger.commit_head().ledger, 99, "ab" * 32)
     edit(ledger.path, "UPDATE ledgers SET frozen = ''")
     with pytest.raises(Refused, match="other than Comity"):
@@ -250,7 +249,7 @@ def test_torn_and_truncated_files_are_refused(tmp_path: Path) -> None:
 def test_of_a_long_ledger_the_end_is_checked_when_it_is_opened(
     tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_check, "FULLY", 4)
+    monkeypatch.setattr(verification, "FULL_CHECK_ENTRIES", 4)
     edit(ledger.path, "DROP TRIGGER entries_stay_for_UPDATE", "UPDATE entries SET note = 'x' WHERE seq = 9")
     with pytest.raises(Refused, match="entry 9"):
         Ledger(ledger.path or "")

@@ -37,7 +37,7 @@ def test_an_existing_file_is_never_overwritten(ledger: Ledger, tmp_path: Path) -
 def test_a_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"none\.ledger: there is no such ledger.*comity ledger init"):
         Ledger(tmp_path / "none.ledger")
-    with pytest.raises(BadInput, match="can't be made here"):
+    with pytest.raises(BadInput, match="can't be created here"):
         make(tmp_path / "no-folder", Pure(1))
     assert not (tmp_path / "none.ledger").exists()
 
@@ -103,7 +103,7 @@ def shared() -> Iterator[Path]:
     ("file", "folder", "home", "sentence"),
     [
         (0o444, 0o555, 0o777, "the ledger can't be written"),
-        (0o666, 0o777, 0o555, "heads: the last head of each ledger is kept here, and it can't be written"),
+        (0o666, 0o777, 0o555, "heads: Comity stores the last head of each ledger in this folder and can't write to it"),
     ],
 )
 def test_a_read_only_ledger_or_home_is_named(shared: Path, file: int, folder: int, home: int, sentence: str) -> None:

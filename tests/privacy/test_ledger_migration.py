@@ -178,7 +178,7 @@ def test_a_restored_old_ledger_is_found_too(tmp_path: Path, home: Path) -> None:
 def test_an_old_ledger_without_its_witness_is_frozen(tmp_path: Path, home: Path) -> None:
     path = old_ledger(tmp_path / "a", home, "approx:2,0.00001", ["zcdp:0.01"])
     (home / "heads" / f"{NONCE}.json").unlink()
-    with pytest.raises(Refused, match="never seen this ledger"):
+    with pytest.raises(Refused, match="has no witness"):
         reserve(Ledger(path), "r1", ZCDP("0.001"))
 
 

@@ -25,9 +25,7 @@ from comity import forks
 from comity.errors import BudgetExceeded, ComityError, Refused
 from comity.federation.coordinator.journal import Journal
 from comity.forks import GATE
-from comity.privacy.ledger import Draw, Ledger
-from comity.privacy.ledger import file as ledger_file
-from comity.privacy.ledger import memory as ledger_memory
+from comity.privacy.ledger import Draw, Ledger, storage
 from comity.privacy.loss import Pure
 
 
@@ -241,11 +239,11 @@ def test_forks_while_threads_spend(ledger: Ledger) -> None:
 
 def test_a_connection_dropped_while_another_thread_forks_is_closed_later(ledger: Ledger) -> None:
     """Closing takes locks of SQLite, and a thread's connection is dropped when the thread ends, at whatever moment."""
-    dropped = [ledger_file._Handle(ledger.path or Path())]
+    dropped = [storage._Handle(ledger.path or Path())]
     with GATE:
-        connection = dropped[0].opened()
+        connection = dropped[0].connect()
     # Not known to the fork, as where the last reference went a moment before.
-    ledger_file._handles.discard(dropped[0])
+    storage._handles.discard(dropped[0])
     GATE._begin_fork()
     try:
         thread = threading.Thread(target=dropped.clear)
@@ -355,14 +353,12 @@ def test_a_ledger_in_memory_does_not_cross_a_fork() -> None:
 def test_a_fork_closes_no_ledger_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing takes a lock of SQLite, which a thread of the parent may have held when the process was forked."""
     read, write = os.pipe()
-    monkeypatch.setattr(ledger_memory, "_newest", None)
+    monkeypatch.setattr(storage, "_newest", None)
     memory: Ledger | None = Ledger.in_memory(**RECORD)
     assert memory is not None
     spend(memory, "r1")
     parent = os.getpid()
-    monkeypatch.setattr(
-        ledger_memory.Shared, "__del__", lambda self: os.getpid() == parent or os.write(write, b"closed")
-    )
+    monkeypatch.setattr(storage.Database, "__del__", lambda self: os.getpid() == parent or os.write(write, b"closed"))
     pid = os.fork()
     if pid == 0:
         memory = None

@@ -10,17 +10,19 @@ from typing import Any
 import pytest
 
 from comity.errors import BadInput, BudgetExceeded, Refused, StudyError
-from comity.privacy.ledger import Draw, Ledger
-from comity.privacy.ledger.shared import SharedFile
+from comity.privacy.ledger import Draw, Ledger, SharedFile
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 
 TERMS: dict[str, Any] = {"unit": Unit.PARTY, "neighbours": Neighbours.REPLACE}
 
 
-def seats(path: Any, count: int = 3) -> list[Any]:
+def shared_ledgers(path: Any, count: int = 3) -> list[Any]:
     file = SharedFile(path)
-    return [Ledger.seated(file, number, dataset=f"p{number}", grant=Pure(1), **TERMS) for number in range(1, count + 1)]
+    return [
+        Ledger.in_shared_file(file, number, dataset=f"p{number}", grant=Pure(1), **TERMS)
+        for number in range(1, count + 1)
+    ]
 
 
 def spend(ledger: Any, run: Any, epsilon: float = 0.75) -> None:
@@ -29,7 +31,7 @@ def spend(ledger: Any, run: Any, epsilon: float = 0.75) -> None:
 
 
 def test_each_seat_has_its_own_budget(tmp_path: Path) -> None:
-    first, second, _ = seats(tmp_path / "sites.sqlite")
+    first, second, _ = shared_ledgers(tmp_path / "sites.sqlite")
     spend(first, "r")
     with pytest.raises(BudgetExceeded):
         spend(first, "again")
@@ -42,12 +44,12 @@ def test_each_seat_has_its_own_budget(tmp_path: Path) -> None:
 def test_what_was_spent_is_spent_after_the_process_has_died(tmp_path: Path) -> None:
     path = tmp_path / "sites.sqlite"
     code = (
-        "import os, sys; from pathlib import Path; from tests.privacy.test_ledger_shared import seats, spend; "
-        "spend(seats(Path(sys.argv[1]))[1], 'r'); os._exit(9)"
+        "import os, sys; from pathlib import Path; from tests.privacy.test_ledger_shared import shared_ledgers, spend; "
+        "spend(shared_ledgers(Path(sys.argv[1]))[1], 'r'); os._exit(9)"
     )
     ended = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
     assert ended.returncode == 9, ended.stderr
-    first, second, _ = seats(path)
+    first, second, _ = shared_ledgers(path)
     assert second.summary()[0].dataset == "p2"
     with pytest.raises(BudgetExceeded):
         spend(second, "again")
@@ -57,9 +59,9 @@ def test_what_was_spent_is_spent_after_the_process_has_died(tmp_path: Path) -> N
 
 def test_the_file_is_its_owners_alone_and_no_other(tmp_path: Path) -> None:
     path = tmp_path / "sites.sqlite"
-    spend(seats(path)[0], "r")
+    spend(shared_ledgers(path)[0], "r")
     assert {p.stat().st_mode & 0o077 for p in tmp_path.iterdir()} == {0}
-    with pytest.raises(StudyError, match="can't be kept here"):
+    with pytest.raises(StudyError, match="can't be stored here"):
         SharedFile(tmp_path / "none" / "sites.sqlite")
     (tmp_path / "other").write_text("no database" * 100)
     with pytest.raises((StudyError, BadInput, Refused), match="other"):

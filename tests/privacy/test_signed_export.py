@@ -13,7 +13,7 @@ from comity.crypto.sealing.sealed import Identity
 from comity.errors import BadInput, Refused
 from comity.privacy.ledger import Draw, Ledger, verify_export
 from comity.privacy.ledger.chain import FIELDS, next_head
-from comity.privacy.ledger.export import statement_of
+from comity.privacy.ledger.verification import export_statement
 from comity.privacy.loss import GDP, Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.results.signed_export import check_with, sign_with
@@ -98,7 +98,7 @@ def test_another_key_or_none_is_refused(ledger: Ledger, tmp_path: Path) -> None:
     own = exported(ledger, tmp_path, keys=Identity(b"x" * 32))
     with pytest.raises(Refused):
         verify_export(own, check=check_with(OWNER.public))
-    with pytest.raises(Refused, match="carries no signature"):
+    with pytest.raises(Refused, match="has no signature"):
         verify_export(exported(ledger, tmp_path, keys=None), check=check_with(OWNER.public))
     for junk in (3, "zz", "", None, ["00"]):
         with pytest.raises(Refused):
@@ -107,7 +107,7 @@ def test_another_key_or_none_is_refused(ledger: Ledger, tmp_path: Path) -> None:
 
 def test_a_signature_of_something_else_is_none_of_an_export(ledger: Ledger, tmp_path: Path) -> None:
     page = exported(ledger, tmp_path)
-    raw = statement_of(len(page["entries"]), page["head"], page["exported"])
+    raw = export_statement(len(page["entries"]), page["head"], page["exported"])
     page["signature"] = OWNER.sign(raw).hex()
     with pytest.raises(Refused):
         verify_export(page, check=check_with(OWNER.public))

@@ -83,7 +83,7 @@ def _show_findings(found: list[Finding], *, as_json: bool) -> None:
 
 
 def _home() -> dict[str, Any]:
-    from comity.privacy.ledger.witness import heads_folder
+    from comity.privacy.ledger import heads_folder
 
     folder = heads_folder()
     nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())

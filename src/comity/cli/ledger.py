@@ -155,8 +155,7 @@ def verify(
     from dataclasses import asdict
 
     from comity.errors import BadInput
-    from comity.privacy.ledger import Ledger, verify_export
-    from comity.privacy.ledger.witness import frozen_sentence
+    from comity.privacy.ledger import Ledger, describe_freeze, verify_export
 
     proof = ""
     if path.suffix == ".json":
@@ -187,7 +186,7 @@ def verify(
         found = Ledger(path).verify()
     text = f"{path}: {found.entries} entries, the chain holds; head {found.head}" + (f"\n{proof}" if proof else "")
     if found.frozen:
-        text += f"\nFROZEN: {frozen_sentence(str(path), found.frozen)}"
+        text += f"\nFROZEN: {describe_freeze(str(path), found.frozen)}"
     show(text, {**asdict(found), **({"proof": proof} if proof else {})}, as_json=as_json)
 
 

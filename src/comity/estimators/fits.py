@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from comity.estimators.table import Floats
 from comity.privacy.accounting import Spent
-from comity.privacy.composition import enters
-from comity.privacy.currency import Currency
+from comity.privacy.currency import Currency, convert_to
 from comity.privacy.loss import Loss
 
 Marks = NDArray[np.uint64]
@@ -80,7 +79,7 @@ def _in_one_currency(losses: Counter[Loss]) -> Spent | None:
     for currency in Currency:
         spent: Spent | None = Spent.zero()
         for loss, times in losses.items():
-            counted = enters(currency, loss)
+            counted = convert_to(currency, loss)
             spent = None if spent is None or counted is None else spent.add(counted, times)
         if spent is not None:
             return spent

@@ -19,7 +19,7 @@ from typing import Final
 from comity.artefacts.writing import write_text
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.errors import BadInput, DataError, Refused
-from comity.privacy.ledger.witness import heads_folder
+from comity.privacy.ledger import heads_folder
 from comity.study.results.received import safe_name
 
 _FORMAT: Final = "comity-submission-1"

@@ -25,7 +25,7 @@ from comity.federation.owner.host import Host
 from comity.federation.owner.hosting import Approval, Owner, host_of
 from comity.federation.owner.store import Store
 from comity.federation.plan import Plan
-from comity.privacy.ledger.account import figure
+from comity.privacy.ledger import format_rounded
 from comity.site.inbox import Inbox
 from comity.site.site_file import SiteFile
 from comity.study.records.encodings import encoding_of
@@ -234,7 +234,7 @@ def _crossing(release: Release, other: str | tuple[str, ...]) -> Crossing:
 
 def _left(accounts: Iterable[Any], dataset: str) -> str:
     left = next(account.left for account in accounts if account.dataset == dataset)
-    return "no limit" if left is None else f"eps {figure(left, ROUND_FLOOR)}"
+    return "no limit" if left is None else f"eps {format_rounded(left, ROUND_FLOOR)}"
 
 
 def _table(heads: tuple[str, str, str, str], rows: tuple[Crossing, ...], none: str) -> list[str]:

@@ -20,8 +20,7 @@ from comity._version import __version__
 from comity.crypto.sealing import key_file
 from comity.errors import ComityError
 from comity.files import is_wider
-from comity.privacy.ledger import Ledger
-from comity.privacy.ledger.witness import frozen_sentence
+from comity.privacy.ledger import Ledger, describe_freeze
 from comity.site.approval import check_records
 from comity.site.inbox import Arrival, Inbox
 from comity.site.site_file import SiteFile
@@ -183,7 +182,7 @@ def _ledger(site: SiteFile) -> list[Finding]:
     except ComityError as error:
         return [Finding("ledger", "failure", str(error))]
     if verified.frozen:
-        return [Finding("ledger", "failure", frozen_sentence(str(site.ledger), verified.frozen))]
+        return [Finding("ledger", "failure", describe_freeze(str(site.ledger), verified.frozen))]
     found = [Finding("ledger", "ok", f"{site.ledger}: {verified.entries} entries, the chain holds")]
     for account in accounts:
         spent = account.left is not None and account.left <= 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from comity.errors import Refused
 from comity.federation.messages.paths import BEGIN, StepPath
-from comity.privacy.ledger.rows import numbered
+from comity.privacy.ledger import numbered_parameters
 
 NONCE = "run:nonce"
 """The state that binds a run to the journal that began it."""
@@ -41,7 +41,7 @@ class Standing:
 
     @classmethod
     def of(cls, connection: sqlite3.Connection, owner: str, run: str, path: StepPath) -> Standing:
-        found = connection.execute(_LOOK, numbered(owner, run, str(BEGIN), str(path), NONCE)).fetchone()
+        found = connection.execute(_LOOK, numbered_parameters(owner, run, str(BEGIN), str(path), NONCE)).fetchone()
         nonce, ended, study, deleted, digest, body = found
         return cls(run, path, nonce, bool(ended), study, study is not None and bool(deleted), digest, body)
 

@@ -179,7 +179,7 @@ class Store:
             first = standing.stored(digest)
             if first is not None:
                 return first  # another process of ours was faster: its bytes go out, our draw is forgotten
-            transaction.require_thawed()
+            transaction.require_unfrozen()
             if effects.reserve:
                 assert booking is not None
                 self._reserve(transaction, booking, run)

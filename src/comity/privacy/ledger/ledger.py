@@ -1,10 +1,10 @@
-"""One owner's privacy budget, durable: reserve, then draw; drawing is spending; it refuses.
+"""One owner's privacy budget, durable: a run reserves, then draws; drawing is spending; the ledger refuses the rest.
 
-Promise    For each dataset, what was drawn and what is reserved stays within the grant, in the dataset's unit
-           and relation, whatever mixture of processes and threads asks and at whatever moment they are
-           killed. A debit is durable before its permit's noise can leave. What was drawn is never given back.
-Against    Crashes, races, copies of the object (it travels by path), a file edited or restored from a backup.
-           Not against the owner: whoever may write the file, the witness and the peers' memory may also lie.
+Promise    For each dataset, what was drawn and what is reserved stays within the grant, in the dataset's unit and
+           relation, for any mixture of processes and threads, and at whatever moment they are killed. A debit is
+           durable before its permit's noise can leave. What was drawn is never given back.
+Against    Crashes, races, copies of the object (it travels by path), a file that was edited or restored from a backup.
+           Not against the owner, who may write the file, the witness and the peers' memory.
 """
 
 from __future__ import annotations
@@ -20,39 +20,40 @@ from typing import Literal, TextIO
 from comity.entropy import fresh_seed
 from comity.errors import BadInput, Refused
 from comity.files import open_private
-from comity.privacy.composition import Grant
-from comity.privacy.currency import Currency
-from comity.privacy.ledger.account import Account
-from comity.privacy.ledger.chain import Entry
-from comity.privacy.ledger.commits import CommitHead
-from comity.privacy.ledger.export import Sign, verify_export, write_entries
-from comity.privacy.ledger.file import OnDisk
-from comity.privacy.ledger.memory import InMemory
-from comity.privacy.ledger.reading import Readable, Run, Verified
-from comity.privacy.ledger.schema import sound
-from comity.privacy.ledger.shared import Seat, SharedFile
+from comity.privacy.currency import Currency, Grant
+from comity.privacy.ledger.balance import Account
+from comity.privacy.ledger.chain import CommitHead, Entry
+from comity.privacy.ledger.storage import FileStorage, MemoryStorage, SharedFile, SharedStorage
+from comity.privacy.ledger.tables import (
+    entry_rows,
+    find_commit,
+    last_commits,
+    numbered_parameters,
+    stored_accounts,
+    translate_sqlite_errors,
+)
 from comity.privacy.ledger.transaction import Draw, Transaction
+from comity.privacy.ledger.verification import Sign, Verified, check_fully, write_export
 from comity.privacy.ledger.witness import Seen, Witness
 from comity.privacy.loss import Loss
 from comity.privacy.permit import Permit
 from comity.privacy.unit import Neighbours, Unit
 
-__all__ = [
-    "Account",
-    "CommitHead",
-    "Currency",
-    "Draw",
-    "Entry",
-    "Ledger",
-    "Run",
-    "Transaction",
-    "Verified",
-    "verify_export",
-]
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run as a ledger knows it: `state` is open, or how it ended."""
+
+    run: str
+    dataset: str
+    study: str
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Founding:
+class _FirstGrant:
+    """The first entry of a ledger that is still to be created."""
+
     dataset: str
     grant: Grant | None
     unit: Unit
@@ -60,24 +61,36 @@ class _Founding:
     currency: Currency | None = None
     simulated: bool = False
 
+    def write(self, transaction: Transaction) -> None:
+        transaction.create(
+            nonce=fresh_seed().hex(),
+            dataset=self.dataset,
+            grant=self.grant,
+            unit=self.unit,
+            neighbours=self.neighbours,
+            currency=self.currency,
+            simulated=self.simulated,
+        )
 
-class _Undone(Exception):
+
+class _RollBack(Exception):
     """Ends a trial."""
 
 
-class Ledger(Readable):
+class Ledger:
     """A budget in a file (`create`, then `Ledger(path)`), or in memory for a simulated party (`in_memory`).
 
-    Copying it gives the same ledger, and pickling sends its path, so that a cross-validation over an
-    estimator that is bound to it is debited for every fit.
+    A copy is the same ledger, and pickling sends its path, so a cross-validation over an estimator that is bound to a
+    ledger debits every fit.
     """
 
-    __slots__ = ("__weakref__", "_founding")
-    _founding: _Founding | None
+    __slots__ = ("__weakref__", "_first", "_storage")
+    _storage: FileStorage | MemoryStorage
+    _first: _FirstGrant | None
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._place = OnDisk(path)
-        self._founding = None
+        self._storage = FileStorage(path)
+        self._first = None
 
     @classmethod
     def create(
@@ -91,23 +104,23 @@ class Ledger(Readable):
         currency: Currency | None = None,
         simulated: bool = False,
     ) -> Ledger:
-        """A new file with one dataset and its first grant; an existing file is refused.
+        """Creates a file with one dataset and its first grant; refuses a file that exists.
 
         `currency` is what the grant is counted in, by default pure ε without a δ and Gaussian DP with one. A
-        `simulated` ledger has no witness: it is a file so that a simulation can be resumed, and guards nobody.
+        `simulated` ledger has no witness: it is a file so that a simulation can be resumed, and protects nobody.
         """
         if grant is None:
             raise BadInput(f"{path}: a ledger in a file needs a grant", code="grant")
-        founding = _Founding(dataset, grant, unit, neighbours, currency, simulated)
+        first = _FirstGrant(dataset, grant, unit, neighbours, currency, simulated)
         witness: Witness | None = None
         try:
-            with OnDisk.founding(path) as connection:
-                first = Transaction(connection, owner=OnDisk.owner, where=str(path), lost="")
-                _found(first, founding)
-                head = first.finish()
+            with FileStorage.create(path) as connection:
+                transaction = Transaction(connection, owner=FileStorage.owner, where=str(path), missing="")
+                first.write(transaction)
+                head = transaction.finish()
                 assert head is not None
                 if not simulated:
-                    # Before the ledger is there: a file without its witness was brought from somewhere else.
+                    # The witness comes first: a file without one counts as brought from another machine.
                     witness = Witness(head.ledger)
                     witness.prepare()
                     witness.set(Seen(head.count, head.head))
@@ -128,13 +141,10 @@ class Ledger(Readable):
         currency: Currency | None = None,
     ) -> Ledger:
         """A ledger that ends with the process; without a grant it only counts. Opened at its first use."""
-        ledger = cls.__new__(cls)
-        ledger._place = InMemory(dataset)
-        ledger._founding = _Founding(dataset, grant, unit, neighbours, currency, simulated=True)
-        return ledger
+        return cls._simulated(MemoryStorage(dataset), dataset, grant, unit, neighbours, currency)
 
     @classmethod
-    def seated(
+    def in_shared_file(
         cls,
         file: SharedFile,
         number: int,
@@ -145,62 +155,68 @@ class Ledger(Readable):
         neighbours: Neighbours,
         currency: Currency | None = None,
     ) -> Ledger:
-        """The ledger of a simulated party in a file that it shares with the others of its run."""
+        """The ledger of simulated party `number` in a file that all parties of its run share."""
+        return cls._simulated(SharedStorage(dataset, file, number), dataset, grant, unit, neighbours, currency)
+
+    @classmethod
+    def _simulated(
+        cls,
+        storage: MemoryStorage,
+        dataset: str,
+        grant: Grant | None,
+        unit: Unit,
+        neighbours: Neighbours,
+        currency: Currency | None,
+    ) -> Ledger:
         ledger = cls.__new__(cls)
-        ledger._place = Seat(dataset, file, number)
-        ledger._founding = _Founding(dataset, grant, unit, neighbours, currency, simulated=True)
+        ledger._storage = storage
+        ledger._first = _FirstGrant(dataset, grant, unit, neighbours, currency, simulated=True)
         return ledger
 
     @property
     def path(self) -> Path | None:
-        return self._place.path if isinstance(self._place, OnDisk) else None
+        return self._storage.path if isinstance(self._storage, FileStorage) else None
 
     @property
     def owner(self) -> str:
-        """What rows of this ledger in shared tables are marked with."""
-        return str(self._place.owner)
+        """The mark of this ledger's rows in shared tables."""
+        return str(self._storage.owner)
 
-    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        """A connection with a consistent view, for reading."""
-        if isinstance(self._place, InMemory) and self._founding is not None and not self._place.is_held:
-            with self.transaction():
-                pass
-        return super().reading()
+    # Writing
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Everything written inside commits together and durably, or not at all when anything is raised."""
-        place = self._place
+        storage = self._storage
         transaction: Transaction | None = None
         try:
-            with place.writing() as connection:
-                transaction = Transaction(
-                    connection, owner=place.owner, where=place.name, lost=place.lost(connection, place.seen())
-                )
-                if self._founding is not None and not transaction.is_founded:
-                    _found(transaction, self._founding)
+            with storage.writing() as connection:
+                missing = storage.missing_head(connection, storage.seen())
+                transaction = Transaction(connection, owner=storage.owner, where=storage.name, missing=missing)
+                if self._first is not None and not transaction.is_created:
+                    self._first.write(transaction)
                 else:
-                    place.check(connection)
+                    storage.check(connection)
                 yield transaction
                 head = transaction.finish()
         except BaseException:
             if transaction is not None:
-                transaction.rolled_back()
+                transaction.mark_rolled_back()
             raise
-        transaction.committed()
-        self._founding = None
+        transaction.mark_committed()
+        self._first = None
         if head is not None:
-            place.witness(head, thawed=transaction.thawed)
+            storage.record_commit(head, unfrozen=transaction.unfrozen)
 
     @contextmanager
     def trial(self) -> Iterator[Transaction]:
-        """A transaction that is always undone: it refuses what would be refused, and inside it the accounts are what
-        they would become."""
-        with suppress(_Undone), self.transaction() as transaction:
+        """A transaction that is always rolled back: it refuses what would be refused, and shows the accounts as they
+        would become."""
+        with suppress(_RollBack), self.transaction() as transaction:
             yield transaction
-            raise _Undone
+            raise _RollBack
 
-    # Each of these is a transaction of its own.
+    # Each of these is one transaction.
 
     def add_dataset(
         self, *, dataset: str, grant: Grant, unit: Unit, neighbours: Neighbours, currency: Currency | None = None
@@ -249,32 +265,112 @@ class Ledger(Readable):
         with self.transaction() as transaction:
             transaction.write_off(loss, why)
 
-    # Looking
-
     def truncate_log(self) -> bool:
-        """Empties the write-ahead log, where deleted rows outlive their deletion; False while others read from it."""
-        return self._place.truncate_log()
+        """Empties the write-ahead log, in which deleted rows outlive their deletion; False while others read it."""
+        return self._storage.truncate_log()
+
+    # Reading
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """A connection with a consistent view, for reading."""
+        storage = self._storage
+        if isinstance(storage, MemoryStorage) and self._first is not None and not storage.is_in_transaction:
+            with self.transaction():
+                pass
+        return storage.reading()
+
+    @contextmanager
+    def _querying(self) -> Iterator[sqlite3.Connection]:
+        with self.reading() as connection, translate_sqlite_errors(self._storage.name):
+            yield connection
+
+    def head(self) -> str:
+        """The newest head of the entries: a hash that reveals nothing by itself."""
+        with self._querying() as connection:
+            query = "SELECT head FROM entries WHERE owner = ? ORDER BY seq DESC LIMIT 1"
+            head: str = connection.execute(query, (self._storage.owner,)).fetchone()[0]
+        return head
+
+    def commit_head(self) -> CommitHead:
+        """The newest commit: anyone who remembers it notices when this file is rolled back."""
+        with self._querying() as connection:
+            last = last_commits(connection, self._storage.owner)[0]
+            query = "SELECT id FROM ledgers WHERE owner = ?"
+            (ledger,) = connection.execute(query, (self._storage.owner,)).fetchone()
+        return CommitHead(ledger, last.count, last.head.hex())
+
+    def knows_commit(self, count: int, head: str) -> bool:
+        with self._querying() as connection:
+            return find_commit(connection, self._storage.owner, count) == head
+
+    def lacks_commit(self, ledger: str, count: int, head: str) -> bool:
+        """Whether this is the ledger with the id `ledger` and has no such commit."""
+        with self._querying() as connection:
+            query = (
+                "SELECT (SELECT head FROM commits WHERE owner = ?1 AND count = ?3) FROM ledgers "
+                "WHERE owner = ?1 AND id = ?2"
+            )
+            values = numbered_parameters(self._storage.owner, ledger, count)
+            found = connection.execute(query, values).fetchone()
+            return found is not None and (found[0] is None or bytes(found[0]).hex() != head)
+
+    def entries(self) -> list[Entry]:
+        with self._querying() as connection:
+            return [Entry(*row) for row in entry_rows(connection, self._storage.owner)]  # type: ignore[arg-type]
+
+    def runs(self) -> list[Run]:
+        """Every run that reserved here, in the order of their ids."""
+        with self._querying() as connection:
+            query = "SELECT run, dataset, study, state FROM runs WHERE owner = ? ORDER BY run"
+            return [Run(*row) for row in connection.execute(query, (self._storage.owner,))]
+
+    def summary(self) -> list[Account]:
+        """One account per dataset."""
+        storage, seen = self._storage, self._storage.seen()
+        with self._querying() as connection:
+            frozen = self._frozen(connection, seen)
+            simulated = isinstance(storage, FileStorage) and storage.simulated
+            return [
+                Account.of(name, Unit(unit), Neighbours(neighbours), balance, frozen=frozen, simulated=simulated)
+                for name, (unit, neighbours, balance) in stored_accounts(connection, storage.owner).items()
+            ]
+
+    def verify(self) -> Verified:
+        """Follows the chains from the first entry and derives every sum again; refuses any difference."""
+        seen = self._storage.seen()
+        with self.reading() as connection:
+            count, head = check_fully(connection, self._storage.owner, self._storage.name)
+            frozen = self._frozen(connection, seen)
+        self._storage.check_writable()
+        return Verified(count, head, frozen)
 
     def export(self, to: str | os.PathLike[str] | TextIO, sign: Sign | None = None) -> Verified:
         """Writes all entries as JSON, one line each, to a file or a stream; `verify_export` checks them anywhere.
-        `sign` is the owner's (`comity.study.results.signed_export`): without it nothing shows that no entry is
-        missing."""
+
+        `sign` is the owner's signature (`comity.study.results.signed_export`). Without it nothing shows that no entry
+        is missing.
+        """
         if not isinstance(to, str | os.PathLike):
-            return self._exported(to, sign)
+            return self._write_export(to, sign)
         try:
             with os.fdopen(open_private(to, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
-                return self._exported(file, sign)
+                return self._write_export(file, sign)
         except OSError as error:
             raise BadInput(f"{to}: the export can't be written ({error.strerror})", code="export") from error
 
-    def _exported(self, file: TextIO, sign: Sign | None) -> Verified:
-        seen = self._place.seen()
-        with self.reading() as connection, sound(self._place.name):
-            count, head = write_entries(self._rows(connection), file, sign)
+    def _write_export(self, file: TextIO, sign: Sign | None) -> Verified:
+        seen = self._storage.seen()
+        with self._querying() as connection:
+            count, head = write_export(entry_rows(connection, self._storage.owner), file, sign)
             frozen = self._frozen(connection, seen)
         return Verified(count, head, frozen)
 
-    # Travelling
+    def _frozen(self, connection: sqlite3.Connection, seen: Seen | None) -> str:
+        query = "SELECT frozen FROM ledgers WHERE owner = ?"
+        stored: str = connection.execute(query, (self._storage.owner,)).fetchone()[0]
+        return stored or self._storage.missing_head(connection, seen)
+
+    # Copying
 
     def __copy__(self) -> Ledger:
         return self
@@ -283,25 +379,13 @@ class Ledger(Readable):
         return self
 
     def __reduce__(self) -> tuple[type[Ledger], tuple[str]]:
-        if isinstance(self._place, InMemory):
+        if isinstance(self._storage, MemoryStorage):
             raise Refused(
-                f"the ledger of {self._place.name} is in memory and can't be sent to another process, which "
+                f"the ledger of {self._storage.name} is in memory and can't be sent to another process, which "
                 "would spend a copy of it: give it a path (comity ledger init)",
                 code="ledger",
             )
-        return type(self), (str(self._place.path),)
+        return type(self), (str(self._storage.path),)
 
     def __repr__(self) -> str:
-        return f"Ledger({self._place.name!r})" if self.path else f"Ledger.in_memory({self._place.name!r})"
-
-
-def _found(transaction: Transaction, founding: _Founding) -> None:
-    transaction.found(
-        nonce=fresh_seed().hex(),
-        dataset=founding.dataset,
-        grant=founding.grant,
-        unit=founding.unit,
-        neighbours=founding.neighbours,
-        currency=founding.currency,
-        simulated=founding.simulated,
-    )
+        return f"Ledger({self._storage.name!r})" if self.path else f"Ledger.in_memory({self._storage.name!r})"

@@ -1,11 +1,11 @@
 """The last commit of a ledger that this machine saw, kept outside the ledger.
 
-A ledger that was restored from a backup has forgotten expenses, and its own chain can't show it. The witness
-can: it holds the newest (count, head), and a file that does not contain it is an older or another one. The
-witness is there before the ledger is, so a machine without one meets a ledger that was brought there, perhaps from a
-backup. It may lag (a crash between commit and witness) but never moves backwards, except when the owner writes off
-the gap. An empty file tells nothing, so it counts as none: whoever empties a witness freezes the ledger. A power cut
-leaves the old witness or the new one, because the new one is flushed to disk before it takes the name.
+A ledger that was restored from a backup has forgotten expenses, and its own chain can't show it. The witness can: it
+holds the newest (count, head), and a file that does not contain it is older or another one. The witness is written
+before the ledger, so a ledger without a witness was brought to this machine, perhaps from a backup. The witness may lag
+(a crash between commit and witness) but never moves backwards, except when the owner writes off the gap. An empty file
+counts as no witness: emptying it freezes the ledger. A power cut leaves the old witness or the new one, because the new
+one is flushed to disk before it takes the name.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from comity.privacy.ledger.chain import is_head
 
 _BLANK = b"\0 \t\r\n"
 UNWITNESSED = "no witness"
-"""What a ledger lacks that this machine never saw."""
+"""The missing head of a ledger that this machine never saw."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A commit's number and head; of the first format, an entry's."""
+    """Number and head of a commit; in a witness of the first format, of an entry."""
 
     count: int
     head: str
@@ -37,13 +37,13 @@ class Seen:
 
 
 def heads_folder() -> Path:
-    """Where witnesses lie: $COMITY_HOME/heads, by default ~/.comity/heads."""
+    """The folder of all witnesses: $COMITY_HOME/heads, by default ~/.comity/heads."""
     home = os.environ.get("COMITY_HOME")
     return (Path(home) if home else Path.home() / ".comity") / "heads"
 
 
 class Witness:
-    """The witness of the ledger with one id. The folder is looked up at each use."""
+    """The witness of one ledger. Each use looks up the folder."""
 
     def __init__(self, ledger_id: str) -> None:
         self._id = ledger_id
@@ -56,7 +56,7 @@ class Witness:
         return f"{heads_folder()}/{self._id}{suffix}"
 
     def prepare(self) -> None:
-        """Makes the folder, and refuses before anything is spent where heads can't be kept."""
+        """Creates the folder; refuses before anything is spent if it can't be written."""
         folder = heads_folder()
         try:
             if not os.access(folder, os.W_OK):
@@ -66,13 +66,13 @@ class Witness:
             writable = False
         if not writable:
             raise Refused(
-                f"{folder}: the last head of each ledger is kept here, and it can't be written. Make it "
-                "writable, or set COMITY_HOME to a folder that lasts; nothing was spent",
+                f"{folder}: Comity stores the last head of each ledger in this folder and can't write to it. Make it "
+                "writable, or set COMITY_HOME to a permanent folder; nothing was spent",
                 code="ledger",
             )
 
     def read(self) -> Seen | None:
-        """What was seen last; None on a machine that never saw the ledger, or whose file about it is empty."""
+        """What was seen last; None if there is no file or it is empty."""
         try:
             with open(self._file(".json"), "rb") as file:  # noqa: PTH123 (pathlib doubles the cost of a read)
                 stored = file.read()
@@ -80,7 +80,7 @@ class Witness:
             return None
         except OSError as error:
             raise self._unreadable() from error
-        # Some file systems fill a file with zeros where they lost its content.
+        # Some file systems fill a file with zeros after losing its content.
         if not stored.strip(_BLANK):
             return None
         try:
@@ -94,7 +94,7 @@ class Witness:
         return seen
 
     def exists(self) -> bool:
-        """Whether there is a file, whatever it holds."""
+        """Whether there is a file, even an empty one."""
         return self.path.exists()
 
     def remove(self) -> None:
@@ -102,7 +102,7 @@ class Witness:
             Path(self._file(suffix)).unlink(missing_ok=True)
 
     def advance(self, seen: Seen, *, contains: Callable[[Seen], bool]) -> None:
-        """Moves on to `seen`, if that is newer and its chain contains what was seen before. Never makes a witness."""
+        """Moves on to `seen` if it is newer and its chain contains what was seen before. Never creates a witness."""
         with self._locked():
             before = self.read()
             older = before is not None and (before.of_entry or before.count < seen.count)
@@ -110,12 +110,12 @@ class Witness:
                 self._replace(seen)
 
     def set(self, seen: Seen) -> None:
-        """Sets the witness whatever it was: the owner accepted the gap."""
+        """Sets the witness unconditionally: for a new ledger, or after the owner wrote off the gap."""
         with self._locked():
             self._replace(seen)
 
     def _replace(self, seen: Seen) -> None:
-        """Flush the file, rename it, flush the folder: what has the name is whole, also after a power cut."""
+        """Flushes the file, renames it and flushes the folder, so a power cut leaves a complete witness."""
         fresh = self._file(".new")
         with os.fdopen(open_private(fresh, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW), "wb") as file:
             file.write(json.dumps({"count": seen.count, "head": seen.head}).encode())
@@ -130,14 +130,14 @@ class Witness:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        # The lock lies beside the witness, because replacing a file would leave a lock on the old one behind.
+        # A separate file, because replacing the witness would leave the lock on the old one.
         lock = open_private(self._file(".lock"))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
-            # A process forked meanwhile has the descriptor too: closing ours alone would leave the lock with it, and it
-            # would wait for itself.
+            # A process forked meanwhile inherits the descriptor. Closing ours alone would leave the lock with that
+            # process, which would then wait for itself.
             fcntl.flock(lock, fcntl.LOCK_UN)
             os.close(lock)
 
@@ -149,19 +149,17 @@ class Witness:
         )
 
 
-def frozen_sentence(where: str, lost: str) -> str:
-    """What the owner of a frozen ledger reads: what is missing, and what to do."""
-    if lost == UNWITNESSED:
+def describe_freeze(where: str, missing: str) -> str:
+    """Tells the owner of a frozen ledger what is missing and what to do."""
+    if missing == UNWITNESSED:
         return (
-            f"{where} is frozen: this machine has never seen this ledger, or its note about it was emptied, so the "
-            "file may be an old backup that has forgotten expenses. If you moved it, bring its witness from the other "
-            f"machine, the file named after the ledger's id in ~/.comity/heads, to {heads_folder()}. If it was "
-            f'restored, write off what may be missing: comity ledger write-off {where} --all --why "..."; if you know '
-            "that nothing is, --epsilon 0"
+            f"{where} is frozen: this machine has no witness of this ledger, so the file may be an old backup that "
+            "has forgotten expenses. If you moved it, copy its witness from the other machine, the file named after "
+            f"the ledger's id in ~/.comity/heads, to {heads_folder()}. If it was restored, write off what may be "
+            f'missing: comity ledger write-off {where} --all --why "..."; if you know that nothing is, --epsilon 0'
         )
     return (
-        f"{where} is frozen: head {lost[:12]}… was seen of this ledger before, and it is not "
-        "in the file, which was rolled back or restored from a backup and may have forgotten "
-        "expenses. Put the newest copy back, or write off what may be missing: comity ledger "
-        f'write-off {where} --all --why "..."'
+        f"{where} is frozen: its head {missing[:12]}… was seen before and is not in the file, which was rolled back or "
+        "restored from a backup and may have forgotten expenses. Put the newest copy back, or write off what may be "
+        f'missing: comity ledger write-off {where} --all --why "..."'
     )

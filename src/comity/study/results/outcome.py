@@ -18,8 +18,8 @@ from comity.federation.declare.payers import Payer, delta_of, describe, in_words
 from comity.federation.evaluation.figures import Figures
 from comity.federation.messages.delivered import Received
 from comity.federation.plan import Plan, plan
-from comity.privacy.ledger.account import Account as LedgerAccount
-from comity.privacy.ledger.account import figure
+from comity.privacy.ledger import Account as LedgerAccount
+from comity.privacy.ledger import format_rounded
 from comity.privacy.loss import float_above
 from comity.representation import NamedValues, short_repr
 from comity.untrusted.text import one_line
@@ -77,7 +77,7 @@ class Account:
             party,
             granted=unlimited if summary.granted is None else str(summary.granted),
             spent=describe(summary.spent, delta_of(who)),
-            left=unlimited if summary.left is None else f"eps {figure(summary.left, ROUND_FLOOR)}",
+            left=unlimited if summary.left is None else f"eps {format_rounded(summary.left, ROUND_FLOOR)}",
         )
 
 

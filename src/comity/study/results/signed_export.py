@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.federation.messages.codec import encode
-from comity.privacy.ledger.export import Check, Sign
+from comity.privacy.ledger import Check, Sign
 
 
 def sign_with(keys: Identity) -> Sign:

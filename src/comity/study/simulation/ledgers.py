@@ -11,9 +11,7 @@ from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration
 from comity.files import make_folder
 from comity.privacy.currency import Currency
-from comity.privacy.ledger import Ledger
-from comity.privacy.ledger.account import currency_for
-from comity.privacy.ledger.shared import SharedFile
+from comity.privacy.ledger import Ledger, SharedFile, currency_for
 from comity.privacy.loss import Approx, Pure, loss_of
 from comity.study.local.consortium import OpenLedger
 from comity.study.results.outcome import Account
@@ -68,7 +66,7 @@ def in_folder(agreed: Agreement, grant: Grant, delta: float, folder: Path) -> Op
         if shared is None:
             return _in_file(folder / "ledgers" / file_name(party), party, who, terms)
         place = places[party]
-        return Ledger.seated(shared, place, dataset=party, unit=who.unit, neighbours=who.neighbours, **terms)
+        return Ledger.in_shared_file(shared, place, dataset=party, unit=who.unit, neighbours=who.neighbours, **terms)
 
     return opened
 
