@@ -73,10 +73,9 @@ TUNED = {
     "methods/vertical/layout.py": ("LABEL_SHARE",),
     "methods/vertical/dissection.py": ("DIAGONAL",),
     "methods/vertical/fit.py": ("RIDGE",),
-    "learn/fitting/quadratic.py": ("UNEQUAL",),
-    "learn/voters/self_training.py": ("_PRIOR_COUNT", "_FLOOR"),
-    "learn/released/feature_map.py": ("_FLOOR", "_ROWS_PER_DIMENSION"),
-    "learn/voters/clusters.py": ("_STARTS",),
+    "learn/quadratic.py": ("UNEQUAL",),
+    "methods/softlabel/self_training.py": ("_PRIOR_COUNT", "_FLOOR", "_STARTS"),
+    "learn/feature_map.py": ("_FLOOR", "_ROWS_PER_DIMENSION"),
 }
 
 

@@ -22,7 +22,7 @@ from comity.entropy import Stream
 from comity.federation.assessment import log_loss
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Release
-from comity.learn.fitting.record_sum import in_unit_ball
+from comity.learn.record_sum import in_unit_ball
 from comity.methods.averaging import by_moments, calibration, rule, whitening
 from comity.methods.averaging.baselines import error_of
 from comity.methods.averaging.by_moments import fitted

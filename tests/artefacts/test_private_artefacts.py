@@ -14,7 +14,7 @@ from comity.artefacts.artefact import save_artefact
 from comity.artefacts.dataset import Dataset
 from comity.artefacts.writing import write_text
 from comity.data import Numeric, Schema
-from comity.learn.released.classifiers import LinearClassifier
+from comity.learn.classifiers import LinearClassifier
 from tests.support.modes import umask_zero, wider
 
 

@@ -17,9 +17,9 @@ from comity.errors import StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.declare.bounds import EntrySum, RecordSum
 from comity.federation.declare.payers import spent_by
-from comity.learn.fitting.quadratic import UNEQUAL
-from comity.learn.released.classifiers import LinearClassifier
-from comity.learn.released.regressor import LinearRegressor
+from comity.learn.classifiers import LinearClassifier
+from comity.learn.quadratic import UNEQUAL
+from comity.learn.regressor import LinearRegressor
 from comity.methods.averaging import Averaging, rule
 from comity.methods.averaging.by_moments import TARGET, Moments, fitted, within_reach
 from comity.privacy.loss import GDP, Approx, Pure
@@ -180,7 +180,7 @@ def test_intervals_cover_where_no_ridge_is_needed() -> None:
 @pytest.mark.parametrize("unequal", [UNEQUAL, 1.0])
 def test_intervals_cover_where_residuals_are_unequal(unequal: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth of the rows, which decide one coefficient, have residuals 1.6 times as large as all rows together."""
-    monkeypatch.setattr("comity.learn.fitting.quadratic.UNEQUAL", unequal)
+    monkeypatch.setattr("comity.learn.quadratic.UNEQUAL", unequal)
     generator, layout, truth = np.random.default_rng(5), Moments(2, 1.5, pure=False), np.array([0.3, -0.2])
     inside = []
     for _ in range(200):

@@ -12,9 +12,9 @@ import pytest
 from comity.data import Records
 from comity.errors import SiteLost, StudyError
 from comity.federation.coordinator.life import begin, run
-from comity.learn.fitting.record_sum import in_unit_ball
-from comity.learn.released.classifiers import LinearClassifier
-from comity.learn.released.regressor import LinearRegressor
+from comity.learn.classifiers import LinearClassifier
+from comity.learn.record_sum import in_unit_ball
+from comity.learn.regressor import LinearRegressor
 from comity.methods.averaging import Averaging, rule
 from comity.methods.averaging.whitening import Whitening
 from comity.privacy.ledger import Ledger

@@ -12,7 +12,7 @@ import pytest
 
 from comity.data import Records
 from comity.federation.coordinator.life import run
-from comity.learn.fitting.record_sum import upper_triangle
+from comity.learn.record_sum import upper_triangle
 from comity.methods.averaging import Averaging, moment_blocks
 from comity.methods.averaging.moment_blocks import WIDEST_WHOLE, blocks_of, entries, matrices, moments, square
 from comity.privacy.loss import Approx, Pure

@@ -11,8 +11,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import Ridge
 
 from comity.errors import DataError
-from comity.learn.fitting.hinge import SmoothedHinge, smoothed_hinge
-from comity.learn.fitting.squared import Huber, ridge
+from comity.learn.fits import Huber, SmoothedHinge, ridge, smoothed_hinge
 from comity.methods.averaging import rule
 from comity.methods.averaging.objectives import objective_of
 from tests.averaging.default_consortium import consortium, protocol

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from comity.audit import epsilon_lower_bound
-from comity.learn.fitting.logistic import logistic
-from comity.learn.fitting.norm_bound import vector_radius
+from comity.learn.fits import logistic
+from comity.learn.norm_bound import vector_radius
 from comity.methods.averaging.published.noise import TOLERANCE, PublishedNoise, _longest_fit, gradient_diameter
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise

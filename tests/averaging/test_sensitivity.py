@@ -11,7 +11,7 @@ import pytest
 
 from comity.federation.declare.bounds import RecordSum
 from comity.federation.declare.payers import spent_by
-from comity.learn.fitting.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
+from comity.learn.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
 from comity.methods.averaging.objectives import TOLERANCE, objective_of
 from comity.methods.averaging.published.noise import gradient_diameter
 from comity.privacy.loss import Approx, Pure

@@ -10,8 +10,8 @@ import pytest
 from comity.data import Records
 from comity.errors import Stopped
 from comity.federation.coordinator.life import run
-from comity.learn.fitting.fit import Fit
-from comity.learn.fitting.record_sum import from_upper_triangle
+from comity.learn.fits import Fit
+from comity.learn.record_sum import from_upper_triangle
 from comity.methods.averaging import Averaging, protocol
 from tests.averaging.default_consortium import consortium
 from tests.averaging.default_consortium import parties as joined

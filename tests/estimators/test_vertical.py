@@ -40,7 +40,7 @@ def test_a_classifier_learns_from_columns_of_several_parties() -> None:
 
 
 def test_weights_are_those_of_a_logistic_fit_where_noise_is_small() -> None:
-    from comity.learn.fitting.logistic import logistic
+    from comity.learn.fits import logistic
 
     X, y = labelled(4000)
     made = VerticalClassifier(bounds=(-2, 2), epsilon=500, rounds=8, random_state=1).fit(X, y)

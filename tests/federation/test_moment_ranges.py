@@ -9,7 +9,7 @@ import pytest
 
 from comity.errors import Implausible
 from comity.federation.declare.plausibility import require_plausible, require_ranges
-from comity.learn.fitting.record_sum import from_upper_triangle, upper_triangle
+from comity.learn.record_sum import from_upper_triangle, upper_triangle
 from comity.methods.averaging import moment_blocks
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.permit import simulated

@@ -10,8 +10,8 @@ import pytest
 from comity.data import Records
 from comity.federation.evaluation.card import Predicts
 from comity.federation.own_score import OwnScore, of_classes, score_predictor
-from comity.learn.released.classifiers import LinearClassifier
-from comity.learn.released.regressor import LinearRegressor
+from comity.learn.classifiers import LinearClassifier
+from comity.learn.regressor import LinearRegressor
 
 
 def records(count: int, seed: int, *, numbers: bool = False) -> Records:

@@ -17,9 +17,9 @@ from comity.data import Bounded, Classes, Encoding, clinic_schema, clinics
 from comity.data.encoding import Rows
 from comity.entropy import Stream
 from comity.learn import load_model
-from comity.learn.released.classifiers import LinearClassifier
-from comity.learn.released.feature_map import pca, random_features, self_training_map, whitened
-from comity.learn.released.regressor import LinearRegressor
+from comity.learn.classifiers import LinearClassifier
+from comity.learn.feature_map import pca, random_features, self_training_map, whitened
+from comity.learn.regressor import LinearRegressor
 from comity.study.simulation.run import run_study
 
 FRAME = clinics(1, 60, "coefficients")["clinic-01"]

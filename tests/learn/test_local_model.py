@@ -24,9 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from comity.errors import DataError, StudyError
 from comity.learn import from_callable, from_estimator, from_predictions, named
-from comity.learn.voters.local_model import as_local_model, harden, local_votes
-from comity.learn.voters.named_model import LIBRARIES
-from comity.learn.voters.predictions import Predictions
+from comity.learn.local_models import LIBRARIES, Predictions, as_local_model, harden, local_votes
 
 CLASSES = ("red", "green", "blue")
 

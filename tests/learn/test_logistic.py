@@ -10,8 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from comity.errors import DataError
-from comity.learn import logistic
-from comity.learn.fitting import newton
+from comity.learn import logistic, newton
 
 
 def unit_rows(rng: Any, *shape: Any) -> Any:
@@ -159,7 +158,7 @@ def test_no_records_give_zero(shape: Any) -> None:
 
 def test_what_could_not_be_reached_is_flagged() -> None:
     rng = np.random.default_rng(2)
-    fit = logistic(unit_rows(rng, 6, 3), rng.random(6), 1e-6, most=1)
+    fit = logistic(unit_rows(rng, 6, 3), rng.random(6), 1e-6, max_iterations=1)
     assert fit.gradient_norm > 1e-6
     assert not fit.converged
 

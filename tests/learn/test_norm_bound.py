@@ -97,7 +97,7 @@ def test_adversarial_records_stay_inside() -> None:
 
 
 def test_a_gradient_left_over_widens_it() -> None:
-    rough = logistic(np.array([[0.05, 0.0], [0.3, 1.0]]), [1.0, 1.0], 1e-4, most=3)
+    rough = logistic(np.array([[0.05, 0.0], [0.3, 1.0]]), [1.0, 1.0], 1e-4, max_iterations=3)
     assert not rough.converged
     assert np.linalg.norm(rough.weights) <= vector_radius(1e-4, gradient_norm=float(rough.gradient_norm))
     assert vector_radius(1e-4, gradient_norm=1e-2) > vector_radius(1e-4)

@@ -11,7 +11,7 @@ import pytest
 
 from comity.data import Encoding, Numeric, Schema
 from comity.federation.declare.bounds import RecordSum
-from comity.learn.fitting.record_sum import _peaks_are_inside, from_upper_triangle, in_unit_ball, upper_triangle
+from comity.learn.record_sum import _peaks_are_inside, from_upper_triangle, in_unit_ball, upper_triangle
 
 
 @pytest.mark.parametrize("length", [1 + 1e-9, 1.02, 1.2, 3.0])

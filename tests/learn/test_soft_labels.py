@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from comity.errors import DataError
 from comity.learn import fit_on_soft_labels
-from comity.learn.voters.soft_labels import weighted
+from comity.learn.soft_labels import weigh_shares
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def digits() -> Any:
 
 
 def test_each_positive_share_is_a_row_with_that_weight() -> None:
-    place, column, weight = weighted(np.array([[0.5, -0.1, 0.7], [0.0, 0.3, 0.0], [-1.0, -1.0, -1.0]]))
+    place, column, weight = weigh_shares(np.array([[0.5, -0.1, 0.7], [0.0, 0.3, 0.0], [-1.0, -1.0, -1.0]]))
     assert list(zip(place.tolist(), column.tolist())) == [(0, 0), (0, 2), (1, 1)]
     np.testing.assert_allclose(weight, np.array([0.5, 0.7, 0.3]) * 3 / 1.5)
 

@@ -12,7 +12,7 @@ from scipy.special import softmax as normalise
 
 from comity.errors import DataError
 from comity.learn import logistic, one_hot, softmax
-from comity.learn.fitting.softmax import contrasts
+from comity.learn.fits import contrasts
 
 
 def unit_rows(rng: Any, *shape: Any) -> Any:

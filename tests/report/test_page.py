@@ -14,8 +14,8 @@ from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.coordinator.transcript import Line, Transcript
 from comity.learn import LinearClassifier, LinearRegressor
-from comity.learn.released.feature_map import FeatureMap
-from comity.learn.released.weights import strongest
+from comity.learn.classifiers import find_strongest
+from comity.learn.feature_map import FeatureMap
 from comity.report.drawing import SIZE, width_of
 from comity.report.figures import curves_plot
 from comity.report.page import costs, render_result, size, traffic
@@ -152,16 +152,16 @@ def test_a_long_transcript_is_cut_and_says_so(result: Any) -> None:
 
 
 def test_the_strongest_weights_come_first(result: Any) -> None:
-    found = strongest(result.model)
+    found = find_strongest(result.model)
     assert len(found) == 12
     sizes = [abs(weight.value) for weight in found]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == abs(result.model.coef_).max()
     three = protocol(classes=("a", "b", "c")).present({"model": [[1.0] * 21, [-2.0] * 21]}, cast(Any, None))
-    assert {weight.label.partition(": ")[0] for weight in strongest(three)} <= {"a", "b", "c"}
+    assert {weight.label.partition(": ")[0] for weight in find_strongest(three)} <= {"a", "b", "c"}
     assert "of no" not in render_result(replace(result, presented=three, assessment=Assessment()))
     bare = LinearClassifier(three.coef, three.classes)
-    assert strongest(bare) == () and bare.section().plots == ()
+    assert find_strongest(bare) == () and bare.section().plots == ()
 
 
 def errors_of(about: Any, *methods: Any) -> Curves:
@@ -211,7 +211,7 @@ def test_two_classes_have_one_weight_for_each_feature(result: Any, rows: int) ->
     names = result.model.encoding.names
     slope = np.linspace(-1, 2, len(names))
     model = LinearClassifier(np.stack([-slope, slope])[-rows:], ("no", "yes"), result.model.encoding)
-    found = strongest(model)
+    found = find_strongest(model)
     assert len({weight.label for weight in found}) == len(found) == 12
     assert found[0] == Dot(names[-1], 2.0 * rows)
     assert "in favour of yes" in render_result(replace(result, presented=model))
@@ -225,11 +225,11 @@ def test_weights_behind_a_map_are_those_of_the_features(result: Any) -> None:
     rows = chance.normal(size=(2, encoding.width))
     change = float(np.diff(mapped.decision_function(rows))[0])
     by_name = dict(zip(encoding.names, (mapped.weights @ matrix.T)[0]))
-    assert {weight.label: weight.value for weight in strongest(mapped)}.items() <= {
+    assert {weight.label: weight.value for weight in find_strongest(mapped)}.items() <= {
         name: pytest.approx(value) for name, value in by_name.items()
     }.items()
     assert change == pytest.approx(float((rows[1] - rows[0]) @ np.array(list(by_name.values()))))
-    assert strongest(replace_map(mapped, normalise=True)) == ()
+    assert find_strongest(replace_map(mapped, normalise=True)) == ()
 
 
 def replace_map(model: Any, **options: Any) -> LinearClassifier:

@@ -20,7 +20,7 @@ from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
-from comity.learn.released.classifiers import LinearClassifier
+from comity.learn.classifiers import LinearClassifier
 from comity.site.approval import considered
 from comity.site.status import Refusals
 from comity.study.predicting import read_weights, weights_text

@@ -10,9 +10,9 @@ from sklearn.preprocessing import StandardScaler
 
 from comity.data import Records
 from comity.data.padded import padded
-from comity.learn.released.classifiers import LinearClassifier
+from comity.learn.classifiers import LinearClassifier
+from comity.learn.local_models import linear_weights
 from comity.methods.softlabel.baselines import baselines, pooled_regression, wrong
-from comity.methods.softlabel.local_classifier import linear_weights
 
 SIZES = (0, 1, 5, 6, 7, 25, 31, 40)
 

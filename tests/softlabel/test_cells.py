@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from comity.learn.voters.self_training import discriminant
+from comity.methods.softlabel.self_training import discriminant
 from comity.methods.softlabel.statistics import Cells
 from comity.methods.softlabel.statistics.cells import standing_out
 

@@ -21,8 +21,8 @@ from comity.data import Records
 from comity.errors import BadInput, SiteLost, StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.plan import plan
-from comity.learn.released.feature_map import pca
-from comity.learn.voters.local_model import as_local_model
+from comity.learn.feature_map import pca
+from comity.learn.local_models import as_local_model
 from comity.methods.softlabel import SoftLabel
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.spherical import Spherical

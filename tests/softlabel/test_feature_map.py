@@ -10,7 +10,7 @@ import pytest
 
 from comity.entropy import Stream
 from comity.errors import DataError
-from comity.learn.released.feature_map import FeatureMap, pca, random_features, scaling, self_training_map, whitened
+from comity.learn.feature_map import FeatureMap, pca, random_features, scaling, self_training_map, whitened
 
 
 @pytest.fixture(scope="module")

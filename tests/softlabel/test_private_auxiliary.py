@@ -21,7 +21,7 @@ from comity.errors import DataError, Refused, StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode
-from comity.learn.voters.voting import one_hot
+from comity.learn.fits import one_hot
 from comity.methods.softlabel.published.private_auxiliary import absent, moved_share
 from comity.methods.softlabel.published.protocol import TOLERANCE, PublishedSoftLabel
 from comity.privacy.loss import Approx, Pure

@@ -8,9 +8,9 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from comity.learn.released.feature_map import whitened
-from comity.learn.voters.soft_risk import softmax_from_moments
-from comity.learn.voters.voting import one_hot
+from comity.learn.feature_map import whitened
+from comity.learn.fits import one_hot
+from comity.methods.softlabel.self_training import softmax_from_moments
 from comity.methods.softlabel.statistics import Votes
 from comity.methods.softlabel.statistics.votes import less_for_repeats
 

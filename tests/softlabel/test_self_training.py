@@ -10,11 +10,16 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from comity.entropy import Stream
 from comity.errors import DataError
-from comity.learn.fitting.softmax import contrasts, softmax
-from comity.learn.voters.clusters import clusters, nearest
-from comity.learn.voters.self_training import discriminant, posteriors, self_trained, with_shares
-from comity.learn.voters.soft_risk import softmax_from_moments
-from comity.learn.voters.voting import one_hot
+from comity.learn.fits import contrasts, one_hot, softmax
+from comity.methods.softlabel.self_training import (
+    discriminant,
+    find_clusters,
+    match_shares,
+    nearest_centre,
+    posteriors,
+    self_train,
+    softmax_from_moments,
+)
 
 
 def blobs(rows: int = 3000, classes: int = 3, apart: float = 4.0, seed: int = 0) -> Any:
@@ -48,39 +53,39 @@ def test_rounds_recover_labels_that_were_mostly_wrong() -> None:
     x, y = blobs()
     guess = np.where(np.random.default_rng(1).random(len(y)) < 0.55, np.random.default_rng(2).integers(0, 3, len(y)), y)
     before = np.mean(guess == y)
-    after = np.mean(posteriors(self_trained(x, one_hot(guess, 3), 4), x).argmax(1) == y)
+    after = np.mean(posteriors(self_train(x, one_hot(guess, 3), 4), x).argmax(1) == y)
     assert before < 0.7 and after > 0.97
 
 
 def test_intercepts_alone_are_moved_to_given_shares() -> None:
     x, y = blobs(apart=2.0)
     weights, shares = discriminant(x, one_hot(y, 3)), np.array([0.7, 0.28, 0.02])
-    moved = with_shares(weights, x, shares)
+    moved = match_shares(weights, x, shares)
     np.testing.assert_allclose(posteriors(moved, x).mean(axis=0), shares, atol=1e-6)
     np.testing.assert_array_equal(moved[:, :-1], weights[:, :-1])
     with pytest.raises(DataError, match="3 positive numbers"):
-        with_shares(weights, x, np.array([1.0, 0.0, 0.0]))
+        match_shares(weights, x, np.array([1.0, 0.0, 0.0]))
 
 
 def test_a_class_that_nobody_was_guessed_to_be_does_no_harm() -> None:
     x, y = blobs()
-    weights = self_trained(x, one_hot(np.minimum(y, 1), 3), 2)
+    weights = self_train(x, one_hot(np.minimum(y, 1), 3), 2)
     assert weights.shape == (3, 6) and np.isfinite(weights).all()
 
 
 def test_no_rounds_are_refused() -> None:
     with pytest.raises(DataError, match="at least one round"):
-        self_trained(np.zeros((3, 2)), np.ones((3, 2)) / 2, 0)
+        self_train(np.zeros((3, 2)), np.ones((3, 2)) / 2, 0)
 
 
 def test_clusters_find_separate_groups_and_are_the_same_for_everyone() -> None:
     x, y = blobs(rows=600, apart=12.0)
-    centres = clusters(x, 3, Stream.public("test"))
-    np.testing.assert_array_equal(centres, clusters(x, 3, Stream.public("test")))
-    member = nearest(x, centres)
+    centres = find_clusters(x, 3, Stream.public("test"))
+    np.testing.assert_array_equal(centres, find_clusters(x, 3, Stream.public("test")))
+    member = nearest_centre(x, centres)
     assert all(len(set(member[y == c])) == 1 for c in range(3)) and len(set(member)) == 3
     with pytest.raises(DataError, match="at least as many"):
-        clusters(x[:2], 3, Stream.public("test"))
+        find_clusters(x[:2], 3, Stream.public("test"))
 
 
 @pytest.mark.parametrize("classes", [2, 4])

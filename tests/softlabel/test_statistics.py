@@ -11,9 +11,8 @@ import pytest
 
 from comity.federation.declare.bounds import Ball
 from comity.federation.owner.rows import Rows
-from comity.learn.fitting.softmax import contrasts
-from comity.learn.voters.self_training import discriminant, posteriors
-from comity.learn.voters.voting import one_hot
+from comity.learn.fits import contrasts, one_hot
+from comity.methods.softlabel.self_training import discriminant, posteriors
 from comity.methods.softlabel.statistics import (
     Cells,
     ClassSums,
@@ -290,7 +289,7 @@ def test_shrinking_keeps_what_stands_out_and_the_constant() -> None:
 
 def test_self_training_begins_where_noise_exceeds_a_quarter_of_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     sums, took = ClassSums.on(public(), 3, records_per_party=6), []
-    monkeypatch.setattr(class_sums, "self_trained", lambda rows, shares, rounds: took.append(rounds))
+    monkeypatch.setattr(class_sums, "self_train", lambda rows, shares, rounds: took.append(rounds))
     quarter = 0.25 / sums.noise_to_signal(1.0)
     for deviation in (0.5 * quarter, 0.99 * quarter, 1.01 * quarter, 10 * quarter):
         sums.model(np.zeros(sums.shape), deviation)

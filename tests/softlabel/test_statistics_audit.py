@@ -19,7 +19,7 @@ from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Conso
 from comity.federation.declare.declaration import Release
 from comity.federation.declare.protection import Summed
 from comity.federation.declare.release import Array
-from comity.learn.voters.voting import one_hot
+from comity.learn.fits import one_hot
 from comity.methods.softlabel.mechanism import mechanism
 from comity.methods.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes
 from comity.privacy.loss import Approx, Loss, Pure

@@ -13,7 +13,7 @@ from comity.errors import DataError, Refused, Stopped, StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.learn.fitting.softmax import contrasts, softmax
+from comity.learn.fits import contrasts, softmax
 from comity.methods.softlabel import PublishedSoftLabel
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit

@@ -18,7 +18,7 @@ from comity.errors import BadInput, DataError, StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.coordinator.released import Total
 from comity.learn import from_estimator
-from comity.learn.voters.local_model import as_local_model, harden, local_votes
+from comity.learn.local_models import as_local_model, harden, local_votes
 from comity.methods.softlabel import PublishedSoftLabel
 from comity.methods.softlabel.protocol import SoftLabel
 from comity.study.records.gather import gather

@@ -11,7 +11,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import Refused, StudyError
-from comity.learn.voters.predictions import Predictions
+from comity.learn.local_models import Predictions
 from comity.study.records.gather import gather
 from comity.study.records.material import Material
 from comity.study.records.same_records import NAME, digests, require_same

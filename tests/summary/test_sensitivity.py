@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from comity.entropy import Stream
-from comity.learn.fitting.record_sum import upper_triangle
+from comity.learn.record_sum import upper_triangle
 from comity.methods.summary import moments, ratio
 from comity.methods.summary.features import LENGTH, FourierFeatures
 from comity.methods.summary.ratio import Ratio

@@ -11,7 +11,7 @@ from comity.artefacts.dataset import Dataset
 from comity.data import Bounded, Categorical, Classes, Numeric, Ordinal, Schema
 from comity.entropy import Stream
 from comity.errors import StudyError
-from comity.learn.fitting.logistic import logistic
+from comity.learn.fits import logistic
 from comity.methods.synthetic.published.attributes import Attribute, Attributes
 from comity.methods.synthetic.published.frames import table_of
 from comity.methods.synthetic.published.growing import grown

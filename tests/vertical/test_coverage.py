@@ -14,7 +14,7 @@ import pytest
 
 from comity.data import Bounded, Categorical, Encoding, Numeric, Schema
 from comity.federation.declare.consortium import Consortium
-from comity.learn.fitting.quadratic import UNEQUAL
+from comity.learn.quadratic import UNEQUAL
 from comity.methods.averaging import Averaging
 from comity.methods.averaging import by_moments as rows_of_parties
 from comity.methods.vertical import VerticalRegression

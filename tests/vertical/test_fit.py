@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.learn.fitting.quadratic import UNEQUAL, covariance, solve, solve_where_clear, spectral_norm
-from comity.learn.released.regressor import LinearRegressor
+from comity.learn.quadratic import UNEQUAL, covariance, solve, solve_where_clear, spectral_norm
+from comity.learn.regressor import LinearRegressor
 from comity.methods.vertical.in_one_place import noised
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
@@ -84,7 +84,7 @@ def test_intervals_cover_the_truth() -> None:
 def test_intervals_cover_the_truth_in_93_to_97_of_100(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all intervals, without what is allowed for unequal residuals, which these are not; a single coefficient's
     share has a standard error of 0.011."""
-    monkeypatch.setattr("comity.learn.fitting.quadratic.UNEQUAL", 1.0)
+    monkeypatch.setattr("comity.learn.quadratic.UNEQUAL", 1.0)
     found = cover(400)
     assert 0.93 <= found.mean() <= 0.97
     assert found.min() >= 0.917 and found.max() <= 0.983

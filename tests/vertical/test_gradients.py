@@ -163,7 +163,7 @@ def skewed(rows: Any) -> Any:
 
 
 def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic() -> None:
-    from comity.learn.fitting.logistic import logistic
+    from comity.learn.fits import logistic
 
     tried, frame = protocol(2, rounds=6), skewed(12_000)
     who = consortium(tried, Approx(1000, 1e-5))

@@ -10,7 +10,7 @@ import numpy as np
 
 from comity.data import Records
 from comity.entropy import Stream
-from comity.learn.fitting.logistic import logistic
+from comity.learn.fits import logistic
 from comity.methods.averaging import PublishedAverage
 from comity.study.simulation.simulate import simulate
 

@@ -27,8 +27,7 @@ from threadpoolctl import threadpool_limits
 from comity import Ledger, PublishedSoftLabel
 from comity.entropy import Stream
 from comity.federation.declare.consortium import Consortium
-from comity.learn.fitting.logistic import logistic
-from comity.learn.voters.voting import hard_votes
+from comity.learn.fits import hard_votes, logistic
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit

@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from comity import Averaging
 from comity.data import Records, by_sizes, even
 from comity.entropy import Stream
-from comity.learn.fitting.logistic import logistic
+from comity.learn.fits import logistic
 from comity.methods.averaging.rule import penalty_for
 from comity.study.simulation.simulate import simulate
 from experiments.data.adult_bins import A9A, Adult, adult

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from comity import SoftLabel
 from comity.data import Records
 from comity.entropy import Stream
-from comity.learn.fitting.softmax import softmax
-from comity.methods.softlabel.local_classifier import linear_votes
+from comity.learn.fits import softmax
+from comity.learn.local_models import linear_votes
 from comity.methods.softlabel.rule import Name
 from comity.methods.softlabel.statistics import Statistic
 from comity.privacy.randomness import SeededNoise

@@ -28,8 +28,7 @@ from comity.data import Records, dataset
 from comity.entropy import Stream
 from comity.federation.coordinator.released import perturbed
 from comity.federation.declare.consortium import Consortium
-from comity.learn.fitting.softmax import softmax
-from comity.learn.voters.voting import one_hot
+from comity.learn.fits import one_hot, softmax
 from comity.methods.softlabel.published.protocol import TOLERANCE, Constants, Method, error
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise

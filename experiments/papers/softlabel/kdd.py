@@ -33,10 +33,9 @@ from comity import PublishedSoftLabel, SoftLabel
 from comity.data import dataset
 from comity.entropy import Stream
 from comity.federation.coordinator.released import perturbed
-from comity.learn.fitting.logistic import logistic
-from comity.learn.released.feature_map import FeatureMap
-from comity.learn.voters.voting import hard_votes
-from comity.methods.softlabel.local_classifier import linear_weights
+from comity.learn.feature_map import FeatureMap
+from comity.learn.fits import hard_votes, logistic
+from comity.learn.local_models import linear_weights
 from comity.methods.softlabel.statistics import Statistic
 from comity.privacy.randomness import SeededNoise
 from experiments.papers.plot import Curve, Level, Panel, draw

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from comity.errors import DataError
-from comity.learn.fitting.hinge import SmoothedHinge
-from comity.learn.fitting.logistic import Logistic
+from comity.learn.fits import Logistic, SmoothedHinge
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Spherical
 from comity.privacy.permit import Permit

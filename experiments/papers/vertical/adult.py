@@ -34,7 +34,7 @@ from comity import VerticalRegression
 from comity.data import Records
 from comity.entropy import Stream
 from comity.federation.declare.consortium import Consortium
-from comity.learn.fitting.logistic import logistic
+from comity.learn.fits import logistic
 from comity.methods.vertical import GradientRegression
 from comity.methods.vertical.baselines import error_of
 from comity.methods.vertical.column_regression import ColumnRegression

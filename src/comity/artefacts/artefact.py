@@ -26,10 +26,10 @@ _FORMAT: Final = "comity-artefact-1"
 _MOST_BYTES: Final = 1 << 20
 
 KINDS: Final[dict[str, str]] = {
-    "constant": "comity.learn.released.classifiers:ConstantClassifier",
+    "constant": "comity.learn.classifiers:ConstantClassifier",
     "dataset": "comity.artefacts.dataset:Dataset",
-    "linear": "comity.learn.released.classifiers:LinearClassifier",
-    "regression": "comity.learn.released.regressor:LinearRegressor",
+    "linear": "comity.learn.classifiers:LinearClassifier",
+    "regression": "comity.learn.regressor:LinearRegressor",
     "table": "comity.artefacts.table:Table",
 }
 """Where the class of each kind is found, a module and a name in it: those that several methods present."""

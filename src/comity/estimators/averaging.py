@@ -15,8 +15,8 @@ from comity.estimators.bounds import target_range, targets_clipped, targets_told
 from comity.estimators.exact_figures import ExactFigure
 from comity.estimators.face import ClassifierFace, Face, RegressorFace
 from comity.estimators.table import dealt, indexed
-from comity.learn.released.classifiers import LinearClassifier
-from comity.learn.released.regressor import LinearRegressor
+from comity.learn.classifiers import LinearClassifier
+from comity.learn.regressor import LinearRegressor
 from comity.methods.averaging import Averaging
 from comity.methods.averaging.objectives import Kind
 from comity.methods.averaging.protocol import Solver

@@ -29,8 +29,8 @@ from comity.federation.agreement import Agreement
 from comity.federation.assessment import Assessment
 from comity.federation.declare.consortium import Consortium
 from comity.federation.protocol import Protocol
-from comity.learn.released.classifiers import LinearClassifier
-from comity.learn.released.regressor import LinearRegressor
+from comity.learn.classifiers import LinearClassifier
+from comity.learn.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, loss_of
 from comity.privacy.unit import Unit

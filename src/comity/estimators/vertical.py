@@ -17,8 +17,8 @@ from comity.errors import DataError, StudyError
 from comity.estimators.bounds import columns_told, target_range, targets_told
 from comity.estimators.face import ClassifierFace, Face, RegressorFace
 from comity.estimators.table import indexed, party_names
-from comity.learn.released.classifiers import LinearClassifier
-from comity.learn.released.regressor import LinearRegressor
+from comity.learn.classifiers import LinearClassifier
+from comity.learn.regressor import LinearRegressor
 from comity.methods.by_columns.terms import Way
 from comity.methods.vertical import GradientRegression, VerticalRegression
 from comity.methods.vertical.column_regression import ColumnRegression

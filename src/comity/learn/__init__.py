@@ -1,6 +1,6 @@
-"""Solvers and models that protocols share: pure functions of arrays, no sites, no noise.
+"""Solvers and released models that methods share: pure functions of arrays, without sites and without noise.
 
-Models take longer to import than a plan to make, those of scikit-learn most of all: they are imported when first used.
+Models take longer to import than a plan takes to make: they are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -8,24 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from comity.lazily import lazily
-from comity.learn.fitting.fit import Fit
-from comity.learn.fitting.logistic import logistic
-from comity.learn.fitting.norm_bound import minimiser_radius, vector_radius
-from comity.learn.fitting.softmax import softmax
-from comity.learn.released.feature_map import FeatureMap
-from comity.learn.voters.voting import hard_votes, one_hot
+from comity.learn.feature_map import FeatureMap
+from comity.learn.fits import Fit, hard_votes, logistic, one_hot, softmax
+from comity.learn.norm_bound import minimiser_radius, vector_radius
 
 if TYPE_CHECKING:
-    from comity.learn.released.classifiers import ConstantClassifier as ConstantClassifier
-    from comity.learn.released.classifiers import LinearClassifier as LinearClassifier
-    from comity.learn.released.regressor import LinearRegressor as LinearRegressor
-    from comity.learn.released.storage import load_model as load_model
-    from comity.learn.voters.local_model import LocalModel as LocalModel
-    from comity.learn.voters.local_model import from_callable as from_callable
-    from comity.learn.voters.local_model import from_estimator as from_estimator
-    from comity.learn.voters.local_model import from_predictions as from_predictions
-    from comity.learn.voters.named_model import named as named
-    from comity.learn.voters.soft_labels import fit_on_soft_labels as fit_on_soft_labels
+    from comity.learn.classifiers import ConstantClassifier as ConstantClassifier
+    from comity.learn.classifiers import LinearClassifier as LinearClassifier
+    from comity.learn.local_models import LocalModel as LocalModel
+    from comity.learn.local_models import from_callable as from_callable
+    from comity.learn.local_models import from_estimator as from_estimator
+    from comity.learn.local_models import from_predictions as from_predictions
+    from comity.learn.local_models import named as named
+    from comity.learn.regressor import LinearRegressor as LinearRegressor
+    from comity.learn.released_model import load_model as load_model
+    from comity.learn.soft_labels import fit_on_soft_labels as fit_on_soft_labels
 
 __all__ = [
     "ConstantClassifier",
@@ -49,16 +46,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ConstantClassifier": "comity.learn.released.classifiers",
-    "LinearClassifier": "comity.learn.released.classifiers",
-    "LinearRegressor": "comity.learn.released.regressor",
-    "LocalModel": "comity.learn.voters.local_model",
-    "fit_on_soft_labels": "comity.learn.voters.soft_labels",
-    "from_callable": "comity.learn.voters.local_model",
-    "from_estimator": "comity.learn.voters.local_model",
-    "from_predictions": "comity.learn.voters.local_model",
-    "load_model": "comity.learn.released.storage",
-    "named": "comity.learn.voters.named_model",
+    "ConstantClassifier": "comity.learn.classifiers",
+    "LinearClassifier": "comity.learn.classifiers",
+    "LinearRegressor": "comity.learn.regressor",
+    "LocalModel": "comity.learn.local_models",
+    "fit_on_soft_labels": "comity.learn.soft_labels",
+    "from_callable": "comity.learn.local_models",
+    "from_estimator": "comity.learn.local_models",
+    "from_predictions": "comity.learn.local_models",
+    "load_model": "comity.learn.released_model",
+    "named": "comity.learn.local_models",
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.errors import DataError
-from comity.learn.fitting.logistic import logistic
+from comity.learn.fits import logistic
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from experiments.papers.synthetic.private_predictors import (
@@ -64,8 +64,7 @@ def test_where_the_determinant_takes_all_the_penalty_grows_and_half_is_left() ->
 
 @pytest.mark.parametrize(("model", "slope"), [("logistic", 1.0), ("svm", 1.0)])
 def test_a_replaced_record_moves_the_gradient_of_the_sum_by_at_most_two(model: str, slope: float) -> None:
-    from comity.learn.fitting.hinge import SmoothedHinge
-    from comity.learn.fitting.logistic import Logistic
+    from comity.learn.fits import Logistic, SmoothedHinge
 
     loss = SmoothedHinge() if model == "svm" else Logistic()
     rows, chance = ball(200, 3)

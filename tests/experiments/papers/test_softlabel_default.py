@@ -164,7 +164,7 @@ def test_votes_of_distinct_rows_are_the_votes_of_all() -> None:
     one = softlabel_kdd.trial(stand_in_kdd(), size, 0)
     np.testing.assert_array_equal(one.distinct[one.place], one.auxiliary)
     ((_, shares),) = softlabel_kdd.vote_shares(one, size)
-    from comity.methods.softlabel.local_classifier import linear_votes
+    from comity.learn.local_models import linear_votes
 
     direct = linear_votes(one.features, one.labels, np.ones(one.labels.shape, bool), one.auxiliary, 2, softlabel_kdd.L2)
     np.testing.assert_allclose(shares, direct.mean(0))
@@ -173,7 +173,7 @@ def test_votes_of_distinct_rows_are_the_votes_of_all() -> None:
 def test_weights_before_a_map_score_as_after_it() -> None:
     size = softlabel_kdd.Size(parties=(30,), records=8, auxiliary=200)
     one = softlabel_kdd.trial(stand_in_kdd(), size, 0)
-    from comity.learn.released.feature_map import whitened
+    from comity.learn.feature_map import whitened
 
     found = whitened(one.auxiliary, 4)
     weights = np.random.default_rng(0).normal(size=found.dimensions)

@@ -24,8 +24,8 @@ from comity.federation.declare.declaration import Release
 from comity.federation.declare.plausibility import moment_ranges
 from comity.federation.declare.protection import Summed
 from comity.federation.declare.release import Array
-from comity.learn.fitting.quadratic import allowed, bias, covariance, solve, solve_where_clear, spectral_norm
-from comity.learn.fitting.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
+from comity.learn.quadratic import allowed_residual, bias, covariance, solve, solve_where_clear, spectral_norm
+from comity.learn.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -143,7 +143,7 @@ def fitted(layout: Moments, opened: Floats, *, records: int, deviation: float, c
     found = solve(gram, moment, norm / 2) if classes else solve_where_clear(gram, moment, norm)
     factor = (2.0 if classes else 1.0) / TARGET
     squares = square - 2 * float(found.weights @ moment) + float(found.weights @ gram @ found.weights)
-    residual = max(0.0, squares) / records if classes else allowed(squares, records)
+    residual = max(0.0, squares) / records if classes else allowed_residual(squares, records)
     spread = covariance(found, variances[:-1, :-1], variances[:-1, -1], gram, residual)
     squared, along = np.maximum(np.diag(spread), 0.0), found.axes**2
     if not classes:

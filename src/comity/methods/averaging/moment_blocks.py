@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from comity.federation.declare.bounds import Range, Weights
 from comity.federation.declare.plausibility import moment_ranges
-from comity.learn.fitting.record_sum import from_upper_triangle, upper_triangle
+from comity.learn.record_sum import from_upper_triangle, upper_triangle
 
 Floats = NDArray[np.float64]
 Blocks = tuple[slice, ...]

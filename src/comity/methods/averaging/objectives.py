@@ -25,13 +25,8 @@ from scipy.special import expit
 from comity.data import Bounded, Classes
 from comity.data.row_products import clipped, row_norms, softmax_rows, unit_products
 from comity.errors import StudyError
-from comity.learn.fitting.fit import Fit
-from comity.learn.fitting.hinge import smoothed_hinge
-from comity.learn.fitting.logistic import logistic
-from comity.learn.fitting.norm_bound import minimiser_radius
-from comity.learn.fitting.softmax import contrasts, softmax
-from comity.learn.fitting.squared import ridge
-from comity.learn.voters.voting import one_hot
+from comity.learn.fits import Fit, contrasts, logistic, one_hot, ridge, smoothed_hinge, softmax
+from comity.learn.norm_bound import minimiser_radius
 from comity.methods.averaging.published.noise import gradient_diameter
 
 Floats = NDArray[np.float64]
@@ -157,7 +152,7 @@ def _svm() -> Objective:
 
 
 def _linear() -> Objective:
-    """Squared distance to y in [−1, 1], straight beyond a distance of 1 (`comity.learn.fitting.squared`): without that
+    """Squared distance to y in [−1, 1], straight beyond a distance of 1 (`comity.learn.fits`): without that
     a record's pull would grow with the weights, to 1 + 1/(2√λ). At the minimiser λ|w|² is the mean of −r·u <= 1/4."""
     return Objective(
         "linear",

@@ -33,7 +33,7 @@ from comity.federation.evaluation.card import Predicts
 from comity.federation.owner.rows import Rows
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.learn.fitting.record_sum import in_unit_ball
+from comity.learn.record_sum import in_unit_ball
 from comity.methods.averaging import calibration, descent, forecast, releases, rule, shares_cut
 from comity.methods.averaging.baselines import baselines, error_of
 from comity.methods.averaging.by_moments import Moments, fitted
@@ -48,8 +48,8 @@ from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
-    from comity.learn.released.classifiers import LinearClassifier
-    from comity.learn.released.regressor import LinearRegressor
+    from comity.learn.classifiers import LinearClassifier
+    from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 Solver = Literal["auto", "gradient", "average", "moments"]
@@ -348,8 +348,8 @@ class Averaging(Protocol):
     # What a consumer works with.
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
-        from comity.learn.released.classifiers import LinearClassifier
-        from comity.learn.released.regressor import LinearRegressor
+        from comity.learn.classifiers import LinearClassifier
+        from comity.learn.regressor import LinearRegressor
 
         weights = np.asarray(released["model"], np.float64)
         if self.model == "linear":

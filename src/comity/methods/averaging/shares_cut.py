@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from comity.data import Records
 from comity.federation.assessment import Figure
 from comity.federation.declare.consortium import Consortium
-from comity.learn.fitting.record_sum import in_unit_ball
+from comity.learn.record_sum import in_unit_ball
 from comity.methods.averaging import descent
 from comity.methods.averaging.moment_blocks import moments
 from comity.methods.averaging.objectives import Objective

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data.row_products import Weights, clipped, in_blocks
-from comity.learn.fitting.record_sum import in_unit_ball
+from comity.learn.record_sum import in_unit_ball
 from comity.methods.averaging.moment_blocks import WIDEST_WHOLE, Blocks
 
 Floats = NDArray[np.float64]

@@ -13,11 +13,11 @@ from comity.data import Records
 from comity.data.padded import padded
 from comity.federation.assessment import auc, log_loss
 from comity.federation.baseline import Baseline
-from comity.learn.fitting.logistic import logistic
-from comity.methods.softlabel.local_classifier import linear_weights
+from comity.learn.fits import logistic
+from comity.learn.local_models import linear_weights
 
 if TYPE_CHECKING:
-    from comity.learn.released.classifiers import LinearClassifier
+    from comity.learn.classifiers import LinearClassifier
 
 # Own-data scores are averaged over at most this many parties.
 _SAMPLED = 200
@@ -102,7 +102,7 @@ def _of_any(rows: Floats, labels: NDArray[np.int64], asked: Floats) -> Floats:
 
 def _errors_of(train: Sequence[Records], test: Records, classes: tuple[str, ...], l2: float) -> list[float]:
     """The error of a classifier of each of these by itself. Those of about one size are fitted as a stack."""
-    from comity.learn.released.classifiers import LinearClassifier
+    from comity.learn.classifiers import LinearClassifier
 
     found = [0.0] * len(train)
     alike: dict[int, list[int]] = {}

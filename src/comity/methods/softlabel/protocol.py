@@ -32,10 +32,9 @@ from comity.federation.declare.release import Array
 from comity.federation.evaluation.card import Predicts
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.learn.voters.local_model import Ballot, local_votes
+from comity.learn.local_models import Ballot, linear_votes, local_votes
 from comity.methods.declared_records import tell_owner
 from comity.methods.softlabel.baselines import baselines, wrong
-from comity.methods.softlabel.local_classifier import linear_votes
 from comity.methods.softlabel.mechanism import mechanism
 from comity.methods.softlabel.rule import Choice, Figures, Map, Name, choose
 from comity.methods.softlabel.statistics import Histograms, NamedClass, RecordTotal
@@ -45,7 +44,7 @@ from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
 
 if TYPE_CHECKING:
-    from comity.learn.released.classifiers import LinearClassifier
+    from comity.learn.classifiers import LinearClassifier
 
 Floats = NDArray[np.float64]
 
@@ -213,7 +212,7 @@ class SoftLabel(Protocol):
     # What a consumer works with.
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
-        from comity.learn.released.classifiers import LinearClassifier
+        from comity.learn.classifiers import LinearClassifier
 
         return LinearClassifier(
             np.asarray(released["model"], np.float64),
@@ -224,7 +223,7 @@ class SoftLabel(Protocol):
 
     def trained(self, estimator: Any, released: Mapping[str, Any]) -> Any:
         """Any scikit-learn classifier, trained on the released soft labels of the auxiliary rows: costs nothing."""
-        from comity.learn.voters.soft_labels import fit_on_soft_labels
+        from comity.learn.soft_labels import fit_on_soft_labels
 
         if "soft_labels" not in released:
             raise StudyError(

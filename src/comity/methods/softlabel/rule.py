@@ -13,7 +13,7 @@ from comity.entropy import Stream
 from comity.errors import StudyError
 from comity.federation.constraints import Why
 from comity.federation.declare.consortium import Consortium
-from comity.learn.released.feature_map import FeatureMap, pca, random_features, scaling
+from comity.learn.feature_map import FeatureMap, pca, random_features, scaling
 from comity.methods.softlabel.statistics import Cells, ClassSums, Histograms, Models, NamedClass, Statistic, Votes
 from comity.methods.softlabel.statistics.class_sums import clip
 from comity.privacy.accounting import gaussian_budget

@@ -12,7 +12,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.learn.fitting.record_sum import from_upper_triangle
+from comity.learn.record_sum import from_upper_triangle
 from comity.methods.summary.features import LENGTH, FourierFeatures
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data.row_products import clipped, rough_unit_products
-from comity.learn.fitting.record_sum import in_unit_ball
+from comity.learn.record_sum import in_unit_ball
 
 Floats = NDArray[np.float64]
 

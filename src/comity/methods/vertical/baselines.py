@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from comity.data import Records
 from comity.data.schemas.reading import canonical_id
 from comity.federation.baseline import Baseline
-from comity.learn.fitting.logistic import logistic
+from comity.learn.fits import logistic
 from comity.methods.vertical.dissection import Dissection
 from comity.methods.vertical.fit import fitted
 from comity.methods.vertical.layout import LABEL, Layout, scaled_target

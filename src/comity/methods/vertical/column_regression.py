@@ -16,8 +16,8 @@ from comity.methods.vertical.layout import Layout
 
 if TYPE_CHECKING:
     from comity.federation.own_score import OwnScore
-    from comity.learn.released.classifiers import LinearClassifier
-    from comity.learn.released.regressor import LinearRegressor
+    from comity.learn.classifiers import LinearClassifier
+    from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 
@@ -42,8 +42,8 @@ class ColumnRegression(ByColumns):
     def model(
         self, coef: Floats, errors: Floats | None = None, shrunk: Floats | None = None
     ) -> LinearClassifier | LinearRegressor:
-        from comity.learn.released.classifiers import LinearClassifier
-        from comity.learn.released.regressor import LinearRegressor
+        from comity.learn.classifiers import LinearClassifier
+        from comity.learn.regressor import LinearRegressor
 
         if self.layout.classes:
             return LinearClassifier(coef[None, :], classes=self.layout.classes, encoding=self.encoding)

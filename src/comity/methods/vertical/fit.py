@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.learn.fitting.quadratic import allowed, bias, covariance, solve, solve_where_clear, spectral_norm
+from comity.learn.quadratic import allowed_residual, bias, covariance, solve, solve_where_clear, spectral_norm
 from comity.methods.vertical.dissection import Dissection
 
 Floats = NDArray[np.float64]
@@ -53,7 +53,7 @@ def fitted(dissection: Dissection, opened: Floats, rows: int, deviation: float) 
     # The label column is ±label for y = 1 and 0, so that Σ x (y − ½) is the moment over twice that.
     factor = 2.0 / label if columns.classes else 1.0 / label
     squares = float(square - 2 * found.weights @ moment + found.weights @ gram @ found.weights)
-    residual = max(0.0, squares) / rows if columns.classes else allowed(squares, rows)
+    residual = max(0.0, squares) / rows if columns.classes else allowed_residual(squares, rows)
     spread = covariance(found, variances, moment_variances, gram, residual)
     mapping = columns.mapping
     squared = np.maximum(np.einsum("ij,jk,ik->i", mapping, spread, mapping), 0.0)

@@ -33,7 +33,7 @@ from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import step
-from comity.learn.fitting.quadratic import solve, spectral_norm
+from comity.learn.quadratic import solve, spectral_norm
 from comity.methods.by_columns.terms import adversary
 from comity.methods.vertical import fit, terms
 from comity.methods.vertical.baselines import pooled
@@ -54,8 +54,8 @@ from comity.privacy.mechanisms.gaussian import Gaussian
 
 if TYPE_CHECKING:
     from comity.federation.evaluation.protocol import Measuring
-    from comity.learn.released.classifiers import LinearClassifier
-    from comity.learn.released.regressor import LinearRegressor
+    from comity.learn.classifiers import LinearClassifier
+    from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 

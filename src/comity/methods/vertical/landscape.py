@@ -13,7 +13,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from comity.learn.fitting.quadratic import spectral_norm
+from comity.learn.quadratic import spectral_norm
 
 Floats = NDArray[np.float64]
 

@@ -40,8 +40,8 @@ from comity.methods.by_columns.alignment import ROWS, Alignment
 
 if TYPE_CHECKING:
     from comity.federation.messages.delivered import Received
-    from comity.learn.released.classifiers import LinearClassifier
-    from comity.learn.released.regressor import LinearRegressor
+    from comity.learn.classifiers import LinearClassifier
+    from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 
@@ -221,8 +221,8 @@ class JointPrediction(Protocol):
         return Table(tuple(columns), tuple(rows), "Exact joint predictions, outside every guarantee")
 
     def _answers(self) -> LinearClassifier | LinearRegressor:
-        from comity.learn.released.classifiers import LinearClassifier
-        from comity.learn.released.regressor import LinearRegressor
+        from comity.learn.classifiers import LinearClassifier
+        from comity.learn.regressor import LinearRegressor
 
         target = self.schema.target
         if isinstance(target, Bounded):

@@ -54,8 +54,8 @@ from comity.privacy.mechanisms.laplace import Laplace
 
 if TYPE_CHECKING:
     from comity.federation.evaluation.protocol import Measuring
-    from comity.learn.released.classifiers import LinearClassifier
-    from comity.learn.released.regressor import LinearRegressor
+    from comity.learn.classifiers import LinearClassifier
+    from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 

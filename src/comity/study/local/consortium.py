@@ -23,7 +23,7 @@ from comity.federation.declare.policy import SIMULATION, Policy
 from comity.federation.messages.delivered import Received
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
-from comity.learn.voters.local_model import LocalModel
+from comity.learn.local_models import LocalModel
 from comity.privacy.ledger import Ledger
 from comity.study.local.chance import noise_source, setting_aside
 from comity.study.local.channel import LocalChannel

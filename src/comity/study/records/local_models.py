@@ -13,8 +13,7 @@ from comity.data.nearest import did_you_mean
 from comity.errors import StudyError
 from comity.federation.declare.consortium import Consortium
 from comity.federation.protocol import Protocol
-from comity.learn.voters.local_model import Ballot, LocalModel, as_local_model, from_predictions
-from comity.learn.voters.named_model import LIBRARIES, named
+from comity.learn.local_models import LIBRARIES, Ballot, LocalModel, as_local_model, from_predictions, named
 from comity.study.study import Study
 from comity.study.study_tables import ModelTable
 

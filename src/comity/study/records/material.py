@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from comity.data import Held, Records
-from comity.learn.voters.local_model import LocalModel
+from comity.learn.local_models import LocalModel
 from comity.representation import short_repr
 
 

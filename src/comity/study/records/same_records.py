@@ -15,7 +15,7 @@ import numpy as np
 
 from comity.data import digest_of
 from comity.errors import Refused, StudyError
-from comity.learn.voters.predictions import Predictions
+from comity.learn.local_models import Predictions
 
 if TYPE_CHECKING:
     from comity.study.records.material import Material

@@ -19,7 +19,7 @@ from comity.federation.assessment import Assessment
 from comity.federation.declare.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.federation.repeats import Repeats
-from comity.learn.voters.local_model import LocalModel
+from comity.learn.local_models import LocalModel
 from comity.privacy.sampling.seeded_draws import SeededDraws
 from comity.study.local.chance import new_run_id, secret_of
 from comity.study.local.cohort import Cohort, stacks

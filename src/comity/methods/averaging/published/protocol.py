@@ -38,8 +38,8 @@ from comity.federation.declare.declaration import INFINITE, Declaration, TrueLos
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
-from comity.learn.fitting.logistic import logistic
-from comity.learn.fitting.norm_bound import vector_radius
+from comity.learn.fits import logistic
+from comity.learn.norm_bound import vector_radius
 from comity.methods.averaging.published import oblivious_noise as selection
 from comity.methods.averaging.published import smallest
 from comity.methods.averaging.published.declaration import (
@@ -56,7 +56,7 @@ from comity.privacy.loss import Pure
 
 if TYPE_CHECKING:
     from comity.artefacts.artefact import Artefact
-    from comity.learn.released.classifiers import LinearClassifier
+    from comity.learn.classifiers import LinearClassifier
 
 
 Most = Annotated[int, Interval(ge=1, le=1 << 40)]
@@ -312,7 +312,7 @@ class PublishedAverage(Protocol):
     # What is made of the shares.
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
-        from comity.learn.released.classifiers import LinearClassifier
+        from comity.learn.classifiers import LinearClassifier
 
         coef = mean_of(released["shares"], who.size, self.scaled(who).grid)
         return LinearClassifier(coef[None, :], classes=self.classes, encoding=self.encoding)

@@ -26,7 +26,7 @@ from comity.files import write_file
 from comity.representation import short_repr
 
 if TYPE_CHECKING:
-    from comity.learn.released.classifiers import LinearClassifier
+    from comity.learn.classifiers import LinearClassifier
 
 Words = NDArray[np.uint64]
 
@@ -112,7 +112,7 @@ def mean_of(shares: Mapping[str, Words], parties: int, grid: float) -> NDArray[n
 
 def combined(shares: Sequence[Share]) -> LinearClassifier:
     """The model that all shares of one run add up to."""
-    from comity.learn.released.classifiers import LinearClassifier
+    from comity.learn.classifiers import LinearClassifier
 
     if not shares:
         raise DataError("at least one share was expected, found none; give the files of all participants")

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from comity.data import Encoding
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.coordinator.parties import Parties
-from comity.learn.fitting.softmax import contrasts
-from comity.learn.voters.voting import hard_votes, one_hot
+from comity.learn.fits import contrasts, hard_votes, one_hot
 from comity.methods.parameters import ABSENT, Setting
 
 Floats = NDArray[np.float64]

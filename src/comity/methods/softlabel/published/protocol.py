@@ -29,12 +29,9 @@ from comity.federation.declare.protection import Entrusted, Perturbed
 from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.learn.fitting.fit import Fit
-from comity.learn.fitting.logistic import logistic
-from comity.learn.fitting.norm_bound import minimiser_radius
-from comity.learn.fitting.softmax import contrasts, softmax
-from comity.learn.voters.local_model import Ballot, harden, local_votes
-from comity.learn.voters.voting import hard_votes, one_hot
+from comity.learn.fits import Fit, contrasts, hard_votes, logistic, one_hot, softmax
+from comity.learn.local_models import Ballot, harden, local_votes
+from comity.learn.norm_bound import minimiser_radius
 from comity.methods.softlabel.baselines import pooled_regression
 from comity.methods.softlabel.mechanism import mechanism
 from comity.methods.softlabel.published.private_auxiliary import (
@@ -50,7 +47,7 @@ from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.mechanisms import Noise
 
 if TYPE_CHECKING:
-    from comity.learn.released.classifiers import LinearClassifier
+    from comity.learn.classifiers import LinearClassifier
 
 Method = Literal["vote", "soft", "avg"]
 Constants = Literal["tight", "paper"]
@@ -244,7 +241,7 @@ class PublishedSoftLabel(Protocol):
         return softmax(site.features, labels, self.l2, mask=site.filled, tol=TOLERANCE)
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
-        from comity.learn.released.classifiers import LinearClassifier
+        from comity.learn.classifiers import LinearClassifier
 
         coef = self.coefficients(np.asarray(released["model"], np.float64))
         return LinearClassifier(coef, classes=self.classes, encoding=self.encoding)

@@ -14,10 +14,9 @@ from scipy.special import softmax as normalise
 from comity.entropy import Stream
 from comity.federation.declare.bounds import Ball
 from comity.federation.owner.rows import Rows
-from comity.learn.released.feature_map import FeatureMap, pca, self_training_map
-from comity.learn.voters.clusters import clusters, nearest
-from comity.learn.voters.self_training import discriminant
-from comity.learn.voters.voting import one_hot
+from comity.learn.feature_map import FeatureMap, pca, self_training_map
+from comity.learn.fits import one_hot
+from comity.methods.softlabel.self_training import discriminant, find_clusters, nearest_centre
 from comity.methods.softlabel.statistics.statistic import RecordTotal
 
 Floats = NDArray[np.float64]
@@ -72,14 +71,14 @@ class Cells(RecordTotal):
         found = replace(self_training_map(auxiliary), constant=True)
         places = pca(auxiliary, _PLACED)
         placed = places(auxiliary)
-        centres = clusters(placed, cells, Stream.public("softlabel cells"))
+        centres = find_clusters(placed, cells, Stream.public("softlabel cells"))
         return cls(
             classes=classes,
             map=found,
             rows=found(auxiliary)[:, :-1],
             places=places,
             centres=centres,
-            member=nearest(placed, centres),
+            member=nearest_centre(placed, centres),
         )
 
     @property
@@ -97,7 +96,7 @@ class Cells(RecordTotal):
 
     def part(self, rows: Rows) -> Floats:
         """Counts, which are exact in whatever blocks."""
-        cell = one_hot(nearest(self.places(rows.features), self.centres), len(self.centres))
+        cell = one_hot(nearest_centre(self.places(rows.features), self.centres), len(self.centres))
         label = one_hot(np.where(rows.filled, rows.labels, 0), self.classes) * rows.filled[..., None]
         return np.asarray(label.swapaxes(-1, -2) @ cell, np.float64)
 

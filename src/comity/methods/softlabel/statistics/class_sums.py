@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from comity.errors import StudyError
 from comity.federation.declare.bounds import Ball, Simplex
 from comity.federation.owner.rows import Rows
-from comity.learn.fitting.softmax import contrasts
-from comity.learn.released.feature_map import self_training_map
-from comity.learn.voters.self_training import posteriors, self_trained, with_shares
-from comity.learn.voters.soft_risk import softmax_from_moments
+from comity.learn.feature_map import self_training_map
+from comity.learn.fits import contrasts
+from comity.methods.softlabel.self_training import match_shares, posteriors, self_train, softmax_from_moments
 from comity.methods.softlabel.statistics.shrinking import likely_squares, shrunk, towards_frequencies
 from comity.methods.softlabel.statistics.statistic import RecordTotal
 
@@ -153,8 +152,8 @@ class ClassSums(RecordTotal):
             return found
         rounds = _ROUNDS[self.noise_to_signal(deviation) > _NOISY]
         rows = self.rows[:, :-1]
-        trained = self_trained(rows, posteriors(found, rows), rounds)
-        return with_shares(trained, rows, self.frequencies(mean, deviation)) if self.classes == _KEPT else trained
+        trained = self_train(rows, posteriors(found, rows), rounds)
+        return match_shares(trained, rows, self.frequencies(mean, deviation)) if self.classes == _KEPT else trained
 
     def frequencies(self, mean: Floats, deviation: float) -> Floats:
         """Shares of the classes (C,) as they were opened, none negative and each uncertain by half a deviation."""

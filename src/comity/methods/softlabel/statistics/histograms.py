@@ -12,7 +12,7 @@ from scipy.special import softmax as normalise
 
 from comity.errors import DataError
 from comity.federation.declare.bounds import Simplex
-from comity.learn.released.feature_map import FeatureMap
+from comity.learn.feature_map import FeatureMap
 from comity.methods.softlabel.statistics.statistic import Filled, Labels, Statistic, any_filled, in_simplex
 from comity.methods.softlabel.statistics.votes import Votes, coordinates, moments, shortened, whitened_after
 

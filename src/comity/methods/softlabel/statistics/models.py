@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.federation.declare.bounds import Ball
-from comity.learn.fitting.softmax import contrasts, softmax
-from comity.learn.released.feature_map import self_training_map
+from comity.learn.feature_map import self_training_map
+from comity.learn.fits import contrasts, softmax
 from comity.methods.softlabel.statistics.statistic import Filled, Labels, Statistic, any_filled
 
 Floats = NDArray[np.float64]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.federation.declare.bounds import Simplex
-from comity.learn.fitting.softmax import contrasts
+from comity.learn.fits import contrasts
 from comity.methods.softlabel.statistics.class_sums import ClassSums
 
 Floats = NDArray[np.float64]

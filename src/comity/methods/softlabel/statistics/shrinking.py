@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.learn.released.feature_map import FeatureMap
+from comity.learn.feature_map import FeatureMap
 
 Floats = NDArray[np.float64]
 

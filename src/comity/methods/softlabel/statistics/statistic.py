@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from comity.errors import StudyError
 from comity.federation.declare.bounds import Bound
 from comity.federation.owner.rows import Rows
-from comity.learn.released.feature_map import FeatureMap
+from comity.learn.feature_map import FeatureMap
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from comity.errors import DataError
 from comity.federation.declare.bounds import Ball
-from comity.learn.fitting.softmax import contrasts
-from comity.learn.released.feature_map import FeatureMap, after, whitened
-from comity.learn.voters.soft_risk import softmax_from_moments
+from comity.learn.feature_map import FeatureMap, after, whitened
+from comity.learn.fits import contrasts
+from comity.methods.softlabel.self_training import softmax_from_moments
 from comity.methods.softlabel.statistics.shrinking import likely_squares, shrunk
 from comity.methods.softlabel.statistics.statistic import Filled, Labels, Statistic, any_filled, in_simplex
 

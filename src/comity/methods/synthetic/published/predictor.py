@@ -14,15 +14,11 @@ from numpy.typing import NDArray
 
 from comity.data import Bounded, Classes, Encoding, Target
 from comity.errors import StudyError
-from comity.learn.fitting.hinge import smoothed_hinge
-from comity.learn.fitting.logistic import logistic
-from comity.learn.fitting.softmax import softmax
-from comity.learn.fitting.squared import ridge
-from comity.learn.voters.voting import hard_votes
+from comity.learn.fits import hard_votes, logistic, ridge, smoothed_hinge, softmax
 
 if TYPE_CHECKING:
-    from comity.learn.released.classifiers import LinearClassifier
-    from comity.learn.released.regressor import LinearRegressor
+    from comity.learn.classifiers import LinearClassifier
+    from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 
@@ -82,10 +78,10 @@ def trained(learner: Learner, target: Target, rows: Floats, labels: NDArray[np.i
 def as_model(target: Target, weights: Floats, encoding: Encoding) -> LinearClassifier | LinearRegressor:
     """Weights of `trained` as a model that takes tables of the schema."""
     if isinstance(target, Bounded):
-        from comity.learn.released.regressor import LinearRegressor
+        from comity.learn.regressor import LinearRegressor
 
         return LinearRegressor(weights[0], target.low, target.high, encoding)
-    from comity.learn.released.classifiers import LinearClassifier
+    from comity.learn.classifiers import LinearClassifier
 
     return LinearClassifier(weights, target.values, encoding)
 

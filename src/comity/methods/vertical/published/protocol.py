@@ -55,8 +55,8 @@ from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
-    from comity.learn.released.classifiers import LinearClassifier
-    from comity.learn.released.regressor import LinearRegressor
+    from comity.learn.classifiers import LinearClassifier
+    from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 

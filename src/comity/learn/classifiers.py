@@ -1,14 +1,15 @@
-"""Released models: classifiers that scikit-learn takes for fitted ones, made of published numbers alone.
+"""Released classifiers.
 
-A model holds its weights as constructor parameters, so that `clone` keeps them, and `fit` changes nothing:
-what a study released is fixed, and `cross_val_score` and its like score the released model on each fold.
+A model holds its weights as constructor parameters, so `clone` keeps them, and `fit` changes nothing: what a study
+released is fixed. `cross_val_score` scores the released model on each fold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import sqrt
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -16,38 +17,54 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from comity.artefacts.artefact import Card
-from comity.artefacts.section import Dots, Section
+from comity.artefacts.section import Dot, Dots, Section
 from comity.data import Encoding
 from comity.data.row_products import clipped, products, softmax_rows
 from comity.errors import DataError
-from comity.learn.fitting.newton import Floats
-from comity.learn.released import model_page
-from comity.learn.released.coefficients import constant_of, encoded_rows, split_constant
-from comity.learn.released.estimator import ReleasedEstimator
-from comity.learn.released.feature_map import FeatureMap
-from comity.learn.released.weights import noise_of_weights, strongest
+from comity.learn.feature_map import FeatureMap
+from comity.learn.newton import Floats
+from comity.learn.released_model import (
+    MAPPED,
+    MAX_SHOWN,
+    PAGE,
+    WEIGHTS,
+    ReleasedEstimator,
+    check_file,
+    constant_of,
+    encoded_rows,
+    encoding_as_page,
+    model_card,
+    read_constant,
+    read_encoding,
+    read_page,
+    read_value,
+    read_weights,
+    require_width,
+    split_constant,
+    write_page,
+)
 
-# A reader that knows no maps must not take the weights for those of plain rows: it is another kind of page.
-MAPPED: Final = "linear after a feature map"
-# Before the names of a feature map's arrays.
+if TYPE_CHECKING:
+    pass
+
+# Prefix of a feature map's arrays in the file.
 _MAP: Final = "map."
-# More classes than a sentence holds.
-_CLASSES: Final = 6
+# Classes that a sentence names.
+_MAX_CLASSES: Final = 6
 
 
 class FeatureEncoding(Protocol):
-    """What turns a frame of raw columns into the rows that a model was trained on."""
+    """Turns a frame of raw columns into the rows that a model was trained on."""
 
     def encode_features(self, frame: pd.DataFrame) -> Floats: ...
 
 
 class _Released(ReleasedEstimator):
-    """Common face of released models: artefacts that predict classes."""
+    """An artefact that predicts classes."""
 
     estimates = "classifier"
     place: ClassVar[str] = "model"
     measure: ClassVar[str] = "share of test records that is predicted wrongly"
-    """What an error of such a model counts."""
 
     classes: Sequence[Any] | NDArray[Any]
     encoding: FeatureEncoding | None
@@ -150,8 +167,8 @@ class LinearClassifier(_Released):
         return self._in_shape(self._mapped(X, rowwise=False) @ self._decisive(coef).T, coef)
 
     def rowwise_scores(self, X: Any) -> Floats:
-        """The same to some ten digits, of weights that are clipped to a public range: the score of a record does not
-        depend on the other records, to the last bit. For private records and a model that somebody else sent."""
+        """The same to some ten digits, with weights clipped to a public range: the score of a record does not depend on
+        the other records, to the last bit. Use it for private records and a model that somebody else sent."""
         coef = clipped(self.weights)
         return self._in_shape(products(self._mapped(X, rowwise=True), self._decisive(coef)), coef)
 
@@ -166,7 +183,7 @@ class LinearClassifier(_Released):
 
     @staticmethod
     def _decisive(coef: Floats) -> Floats:
-        """Of two classes the difference."""
+        """Rows that decide: for two classes their difference."""
         return coef[1:] - coef[:1] if len(coef) == 2 else coef
 
     @staticmethod
@@ -183,7 +200,7 @@ class LinearClassifier(_Released):
         return constant_of(self.constant, self.encoding)
 
     def _decision(self) -> tuple[Floats, Floats]:
-        """Coefficients and intercepts of what decides: of two classes one score, for the second one."""
+        """Coefficients and intercepts of the decision function: for two classes one score, for the second."""
         weights, through = self.weights, self.feature_map
         if len(weights) == 2:
             weights = weights[1:] - weights[:1]
@@ -211,7 +228,7 @@ class LinearClassifier(_Released):
         return self._shares(self.decision_function(X))
 
     def rowwise(self) -> RowwiseClassifier:
-        """What measures the model on private records."""
+        """The form of the model that is measured on private records."""
         return RowwiseClassifier(self)
 
     @staticmethod
@@ -221,54 +238,54 @@ class LinearClassifier(_Released):
         return np.column_stack([expit(-scores), expit(scores)])
 
     def of_scores(self) -> LinearClassifier:
-        """The same answers from a score alone, for records whose scores were added up elsewhere."""
+        """A model that takes scores which were added up elsewhere, and gives the same answers."""
         return LinearClassifier([[1.0]], self.classes)
 
     def save(self, folder: Path) -> None:
         mapped = {} if self.feature_map is None else self.feature_map.arrays()
         arrays: dict[str, Any] = {"coef": self.weights} | {_MAP + name: one for name, one in mapped.items()}
-        encoding = model_page.encoding_page(self.encoding)
+        encoding = encoding_as_page(self.encoding)
         kind = "linear" if self.feature_map is None else MAPPED
-        np.savez(folder / model_page.WEIGHTS, **arrays)
+        np.savez(folder / WEIGHTS, **arrays)
         constant = {} if self.constant is None else {"constant": float(self.constant)}
-        model_page.write_page(folder, kind, self.classes, shape=list(self.weights.shape), encoding=encoding, **constant)
+        write_page(folder, kind, self.classes, shape=list(self.weights.shape), encoding=encoding, **constant)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        path, page = folder / model_page.PAGE, model_page.read_page(folder)
-        coef, arrays = model_page.read_weights(folder, page)
-        feature_map = _feature_map(arrays, folder / model_page.WEIGHTS) if page["kind"] == MAPPED else None
-        encoding, constant = model_page.read_encoding(page, path), model_page.read_constant(page, path)
+        path, page = folder / PAGE, read_page(folder)
+        coef, arrays = read_weights(folder, page)
+        feature_map = _feature_map(arrays, folder / WEIGHTS) if page["kind"] == MAPPED else None
+        encoding, constant = read_encoding(page, path), read_constant(page, path)
         made = cls(coef, page["classes"], encoding, feature_map, constant)
-        model_page.checked(path, lambda: made.coef_)
-        model_page.require_width(encoding, made._width, path)
+        check_file(path, lambda: made.coef_)
+        require_width(encoding, made._width, path)
         return made
 
     def card(self) -> Card:
         labels = [str(label) for label in self.classes]
-        shown = ", ".join(labels[:_CLASSES])
-        shown += f" and {len(labels) - _CLASSES} more" if len(labels) > _CLASSES else ""
+        shown = ", ".join(labels[:_MAX_CLASSES])
+        shown += f" and {len(labels) - _MAX_CLASSES} more" if len(labels) > _MAX_CLASSES else ""
         target, columns = "classes", f"{self.n_features_in_} features"
         if isinstance(self.encoding, Encoding):
             if self.encoding.schema.target is not None:
                 target = self.encoding.schema.target.name
             columns = f"{len(self.encoding.schema.columns)} columns ({columns} after encoding)"
-        return _card(f"A linear classifier of {target} ({shown}) from {columns}", self.encoding)
+        return model_card(f"A linear classifier of {target} ({shown}) from {columns}", self.encoding)
 
     def section(self, noise: float | None = None) -> Section:
-        found = strongest(self)
+        found = find_strongest(self)
         if not found:
             return Section("The model")
         two = len(self.classes) == 2
         axis = f"weight in favour of {self.classes[1]}" if two else "weight in favour of the class"
         return Section(
             "The model",
-            plots=(Dots("Strongest weights of the model", axis, found, noise_of_weights(self, noise)),),
+            plots=(Dots("Strongest weights of the model", axis, found, weight_deviation(self, noise)),),
         )
 
 
 class RowwiseClassifier:
-    """The probabilities of a linear classifier, each record's by itself (`LinearClassifier.rowwise_scores`)."""
+    """The probabilities of a linear classifier, record by record (`LinearClassifier.rowwise_scores`)."""
 
     def __init__(self, model: LinearClassifier) -> None:
         self._model = model
@@ -283,7 +300,7 @@ class RowwiseClassifier:
 class ConstantClassifier(_Released):
     """The same answer for every record: the likeliest class, with `shares` as probabilities.
 
-    It needs nothing but public or released shares, and is what any learned model has to beat.
+    It needs public or released shares only, and any learned model has to beat it.
     """
 
     kind: ClassVar[str] = "constant"
@@ -307,37 +324,28 @@ class ConstantClassifier(_Released):
         return np.tile(self.shares_, (len(X), 1))
 
     def of_scores(self) -> Self:
-        """It answers whatever the score is."""
+        """The model itself: its answer does not depend on a score."""
         return self
 
     def save(self, folder: Path) -> None:
-        model_page.write_page(folder, self.kind, self.classes, shares=self.shares_.tolist())
+        write_page(folder, self.kind, self.classes, shares=self.shares_.tolist())
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        path, page = folder / model_page.PAGE, model_page.read_page(folder)
-        shares = model_page.get(page, "shares", list, path)
+        path, page = folder / PAGE, read_page(folder)
+        shares = read_value(page, "shares", list, path)
         if any(isinstance(share, bool) or not isinstance(share, int | float) for share in shares):
             raise DataError(f"{path}: shares must be numbers, found {shares}; fetch the model again")
         made = cls(shares, page["classes"])
-        model_page.checked(path, lambda: made.shares_)
+        check_file(path, lambda: made.shares_)
         return made
 
     def card(self) -> Card:
         shares = ", ".join(f"{label} {share:.3f}" for label, share in zip(self.classes, self.shares_))
-        return _card(f"The same answer for every record ({shares})", None)
+        return model_card(f"The same answer for every record ({shares})", None)
 
     def section(self, noise: float | None = None) -> Section:
         return Section("The model")
-
-
-def _card(what: str, encoding: Any) -> Card:
-    parts = {
-        "Input": model_page.input_of(encoding),
-        "Intended use and limits": model_page.USE,
-        "Files": model_page.FILES,
-    }
-    return Card("released model", what, "learned", parts)
 
 
 def _feature_map(arrays: dict[str, NDArray[Any]], path: Path) -> FeatureMap:
@@ -346,3 +354,42 @@ def _feature_map(arrays: dict[str, NDArray[Any]], path: Path) -> FeatureMap:
         return FeatureMap.from_arrays(found)
     except (DataError, ValueError, TypeError, IndexError) as error:
         raise DataError(f"{path}: the feature map can't be used ({error}); fetch the model again") from error
+
+
+def find_strongest(model: LinearClassifier) -> tuple[Dot, ...]:
+    """The largest weights with the names of their features; none without an encoding, or behind a feature map that is
+    not linear."""
+    if not isinstance(model.encoding, Encoding):
+        return ()
+    coef, names = _by_feature(model), model.encoding.names
+    if coef is None:
+        return ()
+    order = np.argsort(-np.abs(coef), axis=None)[:MAX_SHOWN]
+    found = []
+    for place in order:
+        row, column = divmod(int(place), coef.shape[1])
+        prefix = "" if len(coef) == 1 else f"{model.classes[row]}: "
+        found.append(Dot(prefix + names[column], float(coef[row, column])))
+    return tuple(found)
+
+
+def _by_feature(model: LinearClassifier) -> NDArray[np.float64] | None:
+    """Weights of encoded features: one row for two classes, their difference; else a row for each class."""
+    coef, through = model.weights, model.feature_map
+    if through is not None:
+        if through.phase is not None or through.normalise:
+            return None
+        linear = through.matrix if through.whitening is None else through.matrix @ through.whitening
+        coef = coef[:, : linear.shape[1]] @ linear.T
+    return coef[1:] - coef[:1] if len(coef) == 2 else coef
+
+
+def weight_deviation(model: LinearClassifier, noise: float | None) -> float | None:
+    """Standard deviation of one shown weight, from that of a released number."""
+    if noise is None or model.feature_map is not None:
+        return None
+    rows = len(model.weights)
+    if rows == 2:
+        return noise * sqrt(2)
+    # Of C rows that sum to zero, C - 1 orthonormal combinations carry the noise.
+    return noise * (1.0 if rows == 1 else sqrt(1 - 1 / rows))

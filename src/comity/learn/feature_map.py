@@ -1,7 +1,7 @@
 """Feature maps: from encoded rows to the coordinates in which a linear model is learnt.
 
-Every map here is fitted on public auxiliary rows, so that fitting costs no privacy. A map fitted on private rows would
-be a release of its own that nothing pays for; there is no function for one.
+Every map here is fitted on public auxiliary rows, which costs no privacy. No function fits one on private rows: such a
+map would be a release that nobody pays for.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from comity.representation import short_repr
 
 Floats = NDArray[np.float64]
 
-# Variance of this share of a row's mean square is what doubles leave of identical rows.
+# Identical rows have a variance of this share of their mean square, by rounding.
 _ROUNDING = 1e-26
-# Directions whose variance is this small beside the largest one are rounding, not structure.
+# A direction with less than this share of the largest variance is rounding.
 _RANK = 1e-9
 # Whitening for self-training divides by no variance below this share of the largest: small ones are mostly noise.
-# Settled while looking at HAR and MNIST, as the rows per dimension were.
+# Chosen while looking at HAR and MNIST, like the rows per dimension.
 _FLOOR = 3e-3
 # Self-training estimates a covariance: this many public rows for each dimension.
 _ROWS_PER_DIMENSION = 10
@@ -50,8 +50,8 @@ class FeatureMap:
     constant: bool = False
 
     def __call__(self, rows: Floats, *, rowwise: bool = False) -> Floats:
-        """(..., features) to (..., dimensions). What becomes of a row `rowwise` does not depend on the other rows, to
-        the last bit; products are then off by some 2^-34 of the lengths that they are made of."""
+        """(..., features) to (..., dimensions). With `rowwise` the result of a row does not depend on the other rows,
+        to the last bit; products are then off by some 2^-34 of the factors' lengths."""
         rows = np.asarray(rows, np.float64)
         if rows.shape[-1:] != self.mean.shape:
             raise DataError(f"the feature map expects rows of {len(self.mean)} features, found shape {rows.shape}")
@@ -90,12 +90,12 @@ class FeatureMap:
 
     @property
     def dimensions(self) -> int:
-        """Columns of what it gives, the constant one included."""
+        """Columns of the result, the constant included."""
         last = self.matrix if self.whitening is None else self.whitening
         return int(last.shape[1]) + self.constant
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Everything it is made of, as arrays for a file without pickles."""
+        """All its fields as arrays, for a file without pickles."""
         found: dict[str, NDArray[np.generic]] = {
             "mean": self.mean,
             "matrix": self.matrix,
@@ -107,7 +107,7 @@ class FeatureMap:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> FeatureMap:
-        """The map that `arrays` came from; refuses names and shapes that make no map."""
+        """The map from `arrays`; refuses names and shapes that make no map."""
         known = {"mean", "matrix", "phase", "normalise", "centre", "whitening", "constant"}
         if not {"mean", "matrix", "normalise", "constant"} <= set(arrays) <= known:
             raise DataError(
@@ -202,7 +202,7 @@ def random_features(auxiliary: Floats, dimensions: int, stream: Stream) -> Featu
 
 
 def after(first: FeatureMap, second: FeatureMap) -> FeatureMap:
-    """`second` of what `first` gives, as one map. `second` is linear: a mean, a matrix, and perhaps a constant."""
+    """`first`, then `second`, as one map. `second` is linear: a mean, a matrix, and perhaps a constant."""
     plain = second.phase is None and not second.normalise and second.centre is None and second.whitening is None
     if not plain or first.constant or first.centre is not None or first.whitening is not None:
         raise DataError("a second map must be linear, and the first one must end without a constant or a whitening")
@@ -222,9 +222,9 @@ def _checked(auxiliary: Floats) -> Floats:
 def _principal(centred: Floats, scale: float) -> tuple[Floats, Floats]:
     """Variances and axes (features, axes), the largest first; `scale` is the mean square of a row before centring."""
     variances, axes = np.linalg.eigh(centred.T @ centred / len(centred))
-    # Rows that are all the same differ by rounding after centring: that is no direction.
+    # Identical rows differ by rounding after centring.
     variances = np.where(variances > _ROUNDING * scale, variances, 0.0)
-    # Each axis points where its largest entry is positive, so that machines agree on the signs.
+    # The largest entry of each axis is positive: machines agree on the signs.
     signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
     return variances[::-1], (axes * signs)[:, ::-1]
 
@@ -233,10 +233,10 @@ def _mean_square(rows: Floats) -> float:
     return float((rows**2).sum() / len(rows))
 
 
-def _kept(variances: Floats, most: int | None) -> int:
-    if most is not None and most < 1:
-        raise DataError(f"a map keeps at least one dimension, found {most}")
+def _kept(variances: Floats, limit: int | None) -> int:
+    if limit is not None and limit < 1:
+        raise DataError(f"a map keeps at least one dimension, found {limit}")
     if variances[0] <= 0:
         raise DataError("the auxiliary rows are all the same: no direction has any variance; supply others")
     rank = int(np.count_nonzero(variances > _RANK * variances[0]))
-    return rank if most is None else min(most, rank)
+    return rank if limit is None else min(limit, rank)

@@ -30,8 +30,7 @@ from scipy.special import lambertw
 
 from comity.errors import StudyError
 
-# The root and Lambert's function are good to a few units in the last place; the bound is rounded up past
-# them.
+# More than the rounding of the root and of Lambert's function.
 _UP = 1 + 1e-14
 
 
@@ -41,8 +40,8 @@ def minimiser_radius(l2: float, classes: int, *, gradient_norm: float = 0.0) -> 
         raise StudyError(f"a classifier has two classes or more, found {classes}")
     if not (isfinite(l2) and l2 > 0 and isfinite(gradient_norm) and gradient_norm >= 0):
         raise StudyError(f"l2 must be above 0 and the gradient norm at least 0, found {l2} and {gradient_norm}")
-    most = float(lambertw((classes - 1) / e).real)
-    return (gradient_norm + sqrt(gradient_norm**2 + 4 * l2 * most)) / (2 * l2) * _UP
+    largest = float(lambertw((classes - 1) / e).real)
+    return (gradient_norm + sqrt(gradient_norm**2 + 4 * l2 * largest)) / (2 * l2) * _UP
 
 
 def vector_radius(l2: float, *, gradient_norm: float = 0.0) -> float:

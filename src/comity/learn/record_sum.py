@@ -1,5 +1,4 @@
-"""What one record adds to a sum: rows brought into the unit ball before anything is summed, and second moments whose
-norm as a vector is their norm as a matrix."""
+"""What one record adds to a sum: rows inside the unit ball, and second moments as vectors of the matrix's norm."""
 
 from __future__ import annotations
 
@@ -10,50 +9,50 @@ from comity.data.row_products import in_blocks, row_norms
 
 Floats = NDArray[np.float64]
 
-# Squares of norms that are computed in another order may be that far from each other, and a row is left as it is only
-# where they all agree that it lies inside.
+# Squared norms differ by less than this where they are added in another order: a row is left as it is only where every
+# order finds it inside.
 _SURELY_INSIDE = 1 - 1e-9
 
 
 def in_unit_ball(rows: Floats) -> Floats:
-    """Rows (..., d), longer ones than 1 divided by their norm; a row that is not finite becomes zero.
+    """Rows (..., d): a row longer than 1 is divided by its norm, a row that is not finite becomes zero.
 
-    What becomes of a row does not depend on the others, to the last bit: those that pass unseen because all rows are
-    inside would pass one by one too.
+    The result of a row does not depend on the other rows, to the last bit: rows that pass the shortcuts below would
+    pass one by one too.
     """
-    # What an encoding gives lies inside, and stays as it is. Written so that NaN fails.
+    # Encoded rows lie inside. Both comparisons are false for NaN.
     if _peaks_are_inside(rows):
         return rows
     if (np.einsum("...i,...i->...", rows, rows) <= _SURELY_INSIDE).all():
         return rows
-    return in_blocks(_shortened, rows, rows.shape[-1])
+    return in_blocks(_shorten, rows, rows.shape[-1])
 
 
-def _shortened(rows: Floats) -> Floats:
-    """Each row (n, d) by itself, with norms in an order of adding that d alone decides."""
+def _shorten(rows: Floats) -> Floats:
+    """Rows (n, d), with norms added in an order that depends on d alone."""
     with np.errstate(over="ignore", invalid="ignore"):
         norms = row_norms(rows)
         found = rows / np.maximum(norms, 1.0)[:, None]
-    # Written so that NaN is found too.
+    # True for NaN too.
     beyond = ~(norms < np.inf)
     if beyond.any():
-        found[beyond] = _shortened_from_afar(rows[beyond])
+        found[beyond] = _shorten_huge(rows[beyond])
     return np.asarray(found, np.float64)
 
 
-def _shortened_from_afar(rows: Floats) -> Floats:
-    """Rows whose squares overflow, by their largest entry first; those that are not finite become zero."""
+def _shorten_huge(rows: Floats) -> Floats:
+    """Rows whose squares overflow, divided by their largest entry first; rows that are not finite become zero."""
     rows = np.where(np.isfinite(rows).all(-1, keepdims=True), rows, 0.0)
     rows = rows / np.maximum(np.abs(rows).max(-1, keepdims=True, initial=0.0), 1.0)
     return np.asarray(rows / np.maximum(row_norms(rows), 1.0)[:, None], np.float64)
 
 
 def _peaks_are_inside(rows: Floats) -> bool:
-    """Whether every row is inside by its number of entries and the largest of all, which is quicker than norms.
+    """Whether every row is inside by its number of entries and the largest entry of all: quicker than norms.
 
     d times the square of that entry bounds every squared norm. Computed, it is too small by a factor of 1 − 2·2⁻⁵³ at
     most; a squared norm, its squares added in whatever order, is too large by one of 1 + (d + 3)·2⁻⁵³ at most. So a row
-    that passes has a norm of at most 1 wherever norms are computed, and stays as it is there too.
+    that passes has a norm of at most 1 in every order of adding.
     """
     if not rows.size:
         return True

@@ -1,4 +1,4 @@
-"""A released linear regression: what scikit-learn takes for a fitted regressor, made of published numbers alone."""
+"""A released linear regression."""
 
 from __future__ import annotations
 
@@ -14,16 +14,32 @@ from comity.artefacts.section import Grid, Section
 from comity.data import Encoding
 from comity.data.row_products import clipped, products
 from comity.errors import DataError
-from comity.learn.released import model_page
-from comity.learn.released.classifiers import FeatureEncoding
-from comity.learn.released.coefficients import constant_of, encoded_rows, split_constant
-from comity.learn.released.estimator import ReleasedEstimator
-from comity.learn.released.weights import coefficients
+from comity.learn.classifiers import FeatureEncoding
+from comity.learn.released_model import (
+    MAX_SHOWN,
+    PAGE,
+    WEIGHTS,
+    ReleasedEstimator,
+    check_file,
+    constant_of,
+    encoded_rows,
+    encoding_as_page,
+    model_card,
+    read_constant,
+    read_encoding,
+    read_page,
+    read_value,
+    read_weights,
+    require_width,
+    split_constant,
+    write_page,
+)
 
 Floats = NDArray[np.float64]
 
 _DECIDED = 0.25
-"""From this part on a ridge decides: noise may have made a third of what it is added to. Not tuned on data."""
+"""A coefficient counts as decided by the ridge from this share on: noise may then have made a third of the eigenvalue.
+Not tuned on data."""
 
 
 class LinearRegressor(ReleasedEstimator):
@@ -45,7 +61,6 @@ class LinearRegressor(ReleasedEstimator):
     estimates = "regressor"
     place: ClassVar[str] = "model"
     measure: ClassVar[str] = "mean squared error, the target's bounds being -1 and 1"
-    """What an error of such a model counts."""
 
     def __init__(
         self,
@@ -85,7 +100,8 @@ class LinearRegressor(ReleasedEstimator):
 
     @property
     def dominated_(self) -> NDArray[np.bool_]:
-        """Coefficients that the ridge decides as much as the records do: read them as unknown, with their intervals."""
+        """Coefficients that the ridge decides as much as the records do. Read them as unknown, within their
+        intervals."""
         if self.shrunk is None:
             return np.zeros(self.n_features_in_, bool)
         return np.asarray(split_constant(np.asarray(self.shrunk, np.float64), self._constant)[0] > _DECIDED, bool)
@@ -96,13 +112,13 @@ class LinearRegressor(ReleasedEstimator):
         return None if self.errors is None else self._unit * self._errors[0]
 
     def interval(self, confidence: float = 0.95) -> Floats:
-        """Intervals of the coefficients, (d, 2), that account for noise, residuals and, from 90 % on, for how far a
-        ridge may have shrunk them; `dominated_` marks those that it decides."""
+        """Intervals of the coefficients, (d, 2). They account for noise, residuals and, from 90 % on, the ridge's
+        shrinkage; `dominated_` marks coefficients that the ridge decides."""
         reach = self._reach(confidence) * self._unit * self._errors[0]
         return np.column_stack([self.coef_ - reach, self.coef_ + reach])
 
     def intercept_interval(self, confidence: float = 0.95) -> Floats:
-        """The interval of the intercept, (2,), as those of the coefficients."""
+        """The interval of the intercept, (2,)."""
         reach = self._reach(confidence) * self._unit * abs(float(self._errors[1]))
         return np.array([self.intercept_ - reach, self.intercept_ + reach])
 
@@ -126,7 +142,7 @@ class LinearRegressor(ReleasedEstimator):
 
     @property
     def _unit(self) -> float:
-        """What a step of one on the scale of [−1, 1] is in units of the target."""
+        """Half the target's range: a step of one on the scale of [−1, 1]."""
         return (self.high - self.low) / 2
 
     @property
@@ -144,7 +160,7 @@ class LinearRegressor(ReleasedEstimator):
         return encoded_rows(X, len(self.weights), self._constant, self.encoding)
 
     def _released(self) -> Floats:
-        """Weights and, where there are any, their standard errors and what the ridge decides: (1, D) to (3, D)."""
+        """Weights and, where released, their standard errors and the ridge's share: (1, D) to (3, D)."""
         lines = [self.weights]
         for more in (self.errors, self.shrunk):
             if more is None:
@@ -159,12 +175,12 @@ class LinearRegressor(ReleasedEstimator):
         return self.low + (self.high - self.low) * (1 + scores) / 2
 
     def rowwise(self) -> RowwiseRegressor:
-        """What measures the model on private records."""
+        """The form of the model that is measured on private records."""
         return RowwiseRegressor(self)
 
     def rowwise_scores(self, X: Any) -> Floats:
-        """The same as `scores` to some ten digits, of weights that are clipped to a public range: the score of a record
-        does not depend on the other records, to the last bit."""
+        """The same as `scores` to some ten digits, with weights clipped to a public range: the score of a record does
+        not depend on the other records, to the last bit."""
         return products(self._rows(X), clipped(self.weights)[None])[:, 0]
 
     def predicted(self, rows: Any) -> dict[str, Floats]:
@@ -172,14 +188,14 @@ class LinearRegressor(ReleasedEstimator):
         return {"predicted": self.predict(rows)}
 
     def of_scores(self) -> LinearRegressor:
-        """The same answers from a score alone, for records whose scores were added up elsewhere."""
+        """A model that takes scores which were added up elsewhere, and gives the same answers."""
         return LinearRegressor([1.0], self.low, self.high)
 
     def save(self, folder: Path) -> None:
-        coef, encoding = self._released(), model_page.encoding_page(self.encoding)
+        coef, encoding = self._released(), encoding_as_page(self.encoding)
         constant = {} if self.constant is None else {"constant": float(self.constant)}
-        np.savez(folder / model_page.WEIGHTS, coef=coef)
-        model_page.write_page(
+        np.savez(folder / WEIGHTS, coef=coef)
+        write_page(
             folder,
             self.kind,
             (),
@@ -192,14 +208,14 @@ class LinearRegressor(ReleasedEstimator):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        path, page = folder / model_page.PAGE, model_page.read_page(folder)
-        coef, _ = model_page.read_weights(folder, page)
-        low, high = (model_page.get(page, key, float, path) for key in ("low", "high"))
-        encoding = model_page.read_encoding(page, path)
+        path, page = folder / PAGE, read_page(folder)
+        coef, _ = read_weights(folder, page)
+        low, high = (read_value(page, key, float, path) for key in ("low", "high"))
+        encoding = read_encoding(page, path)
         errors, shrunk = (coef[at] if len(coef) > at else None for at in (1, 2))
-        made = cls(coef[0], low, high, encoding, errors, shrunk, model_page.read_constant(page, path))
-        model_page.checked(path, lambda: made.coef_)
-        model_page.require_width(encoding, len(made.weights), path)
+        made = cls(coef[0], low, high, encoding, errors, shrunk, read_constant(page, path))
+        check_file(path, lambda: made.coef_)
+        require_width(encoding, len(made.weights), path)
         return made
 
     def card(self) -> Card:
@@ -209,24 +225,27 @@ class LinearRegressor(ReleasedEstimator):
             columns = len(self.encoding.schema.columns)
             what = f"A linear regression of {'a number' if target is None else target.name} from {columns} columns"
             what += f" ({self.n_features_in_} features after encoding)"
-        parts = {
-            "Input": model_page.input_of(self.encoding),
-            "Intended use and limits": model_page.USE,
-            "Files": model_page.FILES,
-        }
-        return Card("released model", what, "learned", parts)
+        return model_card(what, self.encoding)
 
     def section(self, noise: float | None = None) -> Section:
-        found = coefficients(self)
+        found = self._strongest()
         note = "The strongest, of encoded features, in units of the target; all are in the model's file."
         if self.dominated_.any():
             note += f" {int(self.dominated_.sum())} of all are decided by the ridge as much as by the records."
         heads = ("feature", "coefficient", "standard error")
         return Section("The model", tables=(Grid(heads, found, note),) if found else ())
 
+    def _strongest(self) -> tuple[tuple[str, float, float | None], ...]:
+        """The largest coefficients with the names of their features and their standard errors."""
+        if not isinstance(self.encoding, Encoding):
+            return ()
+        coef, names, errors = self.coef_, self.encoding.names, self.errors_
+        order = np.argsort(-np.abs(coef))[:MAX_SHOWN]
+        return tuple((names[at], float(coef[at]), None if errors is None else float(errors[at])) for at in order)
+
 
 class RowwiseRegressor:
-    """The predictions of a linear regression, each record's by itself (`LinearRegressor.rowwise_scores`)."""
+    """The predictions of a linear regression, record by record (`LinearRegressor.rowwise_scores`)."""
 
     def __init__(self, model: LinearRegressor) -> None:
         self._model = model

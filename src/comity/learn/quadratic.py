@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _CLEAR = 2.0
-"""Noise moves an eigenvalue by its norm at most: one that is seen at twice the norm is at least half of that."""
+"""Noise moves an eigenvalue by at most its norm: a noisy one of twice the norm is truly at least half as large."""
 
 UNEQUAL = 1.75
 """How much larger residuals may be in the rows that decide a coefficient than in all rows. By training rows of CPS,
 Adult and credit defaults: the largest root of the ratio of robust to plain variances of a coefficient is 1.57, 1.75 and
-1.73, so that 1.75, 1.73 and 1.75 are chosen without one of them. KDD-99, whose columns nearly determine each other, has
+1.73, so the choice is 1.75, 1.73 and 1.75 without one of them. KDD-99, whose columns nearly determine each other, has
 7.7: it was left out, and is not covered."""
 
 
@@ -24,8 +24,8 @@ Adult and credit defaults: the largest root of the ratio of robust to plain vari
 class Solution:
     """Weights, the matrix that turned the moment into them, and its eigenvectors (`axes`, as columns).
 
-    `ridge` is what was added to each eigenvalue, `values` what came of them, `shrunk` the part that the ridge is of
-    that: along an axis the solution is 1 − shrunk times what it would be without a ridge.
+    `ridge` is added to each eigenvalue, `values` are the sums, `shrunk` is the ridge's share of them: along an axis the
+    solution is 1 − shrunk times the solution without a ridge.
     """
 
     weights: Floats
@@ -46,17 +46,16 @@ def spectral_norm(variances: Floats) -> float:
 
 
 def solve(gram: Floats, moment: Floats, ridge: float) -> Solution:
-    """(G⁺ + ridge)⁻¹ m, with G⁺ the positive part of G: noise can't turn the minimum into a maximum."""
+    """(G⁺ + ridge)⁻¹ m, with G⁺ the positive part of G: noise cannot turn the minimum into a maximum."""
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
     return _solved(values, vectors, moment, np.full(len(values), ridge))
 
 
 def solve_where_clear(gram: Floats, moment: Floats, norm: float) -> Solution:
-    """The same with half the noise's norm as a ridge on those eigenvalues that noise of that norm could have made, and
-    none on the others: along these the solution has no bias.
+    """The same with a ridge of half the noise's norm on eigenvalues that noise of that norm could have made, and none
+    on the others: along these the solution has no bias.
 
-    In the spirit of Wang (2018, AdaSSP), direction by direction; eigenvalues are read off the noisy matrix, so that it
-    costs nothing.
+    In the spirit of Wang (2018, AdaSSP), direction by direction; eigenvalues are read off the noisy matrix, at no cost.
     """
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
     return _solved(values, vectors, moment, np.where(values > _CLEAR * norm, 0.0, norm / 2))
@@ -69,11 +68,11 @@ def _solved(values: Floats, vectors: Floats, moment: Floats, ridge: Floats) -> S
     return Solution(np.asarray(inverse @ moment, np.float64), inverse, vectors, kept, ridge)
 
 
-def allowed(squares: float, rows: int) -> float:
-    """The variance of a linear model's residuals that its intervals count with, from the sum of their squares.
+def allowed_residual(squares: float, rows: int) -> float:
+    """The variance of residuals that a linear model's intervals assume, from the sum of their squares.
 
-    Moments tell how large residuals are and not where: a coefficient whose rows have larger ones than all rows together
-    varies more than equal residuals would make it. What is allowed for is `UNEQUAL` times the deviation.
+    Moments tell how large residuals are, not where: a coefficient whose rows have larger residuals varies more. The
+    intervals allow for `UNEQUAL` times the deviation.
     """
     return UNEQUAL**2 * max(0.0, squares) / rows
 
@@ -94,13 +93,12 @@ def covariance(
 
 
 def bias(found: Solution, square: float, label: float) -> Floats:
-    """How far the ridge may have pulled the weights along each axis: its part of them times a bound on the true ones.
+    """A bound on the ridge's bias of the weights along each axis: its share of them times a bound on the true weights.
 
-    Fitted values vary no more than the label, `square` around its mean, so that a true weight w has λw² <= `square`, λ
-    the eigenvalue; and none is larger than 2·`label`, the whole range of the label over a step of length 1, which is as
-    far as a row can go along an axis. With signs unknown, axes add up as variances do, and an error of a coefficient is
-    the root of both squares: at 95 % such an interval is at least as wide as one around an estimate that is off by the
-    whole bias.
+    Fitted values vary no more than the label, `square` around its mean: a true weight w has λw² <= `square`, λ the
+    eigenvalue. None is larger than 2·`label`, the whole range of the label over a step of length 1, the longest that a
+    row allows. Signs are unknown, so axes add up as variances do, and a coefficient's error is the root of both
+    squares: at 95 % such an interval is at least as wide as one around an estimate that is off by the whole bias.
     """
     weight = np.minimum(2 * label, np.sqrt(square / np.maximum(found.values, 1e-300)))
     return np.asarray(found.shrunk * weight, np.float64)

@@ -1,7 +1,6 @@
 """Any scikit-learn classifier from released soft labels: noisy shares of votes on the public auxiliary records.
 
-Post-processing: everything here is public or released already, so it costs nothing and may be repeated with other
-classifiers.
+Post-processing: its input is public or released, so it costs nothing and may be repeated with other classifiers.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from comity.errors import DataError
-from comity.learn.fitting.newton import Floats
+from comity.learn.newton import Floats
 
 Classifier = TypeVar("Classifier")
 
@@ -40,21 +39,21 @@ def fit_on_soft_labels(
     if key is None:
         fitted.fit(rows, names[shares.argmax(axis=1)])
     else:
-        place, column, weight = weighted(shares)
+        place, column, weight = weigh_shares(shares)
         fitted.fit(rows[place], names[column], **{key: weight})
     return cast(Classifier, fitted)
 
 
-def weighted(shares: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+def weigh_shares(shares: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
     """Row, class and weight of each positive share; the weights sum to the number of rows.
 
-    Shares below zero are noise and are cut off. The scale is common to all rows: bringing each to a sum of one would
-    give a row of small shares, which says little, as loud a voice as the others.
+    Shares below zero are noise and become zero. All rows have one scale: a row of small shares says little, and scaling
+    each row to a sum of one would give it as much weight as the others.
     """
     kept = np.maximum(shares, 0.0)
     total = float(kept.sum())
     if not total > 0:
-        raise DataError("none of the soft labels is above zero, so that they say nothing; release them with less noise")
+        raise DataError("none of the soft labels is above zero, so they say nothing; release them with less noise")
     place, column = np.nonzero(kept)
     return place, column, kept[place, column] * (len(shares) / total)
 

@@ -1,18 +1,18 @@
 """Damped Newton for penalised likelihoods of linear models, on one training set or on a stack of equal shape.
 
-It minimises, for every party of the stack by itself,
+For every party of the stack separately it minimises
 
     f(V) = sum_i weight_i · loss(V x_i, y_i) + l2/2 · |V|²,
 
-where V has k rows (one for the logistic loss, C − 1 for the softmax) and the loss is convex. A party with
-fewer records than features is solved among its records: the minimiser is V = Aᵀ X, one row of A per record,
-and the n·k equations l2·A + residual(X Xᵀ A) = 0 give exactly the Newton step of the d·k primal ones (Xᵀ
-(l2·I + D X Xᵀ)⁻¹ = (l2·I + Xᵀ D X)⁻¹ Xᵀ). Every step is accepted by sufficient decrease only, so it
-converges from zero for any data.
+where V has k rows (one for the logistic loss, C − 1 for the softmax) and the loss is convex. A party with fewer records
+than features is solved in sample space: the minimiser is V = Aᵀ X, one row of A per record, and the n·k equations
+l2·A + residual(X Xᵀ A) = 0 give exactly the Newton step of the d·k primal ones
+(Xᵀ (l2·I + D X Xᵀ)⁻¹ = (l2·I + Xᵀ D X)⁻¹ Xᵀ). A step is accepted by sufficient decrease only, so the solver converges
+from zero for any data.
 
-Sensitivities downstream rest on how near the minimiser is: f is l2-strongly convex, so weights with
-gradient norm tau lie within tau/l2 of it. The gradient norm that is reported is therefore measured at the
-returned weights, in the original coordinates, and is not the solver's own running estimate.
+Sensitivities rest on the distance to the minimiser: f is l2-strongly convex, so weights with gradient norm tau lie
+within tau/l2 of it. The reported gradient norm is therefore measured at the returned weights, in the original
+coordinates; it is not the solver's running estimate.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ Floats = NDArray[np.float64]
 _DECREASE = 1e-4
 _HALVINGS = 40
 _SHORTEST, _LONGEST = 0.25, 6.0
-# Values of f are at most log C and are known to about 1e-15; within this much of a tie the Newton step is
-# in the region where full steps converge quadratically, and comparing values would only compare rounding
-# errors.
+# Values of f are at most log C and are known to about 1e-15. Closer than this, full Newton steps converge
+# quadratically, and comparing values would compare rounding errors.
 _ROUNDING = 1e-14
 # Elements of the Newton matrices that are solved together: they stay in a core's second-level cache.
 _BLOCK = 1 << 18
@@ -129,7 +128,7 @@ Space = Samples | Features
 
 @dataclass(frozen=True, eq=False)
 class _Progress:
-    """The parties of a block that are still on their way, with all that their next step needs."""
+    """The parties of a block that have not converged, with all that their next step needs."""
 
     party: NDArray[np.intp]
     space: Space
@@ -146,37 +145,39 @@ class _Progress:
 
 
 def minimise(
-    x: Floats, labels: Floats, weight: Floats, l2: float, of: Likelihood, *, tol: float, most: int
+    x: Floats, labels: Floats, weight: Floats, l2: float, of: Likelihood, *, tol: float, max_iterations: int
 ) -> tuple[Floats, Floats]:
     """Weights (parties, features, k) for x (parties, records, features), and their gradient norms (parties,).
 
-    The norms are below `tol` where that can be had. A party whose records are few and contradict each other
-    under a tiny penalty has huge coefficients that cancel; where that rounding keeps the gradient above
-    `tol`, the party is solved again in coordinates of the span of its records (QR).
+    The norms are below `tol` where rounding allows it. A party with few contradicting records under a tiny penalty has
+    huge coefficients that cancel; where their rounding keeps the gradient above `tol`, the party is solved again in
+    coordinates of the span of its records (QR).
     """
     point, norms = np.zeros((len(x), x.shape[2], of.width)), np.zeros(len(x))
 
     def solve(block: slice) -> None:
-        point[block], norms[block] = _minimise_block(x[block], labels[block], weight[block], l2, of, tol, most)
+        point[block], norms[block] = _minimise_block(
+            x[block], labels[block], weight[block], l2, of, tol, max_iterations
+        )
 
     _each(solve, _blocks(x, of.width))
     return point, norms
 
 
 def _minimise_block(
-    x: Floats, labels: Floats, weight: Floats, l2: float, of: Likelihood, tol: float, most: int
+    x: Floats, labels: Floats, weight: Floats, l2: float, of: Likelihood, tol: float, max_iterations: int
 ) -> tuple[Floats, Floats]:
     if x.shape[1] >= x.shape[2]:
-        point = _descend(Features(x), labels, weight, l2, of, tol, most)
+        point = _descend(Features(x), labels, weight, l2, of, tol, max_iterations)
         return point, gradient_norm(x, labels, weight, l2, of, point)
     turned = _transpose(x)
-    point = turned @ _descend(Samples(x @ turned), labels, weight, l2, of, tol, most)
+    point = turned @ _descend(Samples(x @ turned), labels, weight, l2, of, tol, max_iterations)
     norms = gradient_norm(x, labels, weight, l2, of, point)
     missed = norms > tol
     if missed.any():
         axes, triangle = np.linalg.qr(turned[missed])
         inside = Features(np.ascontiguousarray(_transpose(triangle)))
-        point[missed] = axes @ _descend(inside, labels[missed], weight[missed], l2, of, tol, most)
+        point[missed] = axes @ _descend(inside, labels[missed], weight[missed], l2, of, tol, max_iterations)
         norms[missed] = gradient_norm(x[missed], labels[missed], weight[missed], l2, of, point[missed])
     return point, norms
 
@@ -190,7 +191,9 @@ def gradient_norm(x: Floats, labels: Floats, weight: Floats, l2: float, of: Like
     return np.asarray(np.sqrt(_dot(gradient, gradient)), np.float64)
 
 
-def _descend(space: Space, labels: Floats, weight: Floats, l2: float, of: Likelihood, tol: float, most: int) -> Floats:
+def _descend(
+    space: Space, labels: Floats, weight: Floats, l2: float, of: Likelihood, tol: float, max_iterations: int
+) -> Floats:
     point = space.start(of.width)
     margins = np.zeros((*labels.shape[:2], of.width))
     loss, probabilities = of.evaluate(margins, labels)
@@ -198,7 +201,7 @@ def _descend(space: Space, labels: Floats, weight: Floats, l2: float, of: Likeli
         np.arange(len(labels)), space, labels, weight, point, margins, (weight * loss).sum(-1), probabilities
     )
     result = point.copy()
-    for _ in range(most):
+    for _ in range(max_iterations):
         residual = now.weight[:, :, None] * of.residual(now.probabilities, now.labels)
         gradient = now.space.gradient(now.point, residual, l2)
         squared = now.space.inner(gradient, gradient, now.space.margins(gradient))
@@ -243,8 +246,8 @@ class _Ray:
     def best_length(self, probabilities: Floats) -> Floats:
         """One Newton iteration for the length, from the probabilities at length 1.
 
-        Where classes can be separated the loss falls off exponentially, the full step is far too short time
-        after time, and this saves about a third of the Newton matrices.
+        Where classes can be separated, the loss falls off exponentially and full steps are far too short. This saves
+        about a third of the Newton matrices.
         """
         residual = self.of.residual(probabilities, self.labels)
         rise = (self.weight * (residual * self.ahead).sum(-1)).sum(-1) + self.l2 * (self.cross + self.own)
@@ -269,7 +272,7 @@ def _advance(now: _Progress, gradient: Floats, l2: float, of: Likelihood) -> tup
         cross=now.space.inner(now.point, step, ahead),
         own=now.space.inner(step, step, ahead),
     )
-    # Where rounding has made the direction worthless the slope is not negative, and only a decrease counts.
+    # Rounding may leave a slope that is not negative: then any decrease is accepted.
     slope = _DECREASE * np.minimum(now.space.inner(gradient, step, ahead), 0.0)
     allowed = now.value + _ROUNDING
     every = slice(None)
@@ -295,8 +298,7 @@ def _solve(matrix: Floats, l2: float, right: Floats) -> Floats:
     try:
         found = np.linalg.solve(matrix, right[:, :, None])
     except np.linalg.LinAlgError:
-        # The penalty is lost beside long, repeated records. A heavier one gives a direction that is tried
-        # like any other.
+        # The penalty is lost beside long, repeated records. A heavier one gives a direction to try.
         heavier = 1e-14 * size * np.abs(matrix).max((1, 2))
         matrix.reshape(len(matrix), size * size)[:, :: size + 1] += heavier[:, None]
         found = np.linalg.solve(matrix, right[:, :, None])
@@ -304,7 +306,7 @@ def _solve(matrix: Floats, l2: float, right: Floats) -> Floats:
 
 
 def _each(work: Callable[[slice], None], blocks: list[slice]) -> None:
-    """Blocks write to places of their own, and numpy lets go of the interpreter's lock inside them."""
+    """Run blocks in threads: each writes to its own slice, and numpy releases the interpreter's lock."""
     if len(blocks) < 2:
         for block in blocks:
             work(block)

@@ -1,1 +1,0 @@
-"""Solvers of penalised fits, for one party or a stack of them."""

@@ -1,1 +1,0 @@
-"""Models made of published numbers alone, and their files."""
