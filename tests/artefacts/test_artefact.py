@@ -24,15 +24,14 @@ from comity.methods.summary.artefact import BoughtHashes, BoughtRecords, RatioWe
 from comity.methods.summary.bought import Bought
 from comity.methods.summary.features import FourierFeatures
 from comity.methods.summary.spectrum import Spectrum
-from comity.methods.synthetic.artefact import SyntheticDataset
-from comity.methods.synthetic.counting import counting_of
-from comity.methods.synthetic.counts import NoisyCounts
+from comity.methods.synthetic.artefact import NoisyCounts, SyntheticDataset
+from comity.methods.synthetic.counts import fit_counting
 from tests.artefacts.methods import SCHEMA
 
 FRAME = pd.DataFrame({"age": [3.0, 99.5], "sex": ["m", "f"]})
 TERMS = Terms("hash", "run", ("a/b", ".."), 2, 0.5, ("no", "yes"))
 ENCODING = Encoding(clinic_schema("readmitted"))
-COUNTING = counting_of(SCHEMA)
+COUNTING = fit_counting(SCHEMA)
 COUNTS = NoisyCounts(COUNTING, "mixture", np.arange(float(COUNTING.layout.counts)), 1.5, None, 2)
 BOUGHT = Bought(("ash", "birch"), (2, 1), (0.75, 0.25), 0.5, 0.1, 100.0, 3, 3)
 EVERY: list[Artefact] = [

@@ -15,7 +15,7 @@ from comity.federation.protocol import Protocol
 from comity.methods.averaging import Averaging
 from comity.methods.softlabel.protocol import SoftLabel
 from comity.methods.synthetic import SyntheticData
-from comity.methods.synthetic.downstream import Task
+from comity.methods.synthetic.fidelity import Task
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Unit
 

@@ -20,7 +20,7 @@ from comity.federation.agreement import Agreement
 from comity.federation.coordinator.life import run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.plausibility import require_ranges
-from comity.methods.synthetic.table_ranges import table_ranges
+from comity.methods.synthetic.counts import table_ranges
 from comity.privacy.loss import Approx
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise

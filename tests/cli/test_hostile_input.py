@@ -18,9 +18,8 @@ from comity.artefacts.artefact import save_artefact
 from comity.cli.run_folder import Begun, begin
 from comity.data import Categorical, Classes, Numeric, Schema
 from comity.federation.messages.sealed_channel import sealed
-from comity.methods.synthetic.artefact import SyntheticDataset
-from comity.methods.synthetic.counting import counting_of
-from comity.methods.synthetic.counts import NoisyCounts
+from comity.methods.synthetic.artefact import NoisyCounts, SyntheticDataset
+from comity.methods.synthetic.counts import fit_counting
 from comity.site.logs import JsonLines, TextLines
 from comity.untrusted.text import is_hidden
 from tests.site.sites import Sites
@@ -170,7 +169,7 @@ def test_a_list_of_runs_writes_nothing_to_the_terminal(comity: Comity, tmp_path:
 
 def test_released_counts_write_nothing_to_the_terminal(comity: Comity, tmp_path: Path) -> None:
     schema = Schema((Categorical(EVIL, ("a", EVIL)), Numeric("age", 0, 9)), target=Classes("out", ("n", EVIL)))
-    counting = counting_of(schema)
+    counting = fit_counting(schema)
     counts = NoisyCounts(counting, "mixture", np.full(counting.layout.counts, 20.0), 1.0, None, 3)
     save_artefact(SyntheticDataset(counts), tmp_path / "data")
     for words in (("--table",), ("--table", "--by", EVIL), ("--correlations",)):

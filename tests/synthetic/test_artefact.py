@@ -15,7 +15,7 @@ from comity.artefacts.artefact import load_artefact, save_artefact
 from comity.errors import DataError
 from comity.methods.synthetic import SyntheticData
 from comity.methods.synthetic.artefact import SyntheticDataset
-from comity.methods.synthetic.expected import expected_errors
+from comity.methods.synthetic.counts import expected_errors
 from comity.study.simulation.simulate import simulate
 
 from .made import NAMES, frame, schema

@@ -12,8 +12,8 @@ from comity.audit.bound import mu_lower_bound
 from comity.data import Numeric, Schema
 from comity.entropy import Stream
 from comity.methods.synthetic import SyntheticData
-from comity.methods.synthetic.consistent import agree
-from comity.methods.synthetic.counting import counting_of
+from comity.methods.synthetic.consistency import make_consistent
+from comity.methods.synthetic.counts import fit_counting
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
@@ -86,7 +86,7 @@ def support(low_to_high: Any, values: Any) -> Any:
     """The values that rows made of counts can have at all, where bounds of a column are taken from its records."""
     low, high = low_to_high
     own = Schema((Numeric("x", low, high, bins=2),), CLASSES)
-    cells = counting_of(own).cells
+    cells = fit_counting(own).cells
     every = np.array([[k, 0] for k in range(2)] * 50)
     return cells.draw(every, Stream.public("support"))["x"].max(), values
 
@@ -110,6 +110,6 @@ def test_marginals_after_agreement_lose_no_more() -> None:
     def totals(values: Any, seed: Any) -> np.ndarray:
         deviation = layout.deviations(release.opened_deviation(who, who.size))
         seen = views(release, who, values, seed, count=3000)
-        return np.array([agree(layout, layout.tables(view), deviation).pairs[0, 1][0, 0] for view in seen])
+        return np.array([make_consistent(layout, layout.tables(view), deviation).pairs[0, 1][0, 0] for view in seen])
 
     assert mu_lower_bound(totals(first, 1), totals(second, 2), confidence=SURE) <= claimed

@@ -14,9 +14,8 @@ from comity.audit.bound import mu_lower_bound
 from comity.data import Categorical, Numeric, Schema
 from comity.federation.declare.bounds import Opened
 from comity.methods.synthetic import SyntheticColumns
-from comity.methods.synthetic.columns.holding import PLACES, Holding
-from comity.methods.synthetic.columns.sensitivity import sensitivity
-from comity.methods.synthetic.layout import LAPLACE, Layout
+from comity.methods.synthetic.columns import PLACES, Holding, sensitivity
+from comity.methods.synthetic.counts import LAPLACE, Layout
 from comity.privacy.loss import Approx, Pure
 from tests.averaging.test_default_audit import SURE, claimed_mu
 

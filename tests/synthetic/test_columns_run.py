@@ -18,7 +18,7 @@ from comity.federation.declare.protection import Summed
 from comity.methods.by_columns import products as product
 from comity.methods.synthetic import SyntheticColumns
 from comity.methods.synthetic.artefact import SyntheticDataset
-from comity.methods.synthetic.columns.holding import PLACES
+from comity.methods.synthetic.columns import PLACES
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit

@@ -15,7 +15,7 @@ from comity.federation.messages.paths import StepPath
 from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.site import Site
 from comity.federation.sum.site import SecureSum
-from comity.methods.synthetic.columns.holding import PLACES
+from comity.methods.synthetic.columns import PLACES
 from tests.federation.toy import begin
 from tests.support.noise import NoNoise
 from tests.vertical.consortia import hosted, parts

@@ -12,15 +12,21 @@ from comity.artefacts.section import read_section, section_page
 from comity.data import Records
 from comity.federation.assessment import Assessment
 from comity.methods.synthetic import SyntheticData
-from comity.methods.synthetic.counting import counting_of
-from comity.methods.synthetic.downstream import Task, together
-from comity.methods.synthetic.fidelity import correlations, nearness, partitioned, total_variation
+from comity.methods.synthetic.counts import fit_counting
+from comity.methods.synthetic.fidelity import (
+    Task,
+    correlations,
+    describe_nearness,
+    partition_distance,
+    pool_records,
+    total_variation,
+)
 from comity.report.plots import plotted
 from comity.study.simulation.simulate import simulate
 
 from .made import CLASSES, NAMES, NUMBER, frame, schema
 
-COUNTING = counting_of(schema())
+COUNTING = fit_counting(schema())
 
 
 def codes(count: int, seed: int = 0) -> np.ndarray:
@@ -32,12 +38,12 @@ def test_the_same_records_are_no_distance_apart_and_others_are() -> None:
     shuffled = np.column_stack([np.random.default_rng(k).permutation(column) for k, column in enumerate(one.T)])
     for ways in (1, 2):
         assert total_variation(COUNTING, one, one, ways) == 0
-    assert partitioned(COUNTING, one, one) == 0
+    assert partition_distance(COUNTING, one, one) == 0
     # Columns that no longer hang together: each is as it was, pairs are not.
     assert total_variation(COUNTING, shuffled, one, 1) == 0
     assert total_variation(COUNTING, shuffled, one, 2) > 2 * total_variation(COUNTING, other, one, 2)
     constant = np.zeros_like(one)
-    assert partitioned(COUNTING, constant, one) > 5 * partitioned(COUNTING, other, one)
+    assert partition_distance(COUNTING, constant, one) > 5 * partition_distance(COUNTING, other, one)
 
 
 def test_total_variation_of_a_table_of_two_columns_by_hand() -> None:
@@ -59,19 +65,19 @@ def test_correlations_leave_missing_values_out() -> None:
 
 def test_copies_of_records_are_noticed_and_fresh_ones_are_not() -> None:
     train, test = codes(2000), codes(2000, 1)
-    assert nearness(train.copy(), train, test).startswith("WARNING")
-    assert not nearness(codes(2000, 2), train, test).startswith("WARNING")
-    assert nearness(train, train[:10], test).startswith("Too few")
+    assert describe_nearness(train.copy(), train, test).startswith("WARNING")
+    assert not describe_nearness(codes(2000, 2), train, test).startswith("WARNING")
+    assert describe_nearness(train, train[:10], test).startswith("Too few")
 
 
 @pytest.mark.parametrize("target", [CLASSES, NUMBER], ids=["classes", "number"])
 def test_learners_do_better_than_a_constant_and_no_better_than_on_everything(target: Any) -> None:
-    task = Task(counting_of(schema(target)))
+    task = Task(fit_counting(schema(target)))
     train = [task.counting.encoding.encode(frame(400, k, target)).records for k in range(3)]
     test = task.examples(task.counting.encoding.encode(frame(2000, 9, target)).records)
     found = {one.name: one.error for one in task.compare(train, test)}
     assert found["pooled"] <= found["own data"] + 0.01 < found["constant"]
-    error, area = task.trees(task.examples(together(train)), test)
+    error, area = task.trees(task.examples(pool_records(train)), test)
     assert error < found["constant"] and (area is None) == (target is NUMBER)
 
 

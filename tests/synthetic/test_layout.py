@@ -15,8 +15,7 @@ from comity.data import Categorical, Numeric, Schema
 from comity.errors import DataError, StudyError
 from comity.federation.declare.bounds import Counts
 from comity.methods.synthetic import SyntheticData
-from comity.methods.synthetic.counting import BINS, MOST_COLUMNS, MOST_COUNTS, counting_of
-from comity.methods.synthetic.layout import LAPLACE, Layout
+from comity.methods.synthetic.counts import BINS, LAPLACE, MAX_COLUMNS, MAX_COUNTS, Layout, fit_counting
 from comity.privacy.loss import GDP
 
 from .made import CLASSES, NUMBER, consortium, frame, schema
@@ -97,21 +96,21 @@ def test_a_cell_that_the_layout_does_not_have_is_refused() -> None:
 
 
 def test_a_column_that_follows_another_is_counted_with_it_alone() -> None:
-    layout = counting_of(schema()).layout
-    names = counting_of(schema()).cells.names
+    layout = fit_counting(schema()).layout
+    names = fit_counting(schema()).cells.names
     town, region = names.index("town"), names.index("region")
     assert [key for key in layout.keys if region in key] == [(town, region)]
 
 
 def test_a_number_as_target_has_ten_buckets_and_missing_values_a_cell() -> None:
-    sizes = dict(zip(counting_of(schema(NUMBER)).cells.names, counting_of(schema(NUMBER)).cells.sizes))
+    sizes = dict(zip(fit_counting(schema(NUMBER)).cells.names, fit_counting(schema(NUMBER)).cells.sizes))
     assert sizes == {"age": 4, "income": 4, "town": 4, "region": 2, "stage": 3, "seen": 4, "cost": 10}
 
 
 def test_cells_do_not_depend_on_records() -> None:
     built = SyntheticData(schema=schema())
     assert built.encoding.encode(frame(3)).records.features.shape[1] == 7
-    assert built.declare(consortium())["counts"].shape == (counting_of(schema()).layout.counts,)
+    assert built.declare(consortium())["counts"].shape == (fit_counting(schema()).layout.counts,)
 
 
 def wide(columns: int, **kind: Any) -> Schema:
@@ -119,15 +118,15 @@ def wide(columns: int, **kind: Any) -> Schema:
 
 
 def test_very_many_columns_get_fewer_cells_and_the_plan_says_so() -> None:
-    built = SyntheticData(schema=wide(MOST_COLUMNS, missing="cell"), rows=10_000)
+    built = SyntheticData(schema=wide(MAX_COLUMNS, missing="cell"), rows=10_000)
     counting = built.counting(consortium())
-    assert counting.bins < BINS[0] and counting.layout.counts <= MOST_COUNTS
+    assert counting.bins < BINS[0] and counting.layout.counts <= MAX_COUNTS
     assert any(f"there are {counting.bins}" in note for note in built.notes(consortium()))
     assert SyntheticData(schema=wide(20)).counting(consortium()).bins == BINS[0]
 
 
 def test_more_than_can_be_counted_is_refused_with_the_column_that_is_too_large() -> None:
-    with pytest.raises(StudyError, match=f"at most {MOST_COLUMNS} columns, found 70"):
+    with pytest.raises(StudyError, match=f"at most {MAX_COLUMNS} columns, found 70"):
         SyntheticData(schema=wide(70))
     with pytest.raises(StudyError, match="at most 131,072 counts") as refused:
         SyntheticData(schema=wide(64, bins=16))

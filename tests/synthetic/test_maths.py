@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from comity.entropy import Stream
-from comity.methods.synthetic import labels, mixture, naive_bayes, rows
-from comity.methods.synthetic.consistent import agree, centred, onto_simplex, shrink
-from comity.methods.synthetic.layout import Layout
+from comity.methods.synthetic import labels, synthesis
+from comity.methods.synthetic.consistency import (
+    double_centre,
+    make_consistent,
+    project_onto_simplex,
+    shrink_singular_values,
+)
+from comity.methods.synthetic.counts import Layout
 from comity.methods.synthetic.synthesis import Synthesis
 
 TINY = 1e-6
@@ -35,7 +40,7 @@ def two_way(layout: Layout, one: np.ndarray, other: np.ndarray) -> float:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=8), st.floats(0.5, 100))
 def test_the_nearest_table_without_negative_counts(values: Any, total: float) -> None:
-    found = onto_simplex(np.array(values), total)
+    found = project_onto_simplex(np.array(values), total)
     assert (found >= 0).all() and found.sum() == pytest.approx(total)
     # Nothing on the simplex is nearer: the optimality condition, min over cells of the slope where mass is.
     slope = found - np.array(values)
@@ -45,7 +50,7 @@ def test_the_nearest_table_without_negative_counts(values: Any, total: float) ->
 def test_exact_counts_agree_with_themselves() -> None:
     layout, codes = Layout((3, 4, 2), 2), related(2000)
     exact = layout.tables(layout.count(codes))
-    found = agree(layout, exact, layout.deviations(TINY))
+    found = make_consistent(layout, exact, layout.deviations(TINY))
     assert found.total == pytest.approx(2000)
     for key, table in exact.items():
         told = found.singles[key[0]] if len(key) == 1 else found.pairs[cast(Any, key)]
@@ -58,7 +63,7 @@ def test_a_number_that_several_tables_imply_is_known_better_than_from_one() -> N
     gaps, raw = [], []
     for seed in range(40):
         noisy = exact + np.random.default_rng(seed).normal(0, sigma, exact.shape)
-        found = agree(layout, layout.tables(noisy), layout.deviations(sigma))
+        found = make_consistent(layout, layout.tables(noisy), layout.deviations(sigma))
         true = layout.tables(exact)[1,]
         gaps.append(np.abs(found.singles[1] - true).mean())
         raw.append(np.abs(layout.tables(noisy)[1,] - true).mean())
@@ -68,23 +73,23 @@ def test_a_number_that_several_tables_imply_is_known_better_than_from_one() -> N
 def test_a_public_number_of_records_is_kept() -> None:
     layout = Layout((3, 4, 2), 2)
     noisy = layout.count(related(3000)) + np.random.default_rng(0).normal(0, 50, layout.counts)
-    found = agree(layout, layout.tables(noisy), layout.deviations(50), total=3000)
+    found = make_consistent(layout, layout.tables(noisy), layout.deviations(50), total=3000)
     assert found.total == 3000
     assert all(table.sum() == pytest.approx(3000) for table in (*found.singles.values(), *found.pairs.values()))
 
 
 def test_shrinking_removes_pure_noise_and_keeps_a_strong_interaction() -> None:
     chance = np.random.default_rng(0)
-    noise = centred(chance.normal(0, 1, (8, 9)))
-    assert np.linalg.norm(shrink(noise, 1.0)) < 0.2 * np.linalg.norm(noise)
-    strong = centred(100 * np.outer(chance.normal(size=8), chance.normal(size=9)))
-    assert np.linalg.norm(shrink(strong + noise, 1.0) - strong) < np.linalg.norm(noise)
+    noise = double_centre(chance.normal(0, 1, (8, 9)))
+    assert np.linalg.norm(shrink_singular_values(noise, 1.0)) < 0.2 * np.linalg.norm(noise)
+    strong = double_centre(100 * np.outer(chance.normal(size=8), chance.normal(size=9)))
+    assert np.linalg.norm(shrink_singular_values(strong + noise, 1.0) - strong) < np.linalg.norm(noise)
 
 
 def test_the_gradient_that_the_mixture_descends_ends_where_a_general_solver_ends() -> None:
     layout, codes = Layout((2, 2)), related(500, (2, 2))
-    agreed = agree(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
-    fitted = mixture.fit(layout, agreed, Stream.public("fit"), components=2, steps=800)
+    agreed = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
+    fitted = synthesis.fit_mixture(layout, agreed, Stream.public("fit"), components=2, steps=800)
     table = agreed.pairs[0, 1] / agreed.total
 
     def miss(logits: Any) -> float:
@@ -105,7 +110,7 @@ def test_systematic_rows_come_as_often_as_their_share_to_within_one(
     chance = np.random.default_rng(seed)
     shares = chance.random((groups, cells))
     of = chance.integers(0, groups, count)
-    found = rows.systematic(shares, of, Stream.public("rows", seed))
+    found = synthesis.draw_systematically(shares, of, Stream.public("rows", seed))
     for group in range(groups):
         mine = np.bincount(found[of == group], minlength=cells)
         wanted = shares[group] / shares[group].sum() * (of == group).sum()
@@ -118,7 +123,7 @@ def test_labels_follow_all_columns_and_keep_their_counts() -> None:
     odds = 1 / (1 + np.exp(-(codes[:, 0] - 1) * 1.5 - (codes[:, 1] - 1.5)))
     codes[:, 2] = chance.random(20_000) < odds
     layout = Layout((3, 4, 2), 2)
-    agreed = agree(layout, layout.tables(layout.count(codes)), layout.deviations(5.0))
+    agreed = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(5.0))
     drawn = codes.copy()
     drawn[:, 2] = labels.redraw(layout, agreed, codes, Stream.public("labels"), ordered={0: 3, 1: 4})
     assert two_way(layout, codes, drawn) < 0.005
@@ -129,7 +134,7 @@ def test_labels_follow_all_columns_and_keep_their_counts() -> None:
 
 def test_more_rows_than_effects_are_fitted_on_are_labelled_by_them(monkeypatch: pytest.MonkeyPatch) -> None:
     layout, codes = Layout((3, 4, 2), 2), related(6000)
-    agreed = agree(layout, layout.tables(layout.count(codes)), layout.deviations(5.0))
+    agreed = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(5.0))
     monkeypatch.setattr(labels, "_FITTED", 2000)
     drawn = np.column_stack([codes[:, :2], labels.redraw(layout, agreed, codes, Stream.public("labels"))])
     assert two_way(layout, codes, drawn) < 0.02
@@ -145,8 +150,8 @@ def test_drawn_labels_are_as_frequent_as_their_chances(classes: int) -> None:
 
 def test_naive_bayes_has_the_counts_with_the_label_and_nothing_else() -> None:
     layout, codes = Layout((3, 4, 2), 2, sparse=True), related(4000)
-    agreed = agree(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
-    made = naive_bayes.sample(layout, agreed, 4000, Stream.public("bayes"))
+    agreed = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
+    made = synthesis.sample_naive_bayes(layout, agreed, 4000, Stream.public("bayes"))
     assert two_way(layout, codes, made) < 0.002
     given_no = made[made[:, 2] == 0]
     dependence = np.corrcoef(given_no[:, 0], given_no[:, 1])[0, 1]
@@ -184,8 +189,8 @@ def test_columns_that_say_the_same_are_not_believed_each_for_itself_about_a_numb
 def test_a_column_alone_is_believed_and_many_share_what_they_say() -> None:
     for copies in (1, 5):
         layout, codes = told(copies)
-        agreed = agree(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
-        found = naive_bayes.tempered(layout, agreed)
+        agreed = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
+        found = synthesis.temper(layout, agreed)
         assert found.singles == agreed.singles
         for pair, table in agreed.pairs.items():
             alone = np.outer(agreed.singles[pair[0]], agreed.singles[pair[1]]) / agreed.total
@@ -199,16 +204,16 @@ def test_a_column_that_follows_another_says_nothing_of_its_own_about_a_number() 
     followed = np.column_stack([codes[:, :2], codes[:, 0] // 2, codes[:, 2]])
     found = []
     for one, rows_ in ((layout, codes), (with_it, followed)):
-        agreed = agree(one, one.tables(one.count(rows_)), one.deviations(TINY))
-        found.append(naive_bayes.tempered(one, agreed).pairs[0, cast(int, one.target)])
+        agreed = make_consistent(one, one.tables(one.count(rows_)), one.deviations(TINY))
+        found.append(synthesis.temper(one, agreed).pairs[0, cast(int, one.target)])
     assert np.allclose(found[0], found[1], rtol=1e-3)
 
 
 def test_columns_that_say_nothing_and_empty_cells_are_tempered_to_finite_tables() -> None:
     layout = Layout((3, 2, 4), 2, sparse=True)
     codes = np.column_stack([np.zeros(40, np.int64), np.arange(40) % 2, np.arange(40) % 4])
-    agreed = agree(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
-    found = naive_bayes.tempered(layout, agreed)
+    agreed = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
+    found = synthesis.temper(layout, agreed)
     assert all(np.isfinite(table).all() and (table >= 0).all() for table in found.pairs.values())
     assert all(table.sum() == pytest.approx(agreed.total) for table in found.pairs.values())
 

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from comity.entropy import Stream
-from comity.methods.synthetic import balance, mixture, passes, rows
-from comity.methods.synthetic.consistent import Consistent, agree, determined
-from comity.methods.synthetic.layout import Layout
-from comity.methods.synthetic.mixture import Mixture
-from comity.methods.synthetic.synthesis import Synthesis
+from comity.methods.synthetic import synthesis
+from comity.methods.synthetic.consistency import Consistent, denoise_determined, make_consistent
+from comity.methods.synthetic.counts import Layout
+from comity.methods.synthetic.synthesis import Mixture, Synthesis
 
 from .test_maths import related, two_way
 
@@ -25,7 +24,7 @@ def off(layout: Layout, model: Mixture, codes: np.ndarray) -> float:
 
 def noisy(layout: Layout, codes: np.ndarray, sigma: float, seed: int) -> Consistent:
     values = layout.count(codes) + np.random.default_rng(seed).normal(0, sigma, layout.counts)
-    return agree(layout, layout.tables(values), layout.deviations(sigma))
+    return make_consistent(layout, layout.tables(values), layout.deviations(sigma))
 
 
 def test_a_weak_relation_of_many_columns_is_found_from_all_tables_at_once() -> None:
@@ -34,8 +33,8 @@ def test_a_weak_relation_of_many_columns_is_found_from_all_tables_at_once() -> N
     gains = []
     for seed in range(2):
         agreed = noisy(layout, codes, 300.0, seed)
-        alone = mixture.fit(layout, agreed, Stream.public("alone", seed), components=30, steps=400)
-        gains.append(off(layout, passes.fitted(layout, agreed, Stream.public("passes", seed)), codes))
+        alone = synthesis.fit_mixture(layout, agreed, Stream.public("alone", seed), components=30, steps=400)
+        gains.append(off(layout, synthesis.fit_two_passes(layout, agreed, Stream.public("passes", seed)), codes))
         gains[-1] /= off(layout, alone, codes)
     assert np.mean(gains) < 0.9
 
@@ -45,7 +44,7 @@ def test_a_strong_relation_of_two_columns_stays_and_pure_noise_does_not() -> Non
     codes = chance.integers(0, 5, (4000, 6))
     codes[:, 1] = codes[:, 0]
     agreed = noisy(layout, codes, 80.0, 4)
-    model = passes.fitted(layout, agreed, Stream.public("passes"))
+    model = synthesis.fit_two_passes(layout, agreed, Stream.public("passes"))
     assert np.trace(model.pair(0, 1)) > 0.9
     unrelated = np.abs(model.pair(2, 3) - 0.04).sum() / 2
     opened = np.abs(agreed.noisy[2, 3] / agreed.total - 0.04).sum() / 2
@@ -57,7 +56,9 @@ def test_components_that_are_drawn_together_tell_less(pull: float) -> None:
     layout, codes = Layout((3, 4, 2), 2), related(2000)
     agreed = noisy(layout, codes, 60.0, 0)
     free, pulled = (
-        mixture.fit(layout, agreed, Stream.public("pull"), pull=strength, components=10, steps=300).probabilities
+        synthesis.fit_mixture(
+            layout, agreed, Stream.public("pull"), pull=strength, components=10, steps=300
+        ).probabilities
         for strength in (0.0, pull)
     )
     assert pulled.var(0).sum() < free.var(0).sum()
@@ -75,7 +76,7 @@ def test_exchanges_end_where_no_exchange_of_two_rows_would_help() -> None:
     codes = np.array([[0, 0], [1, 0], [1, 0], [2, 1], [2, 1], [2, 2]])
     before = miss(codes)
     for turn in range(40):
-        balance.balance(model, codes, np.zeros(6, np.int64), Stream.public("exchange", turn))
+        synthesis.balance_pairs(model, codes, np.zeros(6, np.int64), Stream.public("exchange", turn))
     best = min(miss(np.column_stack([codes[:, 0], order])) for order in set(permutations(codes[:, 1])))
     assert best <= miss(codes) < before
     for one in range(6):
@@ -89,14 +90,17 @@ def test_exchanges_bring_rows_nearer_to_the_model_and_keep_what_components_are_l
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     layout, codes = Layout((3, 4, 2, 5), 2), related(3000, (3, 4, 2, 5))
-    model = mixture.fit(layout, noisy(layout, codes, 1.0, 0), Stream.public("fit"), components=20, steps=300)
+    model = synthesis.fit_mixture(layout, noisy(layout, codes, 1.0, 0), Stream.public("fit"), components=20, steps=300)
     kept = []
-    monkeypatch.setattr(rows, "balance", lambda model, found, groups, chance: kept.append((found.copy(), groups)))
-    # An odd number for every component, so that some neighbours in the order are of two.
-    rows.sample(model, 3100, Stream.public("rows"))
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            synthesis, "balance_pairs", lambda model, found, groups, chance: kept.append((found.copy(), groups))
+        )
+        # An odd number for every component, so that some neighbours in the order are of two.
+        synthesis.sample_mixture(model, 3100, Stream.public("rows"))
     plain, groups = kept[0]
     moved = plain.copy()
-    balance.balance(model, moved, groups, Stream.public("exchange"))
+    synthesis.balance_pairs(model, moved, groups, Stream.public("exchange"))
 
     def gap(found: np.ndarray) -> float:
         return off(layout, model, found)
@@ -109,7 +113,7 @@ def test_exchanges_bring_rows_nearer_to_the_model_and_keep_what_components_are_l
 
 def test_a_determined_column_keeps_the_cells_that_stand_out_of_the_noise() -> None:
     table = np.array([[900.0, 12.0, -8.0], [30.0, 700.0, 400.0], [5.0, -3.0, 9.0]])
-    kept = determined(table, 20.0)
+    kept = denoise_determined(table, 20.0)
     assert (kept > 0).tolist() == [[True, False, False], [False, True, True], [False, False, True]]
 
 

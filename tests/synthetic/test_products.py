@@ -13,10 +13,9 @@ from comity.cli import main
 from comity.data import Categorical, Classes, Numeric, Schema
 from comity.errors import DataError
 from comity.methods.synthetic import SyntheticData
-from comity.methods.synthetic.artefact import SyntheticDataset
-from comity.methods.synthetic.counting import counting_of
-from comity.methods.synthetic.counts import NoisyCounts
-from comity.methods.synthetic.moments import middles
+from comity.methods.synthetic.artefact import NoisyCounts, SyntheticDataset
+from comity.methods.synthetic.counts import fit_counting
+from comity.methods.synthetic.statistics import cell_middles
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
@@ -46,7 +45,7 @@ def trial(count: int, seed: int = 0) -> pd.DataFrame:
 
 
 def released(seed: int, own: pd.DataFrame, deviation: float = 60.0, of: Schema = PLAIN) -> SyntheticDataset:
-    counting = counting_of(of)
+    counting = fit_counting(of)
     exact = counting.layout.count(counting.encoding.encode(own).records.features)
     values = exact + np.random.default_rng(seed).normal(0, deviation, exact.shape)
     return SyntheticDataset(NoisyCounts(counting, "mixture", values, deviation, None, 3))
@@ -98,7 +97,7 @@ def in_cells(own: pd.DataFrame) -> np.ndarray:
     """Ordinary least squares of the score on what the counts can say of the records."""
     made = released(0, own, 1e-6).counts
     codes = made.counting.encoding.encode(own).records.features.astype(int)
-    age, dose, score, ill = (cast(Any, middles(made, k))[codes[:, k]] for k in (0, 1, 3, 4))
+    age, dose, score, ill = (cast(Any, cell_middles(made, k))[codes[:, k]] for k in (0, 1, 3, 4))
     rows = np.column_stack([np.ones(len(own)), age, dose, codes[:, 2] == 1, codes[:, 2] == 2, ill])
     found: np.ndarray = np.linalg.lstsq(rows, score, rcond=None)[0]
     return found
@@ -144,7 +143,7 @@ def test_what_can_t_be_made_is_refused_with_the_reason(asked: Any, said: str) ->
 
 
 def test_what_was_not_counted_is_not_made() -> None:
-    sparse = counting_of(PLAIN).sparser
+    sparse = fit_counting(PLAIN).sparser
     exact = sparse.layout.count(sparse.encoding.encode(OWN).records.features)
     few = SyntheticDataset(NoisyCounts(sparse, "naive-bayes", exact + 0.0, 5.0, None, 3))
     with pytest.raises(DataError, match="were not counted together"):

@@ -12,11 +12,8 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.data import Records
 from comity.entropy import Stream
-from comity.methods.synthetic.published.attributes import Attribute, Attributes
-from comity.methods.synthetic.published.budget import Budget
-from comity.methods.synthetic.published.growing import grown
-from comity.methods.synthetic.published.shape import drawn
-from comity.methods.synthetic.published.tree import level_counts
+from comity.methods.synthetic.published.method import Budget
+from comity.methods.synthetic.published.tree import Attribute, Attributes, count_levels, draw_shape, grow_tree
 from comity.privacy.loss import Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
@@ -25,14 +22,14 @@ from experiments.data.adult import census_schema
 from experiments.papers.synthetic.published import agent_release
 
 DRAWS, LEVELS = 20_000, 3
-SHAPE = drawn((Attribute("x", 0),), depth=4, candidates=1, leaves=100, stream=Stream.public("counts"))
+SHAPE = draw_shape((Attribute("x", 0),), depth=4, candidates=1, leaves=100, stream=Stream.public("counts"))
 
 
 def counted(values: Any) -> np.ndarray:
     """Of the root, its two children and their four, for a tree whose thresholds no record moves."""
     rows = np.asarray(values)[:, None]
-    tree = grown(SHAPE, rows, np.zeros(len(rows), np.int64), 2, choose=lambda n, s: s[:, 0] * 0, noise=lambda c: c)
-    return level_counts(SHAPE, tree.path(rows), LEVELS)
+    tree = grow_tree(SHAPE, rows, np.zeros(len(rows), np.int64), 2, choose=lambda n, s: s[:, 0] * 0, noise=lambda c: c)
+    return count_levels(SHAPE, tree.path(rows), LEVELS)
 
 
 def told(one: Any, other: Any, budget: Any, seed: Any) -> float:

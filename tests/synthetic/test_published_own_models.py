@@ -16,8 +16,8 @@ import pytest
 from comity.artefacts.artefact import load_artefact
 from comity.data import Bounded, Categorical, Classes, Date, Numeric, Schema
 from comity.learn import LinearClassifier, LinearRegressor, load_model
-from comity.methods.synthetic.published.predictor import error
-from comity.methods.synthetic.published.protocol import PublishedSynthetic
+from comity.methods.synthetic.published.method import PublishedSynthetic
+from comity.methods.synthetic.published.predictor import measure_error
 from comity.report.result import Result
 from comity.study.results.received import load_received
 from comity.study.simulation.simulate import simulate
@@ -76,7 +76,7 @@ def test_the_own_model_is_an_artefact_in_its_owners_folder_and_predicts_its_reco
         if kind == "linear":
             np.testing.assert_allclose(told, 500 * (1 + records.features @ weights[0]), rtol=1e-12)
         else:
-            assert np.mean(told != test["y"]) == error(method.target, weights, records.features, records.labels)
+            assert np.mean(told != test["y"]) == measure_error(method.target, weights, records.features, records.labels)
         received, _ = load_received(tmp_path / "parties" / name)
         np.testing.assert_array_equal(received.own["model"], weights)
 
@@ -128,7 +128,7 @@ def test_dates_of_every_step_and_format_come_back(step: Any, format: Any) -> Non
     method = replace(protocol(), schema=Schema((COLUMNS[0], column), TARGETS["logistic"]))
     steps = np.arange(column.steps + 1) / column.steps
     values = np.column_stack([np.full(len(steps), 0.5), steps])
-    from comity.methods.synthetic.published.frames import table_of
+    from comity.methods.synthetic.published.synthesis import build_table
 
-    table = table_of(method.attributes, values, np.zeros(len(steps)))
+    table = build_table(method.attributes, values, np.zeros(len(steps)))
     np.testing.assert_allclose(method.encoding.encode(table).records.features[:, 1], steps, atol=1e-12)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -18,9 +18,9 @@ from comity.federation.coordinator.life import run
 from comity.federation.declare.consortium import Consortium
 from comity.federation.messages.codec import decode
 from comity.federation.plan import plan
-from comity.methods.parameters import Setting
-from comity.methods.synthetic.published.parameters import PublishedKeys
-from comity.methods.synthetic.published.protocol import PublishedSynthetic
+from comity.methods.parameters import Only, Setting
+from comity.methods.synthetic.parameters import SyntheticParameters
+from comity.methods.synthetic.published.method import PublishedSynthetic
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.local.stacks import require_stacks
@@ -266,16 +266,6 @@ def test_trees_are_grown_at_one_site_at_a_time() -> None:
         require_stacks(small(TOY), small(TOY).declare(terms()), terms())
 
 
-class Table(PublishedKeys):
-    """The method's table, as far as this variant goes."""
-
-    table = "synthetic"
-    variant: Literal["default", "published"] = "published"
-
-    def built(self, setting: Any) -> Any:
-        return self.published(setting)
-
-
 def setting() -> Setting:
     return Setting(schema=SCHEMA, where="study.toml", read=lambda name, key: pd.DataFrame())
 
@@ -292,17 +282,21 @@ def test_every_key_of_the_table_reaches_the_method() -> None:
         "l2": 0.5,
         "seed": 7,
     }
-    built = Table(**given).build(setting())
+    built = SyntheticParameters(variant="published", **given).build(setting())
     assert {key: getattr(built, key) for key in given} == given
-    assert set(given) == set(PublishedKeys.model_fields)
-    plain = Table().build(setting())
+    marks = {key: field.metadata for key, field in SyntheticParameters.model_fields.items()}
+    published = Only(variant="published").needs
+    assert set(given) == {
+        key for key, ones in marks.items() if any(isinstance(one, Only) and one.needs == published for one in ones)
+    }
+    plain = SyntheticParameters(variant="published").build(setting())
     expected = PublishedSynthetic(schema=SCHEMA)
     assert all(getattr(plain, key) == getattr(expected, key) for key in given)
 
 
 def test_keys_of_the_variant_are_refused_elsewhere() -> None:
     with pytest.raises(StudyError, match=r'synthetic\.depth belongs to synthetic\.variant = "published"'):
-        Table(variant="default", depth=5).build(setting())
+        SyntheticParameters(variant="default", depth=5).build(setting())
 
 
 # What an owner finds of the dataset on its own records.

@@ -12,13 +12,16 @@ from comity.data import Bounded, Categorical, Classes, Numeric, Ordinal, Schema
 from comity.entropy import Stream
 from comity.errors import StudyError
 from comity.learn.fits import logistic
-from comity.methods.synthetic.published.attributes import Attribute, Attributes
-from comity.methods.synthetic.published.frames import table_of
-from comity.methods.synthetic.published.growing import grown
-from comity.methods.synthetic.published.predictor import checked_learner, error, trained
-from comity.methods.synthetic.published.shape import drawn
-from comity.methods.synthetic.published.synthesis import leaf_masses, noisy_masses, records, voted, whole
-from comity.methods.synthetic.published.tree import Tree, level_counts
+from comity.methods.synthetic.published.predictor import choose_learner, measure_error, train_model
+from comity.methods.synthetic.published.synthesis import (
+    build_table,
+    clip_leaf_masses,
+    draw_records,
+    round_masses,
+    solve_leaf_masses,
+    vote,
+)
+from comity.methods.synthetic.published.tree import Attribute, Attributes, Tree, count_levels, draw_shape, grow_tree
 
 ATTRIBUTES = (Attribute("x", 0), Attribute("y", 1), Attribute("colour", 2, 3), Attribute("yes", 5, 2))
 
@@ -29,10 +32,10 @@ def stream(*label: Any) -> Stream:
 
 def some_tree(seed: int = 0, count: int = 200, depth: int = 5, classes: int = 2, leaves: int = 400) -> Any:
     chance = np.random.default_rng(seed)
-    shape = drawn(ATTRIBUTES, depth=depth, candidates=4, leaves=leaves, stream=stream("shape", seed))
+    shape = draw_shape(ATTRIBUTES, depth=depth, candidates=4, leaves=leaves, stream=stream("shape", seed))
     values = np.column_stack([chance.random((count, 2)), chance.integers(0, 3, count), chance.integers(0, 2, count)])
     labels = (values[:, 0] * classes).astype(np.int64)
-    tree = grown(shape, values, labels, classes, choose=lambda _, rows: rows.argmax(axis=1), noise=lambda c: c)
+    tree = grow_tree(shape, values, labels, classes, choose=lambda _, rows: rows.argmax(axis=1), noise=lambda c: c)
     return tree, values, labels
 
 
@@ -48,17 +51,17 @@ def test_records_lie_in_the_leaves_that_they_are_made_for() -> None:
     for seed in range(5):
         tree, _, _ = some_tree(seed)
         sizes = np.random.default_rng(seed).integers(0, 4, tree.shape.leaves)
-        made = records(tree, sizes, stream(seed))
+        made = draw_records(tree, sizes, stream(seed))
         assert tree.path(made)[-1].tolist() == np.repeat(np.arange(tree.shape.leaves), sizes).tolist()
 
 
 def test_attributes_that_a_path_does_not_split_are_uniform_over_their_domain() -> None:
-    shape = drawn(ATTRIBUTES, depth=2, candidates=1, leaves=9, stream=stream("shape", 1))
+    shape = draw_shape(ATTRIBUTES, depth=2, candidates=1, leaves=9, stream=stream("shape", 1))
     split = int(shape.levels[0].attribute[0])
     tree = Tree(shape, (np.array([0.5]),), np.zeros((shape.leaves, 2), np.int64))
     sizes = np.zeros(shape.leaves, np.int64)
     sizes[0] = 3000
-    made = records(tree, sizes, stream(3))
+    made = draw_records(tree, sizes, stream(3))
     for at, one in enumerate(ATTRIBUTES):
         if at != split:
             cells = np.floor(made[:, at] * 4) if one.numeric else made[:, at]
@@ -68,7 +71,7 @@ def test_attributes_that_a_path_does_not_split_are_uniform_over_their_domain() -
 
 def test_sizes_are_rounded_so_that_small_leaves_add_up() -> None:
     masses = np.full(1000, 0.1)
-    sizes = whole(masses, stream("rounding"))
+    sizes = round_masses(masses, stream("rounding"))
     assert sizes.sum() in (99, 100, 101) and sizes.max() == 1 and np.rint(masses).sum() == 0
     edges, exact = np.cumsum(sizes), np.cumsum(masses)
     assert np.abs(edges - exact).max() <= 1
@@ -78,15 +81,15 @@ def test_least_squares_keep_the_number_of_records_and_noise_cut_at_zero_does_not
     """The published comparison of sizes, in small: leaves with far more noise than records."""
     tree, values, _ = some_tree(seed=2, count=200, leaves=400, depth=8)
     loud = noisy(tree, 16, 1)
-    counts = level_counts(tree.shape, tree.path(values), 3) + 2
-    kept, cut = leaf_masses(loud, counts, 3), noisy_masses(loud)
+    counts = count_levels(tree.shape, tree.path(values), 3) + 2
+    kept, cut = solve_leaf_masses(loud, counts, 3), clip_leaf_masses(loud)
     assert (kept >= 0).all() and abs(kept.sum() - 202) < 30
     assert tree.shape.leaves > 100 and cut.sum() > 1000
 
 
 def test_consistent_sizes_are_those_of_the_counts_where_nothing_is_noised() -> None:
     tree, values, _ = some_tree()
-    masses = leaf_masses(tree, level_counts(tree.shape, tree.path(values), 3), 3)
+    masses = solve_leaf_masses(tree, count_levels(tree.shape, tree.path(values), 3), 3)
     np.testing.assert_allclose(masses, tree.counts.sum(axis=1), atol=1e-9)
 
 
@@ -95,8 +98,8 @@ def test_labels_are_those_that_most_trees_give_the_first_of_several() -> None:
     values = some_tree(9)[1]
     votes = np.stack([tree.predict(values) for tree in trees])
     expected = [np.bincount(column, minlength=3).argmax() for column in votes.T]
-    assert voted(trees, values, 3).tolist() == expected
-    assert voted(trees[:1], values, 3).tolist() == trees[0].predict(values).tolist()
+    assert vote(trees, values, 3).tolist() == expected
+    assert vote(trees[:1], values, 3).tolist() == trees[0].predict(values).tolist()
 
 
 SCHEMA = Schema(
@@ -115,7 +118,7 @@ def test_the_table_is_one_that_the_schema_reads_and_encodes_to_the_same_records(
     chance = np.random.default_rng(0)
     columns = [chance.random(200) if one.numeric else chance.integers(0, one.values, 200) for one in attributes.all]
     values, labels = np.column_stack(columns).astype(float), chance.integers(0, 2, 200)
-    frame = table_of(attributes, values, labels)
+    frame = build_table(attributes, values, labels)
     assert list(frame.columns) == ["age", "income", "sex", "stage", "ill"]
     Dataset(frame, SCHEMA)
     encoded = attributes.encoding.encode(frame).records
@@ -136,8 +139,8 @@ def test_two_classes_are_learned(model: Any) -> None:
     rows = np.column_stack([chance.random((400, 3)), np.ones(400)])
     labels = (rows[:, 0] > 0.5).astype(np.int64)
     target = Classes("y", ("a", "b"))
-    weights = trained(model, target, rows, labels, 1e-4)
-    assert error(target, weights, rows, labels) < 0.05
+    weights = train_model(model, target, rows, labels, 1e-4)
+    assert measure_error(target, weights, rows, labels) < 0.05
 
 
 def test_several_classes_and_numbers_are_learned() -> None:
@@ -145,9 +148,9 @@ def test_several_classes_and_numbers_are_learned() -> None:
     rows = np.column_stack([chance.random((400, 3)), np.ones(400)])
     classes, number = Classes("y", ("a", "b", "c")), Bounded("y", 0, 10)
     labels = np.minimum((rows[:, 0] * 3).astype(np.int64), 2)
-    assert error(classes, trained("logistic", classes, rows, labels, 1e-5), rows, labels) < 0.2
+    assert measure_error(classes, train_model("logistic", classes, rows, labels, 1e-5), rows, labels) < 0.2
     values = 10 * rows[:, 0]
-    assert error(number, trained("linear", number, rows, values, 1e-6), rows, values) < 1e-3
+    assert measure_error(number, train_model("linear", number, rows, values, 1e-6), rows, values) < 1e-3
 
 
 def test_the_weights_are_those_of_rows_as_they_are() -> None:
@@ -155,9 +158,9 @@ def test_the_weights_are_those_of_rows_as_they_are() -> None:
     rows, labels = 2 * chance.random((50, 3)), chance.integers(0, 2, 50)
     target = Classes("y", ("a", "b"))
     np.testing.assert_allclose(
-        trained("logistic", target, rows, labels, 0.1)[0], logistic(rows, labels, 0.1).weights, atol=1e-5
+        train_model("logistic", target, rows, labels, 0.1)[0], logistic(rows, labels, 0.1).weights, atol=1e-5
     )
-    assert (trained("logistic", target, rows[:0], labels[:0], 0.1) == 0).all()
+    assert (train_model("logistic", target, rows[:0], labels[:0], 0.1) == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -171,7 +174,7 @@ def test_the_weights_are_those_of_rows_as_they_are() -> None:
 )
 def test_a_model_that_does_not_learn_the_target_is_refused(model: str, target: Any) -> None:
     with pytest.raises(StudyError, match=r"synthetic\.learner"):
-        checked_learner(model, target)
+        choose_learner(model, target)
 
 
 # Private predictors.

@@ -14,11 +14,21 @@ from comity.audit import epsilon_lower_bound
 from comity.data import Bounded, Categorical, Classes, Numeric, Ordinal, Schema
 from comity.entropy import Stream
 from comity.errors import StudyError
-from comity.methods.synthetic.published.attributes import Attribute, Attributes
-from comity.methods.synthetic.published.budget import Budget
-from comity.methods.synthetic.published.growing import grown
-from comity.methods.synthetic.published.shape import PASSES, Shape, drawn
-from comity.methods.synthetic.published.tree import Boxes, Tree, candidates, class_counts, level_counts, scores
+from comity.methods.synthetic.published.method import Budget
+from comity.methods.synthetic.published.tree import (
+    PASS_THROUGH,
+    Attribute,
+    Attributes,
+    Boxes,
+    Shape,
+    Tree,
+    count_classes,
+    count_levels,
+    draw_shape,
+    grow_tree,
+    offer_candidates,
+    score_candidates,
+)
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
@@ -34,7 +44,7 @@ BOTH = (Neighbours.ADD_REMOVE, Neighbours.REPLACE)
 
 def shaped(attributes: Any = MIXED, depth: int = 4, candidates: int = 3, leaves: int = 10_000, seed: int = 0) -> Shape:
     stream = Stream.public("test", seed)
-    return drawn(attributes, depth=depth, candidates=candidates, leaves=leaves, stream=stream)
+    return draw_shape(attributes, depth=depth, candidates=candidates, leaves=leaves, stream=stream)
 
 
 def some(attributes: Any, count: Any, classes: int = 2, seed: int = 0) -> Any:
@@ -62,11 +72,11 @@ def test_a_path_spends_its_categories_and_never_its_numbers() -> None:
             for level in reversed(shape.levels):
                 place = level.parent[place]
                 path.append(int(level.attribute[place]))
-            used = [a for a in path if a != PASSES and not MIXED[a].numeric]
+            used = [a for a in path if a != PASS_THROUGH and not MIXED[a].numeric]
             assert len(used) == len(set(used))
         for level in shape.levels:
             sizes = np.bincount(level.parent, minlength=level.nodes)
-            expected = [1 if a == PASSES else 2 if MIXED[a].numeric else MIXED[a].values for a in level.attribute]
+            expected = [1 if a == PASS_THROUGH else 2 if MIXED[a].numeric else MIXED[a].values for a in level.attribute]
             assert sizes.tolist() == expected and (level.parent[level.first] == np.arange(level.nodes)).all()
 
 
@@ -86,7 +96,7 @@ def test_records_pass_through_where_the_attributes_run_out() -> None:
     shape = shaped((Attribute("colour", 0, 3), Attribute("yes", 3, 2)), depth=5)
     assert [level.children for level in shape.levels[1:]] == [6, 6, 6]
     values, labels = some(shape.attributes, 40)
-    tree = grown(shape, values, labels, 2, choose=best, noise=exact)
+    tree = grow_tree(shape, values, labels, 2, choose=best, noise=exact)
     assert tree.counts.sum() == 40
 
 
@@ -104,7 +114,7 @@ def by_definition(shape: Any, tree: Any, record: Any) -> int:
     place = 0
     for level, thresholds in zip(shape.levels, tree.thresholds):
         a = int(level.attribute[place])
-        step = 0 if a == PASSES else int(record[a] >= thresholds[place]) if MIXED[a].numeric else int(record[a])
+        step = 0 if a == PASS_THROUGH else int(record[a] >= thresholds[place]) if MIXED[a].numeric else int(record[a])
         place = int(level.first[place]) + step
     return place
 
@@ -112,7 +122,7 @@ def by_definition(shape: Any, tree: Any, record: Any) -> int:
 def test_records_are_in_the_leaf_whose_box_holds_them() -> None:
     shape = shaped(depth=5, seed=3)
     values, labels = some(MIXED, 300, classes=3)
-    tree = grown(shape, values, labels, 3, choose=best, noise=exact)
+    tree = grow_tree(shape, values, labels, 3, choose=best, noise=exact)
     leaves = tree.path(values)[-1]
     assert leaves.tolist() == [by_definition(shape, tree, record) for record in values]
     boxes = tree.boxes
@@ -120,14 +130,14 @@ def test_records_are_in_the_leaf_whose_box_holds_them() -> None:
         if one.numeric:
             assert (boxes.low[leaves, place] <= values[:, place]).all()
             assert (values[:, place] < boxes.high[leaves, place]).all()
-    assert (tree.counts == class_counts(leaves, labels, shape.leaves, 3)).all()
+    assert (tree.counts == count_classes(leaves, labels, shape.leaves, 3)).all()
     assert (tree.predict(values) == tree.counts.argmax(axis=1)[leaves]).all()
 
 
 def scored(shape: Any, values: Any, labels: Any, at: Any, classes: Any, number: int = 0, boxes: Any = None) -> Any:
     level = shape.levels[number]
-    offered = candidates(level, boxes or Boxes.root(len(shape.attributes)))
-    return offered, scores(level, offered, values, labels, at, classes)
+    offered = offer_candidates(level, boxes or Boxes.root(len(shape.attributes)))
+    return offered, score_candidates(level, offered, values, labels, at, classes)
 
 
 def test_scores_are_those_of_the_definition() -> None:
@@ -171,12 +181,12 @@ def test_no_record_moves_a_score_by_more_than_one_and_all_move_the_same_way() ->
 def test_counts_move_by_what_their_noise_is_scaled_for() -> None:
     shape, measured = shaped(depth=4, seed=5), 2
     values, labels = some(MIXED, 12)
-    tree = grown(shape, values, labels, 2, choose=best, noise=exact)
+    tree = grow_tree(shape, values, labels, 2, choose=best, noise=exact)
     others, labels_of_others = some(MIXED, 40, seed=9)
 
     def counted(rows: Any, of: Any) -> Any:
         path = tree.path(rows)
-        return class_counts(path[-1], of, shape.leaves, 2), level_counts(shape, path, measured)
+        return count_classes(path[-1], of, shape.leaves, 2), count_levels(shape, path, measured)
 
     leaves, levels = counted(values, labels)
     worst = np.zeros((2, 2))
@@ -214,7 +224,7 @@ def test_noise_with_a_delta_is_refused() -> None:
 def private_tree(values: Any, labels: Any, noise: Any, budget: Any, shape: Any, *, narrower: int = 1) -> Tree:
     """A private tree as a site grows it; `narrower` draws the noise for so many times the loss."""
     loud = Budget(budget.epsilon * narrower, budget.depth, budget.levels, budget.neighbours)
-    return grown(
+    return grow_tree(
         shape,
         values,
         labels,
@@ -277,7 +287,7 @@ def test_candidates_come_from_the_schema_and_those_of_the_data_would_tell_neighb
     near, far = np.array([0.1, 0.2, 0.3]), np.array([0.1, 0.2, 0.3, 0.9])
     assert not set(thresholds_from_data(near)) & set(thresholds_from_data(far))
     shape = shaped(ONE, depth=2)
-    possible = set(candidates(shape.levels[0], Boxes.root(1))[0].tolist())
+    possible = set(offer_candidates(shape.levels[0], Boxes.root(1))[0].tolist())
     noise, budget = SeededNoise(1), Budget(Decimal(1), 2, 3, Neighbours.ADD_REMOVE)
     for values in (near, far):
         labels = np.zeros(len(values), np.int64)
@@ -287,7 +297,7 @@ def test_candidates_come_from_the_schema_and_those_of_the_data_would_tell_neighb
 
 def leaves_if_empty_nodes_stop(shape: Any, values: Any) -> int:
     """What must not be: how many leaves a tree has whose empty nodes are not split."""
-    tree = grown(shape, values, np.zeros(len(values), np.int64), 2, choose=lambda n, s: s[:, 0] * 0, noise=exact)
+    tree = grow_tree(shape, values, np.zeros(len(values), np.int64), 2, choose=lambda n, s: s[:, 0] * 0, noise=exact)
     path, stopped = tree.path(values), 0
     for level, nodes in zip(shape.levels, path):
         occupied = np.unique(nodes)
@@ -357,7 +367,7 @@ def test_an_agents_tree_takes_a_few_milliseconds_without_its_noise() -> None:
     for seed in range(3):
         started = process_time()
         shape = shaped(CENSUS, depth=8, candidates=10, leaves=20_000, seed=seed)
-        grown(shape, values, labels, 2, choose=best, noise=exact)
+        grow_tree(shape, values, labels, 2, choose=best, noise=exact)
         seconds.append(process_time() - started)
     assert shape.leaves > 19_900 and min(seconds) < 0.1
 

@@ -20,9 +20,8 @@ from comity.errors import DataError, Refused, StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.declare.bounds import Counts
 from comity.federation.declare.protection import Summed
-from comity.methods.synthetic import SyntheticData, second_round
-from comity.methods.synthetic.layout import LAPLACE, Layout
-from comity.methods.synthetic.second_round import PAIRS, Recount
+from comity.methods.synthetic import SyntheticData, counts
+from comity.methods.synthetic.counts import LAPLACE, RECOUNTED_PAIRS, Layout, Recount
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.randomness import SeededNoise
@@ -49,7 +48,7 @@ LAYOUTS = [
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few pairs that there is something to choose in a small schema."""
-    monkeypatch.setattr(second_round, "PAIRS", 2)
+    monkeypatch.setattr(counts, "RECOUNTED_PAIRS", 2)
 
 
 def held_by(built: Any, size: int = 20) -> dict[Any, Any]:
@@ -389,7 +388,7 @@ THREE = Schema(tuple(Categorical(name, ("a", "b")) for name in "uvw"), CLASSES)
 
 @pytest.mark.long
 def test_both_rounds_together_lose_no_more_than_is_debited_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(second_round, "PAIRS", 1)
+    monkeypatch.setattr(counts, "RECOUNTED_PAIRS", 1)
     built, who = SyntheticData(schema=THREE, rounds=2), consortium(Approx(6.0, 1e-6))
     others = np.array([[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1]])
     rows = (others, np.vstack([others, [0, 0, 0, 0]]))
@@ -410,4 +409,4 @@ def test_both_rounds_together_lose_no_more_than_is_debited_for_them(monkeypatch:
 def test_a_usual_schema_has_more_pairs_than_are_counted_again() -> None:
     wide = Schema(tuple(Numeric(f"x{k}", 0.0, 1.0, bins=2) for k in range(9)), CLASSES)
     recount = SyntheticData(schema=wide, rounds=2).recount(consortium())
-    assert (recount.chosen, len(recount.candidates), len(recount.labelled)) == (PAIRS, 36, 9)
+    assert (recount.chosen, len(recount.candidates), len(recount.labelled)) == (RECOUNTED_PAIRS, 36, 9)

@@ -12,7 +12,7 @@ from comity.errors import Implausible
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.plausibility import require_plausible, require_ranges
 from comity.methods.synthetic import SyntheticData
-from comity.methods.synthetic.table_ranges import FURTHEST, table_ranges
+from comity.methods.synthetic.counts import MAX_ROWS_FACTOR, table_ranges
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
@@ -83,7 +83,7 @@ def lied(layout: Any, lie: str) -> Any:
             table = found[own].reshape(pair.shape)
             table[0], table[1:] = table.sum(axis=0), 0.0
         elif lie == "everything counts five times":
-            found *= FURTHEST + 1
+            found *= MAX_ROWS_FACTOR + 1
         return found
 
     return of

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from comity.data import Records, dataset, even
 from comity.entropy import Stream
 from comity.methods.synthetic import SyntheticData
-from comity.methods.synthetic.downstream import Examples, Task
-from comity.methods.synthetic.fidelity import total_variation
+from comity.methods.synthetic.fidelity import Examples, Task, total_variation
 from comity.study.simulation.simulate import simulate
 from experiments.bench.methods.synthetic_anchors import ABSENT, Anchor, anchors
 from experiments.data.adult import census_schema

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from comity.data import Records, Schema, by_anchors
 from comity.entropy import Stream
-from comity.methods.synthetic.published.attributes import Attributes
-from comity.methods.synthetic.published.baselines import constant_error
-from comity.methods.synthetic.published.predictor import Learner
+from comity.methods.synthetic.published.predictor import Learner, constant_error
+from comity.methods.synthetic.published.tree import Attributes
 from experiments.papers.synthetic.published import fitted
 
 EPSILON = 1

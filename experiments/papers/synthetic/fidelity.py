@@ -29,12 +29,10 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import Records
 from comity.entropy import Stream
-from comity.methods.synthetic.published.attributes import Attributes
-from comity.methods.synthetic.published.budget import Budget
-from comity.methods.synthetic.published.growing import grown
+from comity.methods.synthetic.published.method import Budget
 from comity.methods.synthetic.published.predictor import Learner
-from comity.methods.synthetic.published.shape import drawn
-from comity.methods.synthetic.published.synthesis import noisy_masses, records, whole
+from comity.methods.synthetic.published.synthesis import clip_leaf_masses, draw_records, round_masses
+from comity.methods.synthetic.published.tree import Attributes, draw_shape, grow_tree
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
@@ -75,9 +73,9 @@ def made_of(agents: Agents, agent: int, depth: int) -> dict[str, Made]:
     chance = partial(Stream.public, "reproduce synthetic-fidelity", depth, agent)
     noise = SeededNoise(1000 * depth + agent)
     tree = agent_release(agents.attributes, agents.own[agent], budget, noise, chance)
-    cut = noisy_masses(tree.tree)
-    sample = whole(cut * min(1.0, _SAMPLED / max(1.0, float(cut.sum()))), chance("sample sizes"))
-    uneven = records(tree.tree, sample, chance("sample"))
+    cut = clip_leaf_masses(tree.tree)
+    sample = round_masses(cut * min(1.0, _SAMPLED / max(1.0, float(cut.sum()))), chance("sample sizes"))
+    uneven = draw_records(tree.tree, sample, chance("sample"))
     return {
         "PFDS": Made(len(tree.values), tree.values, tree.seconds),
         "PFDS-": Made(int(cut.sum()), uneven, tree.seconds),
@@ -161,8 +159,8 @@ def distances(attributes: Attributes, real: Floats, made: Floats, partitions: in
     """Of the histograms over the cells of random partitions, cells being one apart and the distance a share of all."""
     for number in range(partitions):
         stream = Stream.public("reproduce synthetic-fidelity", "partition", number)
-        shape = drawn(attributes.all, depth=4, candidates=1, leaves=200, stream=stream)
-        cut = grown(
+        shape = draw_shape(attributes.all, depth=4, candidates=1, leaves=200, stream=stream)
+        cut = grow_tree(
             shape,
             np.zeros((0, len(attributes.all))),
             np.zeros(0, np.int64),

@@ -22,14 +22,17 @@ from threadpoolctl import threadpool_limits
 from comity.data import Bounded, Classes, Records, Schema, Target, by_anchors
 from comity.entropy import Stream, fresh_seed
 from comity.errors import DataError
-from comity.methods.synthetic.published.attributes import Attributes, targets_of
-from comity.methods.synthetic.published.baselines import constant_error
-from comity.methods.synthetic.published.budget import Budget
-from comity.methods.synthetic.published.growing import grown
-from comity.methods.synthetic.published.predictor import Learner, checked_learner, error, scaled, trained
-from comity.methods.synthetic.published.shape import drawn
-from comity.methods.synthetic.published.synthesis import leaf_masses, records, voted, whole
-from comity.methods.synthetic.published.tree import Tree, level_counts
+from comity.methods.synthetic.published.method import Budget
+from comity.methods.synthetic.published.predictor import (
+    Learner,
+    choose_learner,
+    constant_error,
+    measure_error,
+    scale_target,
+    train_model,
+)
+from comity.methods.synthetic.published.synthesis import draw_records, round_masses, solve_leaf_masses, vote
+from comity.methods.synthetic.published.tree import Attributes, Tree, count_levels, draw_shape, draw_targets, grow_tree
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource, SeededNoise
 from comity.privacy.unit import Neighbours
@@ -73,8 +76,8 @@ def agent_release(
     public streams of shape, sizes and records. Seconds are of CPU."""
     started = process_time()
     values, labels = attributes.values(own.features), attributes.labels(np.asarray(own.labels))
-    shape = drawn(attributes.all, depth=budget.depth, candidates=candidates, leaves=leaves, stream=chance("shape"))
-    tree = grown(
+    shape = draw_shape(attributes.all, depth=budget.depth, candidates=candidates, leaves=leaves, stream=chance("shape"))
+    tree = grow_tree(
         shape,
         values,
         labels,
@@ -82,10 +85,10 @@ def agent_release(
         choose=lambda number, rows: budget.choice.run(noise, rows, permit=simulated("split", number)),
         noise=lambda counts: budget.leaves.run(noise, counts, permit=simulated("leaves")),
     )
-    exact = level_counts(shape, tree.path(values), budget.levels - 1)
+    exact = count_levels(shape, tree.path(values), budget.levels - 1)
     counts = budget.counts.run(noise, exact, permit=simulated("counts"))
-    sizes = whole(leaf_masses(tree, counts, budget.levels - 1), chance("sizes"))
-    return AgentRelease(tree, sizes, records(tree, sizes, chance("records")), process_time() - started)
+    sizes = round_masses(solve_leaf_masses(tree, counts, budget.levels - 1), chance("sizes"))
+    return AgentRelease(tree, sizes, draw_records(tree, sizes, chance("records")), process_time() - started)
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ def published_errors(
     assert target is not None
     if train.labels is None or test.labels is None or not len(train) or not len(test):
         raise DataError("expected training and test records with labels, found none; use records_of(schema, frame)")
-    kind, name = checked_learner(learner, target), seed or fresh_seed()
+    kind, name = choose_learner(learner, target), seed or fresh_seed()
     source = noise or SeededNoise(int.from_bytes(fresh_seed()[:8], "little"))
 
     def chance(*of: str | int) -> Stream:
@@ -162,7 +165,7 @@ def published_errors(
         picked = [held[at] for at in chance("asked").permutation(len(held))[:asked]]
 
         def learned(labels: Integers, more: Sequence[Records], of: str) -> float:
-            targets = targets_of(target, labels, chance(of))
+            targets = draw_targets(target, labels, chance(of))
             found = [
                 fitted(kind, target, [rows, *(one.features for one in some)], [targets, *_labels(some)], test)
                 for some in ([[one] for one in more] or [[]])
@@ -170,7 +173,7 @@ def published_errors(
             return float(np.mean(found))
 
         every, trees = [one.values for one in made], [one.tree for one in made]
-        votes = voted(trees, np.concatenate(every), attributes.classes)
+        votes = vote(trees, np.concatenate(every), attributes.classes)
         alone = np.concatenate([one.tree.predict(one.values) for one in made])
         private: float | None = float("nan")
         if compared:
@@ -192,8 +195,8 @@ def published_errors(
 
 def fitted(kind: Learner, target: Target, rows: Sequence[Floats], labels: Sequence[Any], test: Records) -> float:
     """The error of one model of all these rows."""
-    weights = trained(kind, target, np.concatenate(rows), np.concatenate(labels), L2)
-    return error(target, weights, test.features, np.asarray(test.labels))
+    weights = train_model(kind, target, np.concatenate(rows), np.concatenate(labels), L2)
+    return measure_error(target, weights, test.features, np.asarray(test.labels))
 
 
 def private_predictors(
@@ -203,7 +206,7 @@ def private_predictors(
     target, length = attributes.schema.target, attributes.encoding.bounds.l2
     if isinstance(target, Bounded):
         return [
-            functional(own.features, scaled(target, np.asarray(own.labels)), epsilon=epsilon, source=noise)
+            functional(own.features, scale_target(target, np.asarray(own.labels)), epsilon=epsilon, source=noise)
             for own in agents
         ]
     return [
@@ -225,7 +228,7 @@ def private_error(attributes: Attributes, predictors: Sequence[Floats], test: Re
     target = attributes.schema.target
     assert target is not None and test.labels is not None
     if isinstance(target, Bounded):
-        return float(np.mean((by_committee(predictors, test.features) - scaled(target, test.labels)) ** 2))
+        return float(np.mean((by_committee(predictors, test.features) - scale_target(target, test.labels)) ** 2))
     return float(np.mean(by_majority(predictors, test.features / attributes.encoding.bounds.l2) != test.labels))
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.entropy import Stream
-from comity.methods.synthetic.published.attributes import targets_of
-from comity.methods.synthetic.published.budget import Budget
+from comity.methods.synthetic.published.method import Budget
 from comity.methods.synthetic.published.predictor import Learner
-from comity.methods.synthetic.published.synthesis import voted
+from comity.methods.synthetic.published.synthesis import vote
+from comity.methods.synthetic.published.tree import draw_targets
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
 from experiments.papers.synthetic.agents import EPSILON, Agents, Size
@@ -74,12 +74,12 @@ def by_sharers(agents: Agents, kind: Learner, size: Size, made: dict[int, AgentR
         trees = [made[place].tree for place in sharers]
         rows = [attributes.rows(made[place].values) for place in sharers]
         labelled = {
-            "PFDS": [voted(trees, made[place].values, attributes.classes) for place in sharers],
+            "PFDS": [vote(trees, made[place].values, attributes.classes) for place in sharers],
             "PFDS(s)": [made[place].tree.predict(made[place].values) for place in sharers],
         }
         for name, labels in labelled.items():
             targets = [
-                targets_of(target, told, Stream.public("reproduce synthetic-fidelity", "targets", place))
+                draw_targets(target, told, Stream.public("reproduce synthetic-fidelity", "targets", place))
                 for place, told in zip(sharers, labels)
             ]
             for place in filled[: max(1, size.looked_at // 4)]:

@@ -26,8 +26,7 @@ from comity.entropy import Stream, fresh_seed
 from comity.federation.declare.consortium import Consortium
 from comity.methods.synthetic import SyntheticData
 from comity.methods.synthetic.artefact import SyntheticDataset
-from comity.methods.synthetic.downstream import Task
-from comity.methods.synthetic.fidelity import total_variation
+from comity.methods.synthetic.fidelity import Task, total_variation
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.unit import Neighbours, Unit

@@ -13,7 +13,7 @@ from comity.audit import epsilon_lower_bound
 from comity.data import Categorical, Classes, Numeric, Schema
 from comity.entropy import Stream
 from comity.errors import StudyError
-from comity.methods.synthetic.published.attributes import Attributes
+from comity.methods.synthetic.published.tree import Attributes
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from comity.lazily import lazily
 
 if TYPE_CHECKING:
-    from comity.methods.synthetic.columns.protocol import SyntheticColumns as SyntheticColumns
-    from comity.methods.synthetic.protocol import SyntheticData as SyntheticData
+    from comity.methods.synthetic.columns import SyntheticColumns as SyntheticColumns
+    from comity.methods.synthetic.method import SyntheticData as SyntheticData
 
 __all__ = ["SyntheticColumns", "SyntheticData"]
 
 _HOMES = {
-    "SyntheticColumns": "comity.methods.synthetic.columns.protocol",
-    "SyntheticData": "comity.methods.synthetic.protocol",
+    "SyntheticColumns": "comity.methods.synthetic.columns",
+    "SyntheticData": "comity.methods.synthetic.method",
 }
 __getattr__, __dir__ = lazily(globals(), _HOMES)

@@ -1,27 +1,213 @@
-"""What is presented: a dataset, with the noisy counts that it was made from."""
+"""What comes out: noisy counts, and the dataset that is made from them."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
+from comity.artefacts.arrays import read_arrays, write_arrays
 from comity.artefacts.artefact import Card
 from comity.artefacts.dataset import Dataset
 from comity.artefacts.section import Bar, Bars, Grid, Section
 from comity.artefacts.table import Table
 from comity.data import Schema
-from comity.methods.synthetic.counts import NoisyCounts
-from comity.methods.synthetic.expected import expected_errors
+from comity.entropy import Stream
+from comity.errors import DataError, SchemaError
+from comity.methods.synthetic.consistency import Consistent, make_consistent
+from comity.methods.synthetic.counts import Counting, expected_errors
+from comity.methods.synthetic.synthesis import Synthesis
 from comity.representation import short_repr
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Floats = NDArray[np.float64]
+
+MODELS = ("mixture", "naive-bayes")
+_FORMAT: Final = "comity-counts-1"
+_PAGE, _ARRAYS = "counts.json", "counts.npz"
+_MAX_COUNT: Final = 2.0**53
+"""No count of records comes near, and squares of what is below stay finite."""
+# Rows that are made at most, whatever the counts say: a limit of size.
+MAX_ROWS = 20_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyCounts:
+    """`values` are the weighted counts as they were opened; `deviation` is that of the noise in each of them.
+
+    `narrowed` says by block how much narrower that noise is where tables were counted twice: their values are then the
+    mean of both, weighted by inverse variance. `total` is the number of records where it is public. Whatever is
+    computed from here is post-processing: it costs nothing, and the same counts give the same rows to whoever holds
+    them, because chance comes from their digest.
+    """
+
+    __repr__ = short_repr
+
+    counting: Counting
+    model: str
+    values: Floats
+    deviation: float
+    total: int | None
+    parties: int
+    narrowed: tuple[float, ...] | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.counting.schema
+
+    @cached_property
+    def digest(self) -> str:
+        page = json.dumps(self._page(), sort_keys=True).encode()
+        return hashlib.sha256(page + np.ascontiguousarray(self.values, "<f8").tobytes()).hexdigest()
+
+    @cached_property
+    def tables(self) -> Mapping[tuple[int, ...], Floats]:
+        """Noisy counts by column, (k,), and by pair of columns, as they were opened."""
+        return self.counting.layout.tables(self.values)
+
+    @cached_property
+    def deviations(self) -> Mapping[tuple[int, ...], float]:
+        layout = self.counting.layout
+        found = layout.deviations(self.deviation)
+        return found if self.narrowed is None else {k: s * f for (k, s), f in zip(found.items(), self.narrowed)}
+
+    def noised(self, chance: Stream) -> Floats:
+        """The values with noise of the same width once more, by public chance: to see how far it moves things."""
+        width: float | Floats = self.deviation
+        if self.narrowed is not None:
+            width = self.deviation * np.repeat(self.narrowed, [block.cells for block in self.counting.layout.blocks])
+        return self.values + width * chance.normal(self.values.shape)
+
+    @cached_property
+    def agreed(self) -> Consistent:
+        return make_consistent(self.counting.layout, self.tables, self.deviations, self.total)
+
+    @property
+    def records(self) -> int:
+        """How many records there are, as far as the counts say."""
+        return max(1, round(self.agreed.total))
+
+    @property
+    def _synthesis(self) -> Synthesis:
+        counting = self.counting
+        return Synthesis(counting.layout, self.model, counting.cells.ordered, counting.classified, self.total)
+
+    def frame(self, rows: int | None = None, target: str | None = None) -> pd.DataFrame:
+        """A table that the schema reads as it read the owners' records; as many rows as there are records, unless
+        told. `target` names the column that is drawn anew from all others, instead of the schema's own."""
+        if rows is not None and not 1 <= rows <= MAX_ROWS:
+            raise DataError(f"rows must lie between 1 and {MAX_ROWS:,}, found {rows}", key="rows")
+        count = min(self.records, MAX_ROWS) if rows is None else rows
+        chance = Stream.public("synthetic rows", self.digest, count)
+        synthesis = self._synthesis if target is None else self._aimed(target)
+        with threadpool_limits(1, user_api="blas"):
+            codes = synthesis.made(self.agreed, chance, count)
+        return self.counting.cells.draw(codes, chance)
+
+    def _aimed(self, target: str) -> Synthesis:
+        layout, names = self.counting.layout, self.counting.cells.names
+        place = names.index(target) if target in names else -1
+        if place not in layout.leading or (layout.sparse and place != layout.target):
+            known = [names[k] for k in layout.leading if not layout.sparse or k == layout.target]
+            raise DataError(
+                f"{target!r} can't be the target of these counts, which know the pairs of {', '.join(known)}; choose "
+                "one of those",
+                key=target,
+            )
+        # What has an order is drawn with the other columns: effects on it are no classes.
+        classified = place not in self.counting.cells.ordered
+        return replace(self._synthesis, layout=replace(layout, target=place), classified=classified)
+
+    # In files.
+
+    def _page(self) -> dict[str, Any]:
+        counting = self.counting
+        twice = {} if self.narrowed is None else {"narrowed": list(self.narrowed)}
+        return {
+            "format": _FORMAT,
+            "schema": counting.schema.to_toml(),
+            "bins": counting.bins,
+            "sparse": counting.sparse,
+            "pure": counting.pure,
+            "model": self.model,
+            "deviation": self.deviation,
+            "total": self.total,
+            "parties": self.parties,
+            **twice,
+        }
+
+    def save(self, folder: Path) -> None:
+        write_arrays(folder / _ARRAYS, {"counts": np.asarray(self.values, "<f8")})
+        (folder / _PAGE).write_text(json.dumps(self._page(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """What `save` wrote; a `DataError` whatever is wrong with it."""
+        path = folder / _PAGE
+        try:
+            page = json.loads(path.read_text(encoding="utf-8"))
+            if page["format"] != _FORMAT:
+                raise ValueError(f"format {page['format']!r}")
+            counting = Counting(
+                Schema.parse(page["schema"], str(path)),
+                _read_whole(page["bins"], 2),
+                _read_flag(page["sparse"]),
+                _read_flag(page["pure"]),
+            )
+            total = None if page["total"] is None else _read_whole(page["total"], 1)
+            made = cls(
+                counting,
+                page["model"],
+                np.asarray(read_arrays(folder / _ARRAYS)["counts"], np.float64),
+                float(page["deviation"]),
+                total,
+                _read_whole(page["parties"], 1),
+                _read_narrowed(page["narrowed"], counting) if "narrowed" in page else None,
+            )
+            if made.model not in MODELS or not 0 < made.deviation < math.inf:
+                raise ValueError("its model or its deviation is none")
+            if made.values.shape != (counting.layout.counts,) or not (np.abs(made.values) < _MAX_COUNT).all():
+                raise ValueError(f"it needs {counting.layout.counts} counts below 2^53")
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, SchemaError) as error:
+            raise DataError(f"{path}: no counts can be read here ({error}); fetch the folder again") from error
+        return made
+
+
+def _read_whole(value: Any, least: int) -> int:
+    if type(value) is not int or value < least:
+        raise ValueError(f"a whole number of at least {least} was expected, found {value!r}")
+    return value
+
+
+def _read_narrowed(value: Any, counting: Counting) -> tuple[float, ...]:
+    found = tuple(float(one) for one in value)
+    if len(found) != len(counting.layout.blocks) or not all(0 < one <= 1 for one in found):
+        raise ValueError("tables that were counted twice need a factor between 0 and 1 for each table")
+    return found
+
+
+def _read_flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError(f"true or false was expected, found {value!r}")
+    return value
+
+
 # More than a reader takes in.
-_SHOWN = 20
+_MAX_SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +229,7 @@ class SyntheticDataset:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        return _made(self.counts) if self.read is None else self.read
+        return _make_frame(self.counts) if self.read is None else self.read
 
     @property
     def dataset(self) -> Dataset:
@@ -61,21 +247,21 @@ class SyntheticDataset:
 
     def table_one(self, by: str | None = None) -> Table:
         """Counts, shares, means and quantiles of every column, with error bars; by the cells of a column if asked."""
-        from comity.methods.synthetic.table_one import table_one
+        from comity.methods.synthetic.statistics import table_one
 
         return table_one(self.counts, by)
 
     def correlations(self) -> Table:
         """Between ordered columns, with error bars."""
-        from comity.methods.synthetic.regression import correlation_table
+        from comity.methods.synthetic.statistics import tabulate_correlations
 
-        return correlation_table(self.counts)
+        return tabulate_correlations(self.counts)
 
     def regression(self, target: str, on: Sequence[str] | None = None) -> Table:
         """Least squares of an ordered column on all others, or on those that are named, with intervals."""
-        from comity.methods.synthetic.regression import regression_table
+        from comity.methods.synthetic.statistics import tabulate_regression
 
-        return regression_table(self.counts, target, on)
+        return tabulate_regression(self.counts, target, on)
 
     # In files and on pages.
 
@@ -96,7 +282,7 @@ class SyntheticDataset:
         again = sum(one < 1 for one in counts.narrowed or ())
         twice = f"those of {again} tables counted twice, " if again else ""
         parts = dict(own.parts)
-        parts["Expected error"] = " ".join(_expected(counts))
+        parts["Expected error"] = " ".join(_describe_errors(counts))
         parts["How it was made"] = (
             f"From {len(counts.values):,} noisy counts of {counts.parties} parties, {twice}the only thing that was "
             f"released: {how}. Labels of classes are drawn anew from all columns of a row. Numbers are uniform inside "
@@ -113,17 +299,19 @@ class SyntheticDataset:
         names = counts.counting.cells.names
         errors = expected_errors(counts.counting.layout, counts.deviations, counts.records)
         ranked = sorted(((error, key) for key, error in errors.items()), reverse=True)
-        bars = tuple(Bar(" × ".join(names[k] for k in key), error) for error, key in ranked[:_SHOWN])
+        bars = tuple(Bar(" × ".join(names[k] for k in key), error) for error, key in ranked[:_MAX_SHOWN])
         plot = Bars("Expected total variation of noisy tables, the least exact first", "total variation", bars)
         rows = tuple(
             (" × ".join(names[k] for k in key), errors[key], counts.deviations[key])
-            for key in counts.counting.layout.keys[:_SHOWN]
+            for key in counts.counting.layout.keys[:_MAX_SHOWN]
         )
         grid = Grid(("table", "expected total variation", "deviation of a count"), rows, "Before tables agree.")
-        return Section(section.heading, (*section.sentences, *_expected(counts)), (plot,), (*section.tables, grid))
+        return Section(
+            section.heading, (*section.sentences, *_describe_errors(counts)), (plot,), (*section.tables, grid)
+        )
 
 
-def _expected(counts: NoisyCounts) -> tuple[str, ...]:
+def _describe_errors(counts: NoisyCounts) -> tuple[str, ...]:
     errors = expected_errors(counts.counting.layout, counts.deviations, counts.records)
     pairs = [error for key, error in errors.items() if len(key) == 2]
     found = [f"Counts carry noise of deviation {min(counts.deviations.values()):.3g} or more."]
@@ -135,13 +323,13 @@ def _expected(counts: NoisyCounts) -> tuple[str, ...]:
     return tuple(found)
 
 
-_KEPT: OrderedDict[str, pd.DataFrame] = OrderedDict()
+_FRAMES: OrderedDict[str, pd.DataFrame] = OrderedDict()
 
 
-def _made(counts: NoisyCounts) -> pd.DataFrame:
+def _make_frame(counts: NoisyCounts) -> pd.DataFrame:
     """The rows of these counts, which several receivers of one release ask for."""
-    if counts.digest not in _KEPT:
-        _KEPT[counts.digest] = counts.frame()
-        while len(_KEPT) > 2:
-            _KEPT.popitem(last=False)
-    return _KEPT[counts.digest].copy()
+    if counts.digest not in _FRAMES:
+        _FRAMES[counts.digest] = counts.frame()
+        while len(_FRAMES) > 2:
+            _FRAMES.popitem(last=False)
+    return _FRAMES[counts.digest].copy()

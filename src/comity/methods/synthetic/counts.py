@@ -1,199 +1,495 @@
-"""The release itself: noisy counts, with all that is needed to make rows, tables and regressions of them."""
+"""Which counts are taken, and what is known of them before anything runs.
+
+A record lies in one cell of each column, so it adds one to one cell of each table: of one column, or of a pair. Cells
+come from the schema, and the weights of tables from the roles of the columns. Both are public.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_FLOOR, Context, Decimal
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from math import fsum, pi, prod, sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
-from comity.artefacts.arrays import read_arrays, write_arrays
-from comity.data import Schema
-from comity.entropy import Stream
-from comity.errors import DataError, SchemaError
-from comity.methods.synthetic.consistent import Consistent, agree
-from comity.methods.synthetic.counting import Counting
-from comity.methods.synthetic.synthesis import Synthesis
+from comity.data import CellEncoding, Cells, Classes, Schema
+from comity.errors import DataError, StudyError
+from comity.federation.declare.bounds import Range, Weights
+from comity.federation.declare.consortium import Consortium
+from comity.privacy.accounting import gaussian_budget
+from comity.privacy.loss import GDP, Pure
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.laplace import Laplace
 from comity.representation import short_repr
 
-if TYPE_CHECKING:
-    import pandas as pd
+# Tables and their weights.
 
 Floats = NDArray[np.float64]
 
-MODELS = ("mixture", "naive-bayes")
-_FORMAT: Final = "comity-counts-1"
-_PAGE, _ARRAYS = "counts.json", "counts.npz"
-_MOST: Final = 2.0**53
-"""No count of records comes near, and squares of what is below stay finite."""
-# Rows that are made at most, whatever the counts say: a limit of size.
-MOST_ROWS = 20_000_000
+
+def check_cells(codes: NDArray[Any], sizes: tuple[int, ...]) -> NDArray[np.int64]:
+    """Records (n, columns) as whole numbers, each below its column's number of cells; refused where one is not."""
+    found = codes.astype(np.int64)
+    if found.shape[1] != len(sizes) or (found < 0).any() or (found >= np.array(sizes)).any():
+        raise DataError(f"records must be given as cells of {len(sizes)} columns, below {sizes}")
+    return found
 
 
-@dataclass(frozen=True, eq=False)
-class NoisyCounts:
-    """`values` are the weighted counts as they were opened; `deviation` is that of the noise in each of them.
+class BlockWeights(NamedTuple):
+    """How strongly single columns, pairs of them, and pairs with the label are counted: integers, so that sums stay
+    exact."""
 
-    `narrowed` says by block how much narrower that noise is where tables were counted twice: their values are then the
-    mean of both, weighted by inverse variance. `total` is the number of records where it is public. Whatever is
-    computed from here is post-processing: it costs nothing, and the same counts give the same rows to whoever holds
-    them, because chance comes from their digest.
+    single: int
+    pair: int
+    label: int
+
+
+# Settled on Adult, with noise on the L2 norm and on the L1 norm of what a record moves.
+GAUSSIAN = BlockWeights(1, 2, 4)
+LAPLACE = BlockWeights(1, 4, 6)
+
+
+@dataclass(frozen=True)
+class Block:
+    """The counts of one column, or of two (`second` above `first`), and their integer weight."""
+
+    first: int
+    second: int | None
+    weight: int
+    start: int
+    shape: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        return (self.first,) if self.second is None else (self.first, self.second)
+
+    @property
+    def cells(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.cells
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`sizes` cells per column; `target` is the label's place, if there is one. A column that `follows` another is
+    counted with that one alone: it is drawn from it, and what its other pairs would have cost stays for the rest."""
+
+    sizes: tuple[int, ...]
+    target: int | None = None
+    follows: Mapping[int, int] = field(default_factory=dict)
+    sparse: bool = False
+    """Whether only pairs with the label are counted: all that is left where the noise would cover the others."""
+    emphasis: BlockWeights = GAUSSIAN
+
+    @property
+    def columns(self) -> int:
+        return len(self.sizes)
+
+    @cached_property
+    def leading(self) -> tuple[int, ...]:
+        """Columns that follow no other one: those that the model is about."""
+        return tuple(k for k in range(self.columns) if k not in self.follows)
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each column's cells begin in a row of all cells."""
+        return tuple(int(start) for start in np.concatenate([[0], np.cumsum(self.sizes)[:-1]]))
+
+    @property
+    def width(self) -> int:
+        return sum(self.sizes)
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        return tuple(self._blocks())
+
+    def _blocks(self) -> Iterator[Block]:
+        start, paired = 0, {k for pair in self.pairs for k in pair}
+        for k in self.leading:
+            # Where pairs with the label are all that there is, they say what each column is like as well.
+            if not self.sparse or k not in paired:
+                yield Block(k, None, self.emphasis.single, start, (self.sizes[k],))
+                start += self.sizes[k]
+        for first, second in self.pairs:
+            tied = first in self.follows or second in self.follows
+            weight = self.emphasis.label if tied or self.target in (first, second) else self.emphasis.pair
+            shape = (self.sizes[first], self.sizes[second])
+            yield Block(first, second, weight, start, shape)
+            start += shape[0] * shape[1]
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        leading = self.leading
+        both = [(i, j) for place, i in enumerate(leading) for j in leading[place + 1 :]]
+        if self.sparse:
+            both = [pair for pair in both if self.target in pair]
+        tied = [(min(k, of), max(k, of)) for k, of in self.follows.items()]
+        return (*both, *sorted(tied))
+
+    @property
+    def keys(self) -> tuple[tuple[int, ...], ...]:
+        """The columns of every block."""
+        return tuple(block.key for block in self.blocks)
+
+    @property
+    def counts(self) -> int:
+        """How many numbers are counted."""
+        return self.blocks[-1].stop
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """The weight of every block: what one record adds to one of its cells (`Counts`)."""
+        return tuple(block.weight for block in self.blocks)
+
+    def count(self, codes: NDArray[Any], filled: NDArray[np.bool_] | None = None) -> Floats:
+        """The weighted counts (..., counts) of records that are given as cells (..., n, columns): whole numbers.
+
+        `filled` (..., n) tells records from padding. A record adds the block's weight to one cell of each block,
+        whatever it says; cells that the layout does not have are refused, because they would be counted elsewhere.
+        """
+        return count_blocks(self.blocks, self.sizes, self.counts, codes, filled)
+
+    def tables(self, weighted: Floats) -> dict[tuple[int, ...], Floats]:
+        """Unweighted counts by column, (k,), and by pair of columns, (i, j)."""
+        return {
+            block.key: weighted[block.start : block.stop].reshape(block.shape) / block.weight for block in self.blocks
+        }
+
+    def deviations(self, deviation: float) -> dict[tuple[int, ...], float]:
+        """Standard deviation of each table's cells, if that of a weighted count is `deviation`."""
+        return {block.key: deviation / block.weight for block in self.blocks}
+
+
+def count_blocks(
+    blocks: tuple[Block, ...],
+    sizes: tuple[int, ...],
+    counts: int,
+    codes: NDArray[Any],
+    filled: NDArray[np.bool_] | None,
+) -> Floats:
+    """Weighted counts (..., counts) of these blocks, of records as cells of columns of these sizes; zero where no block
+    lies."""
+    lead = codes.shape[:-2]
+    stack = codes.reshape(prod(lead), *codes.shape[-2:])
+    here = np.ones(stack.shape[:2], np.bool_) if filled is None else filled.reshape(stack.shape[:2])
+    owner, flat = np.nonzero(here)[0], check_cells(stack[here], sizes)
+    found = np.zeros((len(stack), counts))
+    for block in blocks:
+        place = owner * block.cells + flat[:, block.first] * (block.shape[1] if block.second is not None else 1)
+        if block.second is not None:
+            place += flat[:, block.second]
+        one = np.bincount(place, minlength=len(stack) * block.cells).reshape(len(stack), block.cells)
+        found[:, block.start : block.stop] = one * block.weight
+    return found.reshape(*lead, counts)
+
+
+# The tables of a schema.
+
+# Cells of a number, or a date, for which the schema says none, and those that are tried where there would be too many
+# counts. Not tuned on data.
+BINS = (8, 6, 5, 4, 3, 2)
+# Cells of a target that is a number: as in the published method.
+BUCKETS = 10
+# Columns and counts that a release may have: a limit of size.
+MAX_COLUMNS = 64
+MAX_COUNTS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Counting:
+    """The cells of a schema and the pairs of columns that are counted: public, and the same for all who read it.
+
+    `sparse`: only pairs with the target. `pure`: weighted for noise on the L1 norm.
     """
 
     __repr__ = short_repr
 
-    counting: Counting
-    model: str
-    values: Floats
-    deviation: float
-    total: int | None
-    parties: int
-    narrowed: tuple[float, ...] | None = None
+    schema: Schema
+    bins: int = BINS[0]
+    sparse: bool = False
+    pure: bool = False
+
+    @cached_property
+    def encoding(self) -> CellEncoding:
+        return CellEncoding(self.schema, cut=self.bins, buckets=BUCKETS)
 
     @property
-    def schema(self) -> Schema:
-        return self.counting.schema
-
-    @cached_property
-    def digest(self) -> str:
-        page = json.dumps(self._page(), sort_keys=True).encode()
-        return hashlib.sha256(page + np.ascontiguousarray(self.values, "<f8").tobytes()).hexdigest()
-
-    @cached_property
-    def tables(self) -> Mapping[tuple[int, ...], Floats]:
-        """Noisy counts by column, (k,), and by pair of columns, as they were opened."""
-        return self.counting.layout.tables(self.values)
-
-    @cached_property
-    def deviations(self) -> Mapping[tuple[int, ...], float]:
-        layout = self.counting.layout
-        found = layout.deviations(self.deviation)
-        return found if self.narrowed is None else {k: s * f for (k, s), f in zip(found.items(), self.narrowed)}
-
-    def noised(self, chance: Stream) -> Floats:
-        """The values with noise of the same width once more, by public chance: to see how far it moves things."""
-        width: float | Floats = self.deviation
-        if self.narrowed is not None:
-            width = self.deviation * np.repeat(self.narrowed, [block.cells for block in self.counting.layout.blocks])
-        return self.values + width * chance.normal(self.values.shape)
-
-    @cached_property
-    def agreed(self) -> Consistent:
-        return agree(self.counting.layout, self.tables, self.deviations, self.total)
+    def cells(self) -> Cells:
+        return self.encoding.cells
 
     @property
-    def records(self) -> int:
-        """How many records there are, as far as the counts say."""
-        return max(1, round(self.agreed.total))
+    def classified(self) -> bool:
+        return isinstance(self.schema.target, Classes)
 
-    @property
-    def _synthesis(self) -> Synthesis:
-        counting = self.counting
-        return Synthesis(counting.layout, self.model, counting.cells.ordered, counting.classified, self.total)
-
-    def frame(self, rows: int | None = None, target: str | None = None) -> pd.DataFrame:
-        """A table that the schema reads as it read the owners' records; as many rows as there are records, unless
-        told. `target` names the column that is drawn anew from all others, instead of the schema's own."""
-        if rows is not None and not 1 <= rows <= MOST_ROWS:
-            raise DataError(f"rows must lie between 1 and {MOST_ROWS:,}, found {rows}", key="rows")
-        count = min(self.records, MOST_ROWS) if rows is None else rows
-        chance = Stream.public("synthetic rows", self.digest, count)
-        synthesis = self._synthesis if target is None else self._aimed(target)
-        with threadpool_limits(1, user_api="blas"):
-            codes = synthesis.made(self.agreed, chance, count)
-        return self.counting.cells.draw(codes, chance)
-
-    def _aimed(self, target: str) -> Synthesis:
-        layout, names = self.counting.layout, self.counting.cells.names
-        place = names.index(target) if target in names else -1
-        if place not in layout.leading or (layout.sparse and place != layout.target):
-            known = [names[k] for k in layout.leading if not layout.sparse or k == layout.target]
-            raise DataError(
-                f"{target!r} can't be the target of these counts, which know the pairs of {', '.join(known)}; choose "
-                "one of those",
-                key=target,
-            )
-        # What has an order is drawn with the other columns: effects on it are no classes.
-        classified = place not in self.counting.cells.ordered
-        return replace(self._synthesis, layout=replace(layout, target=place), classified=classified)
-
-    # In files.
-
-    def _page(self) -> dict[str, Any]:
-        counting = self.counting
-        twice = {} if self.narrowed is None else {"narrowed": list(self.narrowed)}
-        return {
-            "format": _FORMAT,
-            "schema": counting.schema.to_toml(),
-            "bins": counting.bins,
-            "sparse": counting.sparse,
-            "pure": counting.pure,
-            "model": self.model,
-            "deviation": self.deviation,
-            "total": self.total,
-            "parties": self.parties,
-            **twice,
+    @cached_property
+    def layout(self) -> Layout:
+        cells = self.cells
+        place = {name: at for at, name in enumerate(cells.names)}
+        follows = {
+            place[column.name]: place[column.follows] for column in self.schema.columns if column.follows is not None
         }
+        target = None if self.schema.target is None else len(cells.names) - 1
+        return Layout(cells.sizes, target, follows, self.sparse, LAPLACE if self.pure else GAUSSIAN)
 
-    def save(self, folder: Path) -> None:
-        write_arrays(folder / _ARRAYS, {"counts": np.asarray(self.values, "<f8")})
-        (folder / _PAGE).write_text(json.dumps(self._page(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    @property
+    def sparser(self) -> Counting:
+        return replace(self, sparse=True)
 
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        """What `save` wrote; a `DataError` whatever is wrong with it."""
-        path = folder / _PAGE
-        try:
-            page = json.loads(path.read_text(encoding="utf-8"))
-            if page["format"] != _FORMAT:
-                raise ValueError(f"format {page['format']!r}")
-            counting = Counting(
-                Schema.parse(page["schema"], str(path)),
-                _whole(page["bins"], 2),
-                _flag(page["sparse"]),
-                _flag(page["pure"]),
+
+def fit_counting(schema: Schema, *, bins: int | None = None, pure: bool = False) -> Counting:
+    """All pairs of columns, in as many cells as keep the number of counts within limits: fewer for numbers of which the
+    schema says nothing, if need be. A study that asks for `bins` gets those or a refusal."""
+    found = Counting(replace(schema, identifier=None), BINS[0] if bins is None else bins, pure=pure)
+    columns = len(found.cells.names)
+    if columns > MAX_COLUMNS:
+        raise StudyError(
+            f"synthetic counts pairs of at most {MAX_COLUMNS} columns, found {columns}; leave some out of the schema",
+            key="columns",
+        )
+    for tried in BINS if bins is None else (bins,):
+        found = replace(found, bins=tried)
+        if found.layout.counts <= MAX_COUNTS:
+            return found
+    largest = max(zip(found.cells.sizes, found.cells.names))
+    raise StudyError(
+        f"synthetic releases at most {MAX_COUNTS:,} counts, and this schema has {found.layout.counts:,} with "
+        f"{found.bins} cells to a number; the largest column is {largest[1]!r} with {largest[0]} cells. Declare fewer "
+        "bins or edges, group categories under other = true, or say which column follows another",
+        key=f"columns.{largest[1]}",
+    )
+
+
+# Which model the budget affords, and the error that noise brings. Both use public figures alone, so they release
+# nothing.
+
+# Above it the noise of a typical pair covers what the pair would tell. Settled on Adult, credit defaults, bikes, news
+# and diabetic retinopathy at three budgets by the method's reference figures; others may want another.
+MAX_PAIR_NOISE = 0.3
+
+
+def pair_noise(layout: Layout, deviation: float, rows: int) -> float:
+    """Deviation of a pair's counts, all cells together, as a share of the records. `deviation` is that of a weighted
+    count, `rows` the round figure that the study declares."""
+    pairs = [block.cells for block in layout.blocks if block.second is not None]
+    if not pairs:
+        return 0.0
+    return deviation / layout.emphasis.pair * sqrt(sum(pairs) / len(pairs)) / rows
+
+
+def affords_pairs(layout: Layout, deviation: float, rows: int | None) -> bool:
+    """Whether all pairs are counted, for a mixture; else those with the label alone. Without a figure for the records
+    there is nothing to say against it."""
+    return rows is None or pair_noise(layout, deviation, rows) <= MAX_PAIR_NOISE
+
+
+def expected_errors(
+    layout: Layout, deviations: Mapping[tuple[int, ...], float], records: float
+) -> dict[tuple[int, ...], float]:
+    """Total variation that noise of these deviations is expected to bring to each table: half the mean magnitude of a
+    normal variable for every cell, over the records; no more than all of them."""
+    mean = sqrt(2 / pi) / 2
+    return {block.key: min(1.0, mean * block.cells * deviations[block.key] / records) for block in layout.blocks}
+
+
+# The second round.
+#
+# The first round counts every table with a part of the loss. The second spends the rest on the pairs with the target
+# and on those pairs that stand out most in the opened counts of the first. This choice is a function of released
+# counts. The number and the weights of the chosen pairs are public, so the sensitivity is the same whatever is chosen
+# (proof.md, 4).
+
+Integers = NDArray[np.int64]
+Noise = Gaussian | Laplace
+
+# Pairs without the target that are counted again, and the first round's part of the loss. Settled on Adult.
+RECOUNTED_PAIRS = 25
+FIRST_SHARE = Decimal("0.4")
+# Parts of a loss are rounded down, so that together they never exceed it.
+_ROUND_DOWN = Context(prec=50, rounding=ROUND_FLOOR)
+
+
+def split_loss(who: Consortium) -> tuple[Noise, Noise]:
+    """The noise of each round: parts of μ², which add up under Gaussian noise, or of a pure ε."""
+    if isinstance(who.loss, Pure):
+        first, second = _split(who.loss.epsilon)
+        return Laplace(Pure(first)), Laplace(Pure(second))
+    first, second = _split(gaussian_budget(who.loss).square)
+    return Gaussian(GDP.squared(first)), Gaussian(GDP.squared(second))
+
+
+def _split(whole: Decimal) -> tuple[Decimal, Decimal]:
+    first = _ROUND_DOWN.multiply(whole, FIRST_SHARE)
+    return first, _ROUND_DOWN.subtract(whole, first)
+
+
+@dataclass(frozen=True)
+class Recount:
+    """What is counted again of the tables of `layout`: pairs with the target, and so many others. Pairs of a column
+    that follows another stay as they are, because few cells of them are filled."""
+
+    layout: Layout
+
+    def __post_init__(self) -> None:
+        if not self.candidates:
+            raise StudyError(
+                "synthetic.rounds = 2 counts the strongest pairs of columns again, and this schema has no pair beside "
+                "those with the target; set rounds = 1, or bring more columns",
+                key="synthetic.rounds",
             )
-            total = None if page["total"] is None else _whole(page["total"], 1)
-            made = cls(
-                counting,
-                page["model"],
-                np.asarray(read_arrays(folder / _ARRAYS)["counts"], np.float64),
-                float(page["deviation"]),
-                total,
-                _whole(page["parties"], 1),
-                _narrowed(page["narrowed"], counting) if "narrowed" in page else None,
-            )
-            if made.model not in MODELS or not 0 < made.deviation < math.inf:
-                raise ValueError("its model or its deviation is none")
-            if made.values.shape != (counting.layout.counts,) or not (np.abs(made.values) < _MOST).all():
-                raise ValueError(f"it needs {counting.layout.counts} counts below 2^53")
-        except (OSError, ValueError, KeyError, TypeError, RecursionError, SchemaError) as error:
-            raise DataError(f"{path}: no counts can be read here ({error}); fetch the folder again") from error
-        return made
+
+    @cached_property
+    def _pairs(self) -> tuple[Block, ...]:
+        leading = set(self.layout.leading)
+        return tuple(block for block in self.layout.blocks if len(block.key) == 2 and leading.issuperset(block.key))
+
+    @cached_property
+    def labelled(self) -> tuple[Block, ...]:
+        return tuple(block for block in self._pairs if self.layout.target in block.key)
+
+    @cached_property
+    def candidates(self) -> tuple[Block, ...]:
+        """Those that the choice is among."""
+        return tuple(block for block in self._pairs if self.layout.target not in block.key)
+
+    @property
+    def chosen(self) -> int:
+        """How many of the candidates are counted again."""
+        return min(RECOUNTED_PAIRS, len(self.candidates))
+
+    @cached_property
+    def weights(self) -> tuple[int, ...]:
+        """One for each table, whichever are chosen: all candidates weigh the same."""
+        return tuple(block.weight for block in (*self.labelled, *self.candidates[: self.chosen]))
+
+    @cached_property
+    def counts(self) -> int:
+        """As many numbers as the largest tables have, whichever are chosen: the rest is noise alone."""
+        largest = sorted((block.cells for block in self.candidates), reverse=True)
+        return sum(block.cells for block in self.labelled) + sum(largest[: self.chosen])
+
+    def strongest(self, opened: Floats, deviation: float) -> Integers:
+        """The places among the candidates, in their order, of those whose opened counts lie furthest from independent
+        columns: by the squared distance from the product of the table's own margins, less what noise of this deviation
+        adds to it. Margins are sums of whole numbers on a grid, hence exact, and squares are summed with one rounding:
+        the order of a sum, in which machines differ, decides nothing, and every owner finds what the others find."""
+        found = [
+            _interaction_strength(opened[block.start : block.stop].reshape(block.shape), deviation)
+            for block in self.candidates
+        ]
+        ranked = sorted(range(len(found)), key=lambda place: (-found[place], place))
+        return np.array(sorted(ranked[: self.chosen]), np.int64)
+
+    def blocks(self, pairs: Integers) -> tuple[Block, ...]:
+        """The blocks of the first round that are counted again, in the order of the second."""
+        return (*self.labelled, *(self.candidates[int(place)] for place in pairs))
+
+    def count(self, pairs: Integers, codes: NDArray[Any], filled: NDArray[np.bool_] | None = None) -> Floats:
+        """The weighted counts (..., counts) of records that are given as cells (..., n, columns)."""
+        placed, start = [], 0
+        for block in self.blocks(pairs):
+            placed.append(Block(block.first, block.second, block.weight, start, block.shape))
+            start += block.cells
+        return count_blocks(tuple(placed), self.layout.sizes, self.counts, codes, filled)
+
+    def combined(self, first: Floats, second: Floats, pairs: Integers, deviations: tuple[float, float]) -> Combined:
+        """Both rounds as one: a table that was counted twice is the mean of both, weighted by inverse variance."""
+        precise = [1 / deviation**2 for deviation in deviations]
+        share, factor = precise[1] / sum(precise), sqrt(precise[0] / sum(precise))
+        values, narrowed, start = first.copy(), dict.fromkeys(self.layout.keys, 1.0), 0
+        for block in self.blocks(pairs):
+            here = slice(block.start, block.stop)
+            values[here] += share * (second[start : start + block.cells] - first[here])
+            narrowed[block.key] = factor
+            start += block.cells
+        return Combined(values, tuple(narrowed.values()))
 
 
-def _whole(value: Any, least: int) -> int:
-    if type(value) is not int or value < least:
-        raise ValueError(f"a whole number of at least {least} was expected, found {value!r}")
-    return value
+@dataclass(frozen=True, eq=False)
+class Combined:
+    """Weighted counts of all tables, and by block how much narrower their noise is than that of the first round."""
+
+    values: Floats
+    narrowed: tuple[float, ...]
 
 
-def _narrowed(value: Any, counting: Counting) -> tuple[float, ...]:
-    found = tuple(float(one) for one in value)
-    if len(found) != len(counting.layout.blocks) or not all(0 < one <= 1 for one in found):
-        raise ValueError("tables that were counted twice need a factor between 0 and 1 for each table")
-    return found
+def _interaction_strength(table: Floats, deviation: float) -> float:
+    rows, columns = table.sum(1), table.sum(0)
+    expected = np.multiply.outer(rows, columns) / max(float(rows.sum()), 1.0)
+    free = (table.shape[0] - 1) * (table.shape[1] - 1)
+    return float(fsum(((table - expected) ** 2).ravel().tolist()) - free * deviation**2)
 
 
-def _flag(value: Any) -> bool:
-    if type(value) is not bool:
-        raise ValueError(f"true or false was expected, found {value!r}")
-    return value
+# What opened tables may hold.
+#
+# Every record lies in one cell of each table. Without noise, no count is negative, all tables have one total, and two
+# tables that share a column agree on the records in each of its cells. Where the number of records is public, the total
+# is that number. Where a study declares a round figure, no table counts more than `MAX_ROWS_FACTOR` times as many.
+
+MAX_ROWS_FACTOR = 4
+"""How far a declared number of rows may be from the truth: as much room as averaging gives declared sizes."""
+
+
+def table_ranges(
+    layout: Layout, counts: Floats, *, exactly: int | None = None, about: int | None = None
+) -> tuple[Range, ...]:
+    """Of the opened, weighted counts of a layout. `exactly` is the number of records where it is public, `about` the
+    round figure that a study declares."""
+    found = [*_total_ranges(layout, counts, exactly, about), *_shared_column_ranges(layout, counts)]
+    if exactly is not None:
+        weights = np.concatenate([np.full(block.cells, float(block.weight)) for block in layout.blocks])
+        found.append(Range("every count", counts, 0.0, exactly * weights))
+    return tuple(found)
+
+
+def _total_ranges(layout: Layout, counts: Floats, exactly: int | None, about: int | None) -> Iterator[Range]:
+    blocks = layout.blocks
+    totals = np.array([counts[block.start : block.stop].sum() / block.weight for block in blocks])
+    cells, weight = (np.array(of, np.float64) for of in zip(*((block.cells, block.weight) for block in blocks)))
+    l1, l2, largest = cells / weight, np.sqrt(cells) / weight, 1 / weight
+    own = Weights(l1, l2, largest)
+    if exactly is not None:
+        yield Range("the number of records in every table", totals, float(exactly), float(exactly), own)
+        # All tables together know it better than any of them: each by what its noise leaves of it.
+        trust = l2**-2 / (l2**-2).sum()
+        mean = Weights(float(trust @ l1), float(np.sqrt((trust**2) @ l2**2)), float((trust * largest).max()))
+        what = "the mean number of records in the tables"
+        yield Range(what, np.atleast_1d(trust @ totals), float(exactly), float(exactly), mean)
+        return
+    if about is not None:
+        yield Range("the number of records in every table", totals, 0.0, float(MAX_ROWS_FACTOR * about), own)
+    # Beside the table whose total is known best.
+    best = int(np.argmin(l2))
+    both = Weights(l1 + l1[best], np.hypot(l2, l2[best]), np.maximum(largest, largest[best]))
+    yield Range("the number of records in a table, less that in another,", totals - totals[best], 0.0, 0.0, both)
+
+
+def _shared_column_ranges(layout: Layout, counts: Floats) -> Iterator[Range]:
+    """The records in each cell of a column, by every table that has the column, beside the table that knows them best:
+    each of them adds up fewer cells than the others."""
+    for column in range(layout.columns):
+        having = [block for block in layout.blocks if column in block.key]
+        having.sort(key=lambda block: _cell_norms(block, column)[1])
+        for block in having[1:]:
+            here, there = _cell_norms(block, column), _cell_norms(having[0], column)
+            weights = Weights(here[0] + there[0], sqrt(here[1] ** 2 + there[1] ** 2), max(here[2], there[2]))
+            gap = _sum_to_column(block, counts, column) - _sum_to_column(having[0], counts, column)
+            yield Range("the number of records in a cell, less that by another table,", gap, 0.0, 0.0, weights)
+
+
+def _cell_norms(block: Block, column: int) -> tuple[float, float, float]:
+    """Norms of the weights by which counts of a table add up to the records in one cell of a column."""
+    added = block.cells // block.shape[block.key.index(column)]
+    return added / block.weight, sqrt(added) / block.weight, 1 / block.weight
+
+
+def _sum_to_column(block: Block, counts: Floats, column: int) -> Floats:
+    table = counts[block.start : block.stop].reshape(block.shape)
+    others = tuple(axis for axis, of in enumerate(block.key) if of != column)
+    return np.asarray(table.sum(axis=others) / block.weight, np.float64)

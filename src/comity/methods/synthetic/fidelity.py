@@ -1,35 +1,178 @@
-"""How true a dataset is to the records behind it: in a simulation, or for an owner's own eyes.
+"""How true a dataset is to the records behind it: in a simulation, or for an owner's eyes only.
 
-Every figure here reads private records, so that none of them is released with the dataset: what goes out with it is
-what the noisy counts imply (`comity.methods.synthetic.expected`).
+Every figure here reads private records, so none is released with the dataset. Released with it is only what the noisy
+counts imply (`counts.expected_errors`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from math import sqrt
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from comity.artefacts.section import Grid, Matrices, Panel, Panels, Section, Square
-from comity.data import Records
+from comity.data import Bounded, Held, Records
 from comity.entropy import Stream
-from comity.federation.assessment import Assessment, Figure
+from comity.federation.assessment import Assessment, Figure, auc
 from comity.federation.baseline import Baseline
+from comity.federation.own_score import OwnScore, of_classes
 from comity.methods.synthetic.artefact import SyntheticDataset
-from comity.methods.synthetic.counting import Counting
-from comity.methods.synthetic.downstream import Examples, Task
+from comity.methods.synthetic.counts import Counting
+
+if TYPE_CHECKING:
+    from comity.methods.synthetic.artefact import SyntheticDataset
+
+# What learners make of records: the error on test records after learning from real or from synthetic ones.
+#
+# Features are the cells of a record, one-hot for linear learners and as they are for trees, so all learners see what
+# the counts can say.
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+# Records that a learner sees, and parties that are tried alone: limits of size.
+MAX_LEARNED, MAX_ALONE = 30_000, 5
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Cells of records, without the target's, and the target: classes, or numbers on [−1, 1]."""
+
+    cells: Integers
+    targets: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+
+@dataclass(frozen=True)
+class Task:
+    """To tell the target from the other columns."""
+
+    counting: Counting
+
+    @property
+    def classified(self) -> bool:
+        return self.counting.classified
+
+    @property
+    def measure(self) -> str:
+        if self.classified:
+            return "share of test records that a logistic regression on the dataset gets wrong"
+        return "mean squared error of a ridge regression on the dataset, with the target on [-1, 1]"
+
+    def examples(self, records: Records, most: int = MAX_LEARNED) -> Examples:
+        """Some of the records, by public chance where there are more."""
+        chosen = _sample_places(len(records), most)
+        cells = records.features[chosen].astype(np.int64)
+        assert records.labels is not None
+        labels = np.asarray(records.labels)[chosen]
+        return Examples(cells[:, :-1], labels if self.classified else self._scaled(labels))
+
+    def _scaled(self, values: NDArray[Any]) -> Floats:
+        target = self.counting.schema.target
+        assert isinstance(target, Bounded)
+        return np.asarray(2 * (values - target.low) / (target.high - target.low) - 1, np.float64)
+
+    def linear(self, learned: Examples, test: Examples) -> float:
+        """Error of a linear learner; of a constant where there is nothing to learn."""
+        from sklearn.linear_model import LogisticRegression, Ridge
+
+        if len(learned) < 2 or len(np.unique(learned.targets)) < 2:
+            return self.constant(learned, test)
+        rows, tested = self._one_hot(learned.cells), self._one_hot(test.cells)
+        with threadpool_limits(1):
+            learner = LogisticRegression(max_iter=200) if self.classified else Ridge(1.0)
+            learner.fit(rows, learned.targets)
+            return self._error(learner.predict(tested), test)
+
+    def trees(self, learned: Examples, test: Examples) -> tuple[float, float | None]:
+        """Error of boosted trees and, of two classes, their AUC."""
+        from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+        if len(learned) < 2 or len(np.unique(learned.targets)) < 2:
+            return self.constant(learned, test), None
+        kind = HistGradientBoostingClassifier if self.classified else HistGradientBoostingRegressor
+        with threadpool_limits(1):
+            learner = kind(random_state=0, early_stopping=False).fit(learned.cells, learned.targets)
+            error = self._error(learner.predict(test.cells), test)
+            shares = learner.predict_proba(test.cells) if self.classified else None
+        if shares is None or len(learner.classes_) != 2:
+            return error, None
+        return error, auc(shares[:, 1], test.targets == learner.classes_[1])
+
+    def constant(self, learned: Examples, test: Examples) -> float:
+        if not len(learned):
+            learned = test
+        values, counts = np.unique(learned.targets, return_counts=True)
+        told = values[counts.argmax()] if self.classified else learned.targets.mean()
+        return self._error(np.full(len(test), told), test)
+
+    def compare(self, train: Sequence[Records], test: Examples) -> list[Baseline]:
+        """A constant, parties alone, all records pooled."""
+        pooled = self.examples(pool_records(train))
+        alone = [self.linear(self.examples(own), test) for own in train[:MAX_ALONE]]
+        tried = f"the first {len(alone)} of {len(train)} parties" if len(train) > len(alone) else "each party"
+        own = Baseline("own data", float(np.mean(alone)), float(np.std(alone)), note=f"{tried}, without privacy")
+        return self._beside(pooled, own, test)
+
+    def compare_columns(self, whole: Records, own: Sequence[int], test: Examples) -> list[Baseline]:
+        """A constant, the target's holder with the columns `own` alone, all columns in one place."""
+        pooled = self.examples(whole)
+        alone = self.linear(_hide_other_columns(pooled, own), _hide_other_columns(test, own))
+        return self._beside(pooled, Baseline("own data", alone, note="the target's holder, without privacy"), test)
+
+    def _beside(self, pooled: Examples, own: Baseline, test: Examples) -> list[Baseline]:
+        return [
+            Baseline("constant", self.constant(pooled, test), note="the same answer for all"),
+            own,
+            Baseline("pooled", self.linear(pooled, test), note="all records in one place, without privacy"),
+        ]
+
+    def _error(self, told: NDArray[Any], test: Examples) -> float:
+        if self.classified:
+            return float(np.mean(told != test.targets))
+        return float(np.mean((np.clip(told, -1, 1) - test.targets) ** 2))
+
+    def _one_hot(self, cells: Integers) -> NDArray[np.float32]:
+        sizes = self.counting.layout.sizes[: cells.shape[1]]
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        found = np.zeros((len(cells), int(starts[-1])), np.float32)
+        np.put_along_axis(found, cells + starts[:-1], 1.0, axis=1)
+        return found
+
+
+def pool_records(records: Sequence[Records]) -> Records:
+    labels: list[Any] = [one.labels for one in records if one.labels is not None]
+    return Records(np.concatenate([one.features for one in records]), np.concatenate(labels) if labels else None)
+
+
+def _hide_other_columns(examples: Examples, columns: Sequence[int]) -> Examples:
+    """With every other column the same for all records, so that it tells nothing."""
+    cells = np.zeros_like(examples.cells)
+    cells[:, list(columns)] = examples.cells[:, list(columns)]
+    return Examples(cells, examples.targets)
+
+
+def _sample_places(count: int, most: int) -> Integers:
+    return (
+        np.arange(count) if count <= most else np.sort(Stream.public("some records", count).permutation(count)[:most])
+    )
+
+
+# The figures of a simulation.
+
 PARTITIONS, PARTS = 50, 32
 # Rows whose nearest records are looked for, and records among which: a limit of size.
-_LOOKED_AT, _AMONG = 400, 4000
+_NEAREST_ROWS, _NEAREST_RECORDS = 400, 4000
 # More than a reader takes in.
-_PANELS, _LABELS = 12, 8
+_MAX_PANELS, _MAX_LABELS = 12, 8
 # Standard deviations beyond which rows lie too near to the records that were counted.
 _SUSPICIOUS = 4.0
 
@@ -53,7 +196,7 @@ def assess(
         Figure("two-way total variation", two, "the same for pairs of columns"),
         Figure(
             "Wasserstein distance",
-            partitioned(counting, ours, theirs),
+            partition_distance(counting, ours, theirs),
             f"mean over {PARTITIONS} random partitions of the records into {PARTS} parts; 0 is exact",
         ),
         Figure("size error", abs(len(ours) - len(theirs)), "rows more or less than there are records"),
@@ -66,15 +209,17 @@ def assess(
         task = Task(counting)
         learned, tested = task.examples(made), task.examples(test)
         error, measure = task.linear(learned, tested), task.measure
-        figures += _of_trees(task, learned, tested, "")
+        figures += _tree_figures(task, learned, tested, "")
         if compare is not None:
             baselines = compare(task, tested)
         if counted is not None:
-            figures += _of_trees(task, task.examples(real), tested, " on the records themselves")
+            figures += _tree_figures(task, task.examples(real), tested, " on the records themselves")
     sentences = ["Measured on the records of the simulation: outside of one, these figures stay with their owner."]
     if counted is not None:
-        sentences.append(nearness(ours, theirs, test.features.astype(np.int64)))
-    return Assessment(error, measure, tuple(baselines), tuple(figures), (_section(counting, ours, theirs, sentences),))
+        sentences.append(describe_nearness(ours, theirs, test.features.astype(np.int64)))
+    return Assessment(
+        error, measure, tuple(baselines), tuple(figures), (_draw_section(counting, ours, theirs, sentences),)
+    )
 
 
 def total_variation(counting: Counting, ours: Integers, theirs: Integers, ways: int) -> float:
@@ -94,7 +239,7 @@ def _shares(codes: Integers, key: tuple[int, ...], sizes: Sequence[int]) -> Floa
     return np.bincount(place, minlength=int(np.prod([sizes[k] for k in key]))) / max(1, len(codes))
 
 
-def partitioned(counting: Counting, ours: Integers, theirs: Integers) -> float:
+def partition_distance(counting: Counting, ours: Integers, theirs: Integers) -> float:
     """Wasserstein distance of the histograms that random partitions of all possible records induce, as in the published
     evaluation. A partition cuts a random direction through the cells into parts of equal length; parts one step apart
     are at distance one over their number, so that 1 is the largest distance."""
@@ -136,13 +281,13 @@ def _ordered(counting: Counting) -> dict[int, int]:
     return dict(sorted(places.items()))
 
 
-def nearness(ours: Integers, train: Integers, test: Integers) -> str:
+def describe_nearness(ours: Integers, train: Integers, test: Integers) -> str:
     """Whether rows lie nearer to records that were counted than to others of the same kind: copies would."""
     chance = Stream.public("nearness")
-    size = min(_AMONG, len(train), len(test))
+    size = min(_NEAREST_RECORDS, len(train), len(test))
     if size < 50 or not len(ours):
         return "Too few records to say how near rows lie to those that were counted."
-    rows = ours[chance.permutation(len(ours))[:_LOOKED_AT]]
+    rows = ours[chance.permutation(len(ours))[:_NEAREST_ROWS]]
     among = [codes[chance.permutation(len(codes))[:size]] for codes in (train, test)]
     nearest = [np.array([(one != records).sum(1).min() for one in rows]) for records in among]
     counted, other = int((nearest[0] < nearest[1]).sum()), int((nearest[1] < nearest[0]).sum())
@@ -152,7 +297,7 @@ def nearness(ours: Integers, train: Integers, test: Integers) -> str:
     return f"{said}, by the number of columns in which they differ."
 
 
-def _of_trees(task: Task, learned: Examples, tested: Examples, what: str) -> list[Figure]:
+def _tree_figures(task: Task, learned: Examples, tested: Examples, what: str) -> list[Figure]:
     error, area = task.trees(learned, tested)
     found = [Figure(f"error of boosted trees{what}", error, "as the error, for a learner that finds interactions")]
     if area is not None:
@@ -162,18 +307,18 @@ def _of_trees(task: Task, learned: Examples, tested: Examples, what: str) -> lis
     return found
 
 
-def _section(counting: Counting, ours: Integers, theirs: Integers, sentences: Sequence[str]) -> Section:
+def _draw_section(counting: Counting, ours: Integers, theirs: Integers, sentences: Sequence[str]) -> Section:
     cells, sizes = counting.cells, counting.layout.sizes
     gaps = [(np.abs(_shares(ours, (k,), sizes) - _shares(theirs, (k,), sizes)).sum() / 2, k) for k in range(len(sizes))]
     panels = tuple(
         Panel(
             cells.names[k],
-            cells.labels(k)[:_LABELS],
-            tuple(_shares(theirs, (k,), sizes)[:_LABELS].tolist()),
-            tuple(_shares(ours, (k,), sizes)[:_LABELS].tolist()),
+            cells.labels(k)[:_MAX_LABELS],
+            tuple(_shares(theirs, (k,), sizes)[:_MAX_LABELS].tolist()),
+            tuple(_shares(ours, (k,), sizes)[:_MAX_LABELS].tolist()),
         )
         for k in range(len(sizes))
-    )[:_PANELS]
+    )[:_MAX_PANELS]
     ordered = [cells.names[k] for k in _ordered(counting)]
     plots: list[Panels | Matrices] = [Panels("Shares of each column", ("records", "dataset"), panels)]
     if len(ordered) > 1:
@@ -189,3 +334,62 @@ def _section(counting: Counting, ours: Integers, theirs: Integers, sentences: Se
         tuple(plots),
         (Grid(("column", "total variation"), rows, "Against the records of the simulation."),),
     )
+
+
+# How good a dataset is on an owner's own records.
+#
+# With a target, naive Bayes learns from the dataset alone and predicts the target's cell of each own record. Without
+# one, or for an owner of some columns, the shares of each column's cells are compared; the constant is a dataset in
+# which all cells are equally likely.
+
+SHARES_MEASURE = "share of your records that would have to change cells, mean over columns"
+
+
+def encode_rows(presented: SyntheticDataset) -> Integers:
+    """The dataset's rows as cells."""
+    found = presented.counts.counting.encoding.encode(presented.frame, where="the dataset").records
+    return np.asarray(found.features, np.int64)
+
+
+def score_target(presented: SyntheticDataset, records: Held) -> OwnScore | None:
+    sizes = presented.counts.counting.layout.sizes
+    made = encode_rows(presented)
+    # One record of every kind more, so that what the dataset lacks is not impossible.
+    prior = np.log(np.bincount(made[:, -1], minlength=sizes[-1]) + 1.0)
+    given = []
+    for column, size in enumerate(sizes[:-1]):
+        table = np.bincount(made[:, column] * sizes[-1] + made[:, -1], minlength=size * sizes[-1]) + 1.0
+        table = table.reshape(size, sizes[-1])
+        given.append(np.log(table / table.sum(axis=0)))
+    counts, wrong = (np.zeros(sizes[-1], np.int64) for _ in range(2))
+    for block in records.blocks():
+        cells = np.asarray(block.features, np.int64)
+        score = np.tile(prior, (len(cells), 1))
+        for column, table in enumerate(given):
+            score += table[cells[:, column]]
+        truth = cells[:, -1]
+        counts += np.bincount(truth, minlength=sizes[-1])
+        wrong += np.bincount(truth[score.argmax(axis=1) != truth], minlength=sizes[-1])
+    return of_classes(counts, wrong)
+
+
+def score_columns(presented: SyntheticDataset, records: Held, places: tuple[int, ...]) -> OwnScore | None:
+    """`places` are those of the owner's columns among all of the dataset's."""
+    sizes, made = presented.counts.counting.layout.sizes, encode_rows(presented)
+    own = [np.zeros(sizes[place], np.int64) for place in places]
+    for block in records.blocks():
+        cells = np.asarray(block.features, np.int64)
+        for at, place in enumerate(places):
+            own[at] += np.bincount(cells[:, at], minlength=sizes[place])
+    count = int(own[0].sum()) if own else 0
+    if not count:
+        return None
+    found: list[Any] = []
+    for counts, place in zip(own, places):
+        theirs = np.bincount(made[:, place], minlength=sizes[place]) / max(1, len(made))
+        shares, alike = counts / count, np.full(sizes[place], 1 / sizes[place])
+        # Shares of so many records are this far from those of the people that they come from.
+        chance = sqrt(sizes[place] / (4 * count))
+        found.append([np.abs(shares - theirs).sum() / 2, np.abs(shares - alike).sum() / 2, chance])
+    error, constant, chance = np.mean(found, axis=0)
+    return OwnScore(count, float(error), float(constant), 3.0 * float(chance), SHARES_MEASURE)

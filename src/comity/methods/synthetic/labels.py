@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.entropy import Stream
-from comity.methods.synthetic.consistent import Consistent
-from comity.methods.synthetic.layout import Layout
+from comity.methods.synthetic.consistency import Consistent
+from comity.methods.synthetic.counts import Layout
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

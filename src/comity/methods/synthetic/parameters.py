@@ -9,16 +9,16 @@ from pydantic import Field
 
 from comity.data import by_features
 from comity.errors import StudyError
+from comity.federation.constraints import Positive
 from comity.methods.by_columns import rows as matching
 from comity.methods.by_columns.terms import Way
-from comity.methods.parameters import Only, Setting
-from comity.methods.synthetic.counted import CountedData, Model
-from comity.methods.synthetic.protocol import Counted, Pooling, SyntheticData
-from comity.methods.synthetic.published.parameters import PublishedKeys
-from comity.methods.synthetic.published.protocol import PublishedSynthetic
+from comity.methods.parameters import Only, Parameters, Setting
+from comity.methods.synthetic.method import CountedData, Model, Pooling, Rounds, SyntheticData
+from comity.methods.synthetic.published.method import Candidates, Depth, Labelling, Leaves, Levels, PublishedSynthetic
+from comity.methods.synthetic.published.predictor import Learner
 
 
-class SyntheticParameters(PublishedKeys):
+class SyntheticParameters(Parameters):
     """A dataset of records that are nobody's, from noisy counts of all parties' records."""
 
     table: ClassVar[str] = "synthetic"
@@ -31,6 +31,33 @@ class SyntheticParameters(PublishedKeys):
         }
     }
 
+    depth: Annotated[Depth, Only(variant="published")] = Field(
+        8, description="published only: levels of a tree, that of the leaves included"
+    )
+    candidates: Annotated[Candidates, Only(variant="published")] = Field(
+        10, description="published only: thresholds that a choice is made among"
+    )
+    levels: Annotated[Levels, Only(variant="published")] = Field(
+        4, description="published only: levels that sizes are made consistent over, that of the leaves included"
+    )
+    leaves: Annotated[Leaves, Only(variant="published")] = Field(
+        20_000, description="published only: most nodes of a level, by a rule that sees no record"
+    )
+    labelling: Annotated[Labelling, Only(variant="published")] = Field(
+        "vote", description="published only: labels by the vote of all trees, or by the sharer's own"
+    )
+    consistency: Annotated[bool, Only(variant="published")] = Field(
+        True, description="published only: false leaves the noisy sizes of leaves as they are, cut at zero"
+    )
+    learner: Annotated[Learner | None, Only(variant="published")] = Field(
+        None, description="published only: what each owner fits and keeps; by the target if left out"
+    )
+    l2: Annotated[Positive, Only(variant="published")] = Field(
+        1e-4, description="published only: penalty of the owners' own models"
+    )
+    seed: Annotated[int, Only(variant="published")] = Field(
+        0, description="published only: names the public chance that the shapes of trees are drawn from"
+    )
     variant: Literal["default", "published"] = Field(
         "default",
         description="default: two-way counts by one secure sum with shared noise; published: private trees, shared and "
@@ -51,7 +78,7 @@ class SyntheticParameters(PublishedKeys):
     pooling: Annotated[Pooling, Only(variant="default", held="rows")] = Field(
         "sum", description="one noise for the sum of all, or each party releases its own counts with noise of its own"
     )
-    rounds: Annotated[Counted, Only(variant="default", held="rows", pooling="sum", model=("auto", "mixture"))] = Field(
+    rounds: Annotated[Rounds, Only(variant="default", held="rows", pooling="sum", model=("auto", "mixture"))] = Field(
         1,
         description="2: all tables with 40 % of the loss, then those with the target and the 25 strongest others again",
     )
@@ -82,7 +109,7 @@ class SyntheticParameters(PublishedKeys):
                     "[parties.NAME] columns; leave the columns or the variant out",
                     key="synthetic.variant",
                 )
-            return self.published(setting)
+            return self._published(setting)
         common: dict[str, Any] = {
             "schema": setting.schema,
             "model": self.model,
@@ -92,7 +119,7 @@ class SyntheticParameters(PublishedKeys):
         if not setting.columns:
             return SyntheticData(**common, pooling=self.pooling, rounds=self.rounds)
         # It comes with compiled products, which no study of whole records needs.
-        from comity.methods.synthetic.columns.protocol import SyntheticColumns
+        from comity.methods.synthetic.columns import SyntheticColumns
 
         return SyntheticColumns(
             **common,
@@ -100,4 +127,18 @@ class SyntheticParameters(PublishedKeys):
             products=self.products,
             alignment=self.alignment or ("none" if setting.schema.identifier is None else "keyed"),
             most=self.rows_at_most,
+        )
+
+    def _published(self, setting: Setting) -> PublishedSynthetic:
+        return PublishedSynthetic(
+            schema=setting.schema,
+            depth=self.depth,
+            candidates=self.candidates,
+            levels=self.levels,
+            leaves=self.leaves,
+            labelling=self.labelling,
+            consistency=self.consistency,
+            learner=self.learner,
+            l2=self.l2,
+            seed=self.seed,
         )

@@ -1,24 +1,28 @@
-"""What an owner learns from shared records and its own: a linear model by penalised empirical risk. It stays with it.
+"""What an owner learns from shared records and its own: a linear model by penalised empirical risk. It stays at the
+site.
 
-Rows have the constant as their last entry. For fitting they are divided by the longest of them, so that they lie in the
-unit ball, where the solvers are at home; weights and penalty are for rows as they are.
+The last entry of a row is the constant. For fitting, rows are divided by the length of the longest, so they lie in the
+unit ball as the solvers expect; weights and penalty are for rows as they are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Classes, Encoding, Target
+from comity.data import Bounded, Classes, Encoding, Records, Target
 from comity.errors import StudyError
+from comity.federation.baseline import Baseline
 from comity.learn.fits import hard_votes, logistic, ridge, smoothed_hinge, softmax
 
 if TYPE_CHECKING:
     from comity.learn.classifiers import LinearClassifier
     from comity.learn.regressor import LinearRegressor
+
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +32,7 @@ TOLERANCE = 1e-7
 """Gradient norm at which a fit stops: it is released to nobody, and no sensitivity rests on it."""
 
 
-def checked_learner(learner: str | None, target: Target) -> Learner:
+def choose_learner(learner: str | None, target: Target) -> Learner:
     """The kind of model for this target: what was asked for, or logistic for classes and linear for a number."""
     found = learner or ("linear" if isinstance(target, Bounded) else "logistic")
     if found not in get_args(Learner):
@@ -49,7 +53,7 @@ def checked_learner(learner: str | None, target: Target) -> Learner:
     return cast(Learner, found)
 
 
-def scaled(target: Target, labels: NDArray[np.int64] | Floats) -> Floats:
+def scale_target(target: Target, labels: NDArray[np.int64] | Floats) -> Floats:
     """Class indices as they are; numbers on [−1, 1] by the target's bounds."""
     values = np.asarray(labels, np.float64)
     if not isinstance(target, Bounded):
@@ -57,13 +61,15 @@ def scaled(target: Target, labels: NDArray[np.int64] | Floats) -> Floats:
     return np.clip(2 * (values - target.low) / (target.high - target.low) - 1, -1.0, 1.0)
 
 
-def trained(learner: Learner, target: Target, rows: Floats, labels: NDArray[np.int64] | Floats, l2: float) -> Floats:
+def train_model(
+    learner: Learner, target: Target, rows: Floats, labels: NDArray[np.int64] | Floats, l2: float
+) -> Floats:
     """Weights (1, d), or (C, d) for more than two classes; zero where there is nothing to learn from."""
     classes = len(target.values) if isinstance(target, Classes) else 0
     if not len(rows):
         return np.zeros((classes if classes > 2 else 1, rows.shape[1]))
     length = max(1.0, sqrt(float((rows * rows).sum(axis=1).max())))
-    inside, wanted, penalty = rows / length, scaled(target, labels), l2 / length**2
+    inside, wanted, penalty = rows / length, scale_target(target, labels), l2 / length**2
     if learner == "linear":
         fit = ridge(inside, wanted, penalty, tol=TOLERANCE)
     elif learner == "svm":
@@ -75,7 +81,7 @@ def trained(learner: Learner, target: Target, rows: Floats, labels: NDArray[np.i
     return np.atleast_2d(fit.weights) / length
 
 
-def as_model(target: Target, weights: Floats, encoding: Encoding) -> LinearClassifier | LinearRegressor:
+def build_model(target: Target, weights: Floats, encoding: Encoding) -> LinearClassifier | LinearRegressor:
     """Weights of `trained` as a model that takes tables of the schema."""
     if isinstance(target, Bounded):
         from comity.learn.regressor import LinearRegressor
@@ -86,10 +92,49 @@ def as_model(target: Target, weights: Floats, encoding: Encoding) -> LinearClass
     return LinearClassifier(weights, target.values, encoding)
 
 
-def error(target: Target, weights: Floats, rows: Floats, labels: NDArray[np.int64] | Floats) -> float:
+def measure_error(target: Target, weights: Floats, rows: Floats, labels: NDArray[np.int64] | Floats) -> float:
     """Share of records on the wrong side; of numbers the mean squared error, the target's bounds being −1 and 1."""
     if isinstance(target, Bounded):
-        return float(np.mean((np.clip(rows @ weights[0], -1.0, 1.0) - scaled(target, labels)) ** 2))
+        return float(np.mean((np.clip(rows @ weights[0], -1.0, 1.0) - scale_target(target, labels)) ** 2))
     several = len(weights) > 1
     found = hard_votes(weights if several else weights[0], rows, multiclass=several)
     return float(np.mean(found != np.asarray(labels)))
+
+
+# What shared records are compared with: a constant, each owner alone, everything pooled. They read private records, so
+# they exist in simulations only.
+
+MAX_ALONE = 200
+"""Errors of owners alone are averaged over at most so many of them."""
+
+
+def compare_baselines(
+    learner: Learner, target: Target, train: Sequence[Records], test: Records, l2: float
+) -> list[Baseline]:
+    filled = [records for records in train if len(records) and records.labels is not None]
+    if not filled or test.labels is None:
+        return []
+    rows = np.concatenate([records.features for records in filled])
+    labels = np.concatenate([np.asarray(records.labels) for records in filled])
+    alone = [
+        measure_error(
+            target, train_model(learner, target, own.features, np.asarray(own.labels), l2), test.features, test.labels
+        )
+        for own in filled[:MAX_ALONE]
+    ]
+    pooled = measure_error(target, train_model(learner, target, rows, labels, l2), test.features, test.labels)
+    return [
+        Baseline(
+            "constant", constant_error(target, labels, test), note="knows the mean or the most frequent class alone"
+        ),
+        Baseline("own data", float(np.mean(alone)), float(np.std(alone)), f"mean of {len(alone)} owners, each alone"),
+        Baseline("pooled", pooled, note="all records in one place, no privacy"),
+    ]
+
+
+def constant_error(target: Target, labels: NDArray[Any], test: Records) -> float:
+    """Of the most frequent class, or the mean, of the labels that were learned from."""
+    assert test.labels is not None
+    if isinstance(target, Bounded):
+        return float(np.mean((scale_target(target, test.labels) - scale_target(target, labels).mean()) ** 2))
+    return float(np.mean(np.asarray(test.labels) != np.bincount(labels.astype(np.int64)).argmax()))

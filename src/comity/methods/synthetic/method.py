@@ -1,23 +1,23 @@
-"""Synthetic records from two-way counts, the default: one secure sum, paid once, and rows that anybody makes of it.
+"""Synthetic records from two-way counts, the default: one secure sum with one noise, from which anyone makes rows.
 
 After F. Fioretto, P. Van Hentenryck, Privacy-Preserving Federated Data Sharing, AAMAS 2019, where every agent releases
-a dataset of its own. Here the agents' records are counted together: every count carries one noise instead of one for
-each agent, and one dataset comes of it. With `rounds` = 2 a second sum counts the strongest pairs again.
-Derivations are in `proof.md`.
+its own dataset. Here the agents' records are counted together: each count carries one noise instead of one per agent,
+and one dataset results. With `rounds` = 2 a second sum counts the strongest pairs again. Derivations are in `proof.md`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import hypot
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
-from comity.data import Held, Records
+from comity.data import CellEncoding, Held, Records, Schema
 from comity.errors import Malformed, StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Counts, Range
@@ -26,11 +26,22 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Noised, Summed
 from comity.federation.declare.release import Array, Count, Each, Fields
 from comity.federation.owner.site import Site
-from comity.federation.protocol import step
-from comity.methods.synthetic.counted import CountedData
-from comity.methods.synthetic.counting import Counting
-from comity.methods.synthetic.second_round import FIRST, Recount, divided
-from comity.methods.synthetic.table_ranges import table_ranges
+from comity.federation.protocol import Protocol, step
+from comity.methods.synthetic.counts import (
+    BINS,
+    FIRST_SHARE,
+    MAX_PAIR_NOISE,
+    Counting,
+    Recount,
+    affords_pairs,
+    expected_errors,
+    fit_counting,
+    pair_noise,
+    split_loss,
+    table_ranges,
+)
+from comity.privacy.accounting import gaussian_budget
+from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.unit import Neighbours, Unit
@@ -41,15 +52,153 @@ if TYPE_CHECKING:
     from comity.federation.own_score import OwnScore
     from comity.methods.synthetic.artefact import SyntheticDataset
 
+
+Model = Literal["auto", "mixture", "naive-bayes"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CountedData(Protocol):
+    """One release of weighted counts of every column and pair of columns, and rows made of them.
+
+    `rows` is the declared number of all records: a round figure for the rule that chooses the model.
+    """
+
+    name: ClassVar[str] = "synthetic"
+
+    schema: Schema
+    model: Model = "auto"
+    rows: Annotated[int, Interval(ge=1)] | None = None
+    bins: Annotated[int, Interval(ge=2, le=256)] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assert self._gaussian.layout.counts
+
+    # What the study fixes.
+
+    @cached_property
+    def _gaussian(self) -> Counting:
+        return fit_counting(self.schema, bins=self.bins)
+
+    @cached_property
+    def _laplace(self) -> Counting:
+        return fit_counting(self.schema, bins=self.bins, pure=True)
+
+    @property
+    def encoding(self) -> CellEncoding:
+        """Records as cells, which do not depend on the noise."""
+        return self._gaussian.encoding
+
+    @property
+    def cells(self) -> Counting:
+        """The cells of records, whatever the noise is."""
+        return self._gaussian
+
+    def whole(self, who: Consortium) -> Counting:
+        """With all pairs."""
+        return self._laplace if isinstance(who.loss, Pure) else self._gaussian
+
+    def counting(self, who: Consortium) -> Counting:
+        """What is counted: all pairs, or those with the target where naive Bayes is chosen."""
+        whole = self.whole(who)
+        return whole.sparser if self.chosen(who) == "naive-bayes" else whole
+
+    def chosen(self, who: Consortium) -> str:
+        """The model, by the study or by a rule from public figures."""
+        if self.model != "auto":
+            return self.model
+        whole = self.whole(who)
+        deviation = self._counts(whole, who).opened_deviation(who, who.size)
+        return "mixture" if affords_pairs(whole.layout, deviation, self.rows) else "naive-bayes"
+
+    # What leaves.
+
+    def _counts(self, counting: Counting, who: Consortium) -> Release:
+        """The one release that costs anything."""
+        raise NotImplementedError(f"{type(self).__name__} releases no counts")
+
+    @staticmethod
+    def _noise(who: Consortium) -> Gaussian | Laplace:
+        return Laplace(who.loss) if isinstance(who.loss, Pure) else Gaussian(gaussian_budget(who.loss))
+
+    # What a consumer works with.
+
+    def _dataset(
+        self,
+        values: Any,
+        parties: int,
+        total: int | None,
+        who: Consortium,
+        narrowed: tuple[float, ...] | None = None,
+    ) -> SyntheticDataset:
+        """The dataset of opened counts; `total` is the number of records where it is public, `narrowed` by block how
+        much narrower noise is than that of the release."""
+        from comity.methods.synthetic.artefact import NoisyCounts, SyntheticDataset
+
+        counting = self.counting(who)
+        deviation = self._counts(counting, who).opened_deviation(who, parties)
+        values = np.asarray(values, np.float64)
+        return SyntheticDataset(NoisyCounts(counting, self.chosen(who), values, deviation, total, parties, narrowed))
+
+    # What the plan says.
+
+    def _titled(self, who: Consortium, how: str = "") -> str:
+        noise = "Laplace" if isinstance(who.loss, Pure) else "Gaussian"
+        return f"synthetic ({self.chosen(who)}, {noise}{how})"
+
+    def protected(self, who: Consortium) -> int | None:
+        return self.rows
+
+    def _planned(self, who: Consortium) -> dict[tuple[int, ...], float]:
+        """The deviation of each table's counts, as far as it is known before anything runs."""
+        counting = self.counting(who)
+        return counting.layout.deviations(self._counts(counting, who).opened_deviation(who, who.size))
+
+    def expectation(self, who: Consortium) -> str:
+        deviations = self._planned(who)
+        found = deviations.values()
+        said = f"counts carry noise of deviation {min(found):.3g} to {max(found):.3g}"
+        if self.rows is None:
+            return f"{said}; declare synthetic.rows, a round figure, to see what that is of your records"
+        errors = expected_errors(self.counting(who).layout, deviations, self.rows)
+        pairs = [error for key, error in errors.items() if len(key) == 2] or list(errors.values())
+        mean = sum(pairs) / len(pairs)
+        useless = ", so expect a useless dataset: raise epsilon or bring more records" if mean > 0.5 else ""
+        return (
+            f"{said}: of a table, noise alone moves {mean:.2%} of {self.rows:,} records on average and "
+            f"{max(errors.values()):.2%} at most, before tables are made to agree{useless}"
+        )
+
+    def notes(self, who: Consortium) -> tuple[str, ...]:
+        counting, whole = self.counting(who), self.whole(who)
+        layout = counting.layout
+        found = [
+            f"{layout.counts:,} counts of {layout.columns} columns in {len(layout.blocks)} tables, "
+            f"{counting.bins} cells to a number of which the schema says nothing"
+        ]
+        if self.bins is None and counting.bins < BINS[0]:
+            found.append(f"{BINS[0]} cells to a number would be too many counts: there are {counting.bins}")
+        if self.model == "auto" and self.rows is None:
+            found.append("model: mixture, because synthetic.rows says nothing that a rule could go by")
+        elif self.model == "auto" and self.rows is not None:
+            noise = pair_noise(whole.layout, self._counts(whole, who).opened_deviation(who, who.size), self.rows)
+            than = "above" if noise > MAX_PAIR_NOISE else "at most"
+            found.append(
+                f"model: {self.chosen(who)}, because the noise of a pair of columns would be {noise:.3g} of the "
+                f"records, {than} {MAX_PAIR_NOISE}"
+            )
+        return (*found, "rows are made of the counts by public chance, by whoever holds them and as often as they like")
+
+
 Pooling = Literal["sum", "none"]
-Counted = Annotated[int, Interval(ge=1, le=2)]
+Rounds = Annotated[int, Interval(ge=1, le=2)]
 """How often."""
 
 # Records that one party may count; cells are cut beyond. It decides how wide the integers are, and moves no noise: a
 # limit of size.
-MOST_RECORDS = 1 << 31
+MAX_RECORDS = 1 << 31
 # Of so many parties that release alone each has a dataset of its own beside the common one: a limit of size.
-DATASETS = 16
+MAX_DATASETS = 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,7 +219,7 @@ class SyntheticData(CountedData):
     """
 
     pooling: Pooling = "sum"
-    rounds: Counted = 1
+    rounds: Rounds = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,7 +256,9 @@ class SyntheticData(CountedData):
             form=Each(one) if self.pooling == "none" else Fields({"counts": one, "parties": Count(who.size)}),
         )
         alone = "whoever receives what a party released, coordinator and other parties included"
-        return Declaration((counts, tables), adversary=alone if self.pooling == "none" else _together(who))
+        return Declaration(
+            (counts, tables), adversary=alone if self.pooling == "none" else _coordinator_with_parties(who)
+        )
 
     def _declare_both(self, counts: Release, who: Consortium) -> Declaration:
         if self.chosen(who) == "naive-bayes":
@@ -131,19 +282,19 @@ class SyntheticData(CountedData):
                 {"counts": one, "parties": many, "pairs": pairs, "again": Array(again.shape), "parties_again": many}
             ),
         )
-        return Declaration((counts, opened, listed, again, tables), adversary=_together(who))
+        return Declaration((counts, opened, listed, again, tables), adversary=_coordinator_with_parties(who))
 
     def recount(self, who: Consortium) -> Recount:
         """What a second round counts."""
         return Recount(self.whole(who).layout)
 
     def _counts(self, counting: Counting, who: Consortium) -> Release:
-        noise = divided(who)[0] if self.rounds == 2 else self._noise(who)
+        noise = split_loss(who)[0] if self.rounds == 2 else self._noise(who)
         return self._counted("counts", counting.layout.counts, counting.layout.weights, noise, who)
 
     def _again(self, who: Consortium) -> Release:
         recount = self.recount(who)
-        return self._counted("again", recount.counts, recount.weights, divided(who)[1], who)
+        return self._counted("again", recount.counts, recount.weights, split_loss(who)[1], who)
 
     def _counted(
         self, name: str, counts: int, weights: tuple[int, ...], noise: Gaussian | Laplace, who: Consortium
@@ -154,7 +305,7 @@ class SyntheticData(CountedData):
             to=COORDINATOR,
             protection=Noised(noise) if self.pooling == "none" else Summed(noise),
             form=Array((counts,), "<i8"),
-            bound=Counts(weights, who.neighbours is Neighbours.REPLACE, MOST_RECORDS),
+            bound=Counts(weights, who.neighbours is Neighbours.REPLACE, MAX_RECORDS),
         )
 
     @property
@@ -235,7 +386,7 @@ class SyntheticData(CountedData):
     def beside(self, released: Mapping[str, Any], who: Consortium, *, study: str, run: str) -> Mapping[str, Artefact]:
         """Of parties that release alone, each one's own dataset."""
         tables = released["tables"] if self.pooling == "none" else {}
-        if not 1 < len(tables) <= DATASETS:
+        if not 1 < len(tables) <= MAX_DATASETS:
             return {}
         return {f"data-{place}": self._made(tables[party], 1, who) for place, party in self._numbered(tables, who)}
 
@@ -260,15 +411,14 @@ class SyntheticData(CountedData):
         return self._dataset(values, parties, self.rows if replaced and parties == who.size else None, who, narrowed)
 
     def assess(self, presented: SyntheticDataset, train: Sequence[Records] | None, test: Records) -> Assessment:
-        from comity.methods.synthetic.downstream import together
-        from comity.methods.synthetic.fidelity import assess
+        from comity.methods.synthetic.fidelity import assess, pool_records
 
         if train is None:
             return assess(presented, None, test)
-        return assess(presented, together(train), test, lambda task, tested: task.compare(train, tested))
+        return assess(presented, pool_records(train), test, lambda task, tested: task.compare(train, tested))
 
     def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
-        from comity.methods.synthetic.own_score import score_columns, score_target
+        from comity.methods.synthetic.fidelity import score_columns, score_target
 
         if self.schema.target is not None:
             return score_target(presented, records)
@@ -292,18 +442,18 @@ class SyntheticData(CountedData):
     def _said_of_rounds(self, who: Consortium) -> str:
         recount = self.recount(who)
         return (
-            f"two rounds: all tables with {FIRST:.0%} of the loss, then with the rest {len(recount.labelled)} tables "
-            f"with the target and the {recount.chosen} strongest of {len(recount.candidates)} others, chosen from the "
-            f"opened counts of the first; both together know those with {self._narrower(who):.2f} of its deviation. "
-            "If a party is lost in between, the first stands alone"
+            f"two rounds: all tables with {FIRST_SHARE:.0%} of the loss, then with the rest {len(recount.labelled)} "
+            f"tables with the target and the {recount.chosen} strongest of {len(recount.candidates)} others, chosen "
+            f"from the opened counts of the first; both together know those with {self._narrower(who):.2f} of its "
+            "deviation. If a party is lost in between, the first stands alone"
         )
 
     def notes(self, who: Consortium) -> tuple[str, ...]:
-        many = who.size > DATASETS and self.pooling == "none"
-        said = (f"above {DATASETS} parties only the dataset of all of them is written out",) if many else ()
+        many = who.size > MAX_DATASETS and self.pooling == "none"
+        said = (f"above {MAX_DATASETS} parties only the dataset of all of them is written out",) if many else ()
         rounds = (self._said_of_rounds(who),) if self.rounds == 2 else ()
         return (*super().notes(who), *said, *rounds)
 
 
-def _together(who: Consortium) -> str:
+def _coordinator_with_parties(who: Consortium) -> str:
     return f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties"

@@ -1,24 +1,30 @@
-"""Synthetic records where owners hold different columns: the tables across owners are products that nobody sees.
+"""Synthetic records where owners hold different columns: tables across owners are products that nobody sees.
 
-What is released is the same vector of counts as by rows (`comity.methods.synthetic.protocol`), and everything after
-it is the same. In the order of the method:
+The release is the same vector of counts as for whole records (`method`), and so is everything after it. In the order of
+the method:
 
     align    (where the schema has an identifier) the common rows of all parties, in one order
     size     the number of common rows, public under replacement
-    product  shares of all tables across parties stay at the sites
+    product  shares of all tables across parties; they stay at the sites
     counts   each party adds its own tables, its shares and its part of the noise; the secure sum opens the total
-    tables   the noisy counts and the number of rows, from which anybody makes records
+    tables   the noisy counts and the number of rows, from which anyone makes records
+
+Derivations are in `columns_proof.md`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-from comity.data import CellEncoding, Held, Records
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data import CellEncoding, Held, Records, Schema, by_features
+from comity.data.schemas.reading import canonical_id
 from comity.errors import StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Counts, Opened
@@ -30,13 +36,10 @@ from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.by_columns import rows
 from comity.methods.by_columns.method import ByColumns
+from comity.methods.by_columns.products import ProductsAndOwn
 from comity.methods.by_columns.terms import Way, adversary, check_parties, protects
-from comity.methods.synthetic.columns.holding import PLACES, Holding
-from comity.methods.synthetic.columns.products import CellProducts
-from comity.methods.synthetic.columns.sensitivity import sensitivity
-from comity.methods.synthetic.counted import CountedData
-from comity.methods.synthetic.counting import Counting
-from comity.methods.synthetic.table_ranges import table_ranges
+from comity.methods.synthetic.counts import BUCKETS, Block, Counting, Layout, check_cells, table_ranges
+from comity.methods.synthetic.method import CountedData
 from comity.privacy.unit import Neighbours
 
 if TYPE_CHECKING:
@@ -44,8 +47,184 @@ if TYPE_CHECKING:
     from comity.federation.own_score import OwnScore
     from comity.methods.synthetic.artefact import SyntheticDataset
 
+# Who holds which columns, as one-hot cells.
+#
+# A table of one column, or of two columns at one owner, is that owner's own. A table across owners is a product of
+# their one-hot cells, of which both hold a share. Every count of `Layout` comes from exactly one of the two.
+
+Floats = NDArray[np.float64]
+Words = NDArray[np.uint64]
+
+PLACES = 8
+"""Binary places of a one-hot cell in the secure products. Shares of a product may add up to one unit beside it: that
+is a whole count without any places, and 2^−16 of one with these. More would need a wider ring for many rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Holding:
+    """`names` are all columns in the order of the layout, `sizes` their cells, `held` the columns of each party."""
+
+    schema: Schema
+    bins: int
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    held: Mapping[str, tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        # Every column, the target too, at exactly one party.
+        by_features(self.schema, self.held)
+        empty = [party for party, columns in self.held.items() if not columns]
+        if len(self.held) < 2 or empty:
+            raise StudyError(
+                "synthetic over columns needs two parties or more that hold some, found "
+                + (f"none at {empty[0]}" if empty else f"{len(self.held)}")
+                + "; give every [parties.NAME] its columns",
+                key=f"parties.{empty[0]}.columns" if empty else "parties",
+            )
+
+    def encoding_of(self, party: str) -> CellEncoding:
+        """One party's part of a record, in the very cells of the whole."""
+        if party not in self.held:
+            raise StudyError(f"{party} holds no columns; add parties.{party}.columns", key=f"parties.{party}.columns")
+        return self._encodings[party]
+
+    @cached_property
+    def _encodings(self) -> dict[str, CellEncoding]:
+        return {
+            party: CellEncoding(self.schema.restrict(columns), cut=self.bins, buckets=BUCKETS)
+            for party, columns in self.held.items()
+        }
+
+    @cached_property
+    def holders(self) -> tuple[str, ...]:
+        """The party of each column of the layout."""
+        return tuple(next(party for party, columns in self.held.items() if name in columns) for name in self.names)
+
+    @cached_property
+    def places(self) -> dict[str, tuple[int, ...]]:
+        """Of each party's columns in the layout, in the order in which it encodes them."""
+        return {party: tuple(map(self.names.index, one.cells.names)) for party, one in self._encodings.items()}
+
+    @cached_property
+    def widths(self) -> dict[str, int]:
+        """One-hot cells of each party."""
+        return {party: sum(self._sizes(party)) for party in self.held}
+
+    def _sizes(self, party: str) -> tuple[int, ...]:
+        return tuple(self.sizes[place] for place in self.places[party])
+
+    @cached_property
+    def _spans(self) -> dict[int, slice]:
+        """Where the cells of each column of the layout lie among its holder's."""
+        found: dict[int, slice] = {}
+        for party, places in self.places.items():
+            stops = np.cumsum(self._sizes(party)).tolist()
+            found |= {place: slice(stop - self.sizes[place], stop) for place, stop in zip(places, stops)}
+        return found
+
+    # At a site.
+
+    def one_hot(self, codes: NDArray[Any], party: str) -> Floats:
+        """Rows (n, cells): a one in one cell of each column, whatever the records say; what is no cell is refused."""
+        sizes = np.array(self._sizes(party), np.int64)
+        cells = check_cells(codes, self._sizes(party))
+        found = np.zeros((len(cells), self.widths[party]))
+        np.put_along_axis(found, cells + (np.cumsum(sizes) - sizes), 1.0, axis=1)
+        return found
+
+    def share(self, layout: Layout, party: str, own: Floats, products: Mapping[tuple[str, str], Words]) -> Words:
+        """A party's share of the weighted counts in product units: its own tables whole, its shares of tables across
+        parties, zero elsewhere. `own` are the sums of products of its one-hot cells."""
+        found = np.zeros(layout.counts, np.uint64)
+        whole = own.astype(np.int64).view(np.uint64) << np.uint64(2 * PLACES)
+        for block in layout.blocks:
+            holders = [self.holders[place] for place in block.key]
+            if party not in holders:
+                continue
+            spans = [self._spans[place] for place in block.key]
+            if len(spans) == 1:
+                table = np.diagonal(whole)[spans[0]]
+            elif holders[0] == holders[1]:
+                table = whole[spans[0], spans[1]]
+            elif (holders[0], holders[1]) in products:
+                table = products[holders[0], holders[1]][spans[0], spans[1]]
+            else:
+                table = products[holders[1], holders[0]][spans[1], spans[0]].T
+            found[block.start : block.stop] = table.reshape(-1) * np.uint64(block.weight)
+        return found
+
+    def across(self, layout: Layout) -> Iterator[Block]:
+        """The tables whose two columns different parties hold."""
+        return (block for block in layout.blocks if len({self.holders[place] for place in block.key}) > 1)
+
+    # Where all columns are in one place: a simulation.
+
+    def joined(self, parties: Sequence[Records]) -> Records:
+        """Whole records of those whom all parties hold, by identifier where there is one."""
+        orders = _match_ids([records.ids for records in parties])
+        rows = min(map(len, parties)) if orders is None else len(orders[0])
+        features, labels = np.empty((rows, len(self.names))), None
+        for number, (party, records) in enumerate(zip(self.held, parties)):
+            order = slice(None) if orders is None else orders[number]
+            features[:, list(self.places[party])] = records.features[order]
+            labels = labels if records.labels is None else records.labels[order]
+        return Records(features, labels)
+
+
+def _match_ids(ids: Sequence[NDArray[np.object_] | None]) -> list[NDArray[np.int64]] | None:
+    if any(one is None for one in ids):
+        return None
+    known = [{canonical_id(name): at for at, name in enumerate(one)} for one in ids if one is not None]
+    shared = sorted(set.intersection(*map(set, known)))
+    return [np.array([places[name] for name in shared], np.int64) for places in known]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CellProducts(ProductsAndOwn):
+    """Products of rows that have a one in one cell of each column, because their owners made them so."""
+
+    holding: Holding
+
+    def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
+        return self.holding.one_hot(site.records.features[which], site.party)
+
+    def summed(self, matrix: Floats) -> Floats:
+        """Whole numbers below 2^53, so that blocks of rows add up exactly."""
+        return np.asarray(matrix.T @ matrix, np.float64)
+
+    def digested(self, matrix: Floats) -> NDArray[np.uint8]:
+        return matrix.astype(np.uint8)
+
+
+# How far one replaced record moves the counts that are opened from shares (columns_proof.md, 2).
+
+# More than the rounding of the few floating-point operations below.
+_ROUND_UP = 1 + 1e-12
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    l1: float
+    l2: float
+
+
+def sensitivity(layout: Layout, holding: Holding, carry: float) -> Sensitivity:
+    """Of the weighted counts. `carry` is how far a count across parties may lie from the table, either way: 0 with
+    a dealer. It may lie above for one neighbour and below for the other."""
+    moved = Counts(layout.weights, replaced=True, records=1)
+    across = list(holding.across(layout))
+    l1 = sum(2 * carry * block.weight * block.cells for block in across)
+    l2 = 2 * carry * sqrt(sum(block.weight**2 * block.cells for block in across))
+    # Whole numbers, or their roots, need no rounding up but where something is added to them.
+    return (
+        Sensitivity((moved.l1 + l1) * _ROUND_UP, (moved.l2 + l2) * _ROUND_UP)
+        if carry
+        else Sensitivity(moved.l1, moved.l2)
+    )
+
+
 # Room for the noise in product units, whatever the budget; what it does not hold is refused by the plan.
-_ROOM = 1 << 46
+_NOISE_ROOM = 1 << 46
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,7 +272,7 @@ class SyntheticColumns(ByColumns, CountedData):
             bound=1.0,
             method=self.products,
             most=self.most,
-            noise=(len(self.columns) * heaviest * self.most << (2 * PLACES)) + _ROOM,
+            noise=(len(self.columns) * heaviest * self.most << (2 * PLACES)) + _NOISE_ROOM,
             holding=self.holding,
         )
 
@@ -181,7 +360,7 @@ class SyntheticColumns(ByColumns, CountedData):
 
     def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
         """Of the owner's own columns."""
-        from comity.methods.synthetic.own_score import score_columns
+        from comity.methods.synthetic.fidelity import score_columns
 
         return score_columns(presented, records, self.holding.places[party])
 

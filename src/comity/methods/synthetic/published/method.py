@@ -1,21 +1,22 @@
-"""Private datasets as published: each sharer grows a private tree, makes records from it, and all vote on their labels.
+"""Private datasets as published: each sharer grows a private tree, makes records from it, and all trees vote on labels.
 
 F. Fioretto, P. Van Hentenryck, Privacy-Preserving Federated Data Sharing, AAMAS 2019 (PFDS):
 
-    1  SharePredictor   a private tree of each sharer, to all sharers                       (`grow`)
-    2  ShareData        counts of its upper levels, made consistent; records in its leaves, labelled by the vote of all
-                        trees, to everyone                                                   (`share`)
-    3  each owner fits a model to what was shared and to its own records, and keeps it       (`learn`)
+    1  SharePredictor   each sharer sends a private tree to all sharers                      (`grow`)
+    2  ShareData        each sharer counts the upper levels of its tree, makes the counts consistent, makes records in
+                        the leaves, labels them by the vote of all trees and sends them to everyone    (`share`)
+    3  each owner fits a model to the shared records and its own, and keeps it               (`learn`)
 
-Sharers are the parties with the role "sharer", or all of them where nobody has it. The noise is that of the paper; its
-true cost is in `budget` and `proof.md`. The schema is public and so is the shape of every tree. What is not as printed:
-choices are by noisy max (permute-and-flip) instead of the exponential mechanism, with the noise of the same loss.
+Sharers are the parties with the role "sharer", or all parties where none has it. The noise is that of the paper; its
+true cost is in `Budget` and `proof.md`. The schema is public and so is the shape of every tree. One thing is not as
+printed: choices are made by noisy max (permute-and-flip) instead of the exponential mechanism, at the same loss.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -29,28 +30,222 @@ from comity.errors import Malformed, Refused, StudyError
 from comity.federation.baseline import Baseline
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.consortium import EVERY_PARTY, Consortium
-from comity.federation.declare.declaration import Declaration, TrueLoss
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium
+from comity.federation.declare.declaration import PRIVATE, Declaration, TrueLoss
+from comity.federation.declare.protection import Computed, Derived
+from comity.federation.declare.release import Array, Each, Fields, Form, Release
 from comity.federation.evaluation.card import Predicts
 from comity.federation.own_score import OwnScore, score_predictor
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.methods.synthetic.published.attributes import Attribute, Attributes, targets_of
-from comity.methods.synthetic.published.baselines import baselines
-from comity.methods.synthetic.published.budget import Budget
-from comity.methods.synthetic.published.growing import grown
-from comity.methods.synthetic.published.predictor import Learner, as_model, checked_learner, error, trained
-from comity.methods.synthetic.published.releases import MOST_RECORDS, claim_of, releases_of, split_name
-from comity.methods.synthetic.published.shape import Shape, drawn
-from comity.methods.synthetic.published.synthesis import leaf_masses, noisy_masses, records, voted, whole
-from comity.methods.synthetic.published.tree import Tree, level_counts
-from comity.privacy.loss import Pure
-from comity.privacy.unit import Unit
+from comity.methods.synthetic.published.predictor import (
+    Learner,
+    build_model,
+    choose_learner,
+    compare_baselines,
+    measure_error,
+    train_model,
+)
+from comity.methods.synthetic.published.synthesis import (
+    clip_leaf_masses,
+    draw_records,
+    round_masses,
+    solve_leaf_masses,
+    vote,
+)
+from comity.methods.synthetic.published.tree import (
+    Attribute,
+    Attributes,
+    Shape,
+    Tree,
+    count_levels,
+    draw_shape,
+    draw_targets,
+    grow_tree,
+)
+from comity.privacy.loss import LOSSES, Loss, Pure
+from comity.privacy.mechanisms import NoisyCounts, NoisyMax
+from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
     from comity.artefacts.artefact import Artefact
     from comity.artefacts.dataset import Dataset
     from comity.federation.assessment import Assessment
+
+# What the published noise costs.
+#
+# Printed: ε/2 for the tree, ε/(2h) for each of its h levels (h − 1 of choices, and the leaves), and ε/2 for the counts
+# of levels 1 … p − 1. The noise below is that of the paper. Its true cost (proof.md, 2 to 4):
+#
+#     with ε' = ε/(2h)                 a record is added or removed  a record is replaced
+#     one level of choices             ε'/2                          ε'
+#     leaves                           ε'                            2ε'
+#     counts of p − 1 levels           ε/2                           ε·(p − 2)/(p − 1)
+#
+# Choices cost half of what is printed because scores are monotone. A replaced record counts twice everywhere but at the
+# root, whose count stays.
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The printed ε of a study, laid out over a tree of `depth` levels, the first `levels` − 1 of which are `counted`
+    where sizes are made consistent."""
+
+    epsilon: Decimal
+    depth: int
+    levels: int
+    neighbours: Neighbours
+    counted: bool = True
+
+    @classmethod
+    def of(cls, loss: Loss, depth: int, levels: int, neighbours: Neighbours, *, counted: bool = True) -> Budget:
+        if not isinstance(loss, Pure) or loss.epsilon <= 0:
+            raise StudyError(
+                f"synthetic.variant = published has Laplace noise and needs a pure epsilon above 0, found {loss}; set "
+                "privacy.delta to 0",
+                key="privacy.delta",
+            )
+        return cls(loss.epsilon, depth, levels, neighbours, counted)
+
+    @property
+    def replaced(self) -> bool:
+        return self.neighbours is Neighbours.REPLACE
+
+    def _share(self, times: int, of: int) -> Pure:
+        return Pure(LOSSES.divide(LOSSES.multiply(self.epsilon, Decimal(times)), Decimal(of)))
+
+    @property
+    def choice(self) -> NoisyMax:
+        """Of one level: exponential noise of mean 2/ε', whoever is a neighbour."""
+        twice = 2 if self.replaced else 1
+        return NoisyMax(loss=self._share(twice, 4 * self.depth), sensitivity=1.0, touched=twice, monotone=True)
+
+    @property
+    def leaves(self) -> NoisyCounts:
+        """Laplace noise of scale 1/ε' on each count."""
+        moved = 2 if self.replaced else 1
+        return NoisyCounts(loss=self._share(moved, 2 * self.depth), sensitivity=float(moved))
+
+    @property
+    def counts(self) -> NoisyCounts:
+        """Laplace noise of scale 2(p − 1)/ε on each count."""
+        measured = self.levels - 1
+        moved = 2 * (measured - 1) if self.replaced else measured
+        return NoisyCounts(loss=self._share(moved, 2 * measured), sensitivity=float(moved))
+
+    @property
+    def total(self) -> Decimal:
+        """The loss of a sharer by everything that it releases."""
+        each = LOSSES.multiply(self.choice.charged.epsilon, Decimal(self.depth - 1))
+        rest = [one.charged for one in ((self.leaves, self.counts) if self.counted else (self.leaves,))]
+        return LOSSES.add(each, sum((one.epsilon for one in rest if isinstance(one, Pure)), Decimal(0)))
+
+    @property
+    def factor(self) -> float:
+        """The loss by the printed ε."""
+        return float(self.total / self.epsilon)
+
+
+# What leaves. Sizes of trees differ between owners and are public; the number of shared records is not known before.
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A value of one of several forms: an owner's own shape is checked where it is known whose value it is."""
+
+    of: tuple[Form, ...]
+
+    def fits(self, value: Any, dims: Mapping[str, int], who: Consortium) -> bool:
+        return any(form.fits(value, dims, who) for form in self.of)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Up to `most` records of `width` finite numbers each."""
+
+    width: int
+    most: int
+
+    def fits(self, value: Any, dims: Mapping[str, int], who: Consortium) -> bool:
+        return (
+            isinstance(value, np.ndarray)
+            and value.dtype.str == "<f8"
+            and value.ndim == 2
+            and value.shape[1] == self.width
+            and len(value) <= self.most
+            and bool(np.isfinite(value).all())
+        )
+
+
+# Room for records: least squares leave about as many as there are, noise that is cut at zero many times more.
+MAX_RECORDS = 1 << 20
+
+
+def declare_releases(
+    shapes: Sequence[Shape], budget: Budget, source: str, *, classes: int, columns: int, levels: int
+) -> tuple[Release, ...]:
+    """For owners with trees of these shapes; `levels` is of how many sizes are taken, 0 where leaves are left alone."""
+
+    def made(name: str, to: str, protection: Computed | Derived, form: Any) -> Release:
+        return Release(name=name, source=source, to=to, protection=protection, form=form)
+
+    def sent(name: str, to: str, of: str, form: Any) -> Release:
+        return Release(name=name, source=COORDINATOR, to=to, protection=Derived(of), form=form)
+
+    splits = tuple(
+        made(
+            split_name(number),
+            ITSELF,
+            Computed(budget.choice),
+            OneOf(_drop_duplicates(Array((shape.choices[number],), "<i8") for shape in shapes)),
+        )
+        for number in range(len(shapes[0].levels))
+    )
+    leaves = OneOf(_drop_duplicates(Array((shape.leaves, classes), "<i8") for shape in shapes))
+    sizes = OneOf(_drop_duplicates(Array((_count_nodes(shape, levels),), "<i8") for shape in shapes))
+    counted = (made("counts", ITSELF, Computed(budget.counts), sizes),) if levels else ()
+    tree, rows = OneOf(_drop_duplicates(_tree_form(shape, classes) for shape in shapes)), Rows(columns, MAX_RECORDS)
+    return (
+        *splits,
+        made("leaves", ITSELF, Computed(budget.leaves), leaves),
+        *counted,
+        made("tree", COORDINATOR, Derived(*(release.name for release in splits), "leaves"), tree),
+        sent("trees", source, "tree", Each(tree)),
+        made("dataset", COORDINATOR, Derived("trees", *(release.name for release in counted)), rows),
+        sent("datasets", EVERYONE, "dataset", Each(rows)),
+    )
+
+
+def _count_nodes(shape: Shape, levels: int) -> int:
+    return sum(level.nodes for level in shape.levels[: levels - 1])
+
+
+def state_claim(budget: Budget) -> str:
+    if budget.total <= budget.epsilon:
+        return PRIVATE
+    return (
+        f"not private as claimed: {Pure(budget.epsilon)} is claimed for a record that is replaced and "
+        f"{Pure(budget.total)} is lost, because such a record moves the counts of two nodes; set "
+        'privacy.neighbours to "add-remove"'
+    )
+
+
+def split_name(number: int) -> str:
+    return f"split_{number + 1}"
+
+
+def _tree_form(shape: Shape, classes: int) -> Fields:
+    nodes = sum(level.nodes for level in shape.levels)
+    return Fields({"thresholds": Array((nodes,)), "counts": Array((shape.leaves, classes), "<i8")})
+
+
+def _drop_duplicates(forms: Any) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for form in forms:
+        if form not in found:
+            found.append(form)
+    return tuple(found)
+
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -62,7 +257,7 @@ Leaves = Annotated[int, Interval(ge=1, le=1_000_000)]
 
 SHARER = "sharer"
 # Shapes are public and the same in every step of a run; the sharers of a simulation all look at all of them.
-_SHAPES = 256
+_MAX_SHAPES = 256
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,7 +298,7 @@ class PublishedSynthetic(Protocol):
             )
         # The attributes of a schema without a target are refused.
         assert self.attributes.classes
-        checked_learner(self.learner, self.target)
+        choose_learner(self.learner, self.target)
 
     # What the study fixes.
 
@@ -133,7 +328,7 @@ class PublishedSynthetic(Protocol):
     @property
     def kind(self) -> Learner:
         """Of the models that owners fit."""
-        return checked_learner(self.learner, self.target)
+        return choose_learner(self.learner, self.target)
 
     @cached_property
     def _digest(self) -> str:
@@ -165,7 +360,7 @@ class PublishedSynthetic(Protocol):
         budget, source = self.budget(who), self.source(who)
         shapes = [self.shape(party) for party in self.sharers(who)]
         return Declaration(
-            releases_of(
+            declare_releases(
                 shapes,
                 budget,
                 source,
@@ -174,7 +369,7 @@ class PublishedSynthetic(Protocol):
                 levels=self.levels if self.consistency else 0,
             ),
             adversary="whoever sees all trees and datasets, all other owners and the coordinator together",
-            claim=claim_of(budget),
+            claim=state_claim(budget),
         )
 
     # What the coordinator does.
@@ -195,7 +390,7 @@ class PublishedSynthetic(Protocol):
     def grow(self, site: Site) -> dict[str, Any]:
         """This owner's tree: one debit for each level of choices, one for the leaves."""
         values, labels = self._own(site)
-        tree = grown(
+        tree = grow_tree(
             self.shape(site.party),
             values,
             labels,
@@ -217,15 +412,15 @@ class PublishedSynthetic(Protocol):
         voters = self._read(trees) if self.labelling == "vote" else [mine]
         if self.consistency:
             path = mine.path(self._own(site)[0])
-            counts = site.compute(level_counts(mine.shape, path, self.levels - 1), name="counts")
-            masses = leaf_masses(mine, counts, self.levels - 1)
+            counts = site.compute(count_levels(mine.shape, path, self.levels - 1), name="counts")
+            masses = solve_leaf_masses(mine, counts, self.levels - 1)
         else:
-            masses = noisy_masses(mine)
+            masses = clip_leaf_masses(mine)
         stream = site.public_stream("synthetic records", site.party)
-        sizes = whole(masses, stream)
-        made = records(mine, _within(sizes, MOST_RECORDS), stream)
-        labels = voted(voters, made, self.attributes.classes)
-        return {"dataset": np.column_stack([made, targets_of(self.target, labels, stream)]).astype("<f8")}
+        sizes = round_masses(masses, stream)
+        made = draw_records(mine, _truncate(sizes, MAX_RECORDS), stream)
+        labels = vote(voters, made, self.attributes.classes)
+        return {"dataset": np.column_stack([made, draw_targets(self.target, labels, stream)]).astype("<f8")}
 
     @step()
     def learn(self, site: Site, datasets: Mapping[str, Floats]) -> None:
@@ -233,7 +428,7 @@ class PublishedSynthetic(Protocol):
         rows, labels = self._together(datasets)
         own = np.asarray(site.labels)
         features = np.concatenate([rows, site.features[:, : self.encoding.width]])
-        fitted = trained(self.kind, self.target, features, np.concatenate([labels, own]), self.l2)
+        fitted = train_model(self.kind, self.target, features, np.concatenate([labels, own]), self.l2)
         site.deliver("model", fitted)
 
     def _own(self, site: Site) -> tuple[Floats, Integers]:
@@ -263,14 +458,14 @@ class PublishedSynthetic(Protocol):
     def present(self, released: Mapping[str, Any], who: Consortium) -> Dataset:
         """All shared records in one table. They are nobody's, so that they name nobody."""
         from comity.artefacts.dataset import Dataset
-        from comity.methods.synthetic.published.frames import table_of
+        from comity.methods.synthetic.published.synthesis import build_table
 
         made = np.concatenate([np.zeros((0, len(self.attributes.all) + 1)), *released["datasets"].values()])
-        return Dataset(table_of(self.attributes, made[:, :-1], made[:, -1]), replace(self.schema, identifier=None))
+        return Dataset(build_table(self.attributes, made[:, :-1], made[:, -1]), replace(self.schema, identifier=None))
 
     def present_own(self, own: Mapping[str, Any], who: Consortium) -> Mapping[str, Artefact]:
         """The owner's own model, in the form of any other model; it was fitted to raw records, and is its owner's."""
-        return {"model": as_model(self.target, own["model"], self.encoding)} if "model" in own else {}
+        return {"model": build_model(self.target, own["model"], self.encoding)} if "model" in own else {}
 
     def assess(self, presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
         from comity.federation.assessment import Assessment
@@ -291,19 +486,19 @@ class PublishedSynthetic(Protocol):
             return None
         found = self.encoding.encode(model.frame).records
         assert found.labels is not None
-        weights = trained(self.kind, self.target, found.features, found.labels, self.l2)
-        return error(self.target, weights, test.features, test.labels)
+        weights = train_model(self.kind, self.target, found.features, found.labels, self.l2)
+        return measure_error(self.target, weights, test.features, test.labels)
 
     def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
         """Of a model that is fitted to the shared records alone."""
         found = self.encoding.encode(presented.frame).records
         assert found.labels is not None
-        weights = trained(self.kind, self.target, found.features, found.labels, self.l2)
+        weights = train_model(self.kind, self.target, found.features, found.labels, self.l2)
         numbers = Predicts(0, self.target.low, self.target.high) if isinstance(self.target, Bounded) else None
-        return score_predictor(as_model(self.target, weights, self.encoding), records, numbers)
+        return score_predictor(build_model(self.target, weights, self.encoding), records, numbers)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
-        return baselines(self.kind, self.target, train, test, self.l2)
+        return compare_baselines(self.kind, self.target, train, test, self.l2)
 
     # What the plan says.
 
@@ -341,13 +536,13 @@ class PublishedSynthetic(Protocol):
         )
 
 
-@lru_cache(maxsize=_SHAPES)
+@lru_cache(maxsize=_MAX_SHAPES)
 def _shape(
     attributes: tuple[Attribute, ...], depth: int, candidates: int, leaves: int, stream: tuple[str | int, ...]
 ) -> Shape:
-    return drawn(attributes, depth=depth, candidates=candidates, leaves=leaves, stream=Stream.public(*stream))
+    return draw_shape(attributes, depth=depth, candidates=candidates, leaves=leaves, stream=Stream.public(*stream))
 
 
-def _within(sizes: Integers, most: int) -> Integers:
+def _truncate(sizes: Integers, most: int) -> Integers:
     """Sizes that add up to no more than `most`: what is beyond is left out, from the last leaf on."""
     return np.asarray(np.diff(np.minimum(np.concatenate([[0], np.cumsum(sizes)]), most)), np.int64)

@@ -1,6 +1,6 @@
-"""From noisy counts to what they agree on: the number of records, every column's counts, every pair's interaction.
+"""From noisy counts to tables that agree: the number of records, each column's counts, each pair's interaction.
 
-Everything here reads released counts alone, so that it costs nothing and may be done again by anybody.
+Everything here reads released counts alone: it costs nothing, and anyone may repeat it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.methods.synthetic.layout import Layout
+from comity.methods.synthetic.counts import Layout
 
 Floats = NDArray[np.float64]
 Tables = Mapping[tuple[int, ...], Floats]
@@ -36,30 +36,30 @@ class Consistent:
         return min(pairs or self.deviation.values())
 
 
-def agree(
+def make_consistent(
     layout: Layout, noisy: Tables, deviation: Mapping[tuple[int, ...], float], total: float | None = None
 ) -> Consistent:
     """Each number as the mean of all the tables that imply it, weighted by how well they know it.
 
     `total` is the number of records where it is public; else it is estimated with the rest.
     """
-    known = total if total is not None else _total(noisy, deviation)
+    known = total if total is not None else _estimate_total(noisy, deviation)
     known = max(known, 1.0)
-    singles = {k: _single(k, noisy, deviation, known) for k in range(layout.columns)}
+    singles = {k: _estimate_single(k, noisy, deviation, known) for k in range(layout.columns)}
     pairs = {}
     for pair, table in noisy.items():
         if len(pair) == 2:
             i, j = pair
-            pairs[i, j] = around(np.outer(singles[i], singles[j]) / known, table, deviation[pair])
+            pairs[i, j] = add_interaction(np.outer(singles[i], singles[j]) / known, table, deviation[pair])
     return Consistent(known, singles, pairs, noisy, dict(deviation))
 
 
-def _total(noisy: Tables, deviation: Mapping[tuple[int, ...], float]) -> float:
+def _estimate_total(noisy: Tables, deviation: Mapping[tuple[int, ...], float]) -> float:
     precise = {key: 1 / (table.size * deviation[key] ** 2) for key, table in noisy.items()}
     return float(sum(precise[key] * table.sum() for key, table in noisy.items()) / sum(precise.values()))
 
 
-def _single(column: int, noisy: Tables, deviation: Mapping[tuple[int, ...], float], total: float) -> Floats:
+def _estimate_single(column: int, noisy: Tables, deviation: Mapping[tuple[int, ...], float], total: float) -> Floats:
     """Summing a pair over the other column adds that column's number of cells in variance."""
     weighted, weight = np.zeros(1), 0.0
     for key, table in noisy.items():
@@ -68,20 +68,22 @@ def _single(column: int, noisy: Tables, deviation: Mapping[tuple[int, ...], floa
             margin = table if axis is None else table.sum(axis=axis)
             precision = 1 / ((1 if axis is None else table.shape[axis]) * deviation[key] ** 2)
             weighted, weight = weighted + precision * margin, weight + precision
-    return onto_simplex(np.asarray(weighted / weight), total)
+    return project_onto_simplex(np.asarray(weighted / weight), total)
 
 
-def around(expected: Floats, table: Floats, deviation: float) -> Floats:
+def add_interaction(expected: Floats, table: Floats, deviation: float) -> Floats:
     """What was expected of a table and what the noisy one says beyond it, as far as that stands out of the noise."""
-    return onto_simplex(expected + shrink(centred(table - expected), deviation), float(expected.sum()))
+    return project_onto_simplex(
+        expected + shrink_singular_values(double_centre(table - expected), deviation), float(expected.sum())
+    )
 
 
-def centred(table: Floats) -> Floats:
+def double_centre(table: Floats) -> Floats:
     """What is left of a table without its row and column effects."""
     return np.asarray(table - table.mean(0, keepdims=True) - table.mean(1, keepdims=True) + table.mean())
 
 
-def shrink(table: Floats, deviation: float) -> Floats:
+def shrink_singular_values(table: Floats, deviation: float) -> Floats:
     """Singular values shrunk as is best in the Frobenius norm for white noise of a known deviation (Gavish and Donoho
     2017). A centred table has one row and one column less of it."""
     rows, columns = (max(1, size - 1) for size in sorted(table.shape))
@@ -94,7 +96,7 @@ def shrink(table: Floats, deviation: float) -> Floats:
     return np.asarray((u * kept) @ v)
 
 
-def determined(table: Floats, deviation: float) -> Floats:
+def denoise_determined(table: Floats, deviation: float) -> Floats:
     """A table whose columns follow from its rows, without what noise may have put beside the few cells that are filled:
     of each row, the cells beyond the largest that so many cells of pure noise would have, or else its largest."""
     kept = np.where(table > deviation * sqrt(2 * log(max(2, table.size))), table, 0.0)
@@ -102,7 +104,7 @@ def determined(table: Floats, deviation: float) -> Floats:
     return np.where(kept.any(1, keepdims=True), kept, largest.astype(np.float64))
 
 
-def onto_simplex(table: Floats, total: float) -> Floats:
+def project_onto_simplex(table: Floats, total: float) -> Floats:
     """The nearest table without negative counts that adds up to the total."""
     flat = table.ravel()
     ordered = np.sort(flat)[::-1]

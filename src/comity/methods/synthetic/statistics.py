@@ -1,0 +1,341 @@
+"""Statistics of noisy counts with error bars: Table 1, correlations, least squares.
+
+A statistic reads the tables as they were opened, or their mean where several imply the same. It is unbiased and
+possibly negative. Its deviation is measured by adding noise of the known width to the counts many times, with public
+randomness. All of this is post-processing and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.artefacts.table import Table
+from comity.data import Categorical, Classes, Date, Numeric
+from comity.entropy import Stream
+from comity.errors import DataError
+from comity.methods.synthetic.artefact import NoisyCounts
+
+Floats = NDArray[np.float64]
+
+NOISE_DRAWS = 100
+
+
+class Tables(dict[tuple[int, ...], Floats]):
+    """Tables of one set of counts; `singles` keeps what was found about columns, which is asked for again and again."""
+
+    def __init__(self, tables: Mapping[tuple[int, ...], Floats]) -> None:
+        super().__init__(tables)
+        self.singles: dict[int, Floats] = {}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Values and the deviations that the noise gives them."""
+
+    values: Floats
+    deviations: Floats
+
+
+def measure(counts: NoisyCounts, statistic: Callable[[Tables], Floats]) -> Measured:
+    """A statistic of the tables. It must be finite for tables that noise may have made negative."""
+    layout = counts.counting.layout
+    chance = Stream.public("error bars", counts.digest)
+    tried = [statistic(Tables(layout.tables(counts.noised(chance)))) for _ in range(NOISE_DRAWS)]
+    return Measured(np.asarray(statistic(Tables(counts.tables))), np.asarray(np.std(tried, axis=0)))
+
+
+def estimate_single(counts: NoisyCounts, tables: Tables, column: int) -> Floats:
+    """Counts of a column: the mean of all tables that imply them, weighted by how well they know them."""
+    if column in tables.singles:
+        return tables.singles[column]
+    weighted, weight = np.zeros(counts.counting.layout.sizes[column]), 0.0
+    for key, table in tables.items():
+        if column in key:
+            other = 1 if len(key) == 1 else table.shape[1 - key.index(column)]
+            margin = table if len(key) == 1 else table.sum(axis=1 - key.index(column))
+            precision = 1 / (other * counts.deviations[key] ** 2)
+            weighted, weight = weighted + precision * margin, weight + precision
+    tables.singles[column] = np.asarray(weighted / weight)
+    return tables.singles[column]
+
+
+def find_pair(counts: NoisyCounts, tables: Tables, one: int, other: int) -> Floats:
+    """Counts of a pair of columns, the first along rows; refused where they were not counted."""
+    key = (min(one, other), max(one, other))
+    if key not in tables:
+        names = counts.counting.cells.names
+        raise DataError(
+            f"{names[one]!r} and {names[other]!r} were not counted together in this release; choose columns that were "
+            "(with naive-bayes only pairs with the target are, and a column that follows another only with that one)",
+            key=names[other],
+        )
+    return np.asarray(tables[key] if one < other else tables[key].T)
+
+
+def cell_middles(counts: NoisyCounts, column: int) -> Floats | None:
+    """The value in the middle of each cell of a number, in its own units, days for dates, places for an order; NaN for
+    missing values; None where cells have no order. Of two classes the second is 1."""
+    cells = counts.counting.cells
+    kind, size = cells.columns[column], cells.sizes[column]
+    if isinstance(kind, Categorical | Classes):
+        return np.arange(2.0) if size == 2 else None
+    found = np.full(size, np.nan)
+    ordered, edges = cells.ordered[column], cells.edges(column)
+    if edges is None:
+        found[:ordered] = np.arange(ordered)
+    elif isinstance(kind, Numeric):
+        low, high = kind.on_scale(edges[:-1]), kind.on_scale(np.minimum(edges[1:], kind.high))
+        found[:ordered] = kind.off_scale((low + high) / 2) if kind.scale == "log" else (low + high) / 2
+    else:
+        found[:ordered] = (edges[:-1] + edges[1:] - isinstance(kind, Date)) / 2
+    return found
+
+
+def find_column(counts: NoisyCounts, name: str) -> int:
+    names = counts.counting.cells.names
+    if name not in names:
+        raise DataError(f"{name!r} is no column of this dataset; choose one of {', '.join(names)}", key=name)
+    return names.index(name)
+
+
+# Table 1: counts, shares, means and quantiles of every column, by group if asked.
+
+QUANTILES = (0.25, 0.5, 0.75)
+HEADS = ("group", "column", "figure", "value", "deviation")
+
+
+def table_one(counts: NoisyCounts, by: str | None = None) -> Table:
+    """A row for every figure with the deviation that the noise gives it. `by` names a column whose cells are groups;
+    columns that were not counted with it are left out."""
+    names = counts.counting.cells.names
+    rows: list[tuple[str | float, ...]] = []
+    if by is None:
+        for column in range(len(names)):
+            rows += _describe_column(counts, "all", column, partial(_count_all, counts, column))
+    else:
+        group = find_column(counts, by)
+        together = {key for key in counts.tables if group in key and len(key) == 2}
+        for cell, label in enumerate(counts.counting.cells.labels(group)):
+            for column in range(len(names)):
+                if column != group and (min(group, column), max(group, column)) in together:
+                    named = f"{by} = {label}"
+                    rows += _describe_column(counts, named, column, partial(_count_group, counts, column, group, cell))
+    of = f" by {by}" if by is not None else ""
+    return Table(HEADS, tuple(rows), f"Counts, shares, means and quantiles{of}, with the deviation of their noise")
+
+
+def _count_all(counts: NoisyCounts, column: int, tables: Tables) -> Floats:
+    return estimate_single(counts, tables, column)
+
+
+def _count_group(counts: NoisyCounts, column: int, group: int, cell: int, tables: Tables) -> Floats:
+    return np.asarray(find_pair(counts, tables, group, column)[cell])
+
+
+def _describe_column(
+    counts: NoisyCounts, group: str, column: int, of: Callable[[Tables], Floats]
+) -> list[tuple[str | float, ...]]:
+    cells = counts.counting.cells
+    name, middle = cells.names[column], cell_middles(counts, column)
+    ordered = cells.ordered.get(column)
+    numeric = middle is not None and ordered is not None and cells.edges(column) is not None
+
+    def statistic(tables: Tables) -> Floats:
+        table = of(tables)
+        total = max(float(table.sum()), 1.0)
+        parts = [table, table / total]
+        if numeric:
+            assert middle is not None and ordered is not None
+            parts.append(_describe_number(table[:ordered], middle[:ordered], _edges(counts, column)))
+        return np.concatenate(parts)
+
+    found = measure(counts, statistic)
+    figures = [(f"{name} = {label}", "count") for label in cells.labels(column)]
+    figures += [(f"{name} = {label}", "share") for label in cells.labels(column)]
+    if numeric:
+        figures += [(name, "mean"), *((name, f"quantile {share:.0%}") for share in QUANTILES)]
+    return [
+        (group, about, figure, float(value), float(deviation))
+        for (about, figure), value, deviation in zip(figures, found.values, found.deviations)
+    ]
+
+
+def _edges(counts: NoisyCounts, column: int) -> Floats:
+    edges = counts.counting.cells.edges(column)
+    assert edges is not None
+    return edges
+
+
+def _describe_number(table: Floats, middle: Floats, edges: Floats) -> Floats:
+    """Mean and quantiles of a number that is uniform inside its cells."""
+    total = float(table.sum())
+    if total < 1:
+        return np.full(1 + len(QUANTILES), float(middle.mean()))
+    share = np.maximum(table, 0)
+    reached = np.concatenate([[0.0], np.cumsum(share) / share.sum()])
+    # A table whose noise outweighs it may lead out of the bounds, which are public.
+    mean = np.clip(float(table @ middle) / total, edges[0], edges[-1])
+    return np.array([mean, *np.interp(QUANTILES, reached, edges)])
+
+
+# Correlations and least squares.
+
+# Of a normal variable: 95 of 100 lie within.
+_NORMAL_95 = 1.959964
+# The least eigenvalue of what explains must be so many times what noise moves it by. Not tuned on data.
+_MIN_EIGENVALUE, _EIGENVALUE_DRAWS = 2.0, 20
+
+
+def tabulate_correlations(counts: NoisyCounts) -> Table:
+    """Between all columns whose cells have an order and that were counted together, with the deviation of the noise."""
+    names = counts.counting.cells.names
+    used = {k: Term(names[k], k, middle) for k in range(len(names)) if (middle := cell_middles(counts, k)) is not None}
+    keys = [key for key in counts.tables if len(key) == 2 and key[0] in used and key[1] in used]
+    if not keys:
+        raise DataError("no two columns with an order were counted together in this release")
+
+    def statistic(tables: Tables) -> Floats:
+        centred = {k: _standardise(counts, tables, entry) for k, entry in used.items()}
+        return np.array(
+            [
+                np.clip(tables[i, j] @ centred[j] @ centred[i] / _estimate_records(counts, tables), -1, 1)
+                for i, j in keys
+            ]
+        )
+
+    found = measure(counts, statistic)
+    rows = tuple(
+        (names[i], names[j], float(value), float(deviation))
+        for (i, j), value, deviation in zip(keys, found.values, found.deviations)
+    )
+    about = "Correlations with the deviation of their noise"
+    return Table(("column", "other", "correlation", "deviation"), rows, about)
+
+
+@dataclass(frozen=True)
+class Term:
+    """One entry of a row: a column's value in its own units, or that it lies in one of its cells."""
+
+    name: str
+    column: int
+    of_cells: Floats
+
+
+def tabulate_regression(counts: NoisyCounts, target: str, on: Sequence[str] | None = None) -> Table:
+    """Least squares of an ordered column on others, or on those that are named, from the counts alone.
+
+    Numbers enter by the middle of their cells, categories as one entry for each but the first. An interval holds the
+    coefficient that the records themselves would give in those cells, in about 95 of 100 releases; `sampling` is the
+    deviation that another sample of records would add. Where noise covers what tells columns apart there is no such
+    interval, and the regression is refused.
+    """
+    of, layout, names = find_column(counts, target), counts.counting.layout, counts.counting.cells.names
+    told = cell_middles(counts, of)
+    if told is None or np.isnan(told).any():
+        raise DataError(
+            f"{target!r} has no order, or missing values, so that least squares can't explain it; choose a number",
+            key=target,
+        )
+    columns = [find_column(counts, name) for name in on] if on else [k for k in layout.leading if k != of]
+    if of in columns:
+        raise DataError(f"{target!r} is explained by itself; leave it out", key=target)
+    explained, opened = Term(target, of, told), Tables(counts.tables)
+    entries = [one for k in columns for one in _terms(counts, k)]
+    for k, one in enumerate(columns):
+        for other in (*columns[:k], of):
+            find_pair(counts, opened, one, other)
+
+    def correlated(tables: Tables) -> Floats:
+        return _correlations(counts, tables, [*entries, explained])
+
+    matrix = correlated(opened)
+    chance = Stream.public("conditioning", counts.digest)
+    moved = [
+        np.linalg.norm(correlated(Tables(layout.tables(counts.noised(chance))))[:-1, :-1] - matrix[:-1, :-1], 2)
+        for _ in range(_EIGENVALUE_DRAWS)
+    ]
+    if np.linalg.eigvalsh(matrix[:-1, :-1])[0] < _MIN_EIGENVALUE * float(np.mean(moved)):
+        raise DataError(
+            f"noise covers what tells the {len(entries)} terms apart, so that no interval for them would hold; name "
+            f"fewer columns, of those that vary most, among {', '.join(names[k] for k in columns)}",
+            key=target,
+        )
+
+    def solved(tables: Tables) -> Floats:
+        found = correlated(tables)
+        slopes = np.linalg.solve(found[:-1, :-1], found[:-1, -1])
+        widths = np.array([_deviation(counts, tables, one) for one in entries])
+        slopes = slopes / widths * _deviation(counts, tables, explained)
+        means = np.array([_mean(counts, tables, one) for one in entries])
+        return np.concatenate([[_mean(counts, tables, explained) - means @ slopes], slopes])
+
+    found = measure(counts, solved)
+    inverse = np.linalg.inv(matrix[:-1, :-1])
+    left = max(0.0, 1 - float(matrix[:-1, -1] @ inverse @ matrix[:-1, -1]))
+    width = np.array([_deviation(counts, opened, one) for one in entries])
+    drawn = np.sqrt(np.diag(inverse) * left / counts.records) / width * _deviation(counts, opened, explained)
+    rows: list[tuple[str | float | None, ...]] = []
+    for name, value, noise, sampling in zip(
+        ("(intercept)", *(one.name for one in entries)), found.values, found.deviations, (None, *drawn.tolist())
+    ):
+        low, high = float(value - _NORMAL_95 * noise), float(value + _NORMAL_95 * noise)
+        rows.append((name, float(value), float(noise), low, high, sampling))
+    heads = ("term", "coefficient", "deviation", "low", "high", "sampling")
+    return Table(heads, tuple(rows), f"Least squares of {target}, 95 % intervals for the noise")
+
+
+def _terms(counts: NoisyCounts, column: int) -> list[Term]:
+    cells, middle = counts.counting.cells, cell_middles(counts, column)
+    name, size = cells.names[column], cells.sizes[column]
+    if column in cells.ordered and middle is not None:
+        missing = np.isnan(middle)
+        found = [Term(name, column, np.where(missing, 0.0, middle))]
+        return found + ([Term(f"{name} = (missing)", column, missing.astype(float))] if missing.any() else [])
+    labels = cells.labels(column)
+    return [Term(f"{name} = {labels[cell]}", column, np.eye(size)[cell]) for cell in range(1, size)]
+
+
+def _estimate_records(counts: NoisyCounts, tables: Tables) -> float:
+    """Of all records, by the column that is known best."""
+    return max(1.0, float(estimate_single(counts, tables, counts.counting.layout.leading[-1]).sum()))
+
+
+def _shares(counts: NoisyCounts, tables: Tables, entry: Term) -> Floats:
+    known = np.where(np.isnan(entry.of_cells), 0.0, np.maximum(estimate_single(counts, tables, entry.column), 0.0))
+    return np.asarray(known / max(1.0, float(known.sum())))
+
+
+def _mean(counts: NoisyCounts, tables: Tables, entry: Term) -> float:
+    return float(_shares(counts, tables, entry) @ np.nan_to_num(entry.of_cells))
+
+
+def _deviation(counts: NoisyCounts, tables: Tables, entry: Term) -> float:
+    apart = np.nan_to_num(entry.of_cells) - _mean(counts, tables, entry)
+    # No column varies by less than one record would make it.
+    least = float(np.ptp(np.nan_to_num(entry.of_cells))) / max(1.0, _estimate_records(counts, tables))
+    return max(float(np.sqrt(_shares(counts, tables, entry) @ apart**2)), least, 1e-12)
+
+
+def _standardise(counts: NoisyCounts, tables: Tables, entry: Term) -> Floats:
+    """Values of the cells on the column's own scale: noise in a pair then weighs as little as it can. Missing values
+    count as the mean."""
+    scaled = (entry.of_cells - _mean(counts, tables, entry)) / _deviation(counts, tables, entry)
+    return np.asarray(np.nan_to_num(scaled))
+
+
+def _correlations(counts: NoisyCounts, tables: Tables, entries: Sequence[Term]) -> Floats:
+    size, found = _estimate_records(counts, tables), np.eye(len(entries))
+    centred = [_standardise(counts, tables, one) for one in entries]
+    for i, one in enumerate(entries):
+        for j, other in enumerate(entries[:i]):
+            if one.column == other.column:
+                value = _shares(counts, tables, one) @ (centred[i] * centred[j])
+            else:
+                value = centred[i] @ find_pair(counts, tables, one.column, other.column) @ centred[j] / size
+            found[i, j] = found[j, i] = value
+    return found
