@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
-from comity.methods.softlabel.local_classifier import linear_votes
 
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
@@ -18,7 +17,7 @@ from comity.federation.declare.consortium import COORDINATOR, Consortium
 from comity.federation.declare.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
-from comity.learn.local_models import LocalModel, local_votes
+from comity.learn.local_models import LocalModel, linear_votes, local_votes
 from comity.methods.softlabel.protocol import SoftLabel
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss

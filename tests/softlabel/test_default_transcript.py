@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from comity.methods.softlabel.local_classifier import linear_votes, linear_weights
 from scipy.stats import chi2
 
 from comity.data import Records
@@ -23,7 +22,7 @@ from comity.federation.declare.protection import Entrusted, Summed
 from comity.federation.messages.codec import decode
 from comity.federation.sum.site import SecureSum
 from comity.federation.sum.terms import to_words
-from comity.learn.local_models import as_local_model
+from comity.learn.local_models import as_local_model, linear_votes, linear_weights
 from comity.methods.softlabel.protocol import SoftLabel
 
 from .default_consortia import (
