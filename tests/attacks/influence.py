@@ -4,7 +4,7 @@ tests.attacks.influence` prints the table of docs/security.md."""
 from __future__ import annotations
 
 from comity.errors import Implausible
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 
 from .liar import hosted, multiplied, with_zeros
 from .studies import Case, case

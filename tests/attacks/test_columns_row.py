@@ -17,7 +17,7 @@ from comity.crypto.products import rlwe_product
 from comity.crypto.products.fixed_point import FixedPoint
 from comity.errors import Implausible
 from comity.federation.agreement import Agreement
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.plausibility import require_ranges
 from comity.methods.synthetic.counts import table_ranges

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from comity.data import Records
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.owner.host import Host
 from tests.averaging import default_consortium as averaging

@@ -17,9 +17,9 @@ from comity.crypto.comparisons.triples import Triples, deal, dealt
 from comity.errors import Malformed, Refused, SiteLost, StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.coordinator.parties import Parties
-from comity.federation.coordinator.replies import Given
+from comity.federation.coordinator.replies import PartyValues
 from comity.federation.declare.consortium import COORDINATOR, EVERYONE
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.policy import Policy
@@ -161,7 +161,7 @@ def seen_by_coordinator(monkeypatch: pytest.MonkeyPatch, protocol: Smallest) -> 
     seen: dict[str, list[bytes]] = defaultdict(list)
     ask = Parties.ask
 
-    def listening(self: Any, *args: Any, **values: Any) -> dict[str, Given]:
+    def listening(self: Any, *args: Any, **values: Any) -> dict[str, PartyValues]:
         answers = ask(self, *args, **values)
         for name, value in answers.get(SIDE, {}).items():
             seen[name].append(value)
@@ -488,7 +488,7 @@ def test_the_curator_refuses_a_reply_of_another_size(monkeypatch: pytest.MonkeyP
     parties, _ = begun(protocol)
     ask = Parties._read
 
-    def changed(self: Any, path: Any) -> dict[str, Given]:
+    def changed(self: Any, path: Any) -> dict[str, PartyValues]:
         answers = ask(self, path)
         for values in answers.values():
             if name in values:

@@ -14,7 +14,7 @@ from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.data import Records
 from comity.errors import StudyError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.bounds import EntrySum, RecordSum
 from comity.federation.declare.payers import spent_by
 from comity.learn.classifiers import LinearClassifier

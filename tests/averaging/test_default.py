@@ -11,7 +11,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import SiteLost, StudyError
-from comity.federation.coordinator.life import begin, run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.learn.classifiers import LinearClassifier
 from comity.learn.record_sum import in_unit_ball
 from comity.learn.regressor import LinearRegressor

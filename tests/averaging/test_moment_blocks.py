@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from comity.data import Records
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.learn.record_sum import upper_triangle
 from comity.methods.averaging import Averaging, moment_blocks
 from comity.methods.averaging.moment_blocks import WIDEST_WHOLE, blocks_of, entries, matrices, moments, square

@@ -10,7 +10,7 @@ import pytest
 from comity.crypto.products.additive import join
 from comity.data import Records
 from comity.errors import Refused, StudyError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.policy import Policy
 from comity.federation.declare.protection import Selected
 from comity.methods.averaging.published.noise import PublishedNoise

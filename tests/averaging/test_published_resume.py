@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comity.crypto.products.additive import join
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 
 from .published_consortium import Interrupted, Meeting, Mortal, QuickKeys
 

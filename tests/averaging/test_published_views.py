@@ -17,9 +17,9 @@ from comity.crypto.paillier.cryptosystem import Ciphertext, PrivateKey
 from comity.crypto.paillier.packing import Packing
 from comity.entropy import Stream, fresh_seed
 from comity.errors import ComityError, Malformed, Refused
-from comity.federation.coordinator.life import begin, run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.coordinator.parties import Parties
-from comity.federation.coordinator.replies import Given
+from comity.federation.coordinator.replies import PartyValues
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
@@ -253,7 +253,7 @@ class ShortMask(QuickKeys):
     def place_of_smallest(self, parties: Parties, stream: Stream) -> int:
         ask = parties.ask
 
-        def shortened(step_of: Any, **values: Any) -> dict[str, Given]:
+        def shortened(step_of: Any, **values: Any) -> dict[str, PartyValues]:
             if "masked" in values:
                 values["masked"] = values["masked"][:-1]
             return ask(step_of, **values)
@@ -287,7 +287,7 @@ class AlteredLetter(QuickKeys):
     def place_of_smallest(self, parties: Parties, stream: Stream) -> int:
         ask = parties.ask
 
-        def altered(step_of: Any, **values: Any) -> dict[str, Given]:
+        def altered(step_of: Any, **values: Any) -> dict[str, PartyValues]:
             if getattr(step_of, "__name__", "") == "shuffle":
                 letter = parties._memory.mail["ash"][-1]
                 letter["box"] = letter["box"][:-1] + bytes([letter["box"][-1] ^ 1])
@@ -301,7 +301,7 @@ class LostLetter(AlteredLetter):
     def place_of_smallest(self, parties: Parties, stream: Stream) -> int:
         ask = parties.ask
 
-        def lossy(step_of: Any, **values: Any) -> dict[str, Given]:
+        def lossy(step_of: Any, **values: Any) -> dict[str, PartyValues]:
             if getattr(step_of, "__name__", "") == "shuffle":
                 parties._memory.mail["ash"].pop()
             return ask(step_of, **values)

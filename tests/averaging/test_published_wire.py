@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from comity.crypto.paillier.cryptosystem import PrivateKey
-from comity.federation.coordinator.life import begin
+from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.codec import decode
 from comity.methods.averaging.published import smallest
 from tests.federation.wire import recorded

@@ -9,7 +9,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import Stopped
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.learn.fits import Fit
 from comity.learn.record_sum import from_upper_triangle
 from comity.methods.averaging import Averaging, protocol

@@ -18,7 +18,7 @@ from comity.crypto.psi.keyed import Packed
 from comity.data import Records
 from comity.entropy import derive
 from comity.errors import DataError, Malformed, Refused, SiteLost, Stopped, StudyError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declare.declaration import Declaration, Release

@@ -15,7 +15,7 @@ from comity.crypto.products.dealer_product import Layout, Party, _fill_mask, dea
 from comity.crypto.products.fixed_point import FixedPoint
 from comity.data import Records
 from comity.errors import Refused, Stopped
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.bounds import Opened
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
 from comity.federation.declare.declaration import Declaration, Release

@@ -22,7 +22,7 @@ from comity.site.inbox import Arrival, Decision
 from comity.site.service import ENDPOINTS, Desk
 from comity.site.site_file import SiteFile
 from comity.site.status import Refusals, unsettled
-from tests.site.sites import NAMES, Sites, coordinated, whole_run
+from tests.site.sites import NAMES, Sites, coordinated, execute
 
 COMMANDS = [["site", name] for name in ("init", "receive", "inbox", "approve", "refuse", "serve", "status", "end")]
 COMMANDS += [["study", "pack"], ["ledger", "add"]]
@@ -155,12 +155,12 @@ def test_from_a_packed_study_to_its_results(comity: Any, sites: Sites, monkeypat
         view = comity("site", "approve", short, "--yes", "--json", *there).document["view"]
         assert view["cost"].startswith("mu") and view["left_before"] == "eps 3.00" and view["plan"]["parties"] == 2
 
-    whole_run(coordinated(study, sites.desks(), sites.coordinator))
+    execute(coordinated(study, sites.desks(), sites.coordinator))
     status = comity("site", "status")
     assert status.code == 0 and "closed" in status.out and "spent" in status.out
     second = coordinated(study, sites.desks(), sites.coordinator, run="run-2")
     with pytest.raises(Exception, match="approval"):
-        whole_run(second)
+        execute(second)
     page = comity("site", "status", "--json").document
     assert [run["run"] for run in page["runs"]] == ["run-1"]
     assert page["refusals"][-1]["code"] == "approval" and page["refusals"][-1]["run"] == "run-2"
@@ -234,7 +234,7 @@ def test_refuse_and_end(comity: Any, sites: Sites, monkeypatch: pytest.MonkeyPat
     parties = coordinated(study, sites.desks(), sites.coordinator)
     parties.progress = lambda path: parties.cancel() if path == "gradient[0]" else None
     with pytest.raises(Exception, match="cancelled"):
-        whole_run(parties)
+        execute(parties)
     monkeypatch.chdir(sites.home("north"))
     refused = comity("site", "refuse", study.hash[:8], "--why", "no legal basis yet", "--json")
     assert refused.code == 0 and refused.document["open_runs"] == ["run-1"]

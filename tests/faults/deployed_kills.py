@@ -144,14 +144,14 @@ class Deployment:
 
 def _watch_coordinator(record: seen.Record) -> None:
     seen.at_the_coordinator(record)
-    whole_run = cast(Any, deployment).whole_run
+    execute = cast(Any, deployment).execute
 
     def watched(parties: Any) -> Any:
-        found = whole_run(parties)
+        found = execute(parties)
         seen.released(record, parties.run, list(found))
         return found
 
-    cast(Any, deployment).whole_run = watched
+    cast(Any, deployment).execute = watched
 
 
 def exit_code(child: int, patience: float = _PATIENCE) -> int | None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from comity.errors import ComityError
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import whole_run
+from comity.federation.coordinator.lifecycle import execute
 from comity.relay.deployment import coordinator
 from comity.site.service import Desk
 from comity.study.local.channel import LocalChannel
@@ -77,7 +77,7 @@ class Trial:
         seen.at_the_coordinator(self.record)
         parties = coordinator(place.study, run=RUN, channel=channel, journal=Journal(place.journal), keys=place.keys)
         try:
-            seen.released(self.record, RUN, list(whole_run(parties)))
+            seen.released(self.record, RUN, list(execute(parties)))
         except ComityError as error:
             (place.folder / "error").write_text(str(error))
             return error.exit_code
@@ -161,7 +161,7 @@ def warmed(pristine: Folder, folder: Path) -> None:
     place = pristine.copied(folder)
     with place.witnessed():
         desks = {party: Desk(place.site(party)) for party in place.parties}
-        whole_run(coordinator(place.study, run=RUN, channel=LocalChannel(desks), journal=Journal(), keys=place.keys))
+        execute(coordinator(place.study, run=RUN, channel=LocalChannel(desks), journal=Journal(), keys=place.keys))
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import whole_run
+from comity.federation.coordinator.lifecycle import execute
 from comity.federation.declare import policy
 from comity.privacy.ledger import tables
 from comity.relay.deployment import coordinator
@@ -48,7 +48,7 @@ def run(place: Any, name: Any, progress: Any = None) -> tuple[dict[str, Any], di
         keys=place.keys,
         progress=progress,
     )
-    return whole_run(parties)
+    return execute(parties)
 
 
 def test_a_run_goes_through_a_clock_that_jumps(small: Any, tmp_path: Path, clock: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from comity.federation.coordinator.parties import Parties
-from comity.federation.coordinator.replies import Given
+from comity.federation.coordinator.replies import PartyValues
 from comity.federation.owner.host import Answer, Host
 from comity.relay.channel import SILENT
 from tests.faults import seen
@@ -129,7 +129,7 @@ def test_a_site_whose_disk_is_full_stops_the_run_which_goes_on_once_there_is_roo
                 return
             ask, tell = Parties.ask, Parties.tell
 
-            def asked(self: Any, step: Any, *words: Any, **more: Any) -> dict[str, Given]:
+            def asked(self: Any, step: Any, *words: Any, **more: Any) -> dict[str, PartyValues]:
                 if when == "paying" and getattr(step, "__name__", step) not in ("ready", "begin", "meet"):
                     fill(folder)
                 return ask(self, step, *words, **more)

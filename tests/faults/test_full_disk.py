@@ -11,7 +11,7 @@ import pytest
 
 from comity.errors import Stopped
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import whole_run
+from comity.federation.coordinator.lifecycle import execute
 from comity.federation.coordinator.parties import Parties
 from comity.federation.owner.host import Host
 from comity.privacy.ledger import storage
@@ -64,7 +64,7 @@ def run(place: Any, *, progress: Any = None) -> tuple[dict[str, Any], dict[str, 
         keys=place.keys,
         progress=progress,
     )
-    return whole_run(parties)
+    return execute(parties)
 
 
 def held(place: Any, record: Any) -> dict[str, list[Line]]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import whole_run
+from comity.federation.coordinator.lifecycle import execute
 from comity.federation.coordinator.parties import Parties
 from comity.federation.owner.host import Host
 from comity.privacy.ledger import Transaction
@@ -77,7 +77,7 @@ def watched(small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         with place.witnessed():
             desks = {party: Desk(place.site(party)) for party in place.parties}
             parties = coordinator(place.study, run=RUN, channel=LocalChannel(desks), journal=journal, keys=place.keys)
-            return whole_run(parties)
+            return execute(parties)
 
     def wrong() -> list[str]:
         with place.witnessed():
@@ -95,7 +95,7 @@ class Dies(BaseException):
 
 def test_control_a_site_that_forgets_its_reply_is_seen(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked again after a kill, it draws a second noise for one debit."""
-    journal, got = Journal(), Journal.got
+    journal, got = Journal(), Journal.record
     agreed, asked = watched.place.study.agreed, []
 
     def dying(self: Any, run: Any, path: Any, *rest: Any, **more: Any) -> Any:
@@ -105,7 +105,7 @@ def test_control_a_site_that_forgets_its_reply_is_seen(watched: Any, monkeypatch
         return got(self, run, path, *rest, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "got", dying)
+        patch.setattr(Journal, "record", dying)
         with pytest.raises(Dies):
             watched(journal)
     assert not watched.wrong()

@@ -22,7 +22,7 @@ import numpy as np
 
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import ComityError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declare.declaration import Declaration, Release

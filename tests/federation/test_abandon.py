@@ -10,7 +10,7 @@ import pytest
 
 from comity.errors import Refused, SiteLost
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.policy import Policy
 from comity.federation.declare.protection import Noised
 from comity.federation.messages.codec import decode

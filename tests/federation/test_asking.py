@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from comity.errors import SiteLost, Stopped
-from comity.federation.coordinator import exchange
-from comity.federation.coordinator.exchange import Terms, exchanged
-from comity.federation.coordinator.journal import Journal, Own
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator import exchange as rounds
+from comity.federation.coordinator.exchange import Terms, exchange
+from comity.federation.coordinator.journal import Journal, PartyAsk
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.asking import ABSENT, ROOM, Alive, Asking, Lost, Replied
 from comity.federation.messages.channel import FOR_EVER, MOST, Patience
 from comity.federation.messages.codec import encode
@@ -82,7 +82,7 @@ def test_nothing_is_locked_while_a_value_is_made_that_is_made_once() -> None:
     assert journal.once("run-1", "name", lambda: "quick") == "quick"
     go.set()
     slow.join(SOON)
-    assert values == ["other run", "quick"] and journal.made("run-1", "name") == "quick"
+    assert values == ["other run", "quick"] and journal.recall("run-1", "name") == "quick"
 
 
 # Messages are made when they are sent.
@@ -102,12 +102,12 @@ class Dropping:
 def test_a_broadcast_to_many_is_held_once_not_once_for_each() -> None:
     size, names = 2 << 20, [f"p{number}" for number in range(60)]
     journal, path = Journal(None), StepPath("", "average", "0")
-    own = ((name, Own(encode({}), encode([]), [])) for name in names)
+    own = ((name, PartyAsk(encode({}), encode([]), [])) for name in names)
     journal.open("run-1", str(path), encode({"centre": np.zeros(size // 8)}), own)
     reader: Any = SimpleNamespace(agreed=SimpleNamespace(study=STUDY), run="run-1", path=path)
     tracemalloc.start()
     try:
-        done = exchanged(reader, names, identity("coordinator"), Dropping(), journal, Terms(need=60), lambda _: None)
+        done = exchange(reader, names, identity("coordinator"), Dropping(), journal, Terms(need=60), lambda _: None)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -121,11 +121,11 @@ def test_what_each_party_gets_of_its_own_is_written_down_one_after_the_other() -
     journal = Journal(None)
     tracemalloc.start()
     try:
-        journal.open("run-1", "average[0]", encode({}), ((n, Own(bytes(size), encode([]), [])) for n in names))
+        journal.open("run-1", "average[0]", encode({}), ((n, PartyAsk(bytes(size), encode([]), [])) for n in names))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert list(journal.standing("run-1", "average[0]")) == names
+    assert list(journal.asked("run-1", "average[0]")) == names
     assert peak < 6 * size
 
 
@@ -321,7 +321,7 @@ def test_whoever_watches_hears_who_computes_who_answered_and_who_is_lost() -> No
 
 
 def test_a_cancelled_run_stops_decides_nothing_and_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "HELD", 1)
+    monkeypatch.setattr(rounds, "MAX_UNSTORED_BYTES", 1)
     parties, hosts, slow = held("elm", "average[0]")
 
     def cancel() -> None:
@@ -357,15 +357,15 @@ def test_a_run_that_was_cancelled_asks_no_more() -> None:
 
 
 def test_replies_are_written_down_when_enough_of_them_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "HELD", 1)
+    monkeypatch.setattr(rounds, "MAX_UNSTORED_BYTES", 1)
     parties, _ = setup(Rounds(protection=Noised, rounds=0), noise=NoNoise())
-    got, batches = parties.journal.got, []
+    got, batches = parties.journal.record, []
 
     def counting(run_id: Any, path: Any, replies: Any, **rest: Any) -> None:
         batches.append((path, len(replies), rest["decided"]))
         got(run_id, path, replies, **rest)
 
-    cast(Any, parties.journal).got = counting
+    cast(Any, parties.journal).record = counting
     run(parties)
     assert [batch for batch in batches if batch[0] == "average[0]"] == [("average[0]", 1, False)] * 5 + [
         ("average[0]", 0, True)

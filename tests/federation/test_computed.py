@@ -11,7 +11,7 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.errors import DataError, Refused, StudyError
-from comity.federation.coordinator.life import begin, run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Ball
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium

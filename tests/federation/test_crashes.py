@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import Consortium
 from comity.federation.lifecycle import Life
 from comity.federation.messages.codec import decode, encode

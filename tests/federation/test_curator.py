@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed, Refused
-from comity.federation.coordinator.life import begin
+from comity.federation.coordinator.lifecycle import begin
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Ball, Opened
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -221,7 +221,7 @@ def test_running_sums_have_the_noise_of_one_seed() -> None:
 def test_running_sums_lie_on_their_grid() -> None:
     """A sum that is rounded anew in each round moves by another unit in each that follows a change, not in one."""
     parties, _ = setup(Curated(noise=RUNNING), noise=SeededNoise(5), epsilon=50)
-    with pytest.raises(Malformed, match="summand by summand"):
+    with pytest.raises(Malformed, match="each summand on its grid"):
         parties.perturb("noisy", np.full(3, 2.0**-11))
 
 

@@ -16,7 +16,7 @@ from comity.crypto.sealing.sealed import Identity
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, StudyError
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
 from comity.federation.declare.declaration import Declaration, Release
@@ -98,8 +98,8 @@ def ran(folder: Any, who: Any = None) -> Any:
     def settling(study: Any, run_id: Any, *, keeping: Any = ()) -> None:
         if not taken:
             taken.update(files(folder))
-            secrets[COORDINATOR, "run key"] = keys[COORDINATOR] = parties.journal.made(run_id, "run:key")
-            for party, dealt in parties.journal.made(run_id, "dealt").items():
+            secrets[COORDINATOR, "run key"] = keys[COORDINATOR] = parties.journal.recall(run_id, "run:key")
+            for party, dealt in parties.journal.recall(run_id, "dealt").items():
                 secrets[party, "dealt, in the journal"] = dealt[:32]
         settle(study, run_id, keeping=keeping)
 
@@ -279,6 +279,6 @@ class Released(Rounds):
 def test_the_coordinators_own_chance_is_deleted_and_what_it_released_stays(home: Any) -> None:
     parties, _ = setup(Released(), consortium(3, dropouts=0), home)
     run(parties)
-    assert parties.journal.made("run-1", "made") is None
-    assert parties.journal.made("run-1", "run:key") is None
+    assert parties.journal.recall("run-1", "made") is None
+    assert parties.journal.recall("run-1", "run:key") is None
     np.testing.assert_array_equal(run(parties)["heard"], np.arange(3.0))

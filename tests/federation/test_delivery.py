@@ -11,7 +11,7 @@ import pytest
 
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import Refused
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import COORDINATOR, EVERYONE, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Noised, Summed

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from comity.errors import DataError, Refused
-from comity.federation.coordinator.life import begin
+from comity.federation.coordinator.lifecycle import begin
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Ball, Opened
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed, SiteLost, StudyError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_reply, verify_ask, verify_reply

@@ -9,7 +9,7 @@ import pytest
 
 from comity.errors import Stopped
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 
 from .test_resume import check_ledgers, stored
 from .toy import Rounds, setup

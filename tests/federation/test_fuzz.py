@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from comity.errors import ComityError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.sum.terms import degree_of

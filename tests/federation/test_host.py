@@ -16,7 +16,7 @@ import pytest
 from comity.data import Records
 from comity.errors import BadInput, BudgetExceeded, DataError, Refused
 from comity.federation.agreement import Agreement
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.policy import Policy

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.federation.coordinator.life import whole_run
+from comity.federation.coordinator.lifecycle import execute
 from comity.federation.declare.protection import Noised, Summed
 from comity.federation.messages.delivered import is_kept
 from tests.federation.toy import Rounds, setup
@@ -18,7 +18,7 @@ from tests.support.noise import NoNoise
 @pytest.mark.parametrize("protection", [Summed, Noised])
 def test_sums_values_on_the_way_and_results_are_kept(protection: Any) -> None:
     parties, _ = setup(Rounds(protection=protection), noise=NoNoise())
-    released, kept = whole_run(parties)
+    released, kept = execute(parties)
     declared = parties.declaration
     assert {*kept, *released} == {release.name for release in declared.releases if is_kept(release)}
     assert len(kept["slope"]) == len(kept["centre"]) == 2
@@ -33,13 +33,13 @@ def test_sums_values_on_the_way_and_results_are_kept(protection: Any) -> None:
 
 def test_masked_vectors_are_not_kept() -> None:
     parties, _ = setup()
-    _, kept = whole_run(parties)
+    _, kept = execute(parties)
     assert set(kept) == {"mean", "centre", "slope"}
 
 
 def test_a_run_that_is_run_again_finds_them(tmp_path: Path) -> None:
     parties, hosts = setup(folder=tmp_path)
-    first = whole_run(parties)
-    again = whole_run(setup(folder=tmp_path, hosts=hosts)[0])
+    first = execute(parties)
+    again = execute(setup(folder=tmp_path, hosts=hosts)[0])
     for name, value in first[1].items():
         np.testing.assert_equal(again[1][name], value)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from comity.errors import Refused
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.policy import Policy
 from comity.federation.messages.codec import decode
 from tests.support.noise import NoNoise

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed, Refused, SiteLost, Stopped
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Noised, Public, Sealed

@@ -8,7 +8,7 @@ import pytest
 
 from comity.errors import SiteLost
 from comity.federation.coordinator.exchange import lacking
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.declaration import Declaration
 
 from .test_resume import check_ledgers

@@ -10,7 +10,7 @@ import pytest
 
 from comity.errors import Implausible, Refused
 from comity.federation.coordinator.journal import ABANDONED
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare import plausibility
 from comity.federation.declare.bounds import Ball, Bound, Counts, EntrySum, Opened, Range, RecordSum, Simplex, Weights
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
@@ -217,7 +217,7 @@ def test_a_lie_beyond_the_bounds_ends_the_run_for_all_and_nothing_is_made_of_it(
     monkeypatch.setattr(host.agreed.declaration["mean"].bounded.__class__, "enforce", _hundredfold(host.agreed))
     with pytest.raises(Implausible, match="mean: the opened sum lies outside of what public figures allow"):
         run(parties)
-    assert parties.journal.made("run-1", ABANDONED)["code"] == "implausible"
+    assert parties.journal.recall("run-1", ABANDONED)["code"] == "implausible"
     drawn = {name: one.store.ledger.summary()[0] for name, one in hosts.items()}
     assert all(str(drawn[name]) != before[name][0] for name in hosts), "what was drawn stays spent"
     for name, one in hosts.items():
@@ -242,7 +242,7 @@ def test_what_a_method_knows_beyond_the_bound_ends_a_run_too() -> None:
     object.__setattr__(parties.protocol, "coordinate", coordinate)
     with pytest.raises(Implausible, match="the answer is expected from 1e"):
         run(parties)
-    assert parties.journal.made("run-1", ABANDONED)["code"] == "implausible"
+    assert parties.journal.recall("run-1", ABANDONED)["code"] == "implausible"
     assert all(one.store.runs_open() == [] for one in hosts.values())
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from comity.errors import Refused, SiteLost, Stopped
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.policy import Policy
 from comity.federation.declare.protection import Noised
 from comity.federation.messages.codec import decode

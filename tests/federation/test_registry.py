@@ -16,7 +16,7 @@ from comity.data.records import Records
 from comity.errors import BudgetExceeded, Refused
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.policy import Policy

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from comity.errors import Malformed
-from comity.federation.coordinator.journal import Journal, Own
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.journal import Journal, PartyAsk
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Public, Sealed
@@ -90,18 +90,18 @@ def test_a_sealed_value_that_crossed_in_clear_is_refused(clear: Any) -> None:
 
 def test_what_comes_after_an_ask_was_decided_is_lost_for_good() -> None:
     journal = Journal()
-    own = Own(encode({}), encode([]), [])
+    own = PartyAsk(encode({}), encode([]), [])
     journal.open("run-1", "average[0]", encode({}), {"ash": own, "elm": own}.items())
-    journal.got("run-1", "average[0]", {"ash": b"in time"}, decided=True, why={"elm": "no answer"})
-    journal.got("run-1", "average[0]", {"elm": b"late"}, decided=True)
+    journal.record("run-1", "average[0]", {"ash": b"in time"}, decided=True, why={"elm": "no answer"})
+    journal.record("run-1", "average[0]", {"elm": b"late"}, decided=True)
     assert journal.replies("run-1", "average[0]") == {"ash": b"in time", "elm": None}
     assert journal.faults("run-1", "average[0]") == {"elm": "no answer"}
 
 
 def test_what_comes_before_an_ask_was_decided_counts_and_stays() -> None:
     journal = Journal()
-    own = Own(encode({}), encode([]), [])
+    own = PartyAsk(encode({}), encode([]), [])
     journal.open("run-1", "average[0]", encode({}), {"ash": own, "elm": own}.items())
-    journal.got("run-1", "average[0]", {"ash": b"first"}, decided=False)
-    journal.got("run-1", "average[0]", {"ash": b"second", "elm": b"later"}, decided=True)
+    journal.record("run-1", "average[0]", {"ash": b"first"}, decided=False)
+    journal.record("run-1", "average[0]", {"ash": b"second", "elm": b"later"}, decided=True)
     assert journal.replies("run-1", "average[0]") == {"ash": b"first", "elm": b"later"}

@@ -13,7 +13,7 @@ import pytest
 from comity.entropy import derive
 from comity.errors import Refused, SiteLost, Stopped
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERYONE
 from comity.federation.declare.declaration import Declaration, Release
@@ -58,7 +58,7 @@ def kill_at(parties: Any, hosts: Any, point: Any) -> None:
     who, path, moment = point
     if who == "coordinator":
         channel, journal = parties.channel, parties.journal
-        carry, got = channel.carry, journal.got
+        carry, got = channel.carry, journal.record
 
         def asking(messages: Any) -> Any:
             here = path_of(next(iter(messages.values()))) == path
@@ -74,7 +74,7 @@ def kill_at(parties: Any, hosts: Any, point: Any) -> None:
             if at == path and moment == "after-journal":
                 raise Killed
 
-        channel.carry, journal.got = asking, journalling
+        channel.carry, journal.record = asking, journalling
     else:
         store = hosts[who].store
         commit = store.commit

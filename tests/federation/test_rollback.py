@@ -13,7 +13,7 @@ import pytest
 
 from comity.errors import Refused
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.protection import Noised
 from comity.federation.messages import heads
 from comity.federation.messages.codec import decode

@@ -14,7 +14,7 @@ from comity.crypto.masking import prg
 from comity.crypto.masking.peers import choose
 from comity.entropy import derive
 from comity.errors import ComityError, Refused, SiteLost
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.bounds import EntrySum
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.protection import Summed

@@ -13,7 +13,7 @@ import pytest
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import Records
 from comity.errors import Malformed, Refused
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.bounds import Ball, Opened
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declare.declaration import Declaration, Release

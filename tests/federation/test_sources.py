@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.coordinator.life import begin, run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Ball
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium

@@ -10,7 +10,7 @@ import pytest
 from comity.crypto.masking import prg, shamir
 from comity.crypto.masking.peers import Degree
 from comity.errors import ComityError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import Consortium
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head, unseal

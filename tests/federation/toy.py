@@ -15,7 +15,7 @@ from comity.entropy import derive
 from comity.errors import ComityError
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Exchange, Journal
-from comity.federation.coordinator.life import begin, run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Ball
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium

@@ -28,7 +28,7 @@ from comity.site.service import endpoint_of
 from comity.site.site_file import SiteFile
 from comity.site.status import Refusals, runs_of
 from comity.study.local.channel import LocalChannel
-from tests.site.sites import NAMES, approve, whole_run
+from tests.site.sites import NAMES, approve, execute
 
 from .relays import Loop, Loopback, Site, needs_server, wait_until
 
@@ -113,7 +113,7 @@ def test_what_is_asked_over_the_relay_is_what_is_asked_in_one_process(served: An
     keys = sites.coordinator
     deployed = run_deployed(study, run="run-1", keys=keys, channel=channel, journal=tmp_path / "journal.sqlite")
     local = coordinator(study, run="run-2", channel=LocalChannel(desks), journal=Journal(), keys=keys)
-    whole_run(local)
+    execute(local)
     shapes = [
         [(line.path, line.direction, line.parties) for line in one.lines]
         for one in (deployed.transcript, local.transcript)

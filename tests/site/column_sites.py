@@ -17,7 +17,7 @@ from comity.study.predicting import write_prediction
 from comity.study.study import Study
 from tests.vertical.consortia import people, schema
 
-from .sites import Sites, approve, coordinated, keys_table, whole_run
+from .sites import Sites, approve, coordinated, execute, keys_table
 
 HELD = {"north": ["age", "sick"], "south": ["place", "sex"], "west": ["dose"]}
 NEW = 40
@@ -122,7 +122,7 @@ class ColumnSites(Sites):
         study, desks = self.trained(), self.desks()
         for desk in desks.values():
             approve(desk, desk.received(self.packed(study)), dataset="patients")
-        return np.asarray(whole_run(coordinated(study, desks, self.coordinator, run=RUN))[0]["model"])
+        return np.asarray(execute(coordinated(study, desks, self.coordinator, run=RUN))[0]["model"])
 
     def prediction(self, coef: Any, *, records: int = NEW, receiver: str | None = "north", run: str = RUN) -> Study:
         named = {"run": run, "coef": coef, "records": records, "receiver": receiver}

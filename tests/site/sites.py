@@ -10,7 +10,7 @@ from comity.crypto.sealing import key_file
 from comity.crypto.sealing.sealed import Identity
 from comity.data import clinic_schema, clinics
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import whole_run
+from comity.federation.coordinator.lifecycle import execute
 from comity.federation.coordinator.parties import Parties
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
@@ -151,9 +151,9 @@ def approve(desk: Desk, arrival: Arrival, *, runs: int = 1, dataset: str | None 
 def coordinated(
     study: Study, desks: Any, keys: Identity, *, run: str = "run-1", journal: Journal | None = None, **more: Any
 ) -> Parties:
-    """The coordinator of a study over desks in this process; `whole_run` of it runs the study."""
+    """The coordinator of a study over desks in this process; `execute` of it runs the study."""
     channel = LocalChannel(desks)
     return coordinator(study, run=run, channel=channel, journal=journal or Journal(), keys=keys, **more)
 
 
-__all__ = ["NAMES", "STUDY", "TABLE", "Sites", "approve", "coordinated", "keys_table", "whole_run"]
+__all__ = ["NAMES", "STUDY", "TABLE", "Sites", "approve", "coordinated", "execute", "keys_table"]

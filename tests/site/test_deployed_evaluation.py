@@ -18,7 +18,7 @@ from comity.site.approval import considered
 from comity.study.results.outcome import Outcome
 from comity.study.study import Study
 
-from .sites import NAMES, STUDY, Sites, approve, coordinated, whole_run
+from .sites import NAMES, STUDY, Sites, approve, coordinated, execute
 
 MEASURED = STUDY.replace("[simulation]", "[evaluation]\n\n[simulation]")
 PARTY = MEASURED.replace('unit = "record"', 'unit = "party"').replace("averaging", "softlabel")
@@ -35,7 +35,7 @@ def run(sites: Sites, study: Study) -> Outcome:
     for desk in desks.values():
         approve(desk, desk.received(sites.packed(study)))
     parties = coordinated(study, desks, sites.coordinator)
-    released, kept = whole_run(parties)
+    released, kept = execute(parties)
     return Outcome.of(study.agreed, released, parties.transcript, run="run-1", kept=kept)
 
 

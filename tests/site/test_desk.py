@@ -12,8 +12,8 @@ import pytest
 
 from comity.errors import BadInput, BudgetExceeded, DataError, Refused, Stopped
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import begin as begun
-from comity.federation.coordinator.life import ready
+from comity.federation.coordinator.lifecycle import begin as begun
+from comity.federation.coordinator.lifecycle import ready
 from comity.federation.coordinator.parties import Parties
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
@@ -25,7 +25,7 @@ from comity.site.site_file import SiteFile
 from comity.site.status import MOST, Refusals, end_run, runs_of
 from comity.study.results.received import load_received
 
-from .sites import NAMES, STUDY, Sites, approve, coordinated, whole_run
+from .sites import NAMES, STUDY, Sites, approve, coordinated, execute
 
 PUBLISHED = 'variant = "published"\nrows = "normalised"'
 
@@ -42,7 +42,7 @@ def begin(sites: Sites, study: Any, desks: Any, **more: Any) -> Refused:
     """The refusal that a run meets, in which nobody spends or reserves anything."""
     before = heads(sites)
     with pytest.raises(Refused) as refusal:
-        whole_run(coordinated(study, desks, sites.coordinator, **more))
+        execute(coordinated(study, desks, sites.coordinator, **more))
     assert heads(sites) == before
     return refusal.value
 
@@ -65,7 +65,7 @@ def test_a_study_that_all_owners_approved_runs_and_leaves_each_its_results(sites
     study = sites.study()
     desks = approved(sites, study)
     assert all(desk.studies == () for desk in desks.values()), "before the next ask nothing is looked at"
-    values, _ = whole_run(coordinated(study, desks, sites.coordinator))
+    values, _ = execute(coordinated(study, desks, sites.coordinator))
     for name in NAMES:
         folder = sites.home(name) / "results" / f"{study.hash[:12]}-run-1"
         found, model = load_received(folder)
@@ -233,7 +233,7 @@ def test_an_approval_that_is_withdrawn_in_the_middle_ends_the_run_for_all(sites:
     parties = coordinated(study, approved(sites, study), sites.coordinator)
     box = Inbox(sites.home("north"))
     with pytest.raises(Refused, match=r"north refused.*study"):
-        whole_run(when(parties, "gradient[0]", lambda: box.refuse(study.hash, "second thoughts")))
+        execute(when(parties, "gradient[0]", lambda: box.refuse(study.hash, "second thoughts")))
     freed(sites)
     assert [run.state for run in runs_of(ledger(sites, "north"))] == ["open"], "until its owner ends it"
     end_run(ledger(sites, "north"), "run-1")
@@ -245,7 +245,7 @@ def test_a_run_that_its_owner_ended_is_over_for_all(sites: Sites) -> None:
     parties = coordinated(study, approved(sites, study), sites.coordinator)
     own = ledger(sites, "north")
     with pytest.raises(Refused, match=r"north refused.*closed"):
-        whole_run(when(parties, "gradient[0]", lambda: end_run(own, f"{study.hash[:12]}/run-1")))
+        execute(when(parties, "gradient[0]", lambda: end_run(own, f"{study.hash[:12]}/run-1")))
     freed(sites)
     assert own.summary()[0].reserved_epsilon == 0
     with pytest.raises(BadInput, match="no open run is called 'run-1'; open are: none"):
@@ -257,7 +257,7 @@ def test_a_run_id_of_several_studies_is_named_with_its_study(sites: Sites) -> No
     for study in studies:
         parties = coordinated(study, approved(sites, study), sites.coordinator)
         with pytest.raises(Stopped, match="cancelled"):
-            whole_run(when(parties, "second_moment[0]", parties.cancel))
+            execute(when(parties, "second_moment[0]", parties.cancel))
     own = ledger(sites, "north")
     with pytest.raises(BadInput, match="2 open runs are called 'run-1'"):
         end_run(own, "run-1")
@@ -272,7 +272,7 @@ def test_a_site_file_that_breaks_stops_the_desk_until_it_is_mended(sites: Sites)
     text = path.read_text()
     parties = coordinated(study, desks, sites.coordinator, journal=journal)
     with pytest.raises(Stopped, match="north"):
-        whole_run(when(parties, "gradient[0]", lambda: path.write_text(text.replace("epsilon_per_s", "epsilon_per_z"))))
+        execute(when(parties, "gradient[0]", lambda: path.write_text(text.replace("epsilon_per_s", "epsilon_per_z"))))
     assert desks["north"].studies == ()
     assert any("epsilon_per_ztudy" in one.sentence for one in Refusals(sites.home("north")).last(9))
     # Nor does it take studies in, by terms that may not hold any more.
@@ -281,10 +281,10 @@ def test_a_site_file_that_breaks_stops_the_desk_until_it_is_mended(sites: Sites)
     # A decision does not open it: it would be served by the terms that were read last.
     desks["north"].inbox.approve(study.hash, dataset="patients", runs=5)
     with pytest.raises(Stopped, match="north"):
-        whole_run(coordinated(study, desks, sites.coordinator, journal=journal))
+        execute(coordinated(study, desks, sites.coordinator, journal=journal))
     assert desks["north"].studies == ()
     path.write_text(text)
-    whole_run(coordinated(study, desks, sites.coordinator, journal=journal))
+    execute(coordinated(study, desks, sites.coordinator, journal=journal))
 
 
 def test_a_site_whose_ledger_was_missing_for_a_moment_opens_by_itself(
@@ -328,8 +328,8 @@ def test_a_site_that_starts_again_in_the_middle_goes_on(sites: Sites) -> None:
     journal = Journal()
     parties = coordinated(study, desks, sites.coordinator, journal=journal)
     with pytest.raises(Stopped, match="cancelled"):
-        whole_run(when(parties, "gradient[0]", parties.cancel))
-    values, _ = whole_run(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
+        execute(when(parties, "gradient[0]", parties.cancel))
+    values, _ = execute(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
     draws = [entry.release for entry in ledger(sites, "north").entries() if entry.kind == "draw"]
     assert "model" in values and sorted(set(draws)) == ["calibration", "gradient", "second_moment", "whitened_moment"]
 
@@ -341,17 +341,17 @@ def test_a_site_that_starts_again_with_other_records_does_not_go_on_with_a_run(s
     journal, path = Journal(), sites.home("north") / "patients.csv"
     parties = coordinated(study, desks, sites.coordinator, journal=journal)
     with pytest.raises(Stopped, match="cancelled"):
-        whole_run(when(parties, "gradient[0]", parties.cancel))
+        execute(when(parties, "gradient[0]", parties.cancel))
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], *reversed(lines[1:-1]), lines[-2]]) + "\n")
     before = ledger(sites, "north").commit_head()
     with pytest.raises(Stopped, match=r"north.*stopped"):
-        whole_run(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
+        execute(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
     assert ledger(sites, "north").commit_head() == before, "nothing is drawn"
     assert "run run-1 began with other records than are there now" in sentence(sites)
     # Another run may begin with them; this one goes on with its own, in however other a file.
     path.write_text("\n".join(lines) + "\n\n")
-    values, _ = whole_run(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
+    values, _ = execute(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
     assert "model" in values
 
 
@@ -359,9 +359,9 @@ def test_a_run_whose_records_are_gone_can_still_be_ended(sites: Sites) -> None:
     study = sites.study()
     parties = coordinated(study, approved(sites, study), sites.coordinator, journal=(journal := Journal()))
     with pytest.raises(Stopped, match="cancelled"):
-        whole_run(when(parties, "run.end[0]", parties.cancel))
+        execute(when(parties, "run.end[0]", parties.cancel))
     (sites.home("north") / "patients.csv").unlink()
-    values, _ = whole_run(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
+    values, _ = execute(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
     assert "model" in values and runs_of(ledger(sites, "north"))[0].state == "closed"
 
 

@@ -33,7 +33,7 @@ from comity.study.results.signed_files import _said, sign_files
 from comity.study.simulation.run import run_study
 from comity.study.study import Study
 
-from .sites import NAMES, STUDY, Sites, approve, keys_table, whole_run
+from .sites import NAMES, STUDY, Sites, approve, execute, keys_table
 
 PUBLISHED = STUDY.replace("averaging", "synthetic").replace("delta = 1e-6\n", 'neighbours = "add-remove"\n')
 
@@ -50,7 +50,7 @@ def ran(sites: Sites, study: Study, out: Path) -> Path:
     parties = coordinator(
         study, run=run, channel=LocalChannel(desks), journal=Journal(folder / JOURNAL), keys=sites.coordinator
     )
-    released, kept = whole_run(parties)
+    released, kept = execute(parties)
     outcome = Outcome.of(study.agreed, released, parties.transcript, run=run, kept=kept)
     save_signed(Result.of(replace(outcome, simulated=False)), folder, sites.coordinator)
     return folder

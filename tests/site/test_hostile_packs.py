@@ -26,7 +26,7 @@ from comity.site.approval import considered
 from comity.site.inbox import Inbox
 from comity.site.service import Desk
 
-from .sites import STUDY, Sites, approve, coordinated, keys_table, whole_run
+from .sites import STUDY, Sites, approve, coordinated, execute, keys_table
 from .sites import TABLE as PARAMETERS
 from .test_pack import forged, receive
 
@@ -230,7 +230,7 @@ def test_an_approved_run_goes_on_while_a_pack_is_read(sites: Sites, monkeypatch:
     other = sites.packed(sites.study(epsilon=0.2))
     thread = threading.Thread(target=desks["north"].received, args=(other,))
     thread.start()
-    running = threading.Thread(target=lambda: whole_run(coordinated(study, desks, sites.coordinator)), daemon=True)
+    running = threading.Thread(target=lambda: execute(coordinated(study, desks, sites.coordinator)), daemon=True)
     try:
         assert reading.wait(20)
         running.start()

@@ -14,7 +14,7 @@ import pytest
 from comity.cli import main
 from comity.errors import Refused, StudyError
 from comity.federation.coordinator.parties import Parties
-from comity.federation.coordinator.replies import Given
+from comity.federation.coordinator.replies import PartyValues
 from comity.federation.messages.ask import Ask
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
@@ -29,7 +29,7 @@ from comity.study.study import Study
 from tests.support.witnesses import witnesses_in
 
 from .column_sites import NEW, ColumnSites
-from .sites import approve, coordinated, keys_table, whole_run
+from .sites import approve, coordinated, execute, keys_table
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +66,7 @@ def test_the_receiver_alone_has_predictions_beside_its_identifiers_as_often_as_a
     study = sites.prediction(coef)
     desks = approved(sites, study)
     spent = {name: str(desk.site.owner().ledger.summary()[0].spent) for name, desk in desks.items()}
-    values, _ = whole_run(coordinated(study, desks, sites.coordinator))
+    values, _ = execute(coordinated(study, desks, sites.coordinator))
     assert values["scores"].shape == (NEW,)
     (table,) = sites.home("north").glob(f"results/{study.hash[:12]}-*/table/table.csv")
     found = pd.read_csv(table).set_index("person")
@@ -77,7 +77,7 @@ def test_the_receiver_alone_has_predictions_beside_its_identifiers_as_often_as_a
         page = json.loads((results / "received.json").read_text())
         assert page["presented"] is None and page["own"] == [] and "scores" not in page["released"]
     with pytest.raises(Refused) as refusal:
-        whole_run(coordinated(study, desks, sites.coordinator, run="run-2"))
+        execute(coordinated(study, desks, sites.coordinator, run="run-2"))
     assert refusal.value.code == "approval"
     # It draws nothing, and so it costs nothing in epsilon.
     assert spent == {name: str(desk.site.owner().ledger.summary()[0].spent) for name, desk in desks.items()}
@@ -92,7 +92,7 @@ def test_what_crosses_is_what_was_declared(columns: Any, monkeypatch: pytest.Mon
     opened: dict[str, Any] = {}
     answered, ask = Registry.answered, Parties.ask
 
-    def opening(self: Parties, *words: Any, **more: Any) -> dict[str, Given]:
+    def opening(self: Parties, *words: Any, **more: Any) -> dict[str, PartyValues]:
         got = ask(self, *words, **more)
         opened.update({party: values["masked"] for party, values in got.items() if "masked" in values})
         return got
@@ -105,7 +105,7 @@ def test_what_crosses_is_what_was_declared(columns: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(Registry, "answered", listening)
     monkeypatch.setattr(Parties, "ask", opening)
     desks = approved(sites, study)
-    values, _ = whole_run(coordinated(study, desks, sites.coordinator))
+    values, _ = execute(coordinated(study, desks, sites.coordinator))
     protocol, who = study.protocol, study.consortium
     declared = {
         one.name
@@ -190,7 +190,7 @@ def test_terms_that_became_narrower_after_the_approval_refuse_the_run(columns: A
     desks = approved(sites, study)
     sites.terms("south", allowed=0)
     with pytest.raises(Refused) as refusal:
-        whole_run(coordinated(study, desks, sites.coordinator))
+        execute(coordinated(study, desks, sites.coordinator))
     assert (refusal.value.code, refusal.value.key, refusal.value.party) == ("policy", "joint_predictions", "south")
     assert "scores up to 40 new records jointly and exactly" in Refusals(sites.home("south")).last(1)[0].sentence
 

@@ -11,7 +11,7 @@ import pytest
 
 from comity.cli import main
 from comity.errors import Refused
-from comity.federation.coordinator.life import begin, ready
+from comity.federation.coordinator.lifecycle import begin, ready
 from comity.site.health import examined
 from comity.site.status import runs_of
 

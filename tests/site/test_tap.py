@@ -9,7 +9,7 @@ import pytest
 
 from comity.data import public_cohort
 from comity.errors import SiteLost
-from comity.federation.coordinator.life import ready
+from comity.federation.coordinator.lifecycle import ready
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES, verify_reply
 from comity.federation.messages.sealed_channel import sealed
@@ -19,7 +19,7 @@ from comity.site.service import Desk
 from comity.site.status import Refusals
 from comity.study.study import Study
 
-from .sites import NAMES, STUDY, TABLE, Sites, coordinated, whole_run
+from .sites import NAMES, STUDY, TABLE, Sites, coordinated, execute
 
 WINDOW = 12
 ENTRUSTED = 'variant = "published"\nmethod = "avg"\nauxiliary = "public.csv"\nrows = "normalised"'
@@ -75,7 +75,7 @@ def entrusted(sites: Sites) -> Study:
 def test_what_is_carried_holds_no_plain_value(sites: Sites, inside: list[bytes], kind: str) -> None:
     study = entrusted(sites) if kind == "entrusted" else sites.study()
     taps = approved(sites, study)
-    values, _ = whole_run(coordinated(study, taps, sites.coordinator))
+    values, _ = execute(coordinated(study, taps, sites.coordinator))
     carried = b"".join(one for tap in taps.values() for one in tap.bytes)
     known = {carried[at : at + WINDOW] for at in range(len(carried))}
     words = [study.hash, study.hash[:12], "run-1", "run.begin[0]", "coordinator_key", "refused", *NAMES]
@@ -137,7 +137,7 @@ def test_whoever_carries_a_reply_can_not_change_or_swap_it(sites: Sites) -> None
         taps = approved(sites, study)
         taps["north"].change = change
         with pytest.raises(SiteLost, match="north"):
-            whole_run(coordinated(study, taps, sites.coordinator, run=name))
+            execute(coordinated(study, taps, sites.coordinator, run=name))
 
 
 def _flipped(answer: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from comity.errors import Refused
-from comity.federation.coordinator.life import ready
+from comity.federation.coordinator.lifecycle import ready
 from comity.site.service import Desk
 from comity.site.site_file import SiteFile
 

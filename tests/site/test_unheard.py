@@ -10,7 +10,7 @@ from comity.federation.messages.paths import END
 from comity.relay.deployment import not_told
 from comity.site.status import runs_of
 
-from .sites import approve, coordinated, whole_run
+from .sites import approve, coordinated, execute
 
 
 def states(desk: Any) -> list[Any]:
@@ -29,9 +29,9 @@ def test_who_has_not_heard_the_end_is_known_and_told_again(sites: Any, tmp_path:
             del desks["north"]
 
     run = coordinated(study, desks, sites.coordinator, journal=Journal(path), progress=leaving)
-    first = whole_run(run)
+    first = execute(run)
     assert not_told(path, "run-1") == ["north"]
     assert states(north) == ["open"] and states(desks["south"]) == ["closed"]
     desks["north"] = north
-    assert str(whole_run(coordinated(study, desks, sites.coordinator, journal=Journal(path)))) == str(first)
+    assert str(execute(coordinated(study, desks, sites.coordinator, journal=Journal(path)))) == str(first)
     assert not_told(path, "run-1") == [] and states(north) == ["closed"]

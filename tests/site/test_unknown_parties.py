@@ -13,7 +13,7 @@ from comity.site.site_file import SiteFile
 from comity.site.status import Refusals
 from comity.study.study import Study
 
-from .sites import STUDY, Sites, approve, coordinated, keys_table, whole_run
+from .sites import STUDY, Sites, approve, coordinated, execute, keys_table
 
 POLICY = 'approval = "within-policy"'
 
@@ -132,7 +132,7 @@ def test_a_consortium_whose_owners_pinned_each_other_runs_by_policy(sites: Sites
     desks = sites.desks()
     for desk in desks.values():
         assert desk.received(sites.packed(study)).approval is not None
-    values, _ = whole_run(coordinated(study, desks, sites.coordinator))
+    values, _ = execute(coordinated(study, desks, sites.coordinator))
     assert "model" in values
 
 

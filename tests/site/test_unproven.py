@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from comity.errors import Refused
-from comity.federation.coordinator.life import ready
+from comity.federation.coordinator.lifecycle import ready
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
@@ -22,7 +22,7 @@ from comity.site.status import Refusals
 from comity.study.results.outcome import Outcome
 from comity.study.study import Study
 
-from .sites import NAMES, STUDY, Sites, approve, coordinated, whole_run
+from .sites import NAMES, STUDY, Sites, approve, coordinated, execute
 
 PRINTED = 0.6
 # Of a tree of depth 3 with 3 levels of counts, a record replaced: 2/6 + 2/6 + 1/2 of what is printed.
@@ -85,7 +85,7 @@ def test_a_method_whose_claim_is_wrong_runs_at_its_corrected_loss(sites: Sites, 
         assert view.as_json()["plan"]["unproven"] is True and view.plan.guarantee == "eps 0.70"
         approve(desk, arrival)
     parties = coordinated(study, desks, sites.coordinator)
-    released, kept = whole_run(parties)
+    released, kept = execute(parties)
     for name in NAMES:
         entries = Ledger(sites.home(name) / f"{name}.ledger").entries()
         assert sum(Decimal(one.loss.removeprefix("pure:")) for one in entries if one.kind == "reserve") == CORRECTED
@@ -141,7 +141,7 @@ def test_where_nothing_is_bounded_against_somebody_records_must_be_allowed_to_le
         view = considered(desk.site, desk.site.owner(), study, dataset="patients", runs=1).view
         assert "NO BOUND against" in view.as_text() and "NOT PRIVATE AS CLAIMED" in view.as_text()
         approve(desk, arrival)
-    whole_run(coordinated(study, desks, sites.coordinator))
+    execute(coordinated(study, desks, sites.coordinator))
     for name in NAMES:
         (account,) = Ledger(sites.home(name) / f"{name}.ledger").summary()
         declared = study.agreed.declaration["noise"].loss

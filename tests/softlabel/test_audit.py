@@ -15,7 +15,7 @@ import pytest
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records
 from comity.entropy import Stream
-from comity.federation.coordinator.released import perturbed
+from comity.federation.coordinator.released import perturb
 from comity.methods.softlabel.published.protocol import PublishedSoftLabel
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
@@ -60,7 +60,7 @@ def neighbours(method: Any) -> tuple[np.ndarray, np.ndarray]:
 def released(
     method: Any, model: np.ndarray, loss: Any, seed: int, *, count: int = COUNT, shrink: float = 1.0
 ) -> np.ndarray:
-    """Many released models at once, as `perturbed` makes them one by one; `shrink` draws less noise than declared."""
+    """Many released models at once, as `perturb` makes them one by one; `shrink` draws less noise than declared."""
     who, source = consortium(PARTIES, loss), SeededNoise(seed)
     release = method.declare(who)["model"]
     scale, shape = release.scale(who), (count, *release.shape)
@@ -107,7 +107,7 @@ def measured_gaussian(method: Any, seed: int, **kwargs: Any) -> float:
 def test_models_drawn_at_once_are_those_that_a_coordinator_releases(loss: Any, classes: int) -> None:
     soft, who = worst(classes, "soft"), consortium(PARTIES, loss)
     model, _ = neighbours(soft)
-    one = perturbed(soft.declare(who)["model"], 0, model, who, SeededNoise(5), lambda _, make: make())
+    one = perturb(soft.declare(who)["model"], 0, model, who, SeededNoise(5), lambda _, make: make())
     np.testing.assert_array_equal(one, released(soft, model, loss, 5, count=1)[0])
 
 

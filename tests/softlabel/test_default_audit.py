@@ -16,7 +16,7 @@ import pytest
 
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.learn.local_models import as_local_model
 from comity.methods.softlabel.protocol import SoftLabel
 from comity.privacy.accounting import gaussian_budget

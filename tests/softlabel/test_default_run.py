@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from comity import load_result
 from comity.data import Records
 from comity.errors import BadInput, SiteLost, StudyError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.plan import plan
 from comity.learn.feature_map import pca
 from comity.learn.local_models import as_local_model

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import chi2
 
 from comity.data import Records
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.protection import Entrusted, Summed

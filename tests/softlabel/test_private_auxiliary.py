@@ -19,7 +19,7 @@ from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records, clinic_schema, clinics, public_cohort
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.agreement import Agreement
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.codec import decode
 from comity.learn.fits import one_hot
 from comity.methods.softlabel.published.private_auxiliary import absent, moved_share

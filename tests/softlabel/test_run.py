@@ -11,7 +11,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import BudgetExceeded
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages.codec import decode

@@ -10,7 +10,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import DataError, Refused, Stopped, StudyError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.learn.fits import contrasts, softmax

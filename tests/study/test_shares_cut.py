@@ -15,7 +15,7 @@ import comity
 from comity.data import Records
 from comity.federation.agreement import Agreement
 from comity.federation.assessment import Assessment
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.methods.averaging import Averaging
 from comity.methods.softlabel import SoftLabel
 from comity.methods.vertical import GradientRegression

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from comity.data import Records, Target
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import Consortium
 from comity.methods.synthetic import SyntheticColumns
 from comity.privacy.loss import Approx, Loss

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.methods.synthetic import SyntheticData
 from comity.methods.synthetic.artefact import SyntheticDataset
 from comity.methods.synthetic.fidelity import total_variation

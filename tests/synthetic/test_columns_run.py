@@ -12,7 +12,7 @@ import pytest
 from comity.crypto.products import dealer_product, rlwe_plan
 from comity.data import Records
 from comity.errors import ComityError, DataError, SiteLost, StudyError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.protection import Summed
 from comity.methods.by_columns import products as product

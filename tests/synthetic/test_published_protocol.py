@@ -14,7 +14,7 @@ import pytest
 from comity.artefacts.artefact import load_artefact, save_artefact
 from comity.data import Bounded, Categorical, Classes, Numeric, Schema
 from comity.errors import StudyError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import Consortium
 from comity.federation.messages.codec import decode
 from comity.federation.plan import plan

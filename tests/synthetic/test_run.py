@@ -11,7 +11,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import ComityError, StudyError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.protection import Noised, Summed
 from comity.methods.synthetic import SyntheticData
 from comity.privacy.loss import Approx, Pure

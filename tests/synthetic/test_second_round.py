@@ -17,7 +17,7 @@ from comity.audit.bound import mu_lower_bound
 from comity.cli import main
 from comity.data import Categorical, Numeric, Schema
 from comity.errors import DataError, Refused, StudyError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.bounds import Counts
 from comity.federation.declare.protection import Summed
 from comity.methods.synthetic import SyntheticData, counts

@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import beta
 
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
-from comity.federation.coordinator.life import begin
+from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.codec import decode
 from comity.methods.vertical.dissection import integers
 from comity.methods.vertical.layout import PLACES

@@ -9,7 +9,7 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.errors import StudyError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.methods.vertical.blocks import Blocks
 from comity.methods.vertical.dissection import integers
 from comity.methods.vertical.in_one_place import noised

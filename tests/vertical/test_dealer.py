@@ -11,7 +11,7 @@ import pytest
 from comity.crypto import dealer_waves as waves
 from comity.entropy import derive
 from comity.errors import ComityError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.plan import plan
 from comity.methods.vertical.dealt_rounds import DealtRounds
 from comity.methods.vertical.response import CURVE, LARGEST_RESIDUAL

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from comity.errors import SiteLost, Stopped, StudyError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.codec import encode
 from comity.federation.owner.site import Site
 from comity.methods.parameters import Setting

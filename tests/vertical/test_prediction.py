@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comity.errors import Refused, StudyError
-from comity.federation.coordinator.life import begin, run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.declare.policy import Policy
 from comity.federation.plan import plan
 from comity.methods.vertical.prediction import JointPrediction

@@ -13,7 +13,7 @@ import pytest
 
 from comity.data import Bounded, Categorical, Classes, Numeric, Schema
 from comity.errors import Refused
-from comity.federation.coordinator.life import begin, run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.policy import Policy
 from comity.federation.messages.codec import decode

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from comity.errors import SiteLost
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.privacy.loss import GDP

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from comity.errors import DataError, Stopped, StudyError
-from comity.federation.coordinator.life import run
+from comity.federation.coordinator.lifecycle import run
 from comity.federation.lifecycle import Life
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head

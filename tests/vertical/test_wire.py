@@ -8,7 +8,7 @@ import numpy as np
 
 from comity.crypto.products.dealer_combination import matrix_mask
 from comity.entropy import derive
-from comity.federation.coordinator.life import begin
+from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
 from comity.methods.vertical.dealt_rounds import DealtRounds

@@ -25,7 +25,7 @@ from typing import Any
 from comity import Study
 from comity.crypto.sealing import key_file
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import run, whole_run
+from comity.federation.coordinator.lifecycle import execute, run
 from comity.federation.messages.channel import Channel, Patience
 from comity.federation.messages.sealed_channel import SealedChannel, opened_ask
 from comity.federation.owner.host import Answer, Host
@@ -75,9 +75,7 @@ def averaging(sites: int, *, repeats: int) -> dict[str, Any]:
 
         def local(number: int) -> None:
             journal = Journal(asker / f"local-{number}.sqlite")
-            whole_run(
-                coordinator(study, run=f"local-{number}", channel=LocalChannel(desks), journal=journal, keys=keys)
-            )
+            execute(coordinator(study, run=f"local-{number}", channel=LocalChannel(desks), journal=journal, keys=keys))
 
         pairs = _measured(deployed, local, [relay.pid, *(one.pid for one in running)], repeats)
         note = f"bar: {BAR} times the local run" if sites == 10 else ""

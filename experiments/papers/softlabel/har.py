@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from comity import Ledger, PublishedSoftLabel
 from comity.data import Records, dataset
 from comity.entropy import Stream
-from comity.federation.coordinator.released import perturbed
+from comity.federation.coordinator.released import perturb
 from comity.federation.declare.consortium import Consortium
 from comity.learn.fits import one_hot, softmax
 from comity.methods.softlabel.published.protocol import TOLERANCE, Constants, Method, error
@@ -262,7 +262,7 @@ def with_noise(split: Split, exact: Mapping[Method, Floats], size: Size, number:
                 if through_hosts:
                     yield case, over_hosts(protocol, split, epsilon)
                 for _ in range(size.draws - through_hosts):
-                    noisy = perturbed(release, 0, model, who, source, lambda _, make: make())
+                    noisy = perturb(release, 0, model, who, source, lambda _, make: make())
                     yield case, split.accuracy(protocol.coefficients(noisy))
             published, case = protocol_of(split, method, "paper"), case_of(method, "wrong radius", epsilon)
             stream = Stream.public("reproduce softlabel-har", case, number)

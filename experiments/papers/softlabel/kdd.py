@@ -32,7 +32,7 @@ from threadpoolctl import threadpool_limits
 from comity import PublishedSoftLabel, SoftLabel
 from comity.data import dataset
 from comity.entropy import Stream
-from comity.federation.coordinator.released import perturbed
+from comity.federation.coordinator.released import perturb
 from comity.learn.feature_map import FeatureMap
 from comity.learn.fits import hard_votes, logistic
 from comity.learn.local_models import linear_weights
@@ -246,7 +246,7 @@ def with_noise(one: Trial, size: Size, number: int) -> Iterator[tuple[str, float
             who, case = consortium(parties, epsilon, 0.0), case_of("published soft", parties, epsilon, 0.0)
             release, source = published.declare(who)["model"], SeededNoise(_seed(case, number))
             for _ in range(size.draws):
-                noisy = perturbed(release, 0, exact, who, source, lambda _, make: make())
+                noisy = perturb(release, 0, exact, who, source, lambda _, make: make())
                 yield case, one.accuracy(noisy[0])
 
 

@@ -99,9 +99,9 @@ def _state(folder: Path, begun: Begun) -> str:
         return "waiting" if begun.deployed else "stopped"
     try:
         kept = Journal(journal)
-        if kept.made(begun.run, ABANDONED) is not None:
+        if kept.recall(begun.run, ABANDONED) is not None:
             return "abandoned"
-        answered = kept.made(begun.run, BEGUN) is not None or kept.is_closed(begun.run, str(BEGIN))
+        answered = kept.recall(begun.run, BEGUN) is not None or kept.is_closed(begun.run, str(BEGIN))
     except ComityError:
         return "unreadable"
     return "begun" if answered else "waiting"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from comity.errors import Malformed, Refused, Stopped
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import whole_run
+from comity.federation.coordinator.lifecycle import execute
 from comity.federation.coordinator.parties import Parties, Progress
 from comity.federation.coordinator.replies import plain
 from comity.federation.messages.asking import Lost, Replied
@@ -46,7 +46,7 @@ def coordinator(
     patience: Patience = FOR_EVER,
     watch: Watch | None = None,
 ) -> Parties:
-    """The coordinator's side of one run, for `whole_run`. What the channel carries is sealed to the sites, and what
+    """The coordinator's side of one run, for `execute`. What the channel carries is sealed to the sites, and what
     they reply to this process. Running again with the same journal and run id resumes."""
     agreed = study.agreed
     return Parties(
@@ -145,6 +145,6 @@ def run_deployed(
         patience=patience,
         watch=watch,
     )
-    released, kept = whole_run(parties)
+    released, kept = execute(parties)
     outcome = Outcome.of(study.agreed, released, parties.transcript, run=run, kept=kept)
     return replace(outcome, seconds=time.perf_counter() - started, simulated=False)

@@ -12,7 +12,7 @@ import pytest
 
 from comity.entropy import Stream
 from comity.errors import DataError
-from comity.federation.coordinator.released import perturbed
+from comity.federation.coordinator.released import perturb
 from comity.methods.softlabel.published.protocol import Method
 from comity.privacy.randomness import SeededNoise
 from experiments.papers import PAPERS
@@ -164,9 +164,9 @@ def test_private_rows_use_the_noise_that_the_protocol_declares(
     def watched(release: Any, index: Any, model: Any, who: Any, source: Any, once: Any) -> np.ndarray:
         assert isinstance(source, SeededNoise)
         used.append(release.scale(who).total * release.scale(who).grid)
-        return perturbed(release, index, model, who, source, once)
+        return perturb(release, index, model, who, source, once)
 
-    monkeypatch.setattr(softlabel_har, "perturbed", watched)
+    monkeypatch.setattr(softlabel_har, "perturb", watched)
     found = list(with_noise(split, exact_models(split), SMALL, 1))
     assert len(used) == 3 * 3 * 2 * SMALL.draws
     assert len(found) == len(used) + 3 * 3 * SMALL.draws

@@ -1,4 +1,4 @@
-"""One round: an ask goes to parties, and what they reply is looked at as it comes, before anything is decided."""
+"""One round: an ask goes to parties, and each reply is checked as it comes, before anything is decided."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES, Digests, signed_ask, verified_reply
 from comity.federation.messages.letters import parted
 
-Valid = Callable[[str, dict[str, Any]], None]
+Check = Callable[[str, dict[str, Any]], None]
+"""Raises Malformed about the values of a party."""
 Watch = Callable[[str, str, str], None]
-"""Is told the path of an ask, a party and what was heard of it: `alive`, `replied`, or why it is lost."""
+"""Called with the path of an ask, a party, and what was heard of it: `alive`, `replied`, or why it is lost."""
 
-HELD = 8 << 20
-"""Bytes of replies that are held before they are written down."""
-_WORDS = {
+MAX_UNSTORED_BYTES = 8 << 20
+"""Bytes of replies after which they are stored."""
+_REASONS = {
     ABSENT: "no answer",
     SILENT: "no answer and no sign of life",
     LATE: "no answer in time",
-    SIZE: "what it was sent or sent is too large to be carried",
+    SIZE: "its message or its reply is too large to be carried",
     FAILED: "failed; its own log says why",
-    CANCELLED: "no answer before this was cancelled",
+    CANCELLED: "no answer before the run was cancelled",
 }
 
 
-class Cancelling:
-    """Lets another thread end what a run waits for, now and from now on."""
+class Cancellation:
+    """Lets another thread end the pending ask of a run, and every later one."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -67,44 +68,44 @@ class Cancelling:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """How a round is waited for. `need` replies must count, and of each group in `needed` as many as it says; with
-    `unanimous` one refusal decides."""
+    """When a round is decided: `need` replies count, and of each group in `needed` as many as it says; with
+    `unanimous`, one refusal decides. `valid` checks the values of a reply beyond their declaration."""
 
     need: int
     needed: Needed = ()
     unanimous: bool = False
-    valid: Valid | None = None
+    valid: Check | None = None
     patience: Patience = FOR_EVER
     watch: Watch | None = None
-    cancelling: Cancelling = field(default_factory=Cancelling)
+    cancellation: Cancellation = field(default_factory=Cancellation)
 
 
 @dataclass
 class Round:
-    """What came of sending one ask: who answered, why the others are missing, and what is not written down yet."""
+    """The outcome of sending one ask: the parties that answered, why others are missing, and what is not stored yet."""
 
     answered: list[str] = field(default_factory=list)
     answers: dict[str, bytes] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
     refusals: dict[str, Refusal] = field(default_factory=dict)
     heads: dict[tuple[str, bytes], list[heads.Head]] = field(default_factory=dict)
-    held: int = 0
+    unstored_bytes: int = 0
 
 
-def exchanged(  # noqa: C901 (a branch for each event of a channel)
+def exchange(  # noqa: C901 (a branch for each event of a channel)
     reader: Reader,
     parties: Sequence[str],
     keys: Identity,
     channel: Channel,
     journal: Journal,
     terms: Terms,
-    keep: Callable[[Round], None],
+    store: Callable[[Round], None],
 ) -> Round:
     """Send a journalled ask to these parties. Whatever one of them replies, the others' replies count.
 
-    Messages are made from the journal when the channel sends them; `keep` is called whenever enough replies are held,
-    writes them down and takes them out. Replies are counted here, where they are verified: no channel can say that
-    there are enough.
+    Messages are made from the journal when the channel sends them. `store` writes replies down and removes them from
+    the round; it is called whenever enough have come. Only replies that were verified here count towards those that are
+    needed: a channel can't say that there are enough.
     """
     agreed, run, path = reader.agreed, reader.run, str(reader.path)
     done = Round()
@@ -121,7 +122,7 @@ def exchanged(  # noqa: C901 (a branch for each event of a channel)
 
         return made
 
-    with terms.cancelling.around(
+    with terms.cancellation.around(
         channel.ask({party: message(party) for party in parties}, patience=terms.patience)
     ) as asking:
         for event in asking:
@@ -130,30 +131,30 @@ def exchanged(  # noqa: C901 (a branch for each event of a channel)
                 word = "alive"
             elif isinstance(event, Lost):
                 word = event.why
-                done.faults[party] = _WORDS.get(event.why, f"no answer ({plain(event.why)})")
+                done.faults[party] = _REASONS.get(event.why, f"no answer ({plain(event.why)})")
             elif party in sent:
                 _take(done, reader, party, event.reply, *sent[party], journal, terms.valid)
             else:
-                done.faults[party] = "it answered what it was not asked"
+                done.faults[party] = "it answered an ask that it was not sent"
             del event
             if terms.watch is not None:
                 terms.watch(path, party, word)
-            if done.held > HELD:
-                keep(done)
+            if done.unstored_bytes > MAX_UNSTORED_BYTES:
+                store(done)
             if word != "alive" and _is_decided(done, len(parties), terms):
                 asking.hurry(terms.patience.grace)
     return done
 
 
 def _is_decided(done: Round, asked: int, terms: Terms) -> bool:
-    """Whether the ask will end the same way whatever still comes."""
+    """Whether no further reply can change how the ask ends."""
     said_no = any(one.code != "stopped" for one in done.refusals.values())
     enough = len(done.answered) >= terms.need and not lacking(terms.needed, done.answered)
     return enough or asked - len(done.faults) < terms.need or (terms.unanimous and said_no)
 
 
 def lacking(needed: Needed, answered: Iterable[str]) -> int:
-    """How many more must answer so that there are enough of each group."""
+    """How many more parties must answer for every group to have enough."""
     here = frozenset(answered)
     return sum(max(0, least - len(members & here)) for members, least in needed)
 
@@ -166,11 +167,11 @@ def _take(
     size: int,
     digests: Digests,
     journal: Journal,
-    valid: Valid | None,
+    valid: Check | None,
 ) -> None:
-    who, run, path = reader.agreed.consortium, reader.run, str(reader.path)
+    consortium, run, path = reader.agreed.consortium, reader.run, str(reader.path)
     try:
-        raw, digest = _verified(who, party, digests, answer)
+        raw, digest = _verified(consortium, party, digests, answer)
         reply = reader.read(party, raw)
         if isinstance(reply, Refusal):
             done.refusals[party] = reply
@@ -182,23 +183,23 @@ def _take(
         done.faults[party] = str(error)
         return
     journal.remember_trace(run, path, party, Trace(size, digests.body), Trace(len(raw), digest))
-    done.heads[party, who.roster[party].sign] = [reply.head]
+    done.heads[party, consortium.roster[party].sign] = [reply.head]
     if reply.boxes:
         raw, boxes = parted(decode(raw))
-        journal.hold(run, path, party, boxes)
+        journal.store_boxes(run, path, party, boxes)
     done.answered.append(party)
     done.answers[party] = raw
-    done.held += len(raw)
+    done.unstored_bytes += len(raw)
 
 
-def _verified(who: Consortium, party: str, sent: Digests, answer: bytes) -> tuple[bytes, bytes]:
-    identity = who.roster.get(party)
+def _verified(consortium: Consortium, party: str, sent: Digests, answer: bytes) -> tuple[bytes, bytes]:
+    identity = consortium.roster.get(party)
     if identity is None:
         raise Malformed("it has no pinned key in the roster", code="stranger")
     try:
         return verified_reply(identity, party, sent, answer)
     except Malformed as error:
         raise Malformed(
-            "what arrived is not what it signed for this ask; it was altered on the way, or the ask was",
+            "the reply is not what it signed for this ask: the reply or the ask was altered on the way",
             code="signature",
         ) from error

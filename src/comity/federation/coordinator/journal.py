@@ -1,12 +1,13 @@
-"""The coordinator's memory: asks before they are sent, replies as they come, and when an ask was decided.
+"""The coordinator's journal: asks before they are sent, replies as they come, and which asks are decided.
 
-Resuming a run is running it again over the same journal. The bytes of an ask are sent as they were first written, never
-recomputed: another machine's last floating-point bit would make a different ask, which the sites refuse. Values that
-all parties get are stored once, or a broadcast of what K parties said would take K² room; so are boxes that the letters
-of one party to several others share. Such a box stands in replies and letters as its digest, which says what it is.
+A run is resumed by running it again over the same journal. The bytes of an ask are sent as they were first written and
+never recomputed: a floating-point bit that differs on another machine would make a different ask, which the sites
+refuse. Values that all parties get are stored once, because a broadcast of the values of K parties would otherwise take
+K² space. So are boxes that a party's letters to several others share; in replies and letters, their digests stand for
+them.
 
-The file is its owner's alone (mode 0600). Once a run's values are released, `settle` deletes what the run was made of:
-messages, letters, boxes, the coordinator's own chance and keys. The released values, sizes and digests stay.
+Only the owner of the file can read it (mode 0600). Once a run's values are released, `settle` deletes messages,
+letters, boxes, and the coordinator's keys and random values. Released values, sizes and digests stay.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Literal
 
 from comity.entropy import fresh_seed
-from comity.errors import StudyError
-from comity.federation.coordinator.journal_file import JournalFile
+from comity.errors import Stopped, StudyError
 from comity.federation.messages.ask import ask_bytes
 from comity.federation.messages.codec import Embedded, decode, encode
 from comity.federation.messages.heads import Head, newest
@@ -48,14 +50,16 @@ NONCE = "run:nonce"
 RELEASED = "run:released"
 ABANDONED = "run:abandoned"
 BEGUN = "run:begun"
-# Mail without this has every box in it, and need not be read; mail may have it by chance, and is read for nothing.
+# Mail without these bytes holds all of its boxes and need not be decoded. They may also occur by chance.
 _BULK = b"bulk"
+_DISK_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _LASTING = (NONCE, RELEASED, ABANDONED, BEGUN)
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What is shown of a message: its length and its SHA-256."""
+    """What the transcript shows of a message: its length and its SHA-256."""
 
     size: int
     digest: bytes
@@ -74,8 +78,8 @@ class Exchange:
 
 
 @dataclass(frozen=True)
-class Own:
-    """What one party gets of an ask beside what all get."""
+class PartyAsk:
+    """What one party gets of an ask beside what all parties get."""
 
     values: bytes
     mail: bytes
@@ -83,13 +87,13 @@ class Own:
 
 
 class Journal:
-    """A SQLite file, or memory when `path` is None: then a killed run can't be resumed."""
+    """A SQLite file; in memory where `path` is None, so that a killed run can't be resumed."""
 
     def __init__(self, path: Path | str | None = None) -> None:
         self._lock = ForkLock()
         try:
             if path is not None:
-                # Made with its mode: SQLite gives the same to the log beside it.
+                # SQLite gives the log beside it the same mode.
                 os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
                 os.chmod(path, 0o600)  # noqa: PTH101
             with self._lock:
@@ -97,27 +101,29 @@ class Journal:
                     ":memory:" if path is None else os.fspath(path),
                     isolation_level=None,
                     check_same_thread=False,
-                    factory=JournalFile,
+                    factory=_Connection,
                 )
                 self._connection.execute("pragma busy_timeout = 60000")
                 self._connection.execute("pragma secure_delete = on")
                 (version,) = self._connection.execute("pragma user_version").fetchone()
                 (tables,) = self._connection.execute("select count(*) from sqlite_master").fetchone()
                 if tables and version != _VERSION:
-                    raise StudyError(f"the run's journal {path} is of another version of Comity; begin a new run")
+                    raise StudyError(
+                        f"the run's journal {path} was written by another version of Comity; begin a new run"
+                    )
                 self._connection.executescript(_TABLES)
         except (sqlite3.Error, OSError) as error:
             raise StudyError(f"the run's journal {path} can't be opened ({error}); check the folder") from error
-        # Of messages that this process has hashed already; others are read again where they are asked for.
+        # Of messages that this process has hashed; others are read and hashed when they are needed.
         self._traces: dict[tuple[str, str], dict[str, tuple[Trace, Trace]]] = {}
 
     # Asks and replies.
 
-    def open(self, run: str, path: str, shared: bytes, own: Iterable[tuple[str, Own]]) -> None:
-        """Write an ask down before it is sent; on resume the ask stays as it was first written.
+    def open(self, run: str, path: str, shared: bytes, own: Iterable[tuple[str, PartyAsk]]) -> None:
+        """Write an ask down before it is sent.
 
-        An ask that was journalled keeps its list of parties, whoever the caller would ask now, and `own` is not looked
-        at. What each party gets is written as it comes, so that one is held at a time.
+        An ask that is here already stays as it was first written, with its parties, and `own` is not read. `own` is
+        written one party at a time, so that only one is in memory.
         """
         with self._lock, self._connection:
             self._connection.execute("begin immediate")
@@ -130,11 +136,11 @@ class Journal:
                 )
 
     def nonce(self, run: str) -> bytes:
-        """Of this journal, for this run: sites that began with it answer no other."""
+        """The nonce of this journal for this run: sites that began with it answer no other."""
         return bytes(self.once(run, NONCE, fresh_seed))
 
     def ask(self, study: str, run: str, path: str) -> Callable[[str], bytes]:
-        """Makes the ask as a party gets it: the same bytes whenever it is asked for. What all get is held once."""
+        """A function that makes the ask as a party gets it: the same bytes each time."""
         nonce = self.nonce(run)
         with self._lock:
             (shared,) = self._connection.execute(
@@ -153,14 +159,14 @@ class Journal:
 
         return made
 
-    def standing(self, run: str, path: str) -> dict[str, bool]:
-        """The parties of an ask in its order, and whether the reply of each is here."""
+    def asked(self, run: str, path: str) -> dict[str, bool]:
+        """The parties of an ask in its order, and whether each has replied."""
         with self._lock:
             return {party: bool(here) for party, here in self._rows("party, reply is not null", run, path)}
 
     def each_reply(self, run: str, path: str) -> Iterator[tuple[str, bytes | None]]:
-        """By party, in the order of the ask, one at a time; boxes stand as digests."""
-        for party, here in self.standing(run, path).items():
+        """Replies by party, in the order of the ask, with digests in place of boxes. One is in memory at a time."""
+        for party, here in self.asked(run, path).items():
             yield party, self._reply(run, path, party) if here else None
 
     def _reply(self, run: str, path: str, party: str) -> bytes:
@@ -175,8 +181,8 @@ class Journal:
         return dict(self.each_reply(run, path))
 
     def answered(self, run: str, path: str) -> list[str]:
-        """The parties whose replies to an ask count."""
-        return [party for party, here in self.standing(run, path).items() if here]
+        """The parties whose replies to an ask are here."""
+        return [party for party, here in self.asked(run, path).items() if here]
 
     def faults(self, run: str, path: str) -> dict[str, str]:
         """Why parties were lost in an ask that was decided without them."""
@@ -193,7 +199,7 @@ class Journal:
         return [row[1:] for row in rows]
 
     def exchanges(self, study: str, run: str, path: str) -> Iterator[tuple[str, Exchange]]:
-        """Asks and replies as they crossed, one party after the other."""
+        """The messages of an ask and their replies as they crossed the wire, by party."""
         with self._lock:
             boxed = {
                 party
@@ -207,8 +213,8 @@ class Journal:
                 reply = rejoined(reply, lambda digest: self._box(run, digest))
             yield party, Exchange(made(party), reply)
 
-    def hold(self, run: str, path: str, party: str, boxes: Mapping[bytes, bytes]) -> None:
-        """Write down the boxes of a reply that is about to be remembered with their digests in it."""
+    def store_boxes(self, run: str, path: str, party: str, boxes: Mapping[bytes, bytes]) -> None:
+        """Write down the boxes of a reply, which is recorded next with their digests in it."""
         with self._lock, self._connection:
             self._connection.execute("begin immediate")
             self._connection.execute("insert or ignore into boxed values(?, ?, ?)", (run, path, party))
@@ -222,17 +228,19 @@ class Journal:
                 "select body from box where run = ? and digest = ?", (run, digest)
             ).fetchone()
         if row is None:
-            raise StudyError(f"the journal of run {run} lacks a box that its letters name; it was edited or cut short")
+            raise StudyError(
+                f"the journal of run {run} lacks a box that its letters name: the file was edited or truncated"
+            )
         return bytes(row[0])
 
-    def got(
+    def record(
         self, run: str, path: str, replies: Mapping[str, bytes], *, decided: bool, why: Mapping[str, str] | None = None
     ) -> None:
-        """Remember replies; `decided` closes the ask, which fixes who was lost, and `why` says for what reason."""
+        """Record replies. `decided` closes the ask, which fixes the lost parties, with the reasons `why`."""
         with self._lock, self._connection:
             self._connection.execute("begin immediate")
             if self.is_closed(run, path):
-                return  # decided by another process: what comes now was lost
+                return  # another process decided it, without these replies
             self._connection.executemany(
                 "update ask set reply = ? where run = ? and path = ? and party = ? and reply is null",
                 [(reply, run, path, party) for party, reply in replies.items()],
@@ -250,32 +258,32 @@ class Journal:
         return row is not None
 
     def unheard(self, run: str, paths: Iterable[str]) -> dict[str, list[str]]:
-        """Of these asks the ones that were sent and not decided, with the parties that have not answered them."""
+        """Those of these asks that were sent and are not decided, with the parties that have not answered."""
         asked = set(self._paths(run))
         return {
-            path: [party for party, here in self.standing(run, path).items() if not here]
+            path: [party for party, here in self.asked(run, path).items() if not here]
             for path in paths
             if path in asked and not self.is_closed(run, path)
         }
 
-    # What the coordinator itself makes.
+    # The coordinator's own random values and decisions.
 
     def once(self, run: str, name: str, make: Callable[[], Any]) -> Any:
-        """A value that the coordinator draws or derives: the first that is made is the one that counts.
+        """A value that the coordinator draws or derives: the first that is written counts.
 
-        It is made while nothing is locked, since a whole run may be what makes it. Of two threads or processes that
-        make it at once, both get what was written first; the other's is forgotten before anybody sees it.
+        `make` runs without a lock, because it may be a whole run. If two threads or processes make the value at once,
+        both get the one that was written first; the other is used nowhere.
         """
-        known = self.made(run, name)
+        known = self.recall(run, name)
         if known is not None:
             return known
         made = encode(make())
         with self._lock:
             self._connection.execute("insert or ignore into once values(?, ?, ?)", (run, name, made))
-        return self.made(run, name)
+        return self.recall(run, name)
 
-    def made(self, run: str, name: str) -> Any:
-        """What `once` remembers, or None."""
+    def recall(self, run: str, name: str) -> Any:
+        """What `once` wrote, or None."""
         with self._lock:
             value = self._once(run, name)
         return None if value is None else decode(value)
@@ -293,7 +301,7 @@ class Journal:
         return {(party, bytes(key)): decode(value) for party, key, value in rows}
 
     def remember_heads(self, found: Mapping[tuple[str, bytes], Iterable[Head]]) -> None:
-        """Keep the newest of what is known and what was found; the caller has verified the signatures."""
+        """Keep the newest of the known heads and these. The caller has verified the signatures."""
         if not found:
             return
         with self._lock, self._connection:
@@ -304,10 +312,10 @@ class Journal:
                 [(*whose, encode(newest(known.get(whose, []), of))) for whose, of in found.items()],
             )
 
-    # What is left of a run.
+    # What stays of a run.
 
     def settle(self, study: str, run: str, *, keeping: Iterable[str] = ()) -> None:
-        """Delete what a run was made of: its values are released. `keeping` are paths that are still asked for."""
+        """Delete the messages and secrets of a run whose values are released. Asks of the paths `keeping` stay."""
         kept = set(keeping)
         paths = [path for path in self._paths(run) if path not in kept and not self._is_settled(run, path)]
         traces = [(path, self._traced(study, run, path)) for path in paths]
@@ -331,7 +339,7 @@ class Journal:
             marks = ", ".join("?" * len(_LASTING))
             self._connection.execute(f"delete from once where run = ? and name not in ({marks})", (run, *_LASTING))
         with self._lock:
-            # A statement of its own: it can't run inside a transaction, nor beside one of another run.
+            # Not inside the transaction: SQLite truncates the log only between transactions.
             self._connection.execute("pragma wal_checkpoint(truncate)").fetchone()
 
     def _is_settled(self, run: str, path: str) -> bool:
@@ -346,7 +354,7 @@ class Journal:
             return [run for (run,) in self._connection.execute("select distinct run from common order by rowid")]
 
     def traffic(self, study: str, run: str) -> Iterable[tuple[str, dict[str, Exchange]]]:
-        """Every ask of a run in order, with its exchanges, until it is settled."""
+        """Every ask of a run that is not settled, in order, with its exchanges."""
         for path in self._paths(run):
             if not self._is_settled(run, path):
                 yield path, dict(self.exchanges(study, run, path))
@@ -357,11 +365,11 @@ class Journal:
         return [path for (path,) in rows]
 
     def remember_trace(self, run: str, path: str, party: str, ask: Trace, reply: Trace) -> None:
-        """Note the traces of an exchange that was just signed and verified; they may be many megabytes to read."""
+        """Note the traces of an exchange that was just verified, which saves reading many megabytes again."""
         self._traces.setdefault((run, path), {})[party] = ask, reply
 
     def traces(self, study: str, run: str) -> Iterator[tuple[str, list[Trace], list[Trace]]]:
-        """Every ask of a run in order, with the traces of its messages and of the replies that count."""
+        """Every ask of a run in order, with the traces of its messages and of its replies."""
         for path in self._paths(run):
             of = self._traced(study, run, path).values()
             yield path, [ask for ask, _ in of], [reply for _, reply in of if reply is not None]
@@ -377,9 +385,9 @@ class Journal:
                 party: (Trace(asked, ask), None if reply is None else Trace(replied, reply))
                 for party, asked, ask, replied, reply in rows
             }
-        known, standing = self._traces.get((run, path), {}), self.standing(run, path)
-        if all(here and party in known for party, here in standing.items()):
-            return {party: known[party] for party in standing}
+        known, asked = self._traces.get((run, path), {}), self.asked(run, path)
+        if all(here and party in known for party, here in asked.items()):
+            return {party: known[party] for party in asked}
         return {
             party: (Trace.of(exchange.message), None if exchange.reply is None else Trace.of(exchange.reply))
             for party, exchange in self.exchanges(study, run, path)
@@ -388,3 +396,43 @@ class Journal:
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that raises `Stopped` where the disk is full or another process holds the file. What was written
+    before is whole; running again writes the rest."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        with _translate_disk_errors():
+            return super().execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
+        with _translate_disk_errors():
+            return super().executemany(sql, parameters)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> Literal[False]:
+        with _translate_disk_errors():
+            return super().__exit__(kind, error, trace)
+
+
+@contextmanager
+def _translate_disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _DISK_FULL:
+            raise Stopped(
+                f"the disk is full or failed, and the run's journal can't be written ({error}). Nothing is lost: "
+                "free some space and run again with the same run id to resume",
+                code="journal",
+            ) from error
+        if code in _LOCKED:
+            raise Stopped(
+                f"another process has locked the run's journal for a minute ({error}). Nothing is lost: end it, and "
+                "run again with the same run id to resume",
+                code="journal",
+            ) from error
+        raise

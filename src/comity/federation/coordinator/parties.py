@@ -1,42 +1,186 @@
-"""The coordinator's side of a run: what `coordinate` talks to.
+"""The coordinator's side of a run: what a method's `coordinate` talks to.
 
-Everything here is rebuilt from the journal, so that running again with the same run id is resuming.
+`Parties` asks parties for steps, opens sums, and adds a trusted coordinator's noise. An ask stays open until the
+journal closes it, and the journal records which parties were lost in it. The coordinator checks a reply before the ask
+is decided: a party whose reply is not as declared, that refuses or that stopped is lost like a silent one, and the run
+continues if enough parties are left.
+
+All state is rebuilt from the journal: running again with the same run id resumes the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import copy
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.coordinator.asks import Asks, Progress
-from comity.federation.coordinator.kept import Sent, opened
-from comity.federation.coordinator.opening import open_release, summed_release
-from comity.federation.coordinator.released import Total, curated, perturbed
+from comity.crypto.sealing.sealed import Identity, PublicIdentity
+from comity.entropy import fresh_seed
+from comity.errors import Refused, Stopped
+from comity.federation.agreement import Agreement
+from comity.federation.coordinator.delivery import KeptValues, Sent, opened_sum
+from comity.federation.coordinator.exchange import Cancellation, Check, Round, Terms, Watch, exchange, lacking
+from comity.federation.coordinator.journal import Journal, PartyAsk
+from comity.federation.coordinator.released import Total, curate, open_release, perturb, summed_release
+from comity.federation.coordinator.replies import PartyValues, Reader, too_few
 from comity.federation.coordinator.transcript import Transcript, entrusted_steps, transcript_of
 from comity.federation.declare.bounds import Range
+from comity.federation.declare.consortium import COORDINATOR, Consortium
+from comity.federation.declare.declaration import Declaration, Needed
 from comity.federation.declare.plausibility import require_plausible, require_ranges
 from comity.federation.declare.protection import Summed
+from comity.federation.declare.release import Count, Release
+from comity.federation.messages import heads as ledger_heads
+from comity.federation.messages.channel import FOR_EVER, Channel, Patience
+from comity.federation.messages.codec import encode
+from comity.federation.messages.letters import Head
+from comity.federation.messages.paths import StepPath
+from comity.federation.messages.sealed_values import sealed_values
 from comity.federation.part import SUM
 from comity.federation.step import spec_of
 from comity.federation.sum.coordinator import SetUp
+from comity.privacy.randomness import NoiseSource
 
-__all__ = ["Parties", "Progress"]
+log = logging.getLogger("comity.coordinator")
+
+Progress = Callable[[str], None]
+
+_KEY = "run:key"
 
 
-class Parties(Asks):
-    """The parties of one run: asked for steps, summed, and what is made of their values. Every sum that is opened is
-    compared with what public figures allow."""
+@dataclass(eq=False)
+class RunMemory:
+    """What the coordinator has learnt in a run so far, shared by all views of the run. It is not stored: the journal
+    gives it again."""
+
+    alive: list[str]
+    heads: dict[tuple[str, bytes], list[ledger_heads.Head]]
+    mail: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    dims: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    kept: KeptValues = field(default_factory=KeptValues)
+    cancellation: Cancellation = field(default_factory=Cancellation)
+    run_key: Identity | None = None
+    run_keys: dict[str, Mapping[str, bytes]] = field(default_factory=dict)
+    set_ups: dict[int, SetUp] = field(default_factory=dict)
+
+    def lose(self, party: str, why: str) -> bool:
+        """Whether the party was not lost before."""
+        if party not in self.alive:
+            return False
+        self.alive.remove(party)
+        self.lost[party] = why
+        return True
+
+    def count(self, release: Release) -> int:
+        """The index of the release that is made now. A resumed run counts from 0 again."""
+        index = self.counts.get(release.name, -1) + 1
+        self.counts[release.name] = index
+        return index
+
+    def remember(self, found: Mapping[tuple[str, bytes], list[ledger_heads.Head]]) -> None:
+        for ledger, of in found.items():
+            self.heads[ledger] = ledger_heads.newest(self.heads.get(ledger, []), of)
+
+
+class Parties:
+    """The parties of one run.
+
+    `keys` are the coordinator's, pinned in the roster. `noise` is the trusted coordinator's, where the method has one.
+    `patience` is how long an ask waits unless it says otherwise; `watch` is told what is heard of each party meanwhile.
+    """
+
+    def __init__(
+        self,
+        agreed: Agreement,
+        *,
+        run: str,
+        channel: Channel,
+        journal: Journal,
+        keys: Identity,
+        noise: NoiseSource | None = None,
+        progress: Progress | None = None,
+        patience: Patience = FOR_EVER,
+        watch: Watch | None = None,
+    ) -> None:
+        self.agreed = agreed
+        self.protocol = agreed.protocol
+        self.consortium: Consortium = agreed.consortium
+        self.declaration: Declaration = agreed.declaration
+        self.study = agreed.study
+        self.run = run
+        self.channel = channel
+        self.journal = journal
+        self.keys = keys
+        self.noise = noise
+        self.progress = progress
+        self.patience = patience
+        self.watch = watch
+        self._mount = ""
+        self._memory = RunMemory(list(agreed.consortium.parties), journal.heads())
+
+    def under(self, mount: str) -> Self:
+        """The same run, with steps looked up in the part that is mounted here."""
+        view = copy.copy(self)
+        view._mount = mount
+        return view
+
+    # What is known of the run.
+
+    @property
+    def alive(self) -> list[str]:
+        return list(self._memory.alive)
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """Why each lost party was lost."""
+        return dict(self._memory.lost)
+
+    @property
+    def dims(self) -> Mapping[str, int]:
+        """Public sizes that this run has bound."""
+        return self._memory.dims
 
     @property
     def set_ups(self) -> dict[int, SetUp]:
-        """Of the secure sum, by circle."""
+        """The set-ups of the secure sum, by circle."""
         return self._memory.set_ups
 
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What this run has paid for so far, by release, as its receivers got it."""
+        return self._memory.kept.values(self.declaration)
+
+    @property
+    def sent(self) -> list[Sent]:
+        """What asks of this run have sent parties so far, and parties may keep."""
+        return self._memory.kept.sent
+
+    @property
+    def transcript(self) -> Transcript:
+        return transcript_of(self.journal, self.study, self.run, entrusted=entrusted_steps(self.agreed))
+
+    def lose(self, party: str, why: str) -> None:
+        """Stop asking a party: what it sent can't be used."""
+        if self._memory.lose(party, why):
+            log.warning("%s is lost: it %s", party, why)
+
+    def cancel(self) -> None:
+        """Stop waiting, in all views of this run. Callable from any thread; a pending `ask` raises Stopped. Nothing is
+        decided by it: running again resumes the run."""
+        self._memory.cancellation.cancel()
+
+    # Releases.
+
     def sum(self, step: Callable[..., Any], **values: Any) -> Total:
-        """Run a step that contributes and open its release the way the declaration says; the same call for each."""
+        """Run a step that contributes, and open its release as declared: by the secure sum or by adding. The total is
+        compared with what public figures allow."""
         spec = spec_of(step, self.consortium)
         release = summed_release(self.declaration, spec)
         index = self._memory.count(release)
@@ -45,46 +189,222 @@ class Parties(Asks):
         found = open_release(self.under(SUM), self.agreed, release, index, got)
         require_plausible(release, self.consortium, found.value, found.parties)
         if isinstance(release.protection, Summed):
-            self._memory.kept.add(release, f"{spec.name}[{index}]", opened(found.value, found.parties))
+            self._memory.kept.add(release, f"{spec.name}[{index}]", opened_sum(found.value, found.parties))
         return found
 
     def require(self, name: str, parties: int, ranges: Iterable[Range], *, sender: str = "") -> None:
-        """End the run where what was opened of so many parties lies outside of what the method knows from public
-        figures, beyond its bound: nothing may be made of it. `sender` is whose value it is, where it is one party's."""
+        """End the run if an opened value lies outside of `ranges`, which the method knows from public figures. The
+        value is of `parties` contributions, or of the one party `sender`."""
         require_ranges(self.declaration[name], self.consortium, parties, ranges, sender=sender)
 
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A value made from entrusted releases, with a trusted coordinator's noise: drawn once each time the release is
-        made, and journalled."""
+        """Add a trusted coordinator's noise to a value made from entrusted releases. The noise is drawn once for each
+        time the release is made, and journalled."""
         release = self.declaration[name]
         index = self._memory.count(release)
-        noisy = perturbed(release, index, value, self.consortium, self.noise, self.once)
+        noisy = perturb(release, index, value, self.consortium, self.noise, self.once)
         self._memory.kept.add(release, f"{name}[{index}]", noisy)
         return noisy
 
     def compute(self, name: str, values: Any) -> Any:
-        """What a trusted coordinator's mechanism makes of values from entrusted releases: drawn once each time the
-        release is made, and journalled."""
+        """Run a trusted coordinator's mechanism on values from entrusted releases. It runs once for each time the
+        release is made, and its result is journalled."""
         release = self.declaration[name]
         index = self._memory.count(release)
-        found = curated(release, index, values, self.consortium, self.noise, self.once)
+        found = curate(release, index, values, self.consortium, self.noise, self.once)
         self._memory.kept.add(release, f"{name}[{index}]", found)
         return found
 
-    @property
-    def kept(self) -> dict[str, Any]:
-        """What this run paid for so far, by release, as it was received."""
-        return self._memory.kept.values(self.declaration)
-
-    @property
-    def sent(self) -> list[Sent]:
-        """What parties were sent so far with asks of this run, and may keep."""
-        return self._memory.kept.sent
-
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Chance or a decision of the coordinator: made once per run and journalled."""
+        """A random value or a decision of the coordinator, made once per run and journalled."""
         return self.journal.once(self.run, f"{self._mount}.{name}" if self._mount else name, make)
 
+    # Asks.
+
+    def ask(
+        self,
+        step: Callable[..., Any] | str,
+        *,
+        to: Iterable[str] | None = None,
+        each: Mapping[str, Mapping[str, Any]] | None = None,
+        label: str | int = 0,
+        need: int | None = None,
+        needed: Needed = (),
+        valid: Check | None = None,
+        unanimous: bool = False,
+        patience: Patience | None = None,
+        **values: Any,
+    ) -> dict[str, PartyValues]:
+        """Run a step at some parties and return the values that they give, by party. All of them get `values`, and a
+        party also gets its entry of `each`.
+
+        Lost parties are missing from the result: those that are silent, refused or stopped, and those whose reply is
+        not as declared or fails `valid`, which raises Malformed. Fewer replies than `need` (default: as many as are
+        named, lost before or not), or than `needed` of a group, stop the run, to be resumed. With `unanimous` one
+        refusal ends the ask, whatever is needed. `patience` is how long this ask waits.
+        """
+        path = self._path(step, label)
+        named = list(to if to is not None else each or self.consortium.parties)
+        alive = set(self._memory.alive)
+        if self.progress is not None:
+            self.progress(str(path))
+        self._open(path, [party for party in named if party in alive], values, each or {})
+        if not self.journal.is_closed(self.run, str(path)):
+            terms = Terms(
+                need=len(named) if need is None else need,
+                needed=needed,
+                unanimous=unanimous,
+                valid=valid,
+                patience=patience or self.patience,
+            )
+            self._decide(path, terms)
+        got = self._read(path)
+        part = self.agreed.declared(path.mount)
+        self._memory.kept.add_exchange(self.declaration, part, str(path), values, each or {}, got)
+        return got
+
+    def tell(
+        self, step: str, to: Iterable[str], each: Mapping[str, Mapping[str, Any]] | None = None, **values: Any
+    ) -> bool:
+        """Tell parties, lost ones included, that the run is over; whether all have heard it. The ask stays open until
+        then, and running again repeats it. A party that refuses it has heard it."""
+        path = self._path(step, 0)
+        if self.progress is not None:
+            self.progress(str(path))
+        told = list(to)
+        self._open(path, told, values, each or {})
+        if self.journal.is_closed(self.run, str(path)):
+            return True
+        # No reply decides this ask, so that none shortens the wait for the others.
+        done = self._send(path, Terms(need=len(told), patience=replace(self.patience, grace=None)))
+        for party, refusal in done.refusals.items():
+            if refusal.code != "stopped":
+                done.answers[party] = encode({"refused": refusal.code, "key": refusal.key})
+                done.answered.append(party)
+        here = {*self.journal.answered(self.run, str(path)), *done.answered}
+        missing = [party for party in self.journal.asked(self.run, str(path)) if party not in here]
+        self.journal.record(self.run, str(path), done.answers, decided=not missing)
+        for party in missing:
+            log.warning("%s has not heard %s of run %s yet", party, path, self.run)
+        return not missing
+
+    def _path(self, step: Callable[..., Any] | str, label: str | int) -> StepPath:
+        name = step if isinstance(step, str) else spec_of(step).name
+        return StepPath(self._mount, name, str(label))
+
+    def _open(
+        self,
+        path: StepPath,
+        asked: list[str],
+        values: Mapping[str, Any],
+        each: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        declared = self.agreed.declared(path.mount)
+        for_one = {key: value for key, value in values.items() if declared[key].sealed}
+        for party in asked:
+            mine = {**values, **each.get(party, {})}
+            for key, value in mine.items():
+                if isinstance(declared[key].form, Count):
+                    self._memory.dims[key] = value
+            for key, value in mine.items():
+                declared[key].check(value, COORDINATOR, party, self.consortium, self._memory.dims)
+        mail = {party: self._memory.mail.pop(party, []) for party in asked}
+
+        def party_asks() -> Iterator[tuple[str, PartyAsk]]:
+            for party in asked:
+                mine = {**for_one, **each.get(party, {})}
+                if any(declared[key].sealed for key in mine):
+                    mine = sealed_values(mine, declared, self._sealing_key(party), self._heads(path, party))
+                yield party, PartyAsk(encode(mine), encode(mail[party]), self.seen(party))
+
+        common = {key: value for key, value in values.items() if key not in for_one}
+        self.journal.open(self.run, str(path), encode(common), party_asks())
+
+    def _heads(self, path: StepPath, to: str) -> Callable[[str], Head]:
+        return lambda name: Head(self.study, self.run, str(path), COORDINATOR, to, name)
+
+    def _reader(self, path: StepPath) -> Reader:
+        _, spec = self.agreed.step(path)
+        return Reader(self.agreed, self.run, path, spec, self._memory.dims, self.run_key)
+
+    def _decide(self, path: StepPath, terms: Terms) -> None:
+        before = self.journal.answered(self.run, str(path))
+        left = tuple((members - {*before}, least - len(members & {*before})) for members, least in terms.needed)
+        done = self._send(path, replace(terms, need=terms.need - len(before), needed=left))
+        got = len(before) + len(done.answered)
+        said_no = {party: one for party, one in done.refusals.items() if one.code != "stopped"}
+        lacks = max(terms.need - got, lacking(terms.needed, [*before, *done.answered]))
+        enough = lacks <= 0 and not (terms.unanimous and said_no)
+        self.journal.record(self.run, str(path), done.answers, decided=enough, why=done.faults)
+        if not enough:
+            raise too_few(path, got, got + max(0, lacks), done.faults, said_no)
+
+    def _send(self, path: StepPath, terms: Terms) -> Round:
+        missing = [party for party, here in self.journal.asked(self.run, str(path)).items() if not here]
+        cancellation = self._memory.cancellation
+        done = Round()
+
+        def store(done: Round) -> None:
+            self.remember(done.heads)
+            self.journal.record(self.run, str(path), done.answers, decided=False)
+            done.answers, done.heads, done.unstored_bytes = {}, {}, 0
+
+        terms = replace(terms, watch=self.watch, cancellation=cancellation)
+        if not cancellation.cancelled:
+            done = exchange(self._reader(path), missing, self.keys, self.channel, self.journal, terms, store)
+        if cancellation.cancelled:
+            # No party is lost by it: the replies that came count, and the ask stays open.
+            store(done)
+            raise Stopped(f"{path}: cancelled. Nothing is lost: run again with the same run id to resume")
+        self.remember(done.heads)
+        return done
+
+    def _read(self, path: StepPath) -> dict[str, PartyValues]:
+        out: dict[str, PartyValues] = {}
+        reader, faults = self._reader(path), None
+        for party, raw in self.journal.each_reply(self.run, str(path)):
+            if raw is None:
+                if party in self._memory.alive:
+                    faults = self.journal.faults(self.run, str(path)) if faults is None else faults
+                    why = f"{path}: {faults.get(party, 'no answer')}"
+                    self._memory.lose(party, why)
+                    log.warning("%s is lost in %s", party, why)
+                continue
+            out[party], mail = reader.read_stored(party, raw)
+            for letter in mail:
+                self._memory.mail.setdefault(letter["to"], []).append(letter)
+        return out
+
+    # Keys of this run, and heads of ledgers.
+
     @property
-    def transcript(self) -> Transcript:
-        return transcript_of(self.journal, self.study, self.run, entrusted=entrusted_steps(self.agreed))
+    def run_key(self) -> Identity:
+        """The coordinator's own key of this run, deleted with it."""
+        if self._memory.run_key is None:
+            self._memory.run_key = Identity(self.journal.once(self.run, _KEY, fresh_seed))
+        return self._memory.run_key
+
+    @property
+    def run_keys(self) -> Mapping[str, Mapping[str, bytes]]:
+        """Each party's key of this run, signed by its pinned one."""
+        return self._memory.run_keys
+
+    def meet(self, keys: Mapping[str, Mapping[str, bytes]]) -> None:
+        """From now on, seal a value for one party to its key of this run."""
+        self._memory.run_keys = dict(keys)
+
+    def _sealing_key(self, party: str) -> PublicIdentity:
+        signed = self.run_keys.get(party)
+        if signed is None:
+            raise Refused(f"{party} has shown no key for this run, which has not begun there", code="sealed")
+        return PublicIdentity.from_sealing(signed["key"])
+
+    def seen(self, party: str) -> list[ledger_heads.Head]:
+        """The newest heads of this party's ledgers that the coordinator or a peer saw."""
+        identity = self.consortium.roster.get(party)
+        return [] if identity is None else self._memory.heads.get((party, identity.sign), [])
+
+    def remember(self, found: Mapping[tuple[str, bytes], list[ledger_heads.Head]]) -> None:
+        """Keep heads of ledgers, whose signatures were verified, in the journal and for the next ask."""
+        self.journal.remember_heads(found)
+        self._memory.remember(found)

@@ -1,4 +1,4 @@
-"""What a method makes of what was contributed: totals, a trusted coordinator's noise, the values it releases."""
+"""What the coordinator makes of contributions: totals, a trusted coordinator's noise, and the released values."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import Malformed, Refused
+from comity.federation.agreement import Agreement
 from comity.federation.declare.consortium import COORDINATOR, Consortium
 from comity.federation.declare.declaration import Declaration, Release
-from comity.federation.declare.protection import Correlated, Curated, Perturbed
+from comity.federation.declare.protection import Computed, Correlated, Curated, Perturbed, Summed
+from comity.federation.step import StepSpec
+from comity.federation.sum.coordinator import Sum, Summing, open_sum
 from comity.privacy.permit import entrusted
 from comity.privacy.randomness import NoiseSource
 
 
 @dataclass(frozen=True, eq=False)
 class Total:
-    """A sum over `parties` contributions, in the units of the value; `names` says whose, where sites answered. `given`
-    is what the step gave beside its contribution, by party."""
+    """A sum over `parties` contributions, in the units of the value. `names` are the contributors, where sites
+    answered; `given` is what the step gave beside its contribution, by party."""
 
     value: NDArray[np.float64]
     parties: int
@@ -28,36 +31,62 @@ class Total:
     given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def perturbed(
+def summed_release(declaration: Declaration, spec: StepSpec) -> Release:
+    """The release that a step contributes to; refuses a step without a sum."""
+    if spec.sends is None:
+        raise Refused(f"{spec.name} contributes nothing", code="undeclared")
+    release = declaration[spec.sends]
+    if isinstance(release.protection, Computed):
+        raise Refused(f"{release.name} is computed at each site, and there is no sum of it: ask for it", code="no-step")
+    return release
+
+
+def open_release(
+    summing: Summing, agreed: Agreement, release: Release, index: int, got: Mapping[str, Mapping[str, Any]]
+) -> Total:
+    """Open a release after the parties have replied with `got`: by the secure sum, or by adding what each site sent."""
+    if isinstance(release.protection, Summed):
+        found = open_sum(summing, agreed.circle(f"{release.name}/{index}"), release, index)
+    else:
+        units = np.zeros(release.shape, "<i8")
+        for values in got.values():
+            units += values[release.name]
+        found = Sum(units, tuple(got))
+    value = np.asarray(found.units * release.spacing(agreed.consortium), np.float64)
+    given = {party: {k: v for k, v in of.items() if k != release.name} for party, of in got.items()}
+    return Total(value, len(found.over), found.over, given)
+
+
+def perturb(
     release: Release,
     index: int,
     value: NDArray[np.float64],
-    who: Consortium,
+    consortium: Consortium,
     source: NoiseSource | None,
     once: Callable[[str, Callable[[], Any]], Any],
 ) -> NDArray[np.float64]:
-    """Put the value on the release's grid, add the noise of its number `index`, and return it in its own units.
+    """Put a value on the release's grid and add the noise of round `index`; the result is in the value's units.
 
-    Value and noise are one record of the journal: a run that is resumed finds both or neither. With them goes what the
-    noise of later rounds must know of this one.
+    Value and noise are one record of the journal, so a resumed run finds both or neither. The record also holds what
+    the noise of later rounds depends on.
     """
     if not isinstance(release.protection, Perturbed) or source is None:
         raise Refused(f"{release.name} is not declared as noised by a trusted coordinator", code="undeclared")
     _require_times(release, index)
-    noise, scale, drawn_from = release.protection.noise, release.scale(who), source
+    noise, scale, drawn_from = release.protection.noise, release.scale(consortium), source
     units = np.rint(value / scale.grid).astype("<i8")
     if units.shape != release.shape:
         raise Malformed(f"{release.name}: declared {release.shape}, found {units.shape}", code="form")
 
-    def record(place: int) -> str:
-        return f"noise:{release.name}/{place}"
+    def record(round_index: int) -> str:
+        return f"noise:{release.name}/{round_index}"
 
     correlated = noise if isinstance(noise, Correlated) else None
     if correlated is not None and not np.array_equal(units * scale.grid, value):
-        # Rounding the sum anew would move it by another unit in every later round, which one unit of noise per round
-        # does not cover: a sum of rounded summands moves in the rounds of its summands alone.
+        # Rounding the running sum again would move it by one more unit in every later round, which the declared
+        # sensitivity does not cover. A sum of rounded summands moves only in the rounds of its summands.
         raise Malformed(
-            f"{release.name}: a running sum is put on its grid of {scale.grid:g} summand by summand; round each first",
+            f"{release.name}: a running sum needs each summand on its grid of {scale.grid:g}; round each first",
             code="form",
             key=release.name,
         )
@@ -74,16 +103,15 @@ def perturbed(
     return np.asarray(once(record(index), draw)["units"] * scale.grid, np.float64)
 
 
-def curated(
+def curate(
     release: Release,
     index: int,
     values: Any,
-    who: Consortium,
+    consortium: Consortium,
     source: NoiseSource | None,
     once: Callable[[str, Callable[[], Any]], Any],
 ) -> Any:
-    """What the release's mechanism makes of a trusted coordinator's values when it is run for the `index`-th time:
-    drawn once, and journalled."""
+    """Run the release's mechanism on a trusted coordinator's values, in round `index`: once, and journalled."""
     if not isinstance(release.protection, Curated) or source is None:
         raise Refused(f"{release.name} is not declared as computed by a trusted coordinator", code="undeclared")
     _require_times(release, index)
@@ -92,7 +120,7 @@ def curated(
     permit = entrusted(release.name, index)
 
     found = once(f"noise:{release.name}/{index}", lambda: mechanism.run(drawn_from, values, permit=permit))
-    if not release.form.fits(found, {}, who):
+    if not release.form.fits(found, {}, consortium):
         raise Malformed(f"{release.name} is not of its declared form {release.form}", code="form", key=release.name)
     return found
 
@@ -100,7 +128,7 @@ def curated(
 def _require_times(release: Release, index: int) -> None:
     if index >= release.times:
         raise Refused(
-            f"{release.name} is declared {release.times} times and asked for once more; declare how often it is made",
+            f"{release.name} is declared {release.times} times and made once more; declare how often it is made",
             code="too-often",
             key=release.name,
         )
@@ -110,14 +138,14 @@ def _undrawn() -> Any:
     raise Refused("the noise of an earlier round was never drawn", code="undeclared")
 
 
-def checked(
-    released: dict[str, Any], declaration: Declaration, who: Consortium, dims: Mapping[str, int]
+def check_released(
+    released: dict[str, Any], declaration: Declaration, consortium: Consortium, dims: Mapping[str, int]
 ) -> dict[str, Any]:
-    """What the method releases at its end meets its declaration like anything else that leaves."""
+    """Check what a method releases at its end against its declaration."""
     for name, value in released.items():
         release = declaration[name]
         if release.source != COORDINATOR:
             raise Malformed(f"{name} is not declared as released by the coordinator", code="undeclared", key=name)
-        if not release.form.fits(value, dims, who):
+        if not release.form.fits(value, dims, consortium):
             raise Malformed(f"{name} is not of its declared form {release.form}", code="form", key=name)
     return released

@@ -1,9 +1,8 @@
-"""What the coordinator makes of a reply, before an ask is decided: a value that was declared, or a reason to go on
-without the party.
+"""Reading a reply: the coordinator takes declared values from it, or a reason to continue without the party.
 
-Nothing that a party sends raises anything but `Malformed` here, and nothing of it is used before all of it was looked
-at: values of other names than the step gives, of another form, beyond the bound of their release, mail to nobody, under
-another head or without its box, a head of its ledger that it did not sign.
+Whatever a party sends, reading it raises nothing but `Malformed`, and nothing of a reply is used before all of it is
+checked: the names, forms and bounds of its values, the receivers, heads and boxes of its letters, and its signature on
+the head of its ledger.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from comity.federation.messages.paths import StepPath
 from comity.federation.messages.sealed_values import opened_values
 from comity.federation.step import StepSpec
 
-_WORD = 48
-_MOST = 5
+_MAX_WORD = 48
+_MAX_LISTED = 5
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A party said no, or stopped. `code` and `key` came over the wire, and are fit for a terminal."""
+    """A party refused, or stopped. `code` and `key` came over the wire and are made safe for a terminal."""
 
     code: str
     key: str = ""
@@ -48,20 +47,20 @@ class Refusal:
         return f"refused: {self.code}" + (f" ({self.key})" if self.key else "")
 
 
-class Given(dict[str, Any]):
-    """The values of one party; asking for one that it did not give says so."""
+class PartyValues(dict[str, Any]):
+    """The values that one party gave. A missing one raises Malformed, with the party's name."""
 
     def __init__(self, party: str, path: str, values: Mapping[str, Any]) -> None:
         super().__init__(values)
-        self._whose = f"{party} gave no {{}} in {path}"
+        self._missing = f"{party} gave no {{}} in {path}"
 
     def __missing__(self, name: str) -> Any:
-        raise Malformed(self._whose.format(name), code="form", key=name)
+        raise Malformed(self._missing.format(name), code="form", key=name)
 
 
 @dataclass(frozen=True)
 class Reply:
-    values: Given
+    values: PartyValues
     mail: list[Letter]
     boxes: list[bytes]
     head: heads.Head
@@ -69,7 +68,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads the replies of parties to one ask. `keys` is the coordinator's own key of the run."""
+    """Reads the replies to one ask. `keys` is the coordinator's key of the run."""
 
     agreed: Agreement
     run: str
@@ -88,19 +87,19 @@ class Reader:
             case {"ok": dict(values), "mail": list(mail), "head": head, **rest} if set(rest) <= {"boxes"}:
                 boxes = rest.get("boxes", [])
             case _:
-                raise self._wrong("it has no proper reply")
+                raise self._wrong("it has no valid form")
         self._check_head(party, head)
         if type(boxes) is not list or not all(type(box) is bytes for box in boxes):
             raise self._wrong("its boxes are not bytes")
         self._check_mail(party, mail, {hashlib.sha256(box).digest() for box in boxes})
         return Reply(self._values(party, values), mail, boxes, head)
 
-    def stored(self, party: str, raw: bytes) -> tuple[Given, list[Letter]]:
-        """A reply that was accepted before, from the journal."""
+    def read_stored(self, party: str, raw: bytes) -> tuple[PartyValues, list[Letter]]:
+        """Read a reply that was accepted before, from the journal."""
         reply = decode(raw)
         return self._values(party, reply["ok"]), reply["mail"]
 
-    def _values(self, party: str, values: dict[str, Any]) -> Given:
+    def _values(self, party: str, values: dict[str, Any]) -> PartyValues:
         agreed, spec = self.agreed, self.spec
         declared = agreed.declared(self.path.mount)
         given = set(values)
@@ -116,14 +115,15 @@ class Reader:
             declared[key].check(value, party, COORDINATOR, agreed.consortium, self.dims)
             if key == spec.sends:
                 self._check_own(party, agreed.declaration[key], value)
-        return Given(party, str(self.path), opened)
+        return PartyValues(party, str(self.path), opened)
 
     def _check_own(self, party: str, release: Release, units: Any) -> None:
-        """A contribution that is seen by itself lies within its bound, up to its own noise. A share has no bound."""
+        """A contribution that the coordinator sees by itself lies within its bound, give or take its noise. A share has
+        no bound."""
         if isinstance(release.protection, Noised | Entrusted) and not isinstance(release.bound, Opened | None):
-            who = self.agreed.consortium
-            value = np.asarray(units * release.spacing(who), np.float64)
-            require_plausible(release, who, value, 1, sender=party)
+            consortium = self.agreed.consortium
+            value = np.asarray(units * release.spacing(consortium), np.float64)
+            require_plausible(release, consortium, value, 1, sender=party)
 
     def _heads(self, party: str) -> Any:
         study, run, path = self.agreed.study, self.run, str(self.path)
@@ -133,16 +133,16 @@ class Reader:
         used, written = set(), set()
         for letter in mail:
             if not is_parted(letter):
-                raise self._wrong("it has mail that is no letter")
+                raise self._wrong("its mail holds something that is not a letter")
             head = Head.of(letter)
             if (head.study, head.run, head.path, head.sender) != (self.agreed.study, self.run, str(self.path), party):
-                raise self._wrong("it has mail under another head")
+                raise self._wrong("it has a letter under another head")
             if head.to != letter["to"] or head.to == party or not self.agreed.consortium.knows(head.to):
-                raise self._wrong("it has mail to nobody")
+                raise self._wrong("it has a letter to no other participant")
             release = self.agreed.letter(head.path, head.name)
-            who = self.agreed.consortium
-            if not who.includes(release.source, party) or not who.includes(release.to, head.to):
-                raise self._wrong("it has mail that is not declared")
+            consortium = self.agreed.consortium
+            if not consortium.includes(release.source, party) or not consortium.includes(release.to, head.to):
+                raise self._wrong("it has a letter that is not declared")
             if (head.to, head.name) in written:
                 raise self._wrong("it has two letters under one head")
             written.add((head.to, head.name))
@@ -163,12 +163,12 @@ class Reader:
 def too_few(
     path: StepPath, got: int, need: int, faults: Mapping[str, str], said_no: Mapping[str, Refusal]
 ) -> Refused | Stopped:
-    """The error of an ask that can't be decided: who is missing, and why."""
+    """The error of an ask with too few replies: which parties are missing, and why."""
     if said_no:
         each = [f"{party} {one.text.replace('refused', f'refused {path}', 1)}" for party, one in said_no.items()]
         first, refusal = next(iter(said_no.items()))
-        more = f" and {len(each) - _MOST} more" if len(each) > _MOST else ""
-        return Refused("; ".join(each[:_MOST]) + more, code=refusal.code, key=refusal.key, party=first)
+        more = f" and {len(each) - _MAX_LISTED} more" if len(each) > _MAX_LISTED else ""
+        return Refused("; ".join(each[:_MAX_LISTED]) + more, code=refusal.code, key=refusal.key, party=first)
     reasons: dict[str, list[str]] = {}
     for party, why in sorted(faults.items()):
         reasons.setdefault(why, []).append(party)
@@ -182,10 +182,12 @@ def too_few(
 
 
 def _few(names: list[str]) -> str:
-    return ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
+    return ", ".join(names[:_MAX_LISTED]) + (
+        f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    )
 
 
 def plain(text: str) -> str:
-    """A word from elsewhere as it may stand on a terminal: printable ASCII, not long."""
-    shown = "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in text[: _WORD + 1])
-    return shown if len(text) <= _WORD else shown[:_WORD] + "..."
+    """Make a word from the wire safe for a terminal: printable ASCII, not long."""
+    shown = "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in text[: _MAX_WORD + 1])
+    return shown if len(text) <= _MAX_WORD else shown[:_MAX_WORD] + "..."

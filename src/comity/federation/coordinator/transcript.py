@@ -1,4 +1,4 @@
-"""What crossed the wire: sizes, rounds, hashes. A view of the journal, the same after any number of resumes."""
+"""The transcript of a run: sizes, rounds and hashes of its messages, read from the journal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from comity.representation import short_repr
 
 @dataclass(frozen=True)
 class Line:
-    """One direction of one ask. No digest where replies travelled in clear: the hash of a small value is the value."""
+    """One direction of one ask. Replies in clear have no digest: the hash of a small value reveals the value."""
 
     path: str
     direction: str
@@ -49,7 +49,7 @@ class Transcript:
 
 
 def entrusted_steps(agreed: Agreement) -> frozenset[str]:
-    """Steps whose replies are plaintext to the coordinator."""
+    """The steps whose replies the coordinator reads in clear."""
     in_clear = {
         one.name for one in agreed.declaration.releases if isinstance(one.protection, Entrusted | EntrustedRounds)
     }
@@ -58,7 +58,7 @@ def entrusted_steps(agreed: Agreement) -> frozenset[str]:
 
 
 def transcript_of(journal: Journal, study: str, run: str, *, entrusted: frozenset[str]) -> Transcript:
-    """`entrusted` names the steps whose replies are plaintext to the coordinator."""
+    """The transcript of a run. `entrusted` names the steps whose replies the coordinator reads in clear."""
     lines = []
     for path, asks, replies in journal.traces(study, run):
         shown = path.partition("[")[0] not in entrusted
@@ -68,6 +68,6 @@ def transcript_of(journal: Journal, study: str, run: str, *, entrusted: frozense
 
 
 def _line(path: str, direction: str, traces: Sequence[Trace], *, shown: bool) -> Line:
-    """Its digest is that of the messages' digests, in the order of the parties."""
+    """The digest is over the digests of the messages, in the order of the parties."""
     digest = hashlib.sha256(b"".join(trace.digest for trace in traces)).hexdigest() if shown else ""
     return Line(path, direction, len(traces), sum(trace.size for trace in traces), digest)

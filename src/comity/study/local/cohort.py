@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from comity.data import Held
 from comity.data.padded import padded
 from comity.errors import Malformed, Refused
-from comity.federation.coordinator.kept import Kept, opened
+from comity.federation.coordinator.delivery import KeptValues, opened_sum
 from comity.federation.coordinator.parties import Parties, Progress
-from comity.federation.coordinator.released import Total, checked, perturbed
+from comity.federation.coordinator.released import Total, check_released, perturb
 from comity.federation.coordinator.transcript import Line, Transcript
 from comity.federation.declare.bounds import Opened, Range
 from comity.federation.declare.consortium import Consortium
@@ -122,7 +122,7 @@ class Cohort:
         self._counts: dict[str, int] = {}
         self._once: dict[str, Any] = {}
         self._lines: list[Line] = []
-        self._kept = Kept()
+        self._kept = KeptValues()
         draws = self.declaration.draws(next(iter(who.parties)), who)
         with ledger.transaction() as transaction:
             transaction.reserve(study=study, run=run, draws=draws, unit=who.unit, neighbours=who.neighbours)
@@ -131,7 +131,7 @@ class Cohort:
         """Run the protocol over the cohort: what it releases, checked against its declaration, and the run closed."""
         # A cohort answers `sum`, `require`, `perturb` and `once` as `Parties` does; a method that asks single parties
         # needs hosts.
-        values = checked(self.protocol.coordinate(cast(Parties, self)), self.declaration, self.consortium, {})
+        values = check_released(self.protocol.coordinate(cast(Parties, self)), self.declaration, self.consortium, {})
         self.ledger.close(self._run)
         return values
 
@@ -157,8 +157,8 @@ class Cohort:
         self._lines.append(Line(path, "to coordinator", count, count * units.nbytes, ""))
         total = np.asarray(units * release.spacing(self.consortium), np.float64)
         require_plausible(release, self.consortium, total, count)
-        self._kept.exchanged(self.declaration, self.declaration, path, values, {}, {})
-        self._kept.add(release, path, opened(total, count))
+        self._kept.add_exchange(self.declaration, self.declaration, path, values, {}, {})
+        self._kept.add(release, path, opened_sum(total, count))
         return Total(total, count)
 
     def _added(
@@ -202,7 +202,7 @@ class Cohort:
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
         release = self.declaration[name]
         index = self._next(release)
-        noisy = perturbed(release, index, value, self.consortium, self._noise, self.once)
+        noisy = perturb(release, index, value, self.consortium, self._noise, self.once)
         self._kept.add(release, f"{name}[{index}]", noisy)
         return noisy
 

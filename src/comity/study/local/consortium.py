@@ -16,7 +16,7 @@ from comity.entropy import derive
 from comity.errors import Refused, Stopped
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.life import whole_run
+from comity.federation.coordinator.lifecycle import execute
 from comity.federation.coordinator.parties import Parties, Progress
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.policy import SIMULATION, Policy
@@ -86,11 +86,11 @@ class LocalConsortium:
         )
         return cls(hosts, channel, coordinator)
 
-    def whole_run(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def execute(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What the method releases at the end, and what was released on the way. A party's refusal has the sentence
         that its owner reads: here both are one person."""
         try:
-            return whole_run(self.coordinator)
+            return execute(self.coordinator)
         except (Refused, Stopped) as error:
             if error.party in self.channel.refusals:
                 raise self.channel.refusals[error.party] from error

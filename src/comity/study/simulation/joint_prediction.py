@@ -82,7 +82,7 @@ def _scored(
     named = derive(bytes.fromhex(study.hash), "joint prediction", protocol.coef.tobytes().hex(), protocol.most).hex()
     agreed = Agreement(named, protocol, study.consortium, study.name)
     consortium = LocalConsortium.made(agreed, records, run=new_run_id(), ledgers=in_memory(agreed), policies=policies)
-    released, _ = consortium.whole_run()
+    released, _ = consortium.execute()
     ids = None if protocol.receiver is None else consortium.received(protocol.receiver).own.get(SCORED)
     return JointScores(
         np.asarray(released["scores"], np.float64),

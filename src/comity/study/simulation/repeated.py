@@ -104,6 +104,6 @@ def _by_hosts(agreed: Agreement, material: Material) -> Released:
             seed=int.from_bytes(secret[:7], "big"),
             models=material.models,
         )
-        return consortium.whole_run()[0]
+        return consortium.execute()[0]
 
     return released

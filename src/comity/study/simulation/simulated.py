@@ -136,7 +136,7 @@ def _by_hosts(
         journal=journal,
         progress=progress,
     )
-    released, kept = consortium.whole_run()
+    released, kept = consortium.execute()
     hosts, who = consortium.hosts, agreed.consortium
     return _Ran(
         released,
