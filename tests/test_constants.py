@@ -42,9 +42,12 @@ TUNED = {
         "_COUNTED",
         "_NOISY_CELLS",
     ),
-    "methods/softlabel/statistics/votes.py": ("_LEAST_L2", "_L2_PER_DEVIATION", "_ENOUGH_ROWS", "_REPEATS"),
-    "methods/softlabel/statistics/cells.py": ("_DECIDED", "_PLACED", "_AGREED", "_DIFFER"),
-    "methods/softlabel/statistics/class_sums.py": (
+    "methods/softlabel/votes.py": ("_LEAST_L2", "_L2_PER_DEVIATION", "_ENOUGH_ROWS", "_REPEATS"),
+    "methods/softlabel/record_sums.py": (
+        "_DECIDED",
+        "_PLACED",
+        "_AGREED",
+        "_DIFFER",
         "TOLD",
         "_NOISY",
         "_ROUNDS",

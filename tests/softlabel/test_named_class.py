@@ -11,9 +11,9 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.data import Records
 from comity.federation.declare.consortium import Consortium
-from comity.methods.softlabel.mechanism import mechanism
 from comity.methods.softlabel.protocol import SoftLabel
-from comity.methods.softlabel.statistics import ClassSums, NamedClass
+from comity.methods.softlabel.record_sums import ClassSums, NamedClass
+from comity.methods.softlabel.rule import choose_noise
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
@@ -67,11 +67,11 @@ def test_it_makes_the_model_of_class_sums_without_directions() -> None:
 
 def test_the_quietest_noise_is_taken() -> None:
     loss = Approx(0.1, 1e-6)
-    assert isinstance(mechanism(loss, 6, l1=sqrt(2)), Laplace) and isinstance(
-        mechanism(Pure(1), 6, l1=sqrt(2)), Laplace
+    assert isinstance(choose_noise(loss, 6, l1=sqrt(2)), Laplace) and isinstance(
+        choose_noise(Pure(1), 6, l1=sqrt(2)), Laplace
     )
-    assert isinstance(mechanism(loss, 2, l1=sqrt(2)), Spherical) and isinstance(mechanism(loss, 6), Spherical)
-    assert isinstance(mechanism(Approx(0.1, 1e-2), 10_000, l1=100.0), Gaussian)
+    assert isinstance(choose_noise(loss, 2, l1=sqrt(2)), Spherical) and isinstance(choose_noise(loss, 6), Spherical)
+    assert isinstance(choose_noise(Approx(0.1, 1e-2), 10_000, l1=100.0), Gaussian)
     release = protocol().declare(who(4, 0.1))["class-sums"]
     assert isinstance(release.noise, Laplace) and release.shape == (1, 6) and release.sensitivity == 2.0
 

@@ -22,8 +22,7 @@ from comity.federation.agreement import Agreement
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.codec import decode
 from comity.learn.fits import one_hot
-from comity.methods.softlabel.published.private_auxiliary import absent, moved_share
-from comity.methods.softlabel.published.protocol import TOLERANCE, PublishedSoftLabel
+from comity.methods.softlabel.published.protocol import TOLERANCE, PublishedSoftLabel, absent, moved_share
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise

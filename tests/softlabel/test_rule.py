@@ -10,17 +10,18 @@ import pytest
 
 from comity.errors import StudyError
 from comity.federation.declare.consortium import Consortium
-from comity.methods.softlabel.mechanism import mechanism
 from comity.methods.softlabel.protocol import SoftLabel
+from comity.methods.softlabel.record_sums import Cells, ClassSums, NamedClass
 from comity.methods.softlabel.rule import (
     Choice,
     cell_count,
     choose,
+    choose_noise,
     class_sum_directions,
     noise_multiplier,
     vote_directions,
 )
-from comity.methods.softlabel.statistics import Cells, ClassSums, NamedClass, Votes
+from comity.methods.softlabel.votes import Votes
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -147,7 +148,7 @@ CASES = [(0.01, 6, Spherical), (0.01, 500, Gaussian), (1.0, 60, Gaussian)]
 @pytest.mark.parametrize(("epsilon", "size", "kind"), CASES)
 def test_with_a_delta_the_quieter_noise_is_taken(epsilon: Any, size: Any, kind: Any) -> None:
     loss = Approx(epsilon, 1e-6)
-    chosen = mechanism(loss, size)
+    chosen = choose_noise(loss, size)
     assert isinstance(chosen, kind)
 
     def deviation(noise: Any) -> Any:

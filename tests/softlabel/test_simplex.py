@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.methods.softlabel.statistics.statistic import in_simplex
+from comity.methods.softlabel.statistic import in_simplex
 
 PROPER = [0.2, 0.3, 0.5]
 

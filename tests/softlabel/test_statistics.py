@@ -12,20 +12,11 @@ import pytest
 from comity.federation.declare.bounds import Ball
 from comity.federation.owner.rows import Rows
 from comity.learn.fits import contrasts, one_hot
+from comity.methods.softlabel import record_sums
+from comity.methods.softlabel.record_sums import Cells, ClassSums, NamedClass, believed_cells
 from comity.methods.softlabel.self_training import discriminant, posteriors
-from comity.methods.softlabel.statistics import (
-    Cells,
-    ClassSums,
-    Histograms,
-    Models,
-    NamedClass,
-    Statistic,
-    Votes,
-    class_sums,
-)
-from comity.methods.softlabel.statistics.cells import standing_out
-from comity.methods.softlabel.statistics.histograms import nearest_distribution
-from comity.methods.softlabel.statistics.shrinking import towards_frequencies
+from comity.methods.softlabel.statistic import Statistic, shrink_towards_frequencies
+from comity.methods.softlabel.votes import Histograms, Models, Votes, nearest_distribution
 
 WIDTH, ROWS = 4, 60
 
@@ -275,21 +266,21 @@ def test_directions_of_noise_are_shrunk_to_the_class_frequencies() -> None:
 
     assert np.mean([accuracy(one) for one in noisy]) > best - 0.02
     with pytest.MonkeyPatch.context() as without:
-        without.setattr(class_sums, "towards_frequencies", lambda moments, _: moments)
+        without.setattr(record_sums, "shrink_towards_frequencies", lambda moments, _: moments)
         assert np.mean([accuracy(one) for one in noisy]) < best - 0.02
 
 
 def test_shrinking_keeps_what_stands_out_and_the_constant() -> None:
     moments = np.array([[3.0, 4.0, 0.7]])
-    np.testing.assert_allclose(towards_frequencies(moments, 0.0), moments)
-    np.testing.assert_allclose(towards_frequencies(moments, 2.5), [[1.5, 2.0, 0.7]])
-    np.testing.assert_allclose(towards_frequencies(moments, 5.0), [[0.0, 0.0, 0.7]])
-    np.testing.assert_array_equal(towards_frequencies(moments[:, 2:], 1.0), moments[:, 2:])
+    np.testing.assert_allclose(shrink_towards_frequencies(moments, 0.0), moments)
+    np.testing.assert_allclose(shrink_towards_frequencies(moments, 2.5), [[1.5, 2.0, 0.7]])
+    np.testing.assert_allclose(shrink_towards_frequencies(moments, 5.0), [[0.0, 0.0, 0.7]])
+    np.testing.assert_array_equal(shrink_towards_frequencies(moments[:, 2:], 1.0), moments[:, 2:])
 
 
 def test_self_training_begins_where_noise_exceeds_a_quarter_of_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     sums, took = ClassSums.on(public(), 3, records_per_party=6), []
-    monkeypatch.setattr(class_sums, "self_train", lambda rows, shares, rounds: took.append(rounds))
+    monkeypatch.setattr(record_sums, "self_train", lambda rows, shares, rounds: took.append(rounds))
     quarter = 0.25 / sums.noise_to_signal(1.0)
     for deviation in (0.5 * quarter, 0.99 * quarter, 1.01 * quarter, 10 * quarter):
         sums.model(np.zeros(sums.shape), deviation)
@@ -333,7 +324,7 @@ def test_a_cell_is_half_decided_and_half_in_proportion() -> None:
     rows = np.concatenate([generator.normal(-2, 1, (150, 3)), generator.normal(2, 1, (150, 3))])
     statistic = Cells.on(rows, 3, cells=2)
     mean, deviation = np.array([[0.5, 0.1], [0.2, -0.1], [0.1, 0.4]]), 0.1
-    likely = standing_out(mean, deviation)
+    likely = believed_cells(mean, deviation)
     counted = np.maximum(likely, 0) + deviation / 2
     decided = np.exp(likely / deviation)
     shares = np.sqrt(counted / counted.sum(0) * decided / decided.sum(0))

@@ -20,8 +20,10 @@ from comity.federation.declare.declaration import Release
 from comity.federation.declare.protection import Summed
 from comity.federation.declare.release import Array
 from comity.learn.fits import one_hot
-from comity.methods.softlabel.mechanism import mechanism
-from comity.methods.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes
+from comity.methods.softlabel.record_sums import Cells, ClassSums
+from comity.methods.softlabel.rule import choose_noise
+from comity.methods.softlabel.statistic import Statistic
+from comity.methods.softlabel.votes import Histograms, Models, Votes
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
@@ -44,7 +46,7 @@ def released(statistic: Statistic, loss: Loss) -> Release:
         name=statistic.name,
         source=EVERY_PARTY,
         to=COORDINATOR,
-        protection=Summed(mechanism(loss)),
+        protection=Summed(choose_noise(loss)),
         form=Array(statistic.shape, "<i8"),
         bound=statistic.bound,
     )

@@ -12,7 +12,7 @@ from comity.data import Classes, Encoding, Frame, Numeric, Records, Schema, Stre
 from comity.errors import DataError
 from comity.federation.owner.rows import Rows
 from comity.methods.softlabel.protocol import SoftLabel
-from comity.methods.softlabel.statistics import Cells, ClassSums
+from comity.methods.softlabel.record_sums import Cells, ClassSums
 from comity.study.simulation.simulate import simulate
 
 from .default_consortia import WIDTH, clusters

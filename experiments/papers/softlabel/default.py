@@ -19,7 +19,7 @@ from comity.entropy import Stream
 from comity.learn.fits import softmax
 from comity.learn.local_models import linear_votes
 from comity.methods.softlabel.rule import Name
-from comity.methods.softlabel.statistics import Statistic
+from comity.methods.softlabel.statistic import Statistic
 from comity.privacy.randomness import SeededNoise
 from comity.study.local.numbered import Numbered
 from comity.study.simulation.simulate import simulate

@@ -36,7 +36,7 @@ from comity.federation.coordinator.released import perturb
 from comity.learn.feature_map import FeatureMap
 from comity.learn.fits import hard_votes, logistic
 from comity.learn.local_models import linear_weights
-from comity.methods.softlabel.statistics import Statistic
+from comity.methods.softlabel.statistic import Statistic
 from comity.privacy.randomness import SeededNoise
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.softlabel.release import DELTA, consortium, noisy_means, opened, total

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from comity import SoftLabel
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Release
-from comity.methods.softlabel.statistics import Statistic
+from comity.methods.softlabel.statistic import Statistic
 from comity.privacy.loss import loss_of
 from comity.privacy.mechanisms import Gaussian
 from comity.privacy.permit import simulated

@@ -13,8 +13,14 @@ from comity.federation.constraints import Positive
 from comity.federation.protocol import Protocol
 from comity.methods.parameters import Only, Parameters, Setting
 from comity.methods.softlabel.protocol import SoftLabel
-from comity.methods.softlabel.published.private_auxiliary import WHY_NOT_AT_HOME, AuxiliaryPrivacy, read_private
-from comity.methods.softlabel.published.protocol import Constants, Method, PublishedSoftLabel
+from comity.methods.softlabel.published.protocol import (
+    WHY_NOT_AT_HOME,
+    AuxiliaryPrivacy,
+    Constants,
+    Method,
+    PublishedSoftLabel,
+    read_private,
+)
 from comity.methods.softlabel.rule import Map, Name
 
 

@@ -35,13 +35,14 @@ from comity.federation.protocol import Protocol, step
 from comity.learn.local_models import Ballot, linear_votes, local_votes
 from comity.methods.declared_records import tell_owner
 from comity.methods.softlabel.baselines import baselines, wrong
-from comity.methods.softlabel.mechanism import mechanism
-from comity.methods.softlabel.rule import Choice, Figures, Map, Name, choose
-from comity.methods.softlabel.statistics import Histograms, NamedClass, RecordTotal
-from comity.methods.softlabel.terms import check_classes, check_terms
+from comity.methods.softlabel.record_sums import NamedClass
+from comity.methods.softlabel.rule import Choice, Figures, Map, Name, choose, choose_noise
+from comity.methods.softlabel.statistic import RecordTotal
+from comity.methods.softlabel.votes import Histograms
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
     from comity.learn.classifiers import LinearClassifier
@@ -153,7 +154,7 @@ class SoftLabel(Protocol):
     def _noise(self, who: Consortium) -> Noise:
         statistic = self.choice(who).statistic
         counted = statistic.bound.l1 / statistic.bound.l2 if isinstance(statistic, NamedClass) else inf
-        return mechanism(who.loss, prod(statistic.shape), l1=counted)
+        return choose_noise(who.loss, prod(statistic.shape), l1=counted)
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         who, total = parties.consortium, parties.sum(self.contribute)
@@ -272,3 +273,20 @@ class SoftLabel(Protocol):
 
 def _epsilon(who: Consortium) -> float:
     return float(getattr(who.loss, "epsilon", 1.0))
+
+
+def check_terms(who: Consortium) -> None:
+    """Refuse a unit that the proofs do not cover, before anything is reserved."""
+    if who.unit is not Unit.PARTY or who.neighbours is not Neighbours.REPLACE:
+        raise StudyError(
+            f"softlabel protects a whole party, replaced; found unit = {who.unit}, neighbours = {who.neighbours}. "
+            'Set privacy.unit = "party" and privacy.neighbours = "replace"',
+            key="privacy.unit" if who.unit is not Unit.PARTY else "privacy.neighbours",
+        )
+
+
+def check_classes(classes: Sequence[str]) -> None:
+    if len(classes) < 2:
+        raise StudyError(
+            "soft labels need a target of at least two classes; declare [target] classes in the schema", key="target"
+        )

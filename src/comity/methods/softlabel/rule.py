@@ -1,4 +1,4 @@
-"""Which statistic to use: one rule from public quantities, so that choosing is no release."""
+"""Which statistic a study sums, and under which noise: one rule from public quantities, so the choice is no release."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from comity.errors import StudyError
 from comity.federation.constraints import Why
 from comity.federation.declare.consortium import Consortium
 from comity.learn.feature_map import FeatureMap, pca, random_features, scaling
-from comity.methods.softlabel.statistics import Cells, ClassSums, Histograms, Models, NamedClass, Statistic, Votes
-from comity.methods.softlabel.statistics.class_sums import clip
+from comity.methods.softlabel.record_sums import Cells, ClassSums, NamedClass, clip
+from comity.methods.softlabel.statistic import Statistic
+from comity.methods.softlabel.votes import Histograms, Models, Votes
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.mechanisms import Noise
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.laplace import Laplace
+from comity.privacy.mechanisms.spherical import Spherical
 
 Floats = NDArray[np.float64]
 
@@ -79,7 +84,7 @@ _FREQUENCIES = "the noise leaves each party's most frequent class alone: expect 
 
 @dataclass(frozen=True)
 class Figures:
-    """All that the rule may know of a consortium."""
+    """All that the rule reads of a consortium."""
 
     size: int
     survivors: int
@@ -87,20 +92,20 @@ class Figures:
     loss: Loss
 
     @classmethod
-    def of(cls, who: Consortium) -> Figures:
-        return cls(who.size, who.survivors, who.honest_parts, who.loss)
+    def of(cls, consortium: Consortium) -> Figures:
+        return cls(consortium.size, consortium.survivors, consortium.honest_parts, consortium.loss)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A statistic, and why it was taken."""
+    """A statistic and the reason for it, a line of the plan."""
 
     statistic: Statistic
     why: str
 
 
 def choose(
-    who: Figures,
+    figures: Figures,
     auxiliary: Floats,
     *,
     classes: int,
@@ -109,32 +114,32 @@ def choose(
     feature_map: Map = "none",
     dimensions: int | None = None,
 ) -> Choice:
-    """The statistic for a study, of public quantities alone: `records_per_party` is declared, never counted.
+    """The statistic of a study, from public quantities alone: `records_per_party` is declared, never counted.
 
     Pure ε is best spent on votes, whose sensitivity does not grow with the dimension. Otherwise records are summed over
-    public directions, as many of them as the noise allows. Where it allows hardly any, two classes are still told by
-    two of them, and several by counts over public clusters. Where those are mostly noise too, each party names its most
+    public directions, as many as the noise allows. Where it allows hardly any, two classes still use two directions,
+    and several classes use counts over public clusters. Where those are mostly noise too, each party names its most
     frequent class.
     """
     first = first_map(feature_map, auxiliary, dimensions)
     if statistic != "auto":
         why = "asked for"
-    elif isinstance(who.loss, Pure):
+    elif isinstance(figures.loss, Pure):
         statistic, why = "votes", "pure epsilon: their sensitivity does not grow with the dimension"
     else:
-        statistic, why = _by_noise(who, classes, _declared(records_per_party), auxiliary)
+        statistic, why = _by_noise(figures, classes, _require_declared(records_per_party), auxiliary)
     if first is not None and statistic not in ("votes", "histograms"):
         raise StudyError(
             f'softlabel.feature_map = "{feature_map}" is for votes and histograms: {statistic} ({why}) has a map of '
             'its own, fitted on the auxiliary records too; leave feature_map out, or set statistic = "votes"',
             key="softlabel.feature_map",
         )
-    return Choice(_built(who, auxiliary, classes, records_per_party, statistic, first), f"{statistic}: {why}")
+    return Choice(_build(figures, auxiliary, classes, records_per_party, statistic, first), f"{statistic}: {why}")
 
 
 def first_map(name: Map, auxiliary: Floats, dimensions: int | None) -> FeatureMap | None:
-    """The map that a study names, fitted on the public auxiliary rows. It is named, never given: one that was fitted on
-    private records would be an unpaid release."""
+    """The map that a study names, fitted on the public auxiliary rows. A study cannot give a map: one that was fitted
+    on private records would be an unpaid release."""
     if dimensions is not None and (dimensions < 1 or name in ("none", "scaling")):
         raise StudyError(
             f"softlabel.dimensions must be 1 or more, with feature_map pca or random, found {dimensions} with {name}",
@@ -147,7 +152,7 @@ def first_map(name: Map, auxiliary: Floats, dimensions: int | None) -> FeatureMa
     return scaling(auxiliary) if name == "scaling" else None
 
 
-def _declared(records_per_party: int | None) -> int:
+def _require_declared(records_per_party: int | None) -> int:
     if records_per_party is None:
         raise StudyError(
             "softlabel.records_per_party is missing: the statistic is chosen by it, and nobody counts private records. "
@@ -163,84 +168,85 @@ def _declared(records_per_party: int | None) -> int:
     return records_per_party
 
 
-def noise_multiplier(who: Figures) -> float:
-    """Standard deviation of the noise on a sum of sensitivity one, every party having added its part.
+def noise_multiplier(figures: Figures) -> float:
+    """Standard deviation of the noise that all parties add to a sum of sensitivity one.
 
-    For pure ε it is that of one coordinate alone; spherical noise grows with their number.
+    For pure ε it is that of a single coordinate; spherical noise grows with their number.
     """
-    if isinstance(who.loss, Pure):
-        unit = sqrt(2) / float(who.loss.epsilon)
+    if isinstance(figures.loss, Pure):
+        unit = sqrt(2) / float(figures.loss.epsilon)
     else:
-        unit = 1 / sqrt(float(gaussian_budget(who.loss).square))
-    return unit * sqrt(who.size / who.honest_parts)
+        unit = 1 / sqrt(float(gaussian_budget(figures.loss).square))
+    return unit * sqrt(figures.size / figures.honest_parts)
 
 
-def vote_directions(who: Figures, classes: int, rows: int) -> int:
-    """As many directions as keep the noise on all moments together at a fifth of the largest signal, but five at least.
+def vote_directions(figures: Figures, classes: int, rows: int) -> int:
+    """As many directions as keep the noise on all moments together at a fifth of the largest signal, at least five.
 
-    Gaussian noise in k numbers is √k deviations long, spherical noise of pure ε k times its scale. A covariance needs
-    ten public rows for each direction, whatever the noise.
+    Gaussian noise in k numbers has a norm of √k deviations, spherical noise of pure ε k times its scale. A covariance
+    needs ten public rows for each direction.
     """
     signal = sqrt(1 - 1 / classes) / sqrt(2)
-    if isinstance(who.loss, Pure):
-        scale = sqrt(who.size / who.honest_parts) / float(who.loss.epsilon)
-        numbers = _VOTE_NOISE * signal * who.survivors / scale
+    if isinstance(figures.loss, Pure):
+        scale = sqrt(figures.size / figures.honest_parts) / float(figures.loss.epsilon)
+        numbers = _VOTE_NOISE * signal * figures.survivors / scale
     else:
-        numbers = (_VOTE_NOISE * signal * who.survivors / noise_multiplier(who)) ** 2
+        numbers = (_VOTE_NOISE * signal * figures.survivors / noise_multiplier(figures)) ** 2
     return max(_FEWEST_DIRECTIONS, min(int(numbers / (classes - 1)), rows // _ROWS_PER_DIRECTION))
 
 
-def class_sum_directions(who: Figures, records_per_party: int, classes: int, most: int) -> int:
-    """The most directions, up to `most`, that keep the noise on a contrast of classes at a fifth of its largest signal;
-    if two are too noisy for that, two, and if they are mostly noise, none: parties name their most frequent class."""
-    few = min(_FEWEST_SUMMED, most)
-    for directions in range(most, few, -1):
-        if _contrast_noise(who, records_per_party, classes, directions) <= _SUM_NOISE:
+def class_sum_directions(figures: Figures, records_per_party: int, classes: int, limit: int) -> int:
+    """As many directions, up to `limit`, as keep the noise on a contrast of classes at a fifth of its largest signal.
+    Where two are too noisy for that: two; where they are mostly noise: none, and parties name their most frequent
+    class."""
+    few = min(_FEWEST_SUMMED, limit)
+    for directions in range(limit, few, -1):
+        if _contrast_noise(figures, records_per_party, classes, directions) <= _SUM_NOISE:
             return directions
-    return few if _contrast_noise(who, records_per_party, classes, few) <= _MOSTLY_NOISE else 0
+    return few if _contrast_noise(figures, records_per_party, classes, few) <= _MOSTLY_NOISE else 0
 
 
-def _contrast_noise(who: Figures, records: int, classes: int, directions: int) -> float:
-    """Length of the noise on a contrast, a number for each direction and one for the constant, beside the signal's."""
-    noise = _deviation(who, (classes - 1) * (directions + 1)) * 2 * clip(classes, directions, records)
+def _contrast_noise(figures: Figures, records: int, classes: int, directions: int) -> float:
+    """Norm of the noise on a contrast, a number for each direction and one for the constant, over the signal's."""
+    noise = _deviation(figures, (classes - 1) * (directions + 1)) * 2 * clip(classes, directions, records)
     return noise * sqrt(directions + 1) / sqrt(1 - 1 / classes)
 
 
-def cell_count(who: Figures, records_per_party: int, classes: int, rows: int) -> int:
+def cell_count(figures: Figures, records_per_party: int, classes: int, rows: int) -> int:
     counted = sqrt(min(records_per_party, _CELL_RECORDS))
-    wanted = round(who.survivors * counted / (_CELL_NOISE * sqrt(2) * noise_multiplier(who)))
+    wanted = round(figures.survivors * counted / (_CELL_NOISE * sqrt(2) * noise_multiplier(figures)))
     return min(max(2, ceil(classes / 2), wanted), max(1, rows // _ROWS_PER_DIRECTION))
 
 
-def _by_noise(who: Figures, classes: int, records: int, auxiliary: Floats) -> tuple[Name, str]:
-    most = widest(auxiliary)
-    directions = class_sum_directions(who, records, classes, most)
+def _by_noise(figures: Figures, classes: int, records: int, auxiliary: Floats) -> tuple[Name, str]:
+    limit = max_directions(auxiliary)
+    directions = class_sum_directions(figures, records, classes, limit)
     allowed = f"the noise allows {directions} directions for sums"
-    if directions >= min(most, _DIRECTIONS_PER_CLASS * classes):
+    if directions >= min(limit, _DIRECTIONS_PER_CLASS * classes):
         return "class-sums", f"{allowed}, class frequencies beside them"
     if classes == 2:
         return "class-sums", f"{allowed}, class frequencies beside them" if directions else _FREQUENCIES
-    cells = cell_count(who, records, classes, len(auxiliary))
-    if _deviation(who, classes * cells) * sqrt(2 * cells) > _NOISY_CELLS:
+    cells = cell_count(figures, records, classes, len(auxiliary))
+    if _deviation(figures, classes * cells) * sqrt(2 * cells) > _NOISY_CELLS:
         return "class-sums", _FREQUENCIES
     return "cells", f"{allowed}, too few for {classes} classes"
 
 
-def widest(auxiliary: Floats) -> int:
-    """As many directions as class sums can have at most: a covariance needs ten public rows for each."""
+def max_directions(auxiliary: Floats) -> int:
+    """The most directions of class sums: a covariance needs ten public rows for each."""
     return max(1, min(len(auxiliary) // _ROWS_PER_DIRECTION, int(auxiliary.shape[1])))
 
 
-def _deviation(who: Figures, size: int) -> float:
-    """Of the noise on one of `size` numbers of a mean, for a sum of sensitivity one."""
-    loss = who.loss
+def _deviation(figures: Figures, size: int) -> float:
+    """Deviation of the noise in one of `size` numbers of a mean, for a sum of sensitivity one."""
+    loss = figures.loss
     spherical = sqrt(size + 1) / float(loss.epsilon) if isinstance(loss, Pure | Approx) else inf
     gaussian = inf if isinstance(loss, Pure) else 1 / sqrt(float(gaussian_budget(loss).square))
-    return min(spherical, gaussian) * sqrt(who.size / who.honest_parts) / who.survivors
+    return min(spherical, gaussian) * sqrt(figures.size / figures.honest_parts) / figures.survivors
 
 
-def _built(
-    who: Figures,
+def _build(
+    figures: Figures,
     auxiliary: Floats,
     classes: int,
     records_per_party: int | None,
@@ -248,15 +254,36 @@ def _built(
     first: FeatureMap | None,
 ) -> Statistic:
     if statistic in ("class-sums", "cells"):
-        records = _declared(records_per_party)
+        records = _require_declared(records_per_party)
         if statistic == "cells":
-            return Cells.on(auxiliary, classes, cells=cell_count(who, records, classes, len(auxiliary)))
-        kept = class_sum_directions(who, records, classes, widest(auxiliary))
-        if not kept and classes >= _COUNTED and isinstance(who.loss, Pure | Approx):
+            return Cells.on(auxiliary, classes, cells=cell_count(figures, records, classes, len(auxiliary)))
+        kept = class_sum_directions(figures, records, classes, max_directions(auxiliary))
+        if not kept and classes >= _COUNTED and isinstance(figures.loss, Pure | Approx):
             return NamedClass.on(auxiliary, classes, records_per_party=records, dimensions=0)
         return ClassSums.on(auxiliary, classes, records_per_party=records, dimensions=kept)
     if statistic == "histograms":
-        return Histograms.on(auxiliary, classes, vote_directions(who, classes, len(auxiliary)), first)
+        return Histograms.on(auxiliary, classes, vote_directions(figures, classes, len(auxiliary)), first)
     if statistic == "models":
         return Models.on(auxiliary, classes)
-    return Votes.on(auxiliary, classes, vote_directions(who, classes, len(auxiliary)), first)
+    return Votes.on(auxiliary, classes, vote_directions(figures, classes, len(auxiliary)), first)
+
+
+def choose_noise(loss: Loss, size: int | None = None, *, l1: float = inf) -> Noise:
+    """Noise for a value that is bounded in L2, and perhaps in L1: spherical for a pure loss, Gaussian with a δ; for
+    `size` numbers the noise of least deviation.
+
+    Pure ε implies (ε, δ). Per unit of L2 sensitivity a coordinate of spherical noise over `size` numbers has a
+    deviation of √(size + 1)/ε and one of Gaussian noise 1/μ: for a small ε and few numbers the first is smaller.
+    Laplace noise has √2·l1/ε, where l1 is the L1 sensitivity per unit of L2 sensitivity.
+    """
+    if size is None or not isinstance(loss, Pure | Approx):
+        return Spherical(loss) if isinstance(loss, Pure) else Gaussian(gaussian_budget(loss))
+    pure = loss if isinstance(loss, Pure) else Pure(loss.epsilon)
+    found: dict[float, Noise] = {
+        sqrt(2) * l1 / float(pure.epsilon): Laplace(pure),
+        sqrt(size + 1) / float(pure.epsilon): Spherical(pure),
+    }
+    if isinstance(loss, Approx):
+        bought = gaussian_budget(loss)
+        found[1 / sqrt(float(bought.square))] = Gaussian(bought)
+    return found[min(found)]

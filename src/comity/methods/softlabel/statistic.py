@@ -1,4 +1,7 @@
-"""What a party contributes to the secure sum, and how the opened sum becomes a model."""
+"""Statistics of soft-label learning: what a party adds to the secure sum, and the model that the opened sum gives.
+
+`votes` has the statistics of local classifiers, `record_sums` those of the records themselves.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,19 @@ from comity.federation.declare.bounds import Bound
 from comity.federation.owner.rows import Rows
 from comity.learn.feature_map import FeatureMap
 
+Filled = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
-Filled = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Statistic(ABC):
-    """One private quantity of each party, of which only the noisy sum is opened. Frozen, made of public values alone.
+    """One private quantity of each party; only the noisy sum over parties is opened. Its fields are public.
 
-    `map` is fitted on the public auxiliary rows and appends a constant; models are linear in what it gives. `needs`
-    says whether a contribution reads the party's votes on the auxiliary rows, or its records. `pure` says whether it is
-    meant for noise of pure ε as well. `bound.l2` is the sensitivity of the sum: it holds for everything that
-    `contribution` returns once `bound` has been enforced, whatever the records and votes are.
+    `map` is fitted on the public auxiliary rows and appends a constant; models are linear in its coordinates. `needs`
+    says whether a contribution reads the party's votes on the auxiliary rows, or its records. `pure` says whether noise
+    of pure ε is allowed. `bound.l2` is the sensitivity of the sum: once `bound` is enforced, it holds for any records
+    and votes.
     """
 
     name: ClassVar[str]
@@ -46,17 +49,17 @@ class Statistic(ABC):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Of one contribution, and of the sum."""
+        """Shape of a contribution, and of the sum."""
 
     @property
     @abstractmethod
     def bound(self) -> Bound:
-        """Where a contribution lies."""
+        """The set that every contribution is projected on."""
 
     @property
     @abstractmethod
     def signal(self) -> float:
-        """How long the mean contribution can be at most where all is well: what the noise is to be compared with."""
+        """The largest norm of the mean contribution: what the noise is compared with."""
 
     @abstractmethod
     def contribution(self, features: Floats, labels: Labels, filled: Filled, votes: Floats | None = None) -> Floats:
@@ -69,13 +72,13 @@ class Statistic(ABC):
 
     @abstractmethod
     def model(self, mean: Floats, deviation: float) -> Floats:
-        """Weights (C, map.dimensions) from the opened mean, `deviation` being its noise's on one coordinate.
+        """Weights (C, map.dimensions) from the opened mean, whose noise has this `deviation` per coordinate.
 
-        Post-processing: it reads the release and public values, and costs nothing.
+        Post-processing: it reads the release and public values only.
         """
 
     def noise_to_signal(self, deviation: float) -> float:
-        """Length of the noise on the mean beside the largest signal; above one the release is mostly noise."""
+        """Norm of the noise on the mean over the largest signal; above one the release is mostly noise."""
         return deviation * sqrt(prod(self.shape)) / self.signal
 
     def expectation(self, deviation: float) -> str:
@@ -92,13 +95,13 @@ class Statistic(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RecordTotal(Statistic):
-    """A statistic that is a function of one sum over records, which may therefore come in blocks."""
+    """A statistic that is a function of one sum over records, so records may come in blocks."""
 
     needs: ClassVar[Literal["votes", "records"]] = "records"
 
     @abstractmethod
     def part(self, rows: Rows) -> Floats:
-        """What a block of records adds to a party's sum: (..., *shape)."""
+        """A block's part of the party's sum: (..., *shape)."""
 
     def of_total(self, total: Floats) -> Floats:
         """The contribution, from the sum over all blocks."""
@@ -109,20 +112,52 @@ class RecordTotal(Statistic):
 
 
 def any_filled(filled: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which parties have a record at all, shaped to multiply a contribution of two axes."""
+    """Which parties have a record, shaped to multiply a contribution of two axes."""
     return np.asarray(filled.any(axis=-1), np.bool_)[..., None, None]
 
 
 def in_simplex(votes: Floats) -> Floats:
-    """Every row that is a distribution up to rounding, rescaled; every other one replaced by 1/C.
+    """Rescale every row that is a distribution up to rounding, and replace every other row by 1/C.
 
-    What is summed lies in the simplex always: a row that summed to less would be further from the others than √2, or
+    Everything that is summed lies in the simplex: a row of another sum could be further than √2 from the others, or
     move a direction that carries no noise.
     """
     votes = np.asarray(votes, np.float64)
-    # Written so that NaN fails.
+    # Both comparisons are false for NaN.
     total = votes.sum(axis=-1, keepdims=True)
     proper = (votes >= 0).all(axis=-1, keepdims=True) & (np.abs(total - 1) <= 1e-6)
     if proper.all():
         return np.asarray(votes / total, np.float64)
     return np.where(proper, votes / np.where(proper, total, 1.0), 1.0 / votes.shape[-1])
+
+
+def likely_squares(found: FeatureMap, kept: int, signal: float, classes: int) -> Floats:
+    """A public prior (kept + 1) of the square of each moment: the largest signal times each direction's share of the
+    variance of the first `kept` directions; the constant last.
+
+    Labels mostly depend on directions in which public rows differ much; in other directions a large moment is noise.
+    The constant's moment says how frequent the classes are, and may be as large as any, so it is shrunk last: a model
+    of little but noise falls back on the class that the noisy frequencies name.
+    """
+    last = found.matrix if found.whitening is None else found.whitening
+    variances = 1 / (last[:, :kept] ** 2).sum(axis=0)
+    shares = np.append(variances / variances.sum(), 1.0)
+    return np.asarray(signal**2 / (classes - 1) * shares, np.float64)
+
+
+def shrink(moments: Floats, likely: Floats, deviation: float) -> Floats:
+    """Posterior means of moments under independent normal priors with these squares, and noise of this deviation."""
+    return np.asarray(moments * likely / (likely + deviation**2), np.float64)
+
+
+def shrink_towards_frequencies(moments: Floats, deviation: float) -> Floats:
+    """Shrink the directions, all columns but the constant's, by James and Stein's rule.
+
+    k numbers of noise alone have a squared norm of k·deviation² on average. The directions keep the share that exceeds
+    it: nothing where they are as short as noise, and only the class frequencies are left. Unequal classes that public
+    directions say little about need it: there a slope made of noise is worse than no slope.
+    """
+    directions = moments[:, :-1]
+    square = float((directions**2).sum())
+    kept = max(0.0, 1 - directions.size * deviation**2 / square) if square > 0 else 0.0
+    return np.concatenate([kept * directions, moments[:, -1:]], axis=1)
