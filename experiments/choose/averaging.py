@@ -57,7 +57,7 @@ _ROWS, _REPEATS = 12_000, 2
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class LocalRecords:
     """A table of five parties with all records in one place."""
 
     name: str
@@ -97,11 +97,13 @@ class Held:
 
 
 @lru_cache(maxsize=8)
-def held(name: str) -> Held:
+def held(name: str) -> LocalRecords:
     dealt = consortium(inside(name, _ROWS))
     protocol = dealt.protocol
     parties = tuple((in_unit_ball(own.features), protocol.targets(_of(own.labels))) for own in dealt.parties.values())
-    return Held(name, protocol, parties, (in_unit_ball(dealt.test.features), protocol.targets(_of(dealt.test.labels))))
+    return LocalRecords(
+        name, protocol, parties, (in_unit_ball(dealt.test.features), protocol.targets(_of(dealt.test.labels)))
+    )
 
 
 def opened(release: Release, exact: Floats, who: Consortium, source: NoiseSource) -> Floats:
@@ -114,7 +116,7 @@ def opened(release: Release, exact: Floats, who: Consortium, source: NoiseSource
     return np.asarray(units * scale.grid, np.float64)
 
 
-def descended(own: Held, who: Consortium, source: NoiseSource) -> Floats:
+def descended(own: LocalRecords, who: Consortium, source: NoiseSource) -> Floats:
     """What `comity.methods.averaging.descent` computes."""
     protocol, declared = own.protocol, own.protocol.declare(who)
     features, targets = own.everything
@@ -140,7 +142,7 @@ def descended(own: Held, who: Consortium, source: NoiseSource) -> Floats:
     return slope.factor * found
 
 
-def averaged(own: Held, who: Consortium, sources: list[NoiseSource]) -> list[Floats]:
+def averaged(own: LocalRecords, who: Consortium, sources: list[NoiseSource]) -> list[Floats]:
     """What `Averaging.average` computes; local fits are made once for all runs."""
     protocol = own.protocol
     l2, release = protocol.penalty(who), protocol.declare(who)["models"]
@@ -148,7 +150,7 @@ def averaged(own: Held, who: Consortium, sources: list[NoiseSource]) -> list[Flo
     return [opened(release, np.asarray(exact), who, one) / len(own.everything[0]) for one in sources]
 
 
-def solved(own: Held, who: Consortium, source: NoiseSource) -> Floats:
+def solved(own: LocalRecords, who: Consortium, source: NoiseSource) -> Floats:
     """What `Averaging.solved` computes."""
     layout, (features, targets) = own.protocol.layout(who), own.everything
     classes = own.protocol.model != "linear"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto.sealing.sealed import Identity
-from comity.data import Held
+from comity.data import LocalRecords
 from comity.entropy import derive
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Parties
@@ -61,7 +61,7 @@ def consortium(
 def hosted(
     protocol: Protocol,
     who: Consortium,
-    records: Mapping[str, Held],
+    records: Mapping[str, LocalRecords],
     *,
     noise: Any = None,
     liars: Mapping[str, Agreement] | None = None,

@@ -24,7 +24,7 @@ import comity.methods
 from comity.data import Bounded, Classes, Numeric, Records, Schema
 from comity.federation.declare.bounds import RecordSum
 from comity.federation.declare.consortium import Consortium
-from comity.federation.declare.evaluation import divided
+from comity.federation.declare.evaluation import split_budget
 from comity.federation.evaluation.protocol import WholeRecords
 from comity.federation.owner.rows import Rows
 from comity.federation.part import Part
@@ -151,7 +151,7 @@ def added(evaluated: bool = False) -> Consortium:
     who = averaging_consortium(neighbours="add-remove")
     if not evaluated:
         return who
-    loss, evaluation = divided(Approx(4, "1e-5"), Unit.RECORD, Neighbours.ADD_REMOVE, share=0.4)
+    loss, evaluation = split_budget(Approx(4, "1e-5"), Unit.RECORD, Neighbours.ADD_REMOVE, share=0.4)
     return replace(who, loss=loss, evaluation=evaluation)
 
 

@@ -18,8 +18,8 @@ import pytest
 from comity.audit.bound import mu_lower_bound
 from comity.data import Records
 from comity.federation.declare.consortium import Consortium
-from comity.federation.declare.evaluation import divided
-from comity.federation.evaluation.split import is_aside, only
+from comity.federation.declare.evaluation import split_budget
+from comity.federation.evaluation.split import holdout_mask, only
 from comity.methods.averaging import Averaging
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx
@@ -34,7 +34,7 @@ CLAIM = sqrt(float(gaussian_budget(LOSS).square))
 
 
 def terms(neighbours: Neighbours = Neighbours.REPLACE) -> Consortium:
-    loss, evaluation = divided(LOSS, Unit.RECORD, neighbours, share=0.4)
+    loss, evaluation = split_budget(LOSS, Unit.RECORD, neighbours, share=0.4)
     return replace(consortium(LOSS, neighbours=neighbours.value), loss=loss, evaluation=evaluation)
 
 
@@ -103,7 +103,7 @@ def key_for(changed: int, aside: bool, who: Consortium) -> bytes:
     """A key that puts the record into this part."""
     for number in range(100):
         key = number.to_bytes(32, "big")
-        mask = is_aside(held(0), who.evaluation, key, unit=who.unit, neighbours=who.neighbours)  # type: ignore[arg-type]
+        mask = holdout_mask(held(0), who.evaluation, key, unit=who.unit, neighbours=who.neighbours)  # type: ignore[arg-type]
         if bool(mask[changed]) == aside:
             return key
     raise AssertionError("no key does")
@@ -111,7 +111,7 @@ def key_for(changed: int, aside: bool, who: Consortium) -> bytes:
 
 def honest(key: bytes, who: Consortium) -> object:
     def split(records: Records) -> tuple[Any, Any]:
-        mask = is_aside(records, who.evaluation, key, unit=who.unit, neighbours=who.neighbours)  # type: ignore[arg-type]
+        mask = holdout_mask(records, who.evaluation, key, unit=who.unit, neighbours=who.neighbours)  # type: ignore[arg-type]
         return only(records, ~mask), only(records, mask)
 
     return split

@@ -9,8 +9,8 @@ import pytest
 
 from comity.data import Records
 from comity.errors import DataError, StudyError
-from comity.federation.declare.evaluation import Evaluation, divided
-from comity.federation.evaluation.split import by_coins, by_identifier, by_position, is_aside, only
+from comity.federation.declare.evaluation import Evaluation, split_budget
+from comity.federation.evaluation.split import by_coins, by_identifier, by_position, holdout_mask, only
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
@@ -31,7 +31,7 @@ def records(count: int, seed: int = 0, ids: list[str] | None = None) -> Records:
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 101])
 def test_under_replacement_sizes_follow_from_the_number_of_records(count: int) -> None:
-    aside = is_aside(records(count), TERMS, key(), unit=Unit.RECORD, neighbours=REPLACE)
+    aside = holdout_mask(records(count), TERMS, key(), unit=Unit.RECORD, neighbours=REPLACE)
     assert aside.sum() == TERMS.count(count) == count // 4
     assert TERMS.left(max(count, 1)) == max(1, count - count // 4)
 
@@ -39,7 +39,7 @@ def test_under_replacement_sizes_follow_from_the_number_of_records(count: int) -
 @pytest.mark.parametrize("neighbours", [REPLACE, ADD_REMOVE])
 def test_what_records_say_does_not_move_them(neighbours: Neighbours) -> None:
     one, other = (
-        is_aside(records(50, seed), TERMS, key(1), unit=Unit.RECORD, neighbours=neighbours) for seed in (1, 2)
+        holdout_mask(records(50, seed), TERMS, key(1), unit=Unit.RECORD, neighbours=neighbours) for seed in (1, 2)
     )
     assert (one == other).all()
 
@@ -66,7 +66,7 @@ def test_where_records_come_and_go_none_moves_another() -> None:
     given: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": ADD_REMOVE}
     numbers = set()
     for number in range(40):
-        whole, less = (is_aside(records(count), TERMS, key(number), **given) for count in (8, 7))
+        whole, less = (holdout_mask(records(count), TERMS, key(number), **given) for count in (8, 7))
         assert (whole[:7] == less).all()
         numbers.add(int(whole.sum()))
     assert len(numbers) > 2
@@ -79,13 +79,13 @@ def test_a_person_lies_in_one_part_at_every_owner() -> None:
     assert all(len(part) == 1 for part in parts.values())
     elsewhere = by_identifier(np.array([" p3 ", "p1", "p2"], object), 0.3, key())
     assert [bool(one) for one in elsewhere] == [next(iter(parts[name])) for name in ("p3", "p1", "p2")]
-    chosen = is_aside(records(90, ids=ids), TERMS, key(), unit=Unit.RECORD, neighbours=ADD_REMOVE)
+    chosen = holdout_mask(records(90, ids=ids), TERMS, key(), unit=Unit.RECORD, neighbours=ADD_REMOVE)
     assert (chosen == by_identifier(np.array(ids, object), 0.25, key())).all()
 
 
 def test_persons_without_identifiers_are_refused() -> None:
     with pytest.raises(DataError, match="identifier"):
-        is_aside(records(5), TERMS, key(), unit=Unit.PERSON, neighbours=REPLACE)
+        holdout_mask(records(5), TERMS, key(), unit=Unit.PERSON, neighbours=REPLACE)
 
 
 def test_the_parts_are_all_records() -> None:
@@ -99,17 +99,17 @@ def test_the_parts_are_all_records() -> None:
 @pytest.mark.parametrize("unit", [Unit.RECORD, Unit.PERSON])
 def test_a_unit_in_one_part_pays_for_one(unit: Unit) -> None:
     loss = Approx(1, "1e-6")
-    method, terms = divided(loss, unit, REPLACE, share=0.3)
+    method, terms = split_budget(loss, unit, REPLACE, share=0.3)
     assert (method, terms.loss, terms.share, terms.parallel) == (loss, loss, 0.3, True)
     with pytest.raises(StudyError, match=r"evaluation\.budget"):
-        divided(loss, unit, REPLACE, budget=0.1)
+        split_budget(loss, unit, REPLACE, budget=0.1)
 
 
 def test_a_whole_party_shares_its_budget_and_nothing_is_left_over() -> None:
-    method, terms = divided(Pure(2), Unit.PARTY, REPLACE, budget=0.25)
+    method, terms = split_budget(Pure(2), Unit.PARTY, REPLACE, budget=0.25)
     assert (method, terms.loss, terms.parallel) == (Pure("1.5"), Pure("0.5"), False)
     whole = Approx(2, "1e-6")
-    method, terms = divided(whole, Unit.PARTY, REPLACE, budget=0.25)
+    method, terms = split_budget(whole, Unit.PARTY, REPLACE, budget=0.25)
     both = gaussian_budget(method).square + gaussian_budget(terms.loss).square
     assert both == gaussian_budget(whole).square and terms.pure == Pure("0.5")
 
@@ -119,5 +119,5 @@ def test_a_whole_party_shares_its_budget_and_nothing_is_left_over() -> None:
 )
 def test_shares_out_of_range_are_refused(asked: dict[str, float], key_: str) -> None:
     with pytest.raises(StudyError) as refusal:
-        divided(Pure(1), Unit.PARTY, REPLACE, **asked)
+        split_budget(Pure(1), Unit.PARTY, REPLACE, **asked)
     assert refusal.value.key == f"evaluation.{key_}"

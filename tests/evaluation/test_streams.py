@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from comity.data import Encoding, Records, Schema, StreamedRecords, open_source
-from comity.federation.declare.evaluation import divided
-from comity.federation.evaluation.card import MOST_RECORDS
-from comity.federation.evaluation.split import is_aside, only
+from comity.federation.declare.evaluation import split_budget
+from comity.federation.evaluation.card import MAX_RECORDS
+from comity.federation.evaluation.split import holdout_mask, only
 from comity.methods.averaging import Averaging
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
@@ -43,8 +43,8 @@ def test_a_stream_has_the_parts_that_its_records_have(
     held: tuple[Encoding, Records, StreamedRecords], neighbours: Neighbours
 ) -> None:
     _, whole, stream = held
-    _, terms = divided(LOSS, Unit.RECORD, neighbours)
-    masks = [is_aside(one, terms, bytes(32), unit=Unit.RECORD, neighbours=neighbours) for one in (whole, stream)]
+    _, terms = split_budget(LOSS, Unit.RECORD, neighbours)
+    masks = [holdout_mask(one, terms, bytes(32), unit=Unit.RECORD, neighbours=neighbours) for one in (whole, stream)]
     assert (masks[0] == masks[1]).all()
     part = only(stream, masks[0])
     blocks = [np.array(block.features) for block in part.blocks()]
@@ -66,5 +66,5 @@ def test_figures_of_a_stream_are_those_of_its_records(held: tuple[Encoding, Reco
 
 
 def test_the_count_has_room_for_every_record_that_there_may_be() -> None:
-    who = divided(LOSS, Unit.RECORD, Neighbours.REPLACE)[1]
-    assert who.count(50_000_000) * 16 < 16 * MOST_RECORDS
+    who = split_budget(LOSS, Unit.RECORD, Neighbours.REPLACE)[1]
+    assert who.count(50_000_000) * 16 < 16 * MAX_RECORDS

@@ -91,7 +91,7 @@ class Slow:
         return echo(raw)
 
 
-class Held:
+class LocalRecords:
     """Makes messages and counts how many of them there are at once."""
 
     def __init__(self) -> None:
@@ -107,9 +107,9 @@ class Held:
 
 
 class _Counted(bytes):
-    held: Held
+    held: LocalRecords
 
-    def __new__(cls, raw: bytes, held: Held) -> _Counted:
+    def __new__(cls, raw: bytes, held: LocalRecords) -> _Counted:
         made = super().__new__(cls, raw)
         made.held = held
         return made
@@ -141,7 +141,7 @@ class ChannelConformance:
 
     def test_messages_are_made_when_they_are_sent_and_not_held(self, line: Any) -> None:
         names = [f"site-{number}" for number in range(40)]
-        held = Held()
+        held = LocalRecords()
         channel = line.channel(dict.fromkeys(names, lambda raw: raw[:8].strip()))
         found = outcomes(channel.ask({name: lambda name=name: held.make(name.encode().ljust(MEGA)) for name in names}))
         assert found == {name: name.encode() for name in names}

@@ -31,7 +31,7 @@ from .toy import STUDY, Noised, Rounds, begin, identity, path_of, setup
 SOON = 20.0
 
 
-class Held:
+class LocalRecords:
     """A host that keeps its reply to one step back until it is let go."""
 
     def __init__(self, host: Any, path: Any, change: Any = lambda reply: reply) -> None:
@@ -52,7 +52,7 @@ def held(party: Any, path: Any, **options: Any) -> Any:
     parties, hosts = setup(Rounds(protection=Noised, rounds=1), noise=NoNoise())
     for name, value in options.items():
         setattr(parties, name, value)
-    slow = Held(hosts[party], path)
+    slow = LocalRecords(hosts[party], path)
     parties.channel = LocalChannel({**hosts, party: slow}, beat=0.05)
     return parties, hosts, slow
 
@@ -265,7 +265,7 @@ def test_a_reply_that_does_not_verify_is_not_one_of_those_that_are_enough() -> N
     """Else whoever carries the bytes could push honest parties out by inventing replies."""
     parties, hosts, slow = held("elm", "average[0]")
     begin(parties)
-    forged = Held(hosts["ash"], "average[0]", change=lambda reply: reply[:-1] + bytes([reply[-1] ^ 1]))
+    forged = LocalRecords(hosts["ash"], "average[0]", change=lambda reply: reply[:-1] + bytes([reply[-1] ^ 1]))
     forged.go.set()
     parties.channel = LocalChannel({"ash": forged, **{n: hosts[n] for n in ("birch", "cedar", "doum")}, "elm": slow})
     threading.Timer(0.3, slow.go.set).start()

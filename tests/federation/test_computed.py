@@ -258,11 +258,11 @@ def test_a_computed_release_has_no_sum_and_only_a_computed_one_stays() -> None:
     release = Release(
         name="x", source=EVERY_PARTY, to=ITSELF, protection=Noised(Gaussian(ZCDP(1))), form=Array((1,)), bound=Ball(1.0)
     )
-    with pytest.raises(ValueError, match="stays where it is made"):
+    with pytest.raises(ValueError, match="only a computed release"):
         Declaration((release,), adversary="-").accept(consortium())
     stays = Stumps(stays=True).declare(consortium())["split"]
     for to in ((ITSELF, "birch"), (ITSELF,)):
-        with pytest.raises(ValueError, match="goes nowhere else"):
+        with pytest.raises(ValueError, match="and then to no other"):
             Declaration((replace(stays, to=to),), adversary="-").accept(consortium())
     stays.check(1, "ash", "ash", consortium(), {})
     for other in ("birch", COORDINATOR):

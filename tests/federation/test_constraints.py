@@ -16,7 +16,7 @@ from comity.methods.averaging import Averaging
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held(Protocol):
+class LocalRecords(Protocol):
     name = "held"
     way: Literal["sum", "mean"] = "sum"
     often: Annotated[int, Interval(ge=1, le=3)] = 1
@@ -48,12 +48,12 @@ class Held(Protocol):
 )
 def test_what_a_type_rules_out_is_refused_by_its_key(field: str, wrong: object, said: str) -> None:
     with pytest.raises(StudyError, match=said) as caught:
-        Held(**{field: wrong})  # type: ignore[arg-type]
+        LocalRecords(**{field: wrong})  # type: ignore[arg-type]
     assert caught.value.key == f"held.{'rows_at_most' if field == 'most' else field}"
 
 
 def test_what_it_allows_passes() -> None:
-    Held(way="mean", often=3, weight=1e-9, share=0.999, pairs=8, most=2, free="anything")
+    LocalRecords(way="mean", often=3, weight=1e-9, share=0.999, pairs=8, most=2, free="anything")
 
 
 def test_a_method_made_in_python_meets_the_bounds_of_a_study() -> None:

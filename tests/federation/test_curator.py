@@ -144,7 +144,7 @@ def test_no_more_rounds_than_declared() -> None:
 
 def test_a_curator_draws_no_more_often_than_the_parties_paid_for() -> None:
     """One entrusted release and three noises of it would cost three times what its ledgers say."""
-    with pytest.raises(ValueError, match="noised 3 times and mean is paid for 1"):
+    with pytest.raises(ValueError, match="noised 3 times, but mean pays for 1"):
         Curated(entrusted=1).declare(consortium()).accept(consortium())
     # Noise that is laid out for all rounds together is charged for all of them.
     Curated(entrusted=1, noise=Walk()).declare(consortium()).accept(consortium())
@@ -226,5 +226,5 @@ def test_running_sums_lie_on_their_grid() -> None:
 
 
 def test_noise_is_laid_out_for_as_many_rounds_as_are_made() -> None:
-    with pytest.raises(ValueError, match="made 4 times and its noise is laid out for 3"):
+    with pytest.raises(ValueError, match="made 4 times, but its noise is planned for 3"):
         Curated(noise=RUNNING, rounds=4).declare(consortium()).accept(consortium())

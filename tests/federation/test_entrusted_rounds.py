@@ -93,7 +93,7 @@ def test_all_rounds_are_one_debit_paid_with_the_first() -> None:
     assert largest(declared, parties.consortium).pure == 1
     shown = plan("study", Ranked(), consortium())
     assert shown.rows[0].loss == "eps 1.00" and "one loss for all rounds" in shown.rows[0].protection
-    assert "noisy threshold of the coordinator" in shown.rows[1].protection
+    assert "by the coordinator, with noisy threshold" in shown.rows[1].protection
 
 
 @pytest.mark.parametrize("label", [0, 2])
@@ -148,12 +148,12 @@ def test_no_more_choices_than_declared_and_none_of_what_can_not_be_chosen_from()
 
 def test_what_nobody_pays_for_is_not_made() -> None:
     who = consortium()
-    with pytest.raises(ValueError, match="told is made by the coordinator, and no round"):
+    with pytest.raises(ValueError, match="told is made by the coordinator, but no entrusted release"):
         Ranked(pays_for=("others",)).declare(who).accept(who)
     declared = Ranked(pays_for=("others",)).declare(who)
     noise = Perturbed(Gaussian(GDP(1)), of="numbers")
     noisy = replace(declared["told"], protection=noise, bound=Opened(l2=1.0, limit=9.0), form=Array((5,)), times=1)
-    with pytest.raises(ValueError, match="no round"):
+    with pytest.raises(ValueError, match="no entrusted release"):
         replace(declared, releases=(declared["numbers"], noisy)).accept(who)
     replace(Ranked().declare(who), releases=(Ranked().declare(who)["numbers"], noisy)).accept(who)
 

@@ -19,7 +19,7 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Ball
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declare.declaration import Declaration, Release
-from comity.federation.declare.evaluation import ASIDE, TRAINING, Evaluation, divided
+from comity.federation.declare.evaluation import HOLDOUT, TRAINING, Evaluation, split_budget
 from comity.federation.declare.payers import spent_by
 from comity.federation.declare.policy import Policy
 from comity.federation.declare.protection import Derived, Summed
@@ -79,7 +79,7 @@ class Sums(Protocol):
             bound=Ball(100.0),
         )
         model = Release(name="model", source=COORDINATOR, to=EVERYONE, protection=Derived("sums"), form=Array((3,)))
-        return Declaration((sums, model), adversary="", aside=("sums",) if self.sly else ())
+        return Declaration((sums, model), adversary="", holdout=("sums",) if self.sly else ())
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         return {"model": parties.sum(self.add).value}
@@ -106,7 +106,7 @@ class Sums(Protocol):
 
 
 def who(neighbours: Neighbours = Neighbours.REPLACE, unit: Unit = Unit.RECORD, **asked: float) -> Consortium:
-    loss, terms = divided(LOSS, unit, neighbours, **asked)
+    loss, terms = split_budget(LOSS, unit, neighbours, **asked)
     return replace(toy.consortium(4, dropouts=0), loss=loss, unit=unit, neighbours=neighbours, evaluation=terms)
 
 
@@ -152,7 +152,7 @@ def test_the_ledger_shows_the_loss_once() -> None:
         [account] = host.store.ledger.summary()
         assert account.spent.gaussian == gaussian_budget(LOSS).square and account.left == 0
         parts = {entry.release: entry.step for entry in host.store.ledger.entries() if entry.kind == "reserve"}
-        assert parts == {"sums": TRAINING, "evaluation": ASIDE}
+        assert parts == {"sums": TRAINING, "evaluation": HOLDOUT}
         host.store.ledger.verify()
 
 
@@ -229,7 +229,13 @@ def test_records_are_not_shown_before_the_run_began_here() -> None:
 def test_a_policy_counts_every_run_in_full() -> None:
     """What one run measures on, the next one trains on."""
     agreed = Agreement(toy.STUDY, Sums(), who())
-    given = {"study": toy.STUDY, "protocol": "sums", "declaration": agreed.declaration, "party": "ash", "who": who()}
+    given = {
+        "study": toy.STUDY,
+        "protocol": "sums",
+        "declaration": agreed.declaration,
+        "party": "ash",
+        "consortium": who(),
+    }
     policy = Policy(approved=None, epsilon_per_study=Decimal("1.01"), delta_per_study=Decimal("1e-6"))
     policy.check(runs=0, **given)  # type: ignore[arg-type]
     with pytest.raises(Refused, match="epsilon_per_study"):

@@ -9,7 +9,7 @@ from typing import Any, cast
 from comity.federation.declare import payers
 from comity.privacy.loss import Loss, Pure
 
-TRAINING, ASIDE = "training", "set aside"
+TRAINING, HOLDOUT = "training", "set aside"
 
 
 def release(name: str, epsilon: str) -> Any:
@@ -25,16 +25,16 @@ def loss_at(monkeypatch: Any, one: list[Any], other: list[Any], parts: dict[str,
     monkeypatch.setattr(payers, "groups", lambda declaration, who: groups)
     doubled: dict[str, Loss] = {one.name: Pure(2 * one.loss.epsilon) for one in (*one, *other)}
     who = cast(Any, SimpleNamespace(loss=Pure(1)))
-    return payers.at_two_parties(cast(Any, None), who, doubled).pure
+    return payers.spent_at_two_parties(cast(Any, None), who, doubled).pure
 
 
 def test_a_unit_may_be_trained_on_at_one_party_and_measured_on_at_the_other(monkeypatch: Any) -> None:
-    parts = {"model": TRAINING, "quality": ASIDE}
+    parts = {"model": TRAINING, "quality": HOLDOUT}
     assert loss_at(monkeypatch, [release("model", "1.0")], [release("quality", "0.7")], parts) == Decimal("1.7")
 
 
 def test_what_both_pay_for_counts_twice_in_the_dearest_part(monkeypatch: Any) -> None:
-    parts = {"model": TRAINING, "quality": ASIDE, "sizes": ""}
+    parts = {"model": TRAINING, "quality": HOLDOUT, "sizes": ""}
     own = [release("model", "1.0"), release("quality", "0.7")]
     assert loss_at(monkeypatch, own, own, parts) == 2
     assert loss_at(monkeypatch, [*own, release("sizes", "0.1")], own, parts) == Decimal("2.1")

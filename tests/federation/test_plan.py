@@ -10,7 +10,7 @@ import pytest
 
 from comity.errors import Refused
 from comity.federation.declare.bounds import Ball
-from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium, usual_colluders
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium, default_colluders
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Noised, Summed
 from comity.federation.declare.release import Array
@@ -171,5 +171,5 @@ def test_a_plan_tells_a_factor_of_the_variance_from_one(size: int, said: str) ->
 
 
 def test_where_nobody_says_how_many_collude_one_does_as_long_as_another_stays_honest() -> None:
-    assert [usual_colluders(parties, 0) for parties in (1, 2, 3, 100)] == [0, 1, 1, 1]
-    assert [usual_colluders(3, dropouts) for dropouts in (0, 1, 2, 3)] == [1, 1, 0, 0]
+    assert [default_colluders(parties, 0) for parties in (1, 2, 3, 100)] == [0, 1, 1, 1]
+    assert [default_colluders(3, dropouts) for dropouts in (0, 1, 2, 3)] == [1, 1, 0, 0]

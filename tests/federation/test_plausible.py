@@ -173,7 +173,9 @@ def test_a_sum_beyond_its_bound_is_refused_in_one_sentence(bound: Bound, value: 
     noise: Noise = Gaussian(gaussian_budget(Approx(500, 1e-6)))
     one = release(Laplace(Pure(40)) if isinstance(bound, EntrySum) else noise, bound)
     require_plausible(one, who, value(0.0), 5)
-    with pytest.raises(Implausible, match=r"^sum: the opened sum lies outside .* expected .* found .* begin a new run"):
+    with pytest.raises(
+        Implausible, match=r"^sum: the opened sum lies outside .* should be .* found .* begin a new run"
+    ):
         require_plausible(one, who, value(60.0), 5)
 
 
@@ -187,7 +189,7 @@ def test_what_is_no_number_is_refused() -> None:
 def test_rows_of_votes_sum_to_the_number_of_parties() -> None:
     one, who = release(Gaussian(gaussian_budget(Approx(500, 1e-6))), Simplex(3, 4)), consortium_of(5)
     require_plausible(one, who, np.full(SHAPE, 1.25), 5)
-    with pytest.raises(Implausible, match="the sum of every row is expected exactly 5"):
+    with pytest.raises(Implausible, match="the sum of every row should be exactly 5"):
         require_plausible(one, who, np.full(SHAPE, 4.5), 5)
 
 
@@ -240,7 +242,7 @@ def test_what_a_method_knows_beyond_the_bound_ends_a_run_too() -> None:
         asked.require("mean", 5, [Range("the answer", total, 1e9, 1e9 + 1)])
 
     object.__setattr__(parties.protocol, "coordinate", coordinate)
-    with pytest.raises(Implausible, match="the answer is expected from 1e"):
+    with pytest.raises(Implausible, match="the answer should be from 1e"):
         run(parties)
     assert parties.journal.recall("run-1", ABANDONED)["code"] == "implausible"
     assert all(one.store.runs_open() == [] for one in hosts.values())

@@ -111,7 +111,7 @@ def test_the_ceiling_of_a_study_counts_all_of_its_runs() -> None:
 def check(policy: Any, *, runs: int = 0, declaration: Any = None, protocol: str = "rounds") -> None:
     who = consortium()
     made = declaration or Rounds().declare(who)
-    policy.check(study=STUDY, runs=runs, protocol=protocol, declaration=made, party="ash", who=who)
+    policy.check(study=STUDY, runs=runs, protocol=protocol, declaration=made, party="ash", consortium=who)
 
 
 def test_a_policy_that_says_nothing_approves_nothing() -> None:
@@ -195,7 +195,7 @@ def checked(policy: Any, *, runs: int = 0, declaration: Any = None) -> Any:
             protocol="rounds",
             declaration=declaration or Rounds().declare(consortium()),
             party="ash",
-            who=consortium(),
+            consortium=consortium(),
         )
     except Refused as refused:
         return refused.key or refused.code
@@ -286,9 +286,9 @@ def test_what_leaves_exactly_needs_its_own_word() -> None:
 
 def test_a_variant_outside_of_the_list_is_refused() -> None:
     who, policy = consortium(), Policy(approved={STUDY: 1}, variants=("default",))
-    terms: dict[str, Any] = {"study": STUDY, "runs": 0, "protocol": "rounds", "party": "ash", "who": who}
+    terms: dict[str, Any] = {"study": STUDY, "runs": 0, "protocol": "rounds", "party": "ash", "consortium": who}
     policy.check(declaration=Rounds().declare(who), variant="default", **terms)
-    with pytest.raises(Refused, match=r"policy\.variants allows default, the study runs published") as refusal:
+    with pytest.raises(Refused, match=r"policy\.variants allows default, but the study runs published") as refusal:
         policy.check(declaration=Rounds().declare(who), variant="published", **terms)
     assert refusal.value.key == "variants"
 
@@ -330,5 +330,5 @@ def test_a_study_that_gives_somebody_whom_the_owner_knows_another_key_is_refused
 
 
 def test_a_ceiling_without_a_delta_says_why_gaussian_noise_is_refused() -> None:
-    with pytest.raises(Refused, match=r"eps infinite at delta 0.*delta_per_study allows no such noise"):
+    with pytest.raises(Refused, match=r"eps infinite at delta 0.*its noise needs policy.delta_per_study above 0"):
         check(Policy(approved={STUDY: 1}, epsilon_per_study=1.0), declaration=_of(ZCDP(0.01)))

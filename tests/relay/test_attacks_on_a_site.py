@@ -127,7 +127,7 @@ def test_nothing_runs_that_is_no_step(row: Any, consortium_under_attack: Any, mo
     "a replayed job: an approved study once more, under another run id",
     by="every site, before anybody begins",
     told="approval",
-    sees="approved for 1 run here and 1 were begun",
+    sees="approved for 1 run here, and 1 have begun",
 )
 def test_not_one_run_more_than_approved(row: Any, consortium_under_attack: Any) -> None:
     one = consortium_under_attack

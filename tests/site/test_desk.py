@@ -122,7 +122,7 @@ def test_not_one_run_more_than_approved(sites: Sites) -> None:
     desks = approved(sites, study)
     begun(coordinated(study, desks, sites.coordinator))
     assert begin(sites, study, desks, run="run-2").code == "approval"
-    assert "approved for 1 run here and 1 were begun" in sentence(sites)
+    assert "approved for 1 run here, and 1 have begun" in sentence(sites)
     for desk in desks.values():
         with pytest.raises(BadInput, match=r"has begun 1 runs here.*give 2 or more"):
             approve(desk, desk.inbox.find(study.hash), runs=1)

@@ -59,7 +59,7 @@ def test_the_declaration_says_that_it_is_not_private_as_claimed_and_a_site_refus
     assert "eps infinite" in text and "six times" in text and "selection" in text
     policy = Policy(approved=None, disclosures=frozenset({"records_may_leave"}))
     with pytest.raises(Refused, match="not private as claimed"):
-        policy.check(study="0", runs=0, protocol="summary", declaration=declared, party="ash", who=who)
+        policy.check(study="0", runs=0, protocol="summary", declaration=declared, party="ash", consortium=who)
 
 
 def test_terms() -> None:

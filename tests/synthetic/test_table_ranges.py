@@ -108,5 +108,5 @@ def test_tables_that_no_records_have_are_refused(lie: str, said: str) -> None:
 def test_where_the_number_of_rows_is_public_tables_have_that_total() -> None:
     built, who = SyntheticData(schema=schema(), rows=ROWS), many(3, Approx(30, 1e-6))
     counts = counted(built, who)
-    with pytest.raises(Implausible, match="the number of records in every table is expected exactly 400"):
+    with pytest.raises(Implausible, match="the number of records in every table should be exactly 400"):
         check(built, who, opened(built, who, counts, 3, 6), 3, exactly=ROWS + 100)

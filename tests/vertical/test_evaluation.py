@@ -10,7 +10,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import StudyError
-from comity.federation.declare.evaluation import divided
+from comity.federation.declare.evaluation import split_budget
 from comity.methods.vertical import GradientRegression, VerticalRegression
 from comity.methods.vertical.error_moments import Moments, accuracy_of, consistent_moments
 from comity.methods.vertical.evaluation import L1, L2, REACH, SQUARES, ErrorsByColumns, Parts
@@ -198,7 +198,7 @@ def test_a_seeded_simulation_is_repeatable() -> None:
 
 def test_ceilings_about_one_party_s_columns_are_refused() -> None:
     built = method(pure=True, party_epsilon={"ash": 0.9})
-    loss, terms = divided(Pure(1), Unit.RECORD, Neighbours.REPLACE)
+    loss, terms = split_budget(Pure(1), Unit.RECORD, Neighbours.REPLACE)
     from comity.federation.declare.consortium import Consortium
 
     who = Consortium(parties=tuple(HELD[2]), loss=loss, unit=Unit.RECORD, evaluation=terms)

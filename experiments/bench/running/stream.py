@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from comity import Averaging
-from comity.data import Classes, Encoding, Held, Numeric, Parquet, Records, Schema, StreamedRecords
+from comity.data import Classes, Encoding, LocalRecords, Numeric, Parquet, Records, Schema, StreamedRecords
 from comity.data.tables.parquet_file import parquet_batches
 from comity.data.tables.sources import PIECE
 from comity.entropy import Stream
@@ -102,7 +102,7 @@ def _ours(path: Path, rows: int) -> dict[str, float]:
         started = process_time()
         streamed = StreamedRecords.checked(Parquet(path), encoding, where="owner", limit=1)
         checked = process_time()
-        parties: dict[str, Held] = {"a": streamed, "b": _small(encoding, "b"), "c": _small(encoding, "c")}
+        parties: dict[str, LocalRecords] = {"a": streamed, "b": _small(encoding, "b"), "c": _small(encoding, "c")}
         protocol = Averaging(
             features=encoding.width, sizes={"a": rows, "b": SMALL, "c": SMALL}, solver="gradient", encoding=encoding
         )

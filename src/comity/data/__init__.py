@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from comity.data.tables.sources import open_source as open_source
     from comity.data.tables.sql import Sql as Sql
     from comity.data.tables.streamed_records import IN_MEMORY as IN_MEMORY
-    from comity.data.tables.streamed_records import Held as Held
+    from comity.data.tables.streamed_records import LocalRecords as LocalRecords
     from comity.data.tables.streamed_records import StreamedRecords as StreamedRecords
     from comity.data.tables.streamed_records import fits as fits
 
@@ -64,7 +64,7 @@ __all__ = [
     "Finding",
     "Frame",
     "Group",
-    "Held",
+    "LocalRecords",
     "NormBounds",
     "Numeric",
     "Ordinal",
@@ -105,7 +105,7 @@ _HOMES = {
     "Finding": "comity.data.schemas.check",
     "Frame": "comity.data.tables.sources",
     "Group": "comity.data.encoding",
-    "Held": "comity.data.tables.streamed_records",
+    "LocalRecords": "comity.data.tables.streamed_records",
     "IN_MEMORY": "comity.data.tables.streamed_records",
     "NormBounds": "comity.data.encoding",
     "Parquet": "comity.data.tables.sources",

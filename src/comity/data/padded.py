@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from comity.data import Held
+    from comity.data import LocalRecords
 
 Stack = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]
 
 
-def padded(records: Sequence[Held]) -> Stack:
+def padded(records: Sequence[LocalRecords]) -> Stack:
     """Features (owners, rows, d), labels (owners, rows), and which rows are records rather than padding. The
     features of one owner are not copied: they may be most of the memory."""
     if len(records) == 1 and len(records[0]):

@@ -72,7 +72,7 @@ class Agreement:
     def measuring_mounts(self) -> tuple[str, ...]:
         return tuple(self._measuring)
 
-    def is_aside(self, mount: str) -> bool:
+    def is_holdout(self, mount: str) -> bool:
         """Whether steps of what is mounted here see the records that were set aside, instead of the others."""
         return self.measuring is not None and (mount == EVALUATION or mount.startswith(f"{EVALUATION}_"))
 
@@ -87,32 +87,32 @@ class Agreement:
         if mount not in known:
             with self._declaring:
                 if mount not in known:
-                    who = self.consortium
-                    made = self._owner(mount).declare(who) if mount else self.protocol.declared(who)
+                    consortium = self.consortium
+                    made = self._owner(mount).declare(consortium) if mount else self.protocol.declared(consortium)
                     for release in made.releases:
                         if not is_release_name(release.name):
                             raise ValueError(f"{release.name!r} is no name for a release: letters, digits, - and _")
-                    known[mount] = made if mount else made.accept(who)
+                    known[mount] = made if mount else made.accept(consortium)
         return known[mount]
 
     @cached_property
     def letters(self) -> Mapping[str, str]:
         """Which protocol each kind of letter belongs to. A protocol may list a part's letters for its plan; two parts
         with one name for theirs would read each other's."""
-        return self._letters(aside=False)
+        return self._letters(holdout=False)
 
     @cached_property
-    def _letters_aside(self) -> Mapping[str, str]:
-        return self._letters(aside=True)
+    def _holdout_letters(self) -> Mapping[str, str]:
+        return self._letters(holdout=True)
 
-    def writer_of(self, name: str, *, aside: bool) -> str | None:
+    def writer_of(self, name: str, *, holdout: bool) -> str | None:
         """Which protocol's letters have this name: among those of one part of the records, a name has one owner."""
-        return (self._letters_aside if aside else self.letters).get(name)
+        return (self._holdout_letters if holdout else self.letters).get(name)
 
-    def _letters(self, *, aside: bool) -> dict[str, str]:
+    def _letters(self, *, holdout: bool) -> dict[str, str]:
         owners: dict[str, str] = {}
         for mount in self.mounts:
-            if self.is_aside(mount) != aside:
+            if self.is_holdout(mount) != holdout:
                 continue
             for release in self.declared(mount).releases:
                 if not release.sealed or COORDINATOR in (release.source, release.to):
@@ -131,7 +131,7 @@ class Agreement:
             return function, spec
         if spec.per_circle and path.label in self._set_ups:
             return function, spec
-        if spec.sends and (spec.sends in self.declaration.aside) != self.is_aside(path.mount):
+        if spec.sends and (spec.sends in self.declaration.holdout) != self.is_holdout(path.mount):
             raise Refused(f"{path} does not see the records that {spec.sends} is made from", code="undeclared")
         times = self.declaration[spec.sends].times if spec.sends else 0 if spec.per_circle else spec.times
         label = path.label
@@ -161,7 +161,7 @@ class Agreement:
             return known
         sent = StepPath.parse(path)
         self.step(sent)
-        if self.writer_of(name, aside=self.is_aside(sent.mount)) != sent.mount:
+        if self.writer_of(name, holdout=self.is_holdout(sent.mount)) != sent.mount:
             raise Malformed(f"{name!r} is not declared as a letter of {path}", code="undeclared")
         # As many as there are steps and labels: what is refused is not remembered.
         release = self._sent[path, name] = self.declared(sent.mount)[name]
@@ -170,14 +170,14 @@ class Agreement:
     def writers(self) -> dict[str, set[str]]:
         """Which parties may write letters in this run, and to whom; the secure sum hands round its keys itself."""
         out: dict[str, set[str]] = {}
-        who = self.consortium
-        for name, mount in (*self.letters.items(), *self._letters_aside.items()):
+        consortium = self.consortium
+        for name, mount in (*self.letters.items(), *self._holdout_letters.items()):
             if mount == SUM:
                 continue
             release = self.declared(mount)[name]
-            receivers = {party for party in who.parties if who.includes(release.to, party)}
-            for party in who.parties:
-                if who.includes(release.source, party):
+            receivers = {party for party in consortium.parties if consortium.includes(release.to, party)}
+            for party in consortium.parties:
+                if consortium.includes(release.source, party):
                     out.setdefault(party, set()).update(receivers - {party})
         return {party: to for party, to in out.items() if to}
 

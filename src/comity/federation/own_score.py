@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Held
+from comity.data import LocalRecords
 from comity.federation.evaluation.card import Predicts
 
 Floats = NDArray[np.float64]
@@ -53,7 +53,7 @@ class OwnScore:
         return f"on your records: {beside}"
 
 
-def score_predictor(model: Any, records: Held, predicts: Predicts | None) -> OwnScore | None:
+def score_predictor(model: Any, records: LocalRecords, predicts: Predicts | None) -> OwnScore | None:
     """Of a model that predicts classes or, between the bounds of `predicts`, numbers; block by block. None where there
     is nothing to compare with."""
     classes = getattr(model, "classes_", None)
@@ -64,13 +64,13 @@ def score_predictor(model: Any, records: Held, predicts: Predicts | None) -> Own
     return _of_numbers(model, records, predicts)
 
 
-def _blocks(records: Held) -> Iterator[tuple[Floats, NDArray[Any]]]:
+def _blocks(records: LocalRecords) -> Iterator[tuple[Floats, NDArray[Any]]]:
     for block in records.blocks():
         if block.labels is not None and len(block):
             yield block.features, np.asarray(block.labels)
 
 
-def _of_classes(model: Any, classes: NDArray[Any], records: Held) -> OwnScore | None:
+def _of_classes(model: Any, classes: NDArray[Any], records: LocalRecords) -> OwnScore | None:
     counts, wrong = (np.zeros(len(classes), np.int64) for _ in range(2))
     for features, labels in _blocks(records):
         truth = labels.astype(np.int64)
@@ -92,7 +92,7 @@ def of_classes(counts: NDArray[np.int64], wrong: NDArray[np.int64]) -> OwnScore 
     return OwnScore(count, error, constant, _CHANCE * sqrt(lost + won) / count, WRONG)
 
 
-def _of_numbers(model: Any, records: Held, predicts: Predicts) -> OwnScore | None:
+def _of_numbers(model: Any, records: LocalRecords, predicts: Predicts) -> OwnScore | None:
     width = predicts.high - predicts.low
     pairs = [
         (np.clip((np.asarray(values, np.float64) - predicts.low) / width, 0.0, 1.0) for values in pair)

@@ -31,7 +31,7 @@ class Part:
         """Sub-protocols by the name that they are mounted under."""
         return {}
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         raise NotImplementedError(f"{type(self).__name__} declares nothing")
 
     def find(self, name: str) -> Callable[..., Any]:

@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import Any
 
 from comity.crypto.masking.peers import choose
-from comity.federation.declare.consortium import Consortium, worded
+from comity.federation.declare.consortium import Consortium, format_participants
 from comity.federation.declare.declaration import PRIVATE, Declaration, TrueLoss, is_unproven
-from comity.federation.declare.payers import Payer, at_two_parties, delta_of, describe, groups, in_words, payers
+from comity.federation.declare.payers import Payer, delta_of, describe, groups, in_words, payers, spent_at_two_parties
 from comity.federation.declare.protection import Summed
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, convert
@@ -113,53 +113,53 @@ class Plan:
         return "\n".join(map(one_line, lines))
 
 
-def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
-    declaration = protocol.accepted(who)
+def plan(study: str, protocol: Protocol, consortium: Consortium) -> Plan:
+    declaration = protocol.accepted(consortium)
     rows, sufficient = [], dict[str, list[str]]()
     for release in declaration.releases:
         times = f" x{release.times}" if release.times > 1 else ""
         noise_sd = None
         if release.noise is not None:
-            scale = release.scale(who) if release.loss is None or release.grid is None else None
+            scale = release.scale(consortium) if release.loss is None or release.grid is None else None
             noise_sd = None if scale is None else release.deviation(scale) * scale.grid
         loss = "-" if release.loss is None else str(release.loss * release.debits)
-        source, to = worded(release.source), worded(release.to)
+        source, to = format_participants(release.source), format_participants(release.to)
         rows.append(PlanRow(release.name + times, source, to, release.protection.text, loss, noise_sd))
         if isinstance(release.protection, Summed):
-            over, parts = release.summed_over(who), release.parts(who)
+            over, parts = release.summed_over(consortium), release.parts(consortium)
             if over.size != parts:
                 known = max(over.colluders, release.known_parts)
                 sufficient.setdefault(_sufficient(over.size, over.dropouts, known, parts), []).append(release.name)
     notes = [f"{', '.join(names)}: {sentence}" for sentence, names in sufficient.items()]
-    notes += _holders(declaration, who)
-    notes += _evaluated(who)
-    if who.unit is not Unit.PARTY and any(release.loss is not None for release in declaration.releases):
-        charged = protocol.charged_once or of_several(declaration, who)
-        notes.append(f"the unit is {_UNITS[who.unit.value]}. {charged[0].upper()}{charged[1:]}")
-    spent = groups(declaration, who)[0].spent
+    notes += _holders(declaration, consortium)
+    notes += _evaluated(consortium)
+    if consortium.unit is not Unit.PARTY and any(release.loss is not None for release in declaration.releases):
+        charged = protocol.charged_once or of_several(declaration, consortium)
+        notes.append(f"the unit is {_UNITS[consortium.unit.value]}. {charged[0].upper()}{charged[1:]}")
+    spent = groups(declaration, consortium)[0].spent
     return Plan(
         study=study,
-        protocol=protocol.titled(who),
-        parties=who.size,
-        unit=_UNITS[who.unit.value],
-        neighbours="replaced" if who.neighbours.value == "replace" else "added or removed",
+        protocol=protocol.titled(consortium),
+        parties=consortium.size,
+        unit=_UNITS[consortium.unit.value],
+        neighbours="replaced" if consortium.neighbours.value == "replace" else "added or removed",
         rows=tuple(rows),
-        total=who.loss,
-        guarantee=describe(spent, delta_of(who)),
+        total=consortium.loss,
+        guarantee=describe(spent, delta_of(consortium)),
         adversary=declaration.adversary,
         claim=declaration.claim,
         exposed=declaration.exposed,
-        expected=protocol.expectation(who),
-        notes=(*notes, *protocol.notes(who)),
-        warnings=(*loose(spent, protocol.protected(who), who), *protocol.warnings(who)),
-        payers=payers(declaration, who),
-        true_losses=_true_losses(protocol, who),
+        expected=protocol.expectation(consortium),
+        notes=(*notes, *protocol.notes(consortium)),
+        warnings=(*loose(spent, protocol.protected(consortium), consortium), *protocol.warnings(consortium)),
+        payers=payers(declaration, consortium),
+        true_losses=_true_losses(protocol, consortium),
     )
 
 
-def _true_losses(protocol: Protocol, who: Consortium) -> tuple[TrueLoss, ...]:
+def _true_losses(protocol: Protocol, consortium: Consortium) -> tuple[TrueLoss, ...]:
     """Of a published method, which has to state them."""
-    found = protocol.true_losses(who)
+    found = protocol.true_losses(consortium)
     if protocol.variant == "published" and not found:
         raise ValueError(f"{type(protocol).__name__} runs a published method and states no true loss beside its claim")
     return found
@@ -183,10 +183,10 @@ def _factor(factor: float) -> str:
     return f"{factor:.{digits}g}"
 
 
-def _holders(declaration: Declaration, who: Consortium) -> list[str]:
+def _holders(declaration: Declaration, consortium: Consortium) -> list[str]:
     """Where not everyone is everyone's holder sums hold with a probability and under an assumption, which are said."""
     summed = [release for release in declaration.releases if isinstance(release.protection, Summed)]
-    sizes = {over.size: over for over in (release.summed_over(who) for release in summed)}
+    sizes = {over.size: over for over in (release.summed_over(consortium) for release in summed)}
     graphs = [(size, choose(size, over.colluders, over.dropouts)) for size, over in sizes.items()]
     return [
         f"secure sums: each party keeps a share of its mask and picks {graph.degree} others at random to hold shares; "
@@ -198,9 +198,9 @@ def _holders(declaration: Declaration, who: Consortium) -> list[str]:
     ]
 
 
-def _evaluated(who: Consortium) -> list[str]:
+def _evaluated(consortium: Consortium) -> list[str]:
     """What measuring the model costs, and on what it is measured."""
-    terms = who.evaluation
+    terms = consortium.evaluation
     if terms is None:
         return []
     share = f"evaluation: {terms.share:.3g} of each owner's records are set aside by a keyed hash and not trained on"
@@ -212,17 +212,17 @@ def _evaluated(who: Consortium) -> list[str]:
     return [f"{share}; a whole party is in both parts and pays for both, out of the study's epsilon"]
 
 
-def of_several(declaration: Declaration, who: Consortium) -> str:
+def of_several(declaration: Declaration, consortium: Consortium) -> str:
     """What a person loses whose records are several units, at one party or at several: group privacy.
 
     Two databases that differ in m units are m steps apart. Under pure ε each step adds ε. Under Gaussian noise what
     is released moves m times as far, which is m times μ and m² times ρ, whether the noise is shared or each site's own.
     """
     losses = {release.name: release.loss for release in declaration.releases if release.loss is not None}
-    delta = delta_of(who)
-    once = groups(declaration, who)[0].spent
-    twice = at_two_parties(declaration, who, {name: of_two(loss) for name, loss in losses.items()})
-    records = "" if who.unit is Unit.PERSON else "with records "
+    delta = delta_of(consortium)
+    once = groups(declaration, consortium)[0].spent
+    twice = spent_at_two_parties(declaration, consortium, {name: of_two(loss) for name, loss in losses.items()})
+    records = "" if consortium.unit is Unit.PERSON else "with records "
     return (
         f"someone {records}at two parties is protected at eps {_epsilon(twice, delta)} instead of "
         f"{_epsilon(once, delta)}{f' (delta {shown_small(delta)})' if delta else ''}; each ledger is charged for one"
@@ -242,9 +242,9 @@ LOOSE_EPSILON = 20
 _UNDECLARED = 10_000
 
 
-def loose(spent: Spent, units: int | None, who: Consortium) -> tuple[str, ...]:
+def loose(spent: Spent, units: int | None, consortium: Consortium) -> tuple[str, ...]:
     """Figures under which a guarantee says next to nothing."""
-    found, delta = [], delta_of(who)
+    found, delta = [], delta_of(consortium)
     epsilon = spent.epsilon_at(delta)
     if epsilon > LOOSE_EPSILON:
         found.append(

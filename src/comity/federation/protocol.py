@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from comity.artefacts.artefact import Artefact
-from comity.data import Held, Records
+from comity.data import LocalRecords, Records
 from comity.errors import StudyError
 from comity.federation.assessment import Assessment, Figure, of_predictor
 from comity.federation.baseline import Baseline
@@ -63,34 +63,34 @@ class Protocol(Part):
         it."""
         return 0
 
-    def accepted(self, who: Consortium) -> Declaration:
+    def accepted(self, consortium: Consortium) -> Declaration:
         """What it declares in this consortium, with its parts; or the refusal of whatever public figures rule out."""
-        declaration = self.declared(who).accept(who)
+        declaration = self.declared(consortium).accept(consortium)
         for part in self.parts.values():
-            part.declare(who).accept(who, beside=declaration)
+            part.declare(consortium).accept(consortium, beside=declaration)
         return declaration
 
-    def declared(self, who: Consortium) -> Declaration:
+    def declared(self, consortium: Consortium) -> Declaration:
         """Everything that a run declares: the method's releases, and those of its evaluation where the study has one.
 
         Only releases that are added here, for the evaluation, are of the set-aside part; a method that claims it of its
         own is refused.
         """
-        own = self.declare(who)
-        if own.aside:
+        own = self.declare(consortium)
+        if own.holdout:
             raise StudyError(
-                f"{self.name} declares {own.aside[0]} as being of records that it does not see", key="evaluation"
+                f"{self.name} declares {own.holdout[0]} as being of records that it does not see", key="evaluation"
             )
-        if who.evaluation is None:
+        if consortium.evaluation is None:
             return own
         names = {release.name for release in own.releases}
-        measured = self.measured(who).declare(who).releases
+        measured = self.measured(consortium).declare(consortium).releases
         clash = [r.name for r in measured if r.name in names and r not in own.releases]
         if clash:
             raise StudyError(f"{self.name} and its evaluation both release {clash[0]!r}", key="evaluation")
         added = tuple(release for release in measured if release.name not in names)
-        aside = tuple(release.name for release in added if release.loss is not None)
-        return replace(own, releases=(*own.releases, *added), aside=aside)
+        holdout = tuple(release.name for release in added if release.loss is not None)
+        return replace(own, releases=(*own.releases, *added), holdout=holdout)
 
     @property
     def predicts(self) -> Predicts | None:
@@ -101,16 +101,16 @@ class Protocol(Part):
         """The same method, laid out for the records that its study's evaluation leaves to it."""
         return self
 
-    def measured(self, who: Consortium) -> Measuring:
+    def measured(self, consortium: Consortium) -> Measuring:
         """How the presented model is measured on records that were set aside."""
         if self.predicts is None:
             raise StudyError(
-                f"[evaluation] measures a model that predicts, and {self.titled(who)} releases none; leave it out",
+                f"[evaluation] measures a model that predicts; {self.titled(consortium)} releases none: leave it out",
                 key="evaluation",
             )
         return WholeRecords(self)
 
-    def streams(self, who: Consortium) -> bool:
+    def streams(self, consortium: Consortium) -> bool:
         """Whether all that its steps take from an owner's records is `site.total`, so that they may come in blocks."""
         return False
 
@@ -118,7 +118,7 @@ class Protocol(Part):
         """Ask for steps and return the released values by the name of their release."""
         raise NotImplementedError(f"{type(self).__name__} coordinates nothing")
 
-    def present(self, released: Mapping[str, Any], who: Consortium) -> Any:
+    def present(self, released: Mapping[str, Any], consortium: Consortium) -> Any:
         """What a consumer works with, from released values alone: an artefact (`comity.artefacts`), which saves, loads,
         describes and draws itself; without one, the values by their names.
 
@@ -126,16 +126,18 @@ class Protocol(Part):
         """
         return dict(released)
 
-    def present_received(self, found: Received, who: Consortium) -> Any:
+    def present_received(self, found: Received, consortium: Consortium) -> Any:
         """What a party works with of what it has of a run; KeyError where it was not released what that takes."""
-        return self.present(found.releases, who)
+        return self.present(found.releases, consortium)
 
-    def present_own(self, own: Mapping[str, Any], who: Consortium) -> Mapping[str, Artefact]:
+    def present_own(self, own: Mapping[str, Any], consortium: Consortium) -> Mapping[str, Artefact]:
         """What an owner works with of the values that its own steps delivered to it, by their names: written into its
         folder, beside the values, and nowhere else."""
         return {}
 
-    def beside(self, released: Mapping[str, Any], who: Consortium, *, study: str, run: str) -> Mapping[str, Artefact]:
+    def beside(
+        self, released: Mapping[str, Any], consortium: Consortium, *, study: str, run: str
+    ) -> Mapping[str, Artefact]:
         """Further artefacts of a run of the study with this hash, by the name of the folder that each belongs in."""
         return {}
 
@@ -146,7 +148,9 @@ class Protocol(Part):
         compared = [] if train is None else self.compare(train, test)
         return of_predictor(presented, test, self.score(presented, test), compared)
 
-    def shares_cut(self, opened: Mapping[str, Any], train: Sequence[Records], who: Consortium) -> tuple[Figure, ...]:
+    def shares_cut(
+        self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
+    ) -> tuple[Figure, ...]:
         """Simulation only: what share of the records, or of the parties where these are the unit, each of the method's
         bounds cuts. It is found by exact records and by what a run opened on its way, and so it is no release."""
         return ()
@@ -159,12 +163,12 @@ class Protocol(Part):
         """Simulation only: the error of a presented model on test records."""
         return None
 
-    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+    def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
         """How good what an owner was presented is on its own records, which never leaves it; None where they can't say.
         This is for models that predict from whole records."""
         return score_predictor(presented, records, self.predicts) if hasattr(presented, "predict") else None
 
-    def expectation(self, who: Consortium) -> str:
+    def expectation(self, consortium: Consortium) -> str:
         """One line for the plan: how much noise to expect, from public quantities; empty if there is no estimate."""
         return ""
 
@@ -174,31 +178,31 @@ class Protocol(Part):
         own: then a person with records at several parties loses more than any one of them is charged."""
         return ""
 
-    def protected(self, who: Consortium) -> int | None:
+    def protected(self, consortium: Consortium) -> int | None:
         """How many units the study declares, in all; None where it declares no number."""
-        return who.size if who.unit is Unit.PARTY else None
+        return consortium.size if consortium.unit is Unit.PARTY else None
 
-    def true_losses(self, who: Consortium) -> tuple[TrueLoss, ...]:
+    def true_losses(self, consortium: Consortium) -> tuple[TrueLoss, ...]:
         """Of a published method: what it loses in truth, to whom, beside what its paper claims. Every published
         variant states it; a method whose declared loss is its own claim has nothing to compare."""
         return ()
 
-    def warnings(self, who: Consortium) -> tuple[str, ...]:
+    def warnings(self, consortium: Consortium) -> tuple[str, ...]:
         """What nobody should overlook in the plan, beyond the claim."""
         return ()
 
-    def titled(self, who: Consortium) -> str:
+    def titled(self, consortium: Consortium) -> str:
         """The method as it runs in this consortium, in a few words."""
         return str(getattr(self, "title", self.name))
 
-    def notes(self, who: Consortium) -> tuple[str, ...]:
+    def notes(self, consortium: Consortium) -> tuple[str, ...]:
         """Further lines for the plan: what a reader should know that no release says by itself."""
         return ()
 
 
-def presented_to(protocol: Protocol, found: Received, who: Consortium) -> Any:
+def presented_to(protocol: Protocol, found: Received, consortium: Consortium) -> Any:
     """What a receiver works with, or None where it was not released what that takes."""
     try:
-        return protocol.present_received(found, who)
+        return protocol.present_received(found, consortium)
     except KeyError:
         return None

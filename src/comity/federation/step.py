@@ -77,18 +77,18 @@ def step(
     return mark
 
 
-def spec_of(function: Callable[..., Any], who: Consortium | None = None) -> StepSpec:
+def spec_of(function: Callable[..., Any], consortium: Consortium | None = None) -> StepSpec:
     """What a step promises. Whoever asks for what it sends says in which consortium."""
     spec = getattr(function, "spec", None)
     if not isinstance(spec, StepSpec):
         raise Refused(f"{getattr(function, '__name__', function)!r} is not a step", code="no-step")
-    if who is None or spec.sends_by is None:
+    if consortium is None or spec.sends_by is None:
         return spec
-    return replace(spec, sends=spec.sends_by(getattr(function, "__self__", None), who), sends_by=None)
+    return replace(spec, sends=spec.sends_by(getattr(function, "__self__", None), consortium), sends_by=None)
 
 
-def steps_of(part: object, who: Consortium) -> list[StepSpec]:
+def steps_of(part: object, consortium: Consortium) -> list[StepSpec]:
     """All steps of a method itself, without those of its parts."""
     kind = type(part)
     names = (name for name in dir(kind) if isinstance(getattr(getattr(kind, name, None), "spec", None), StepSpec))
-    return [spec_of(getattr(part, name), who) for name in names]
+    return [spec_of(getattr(part, name), consortium) for name in names]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from comity.federation.declare.consortium import COORDINATOR, Consortium, Named, worded
+from comity.federation.declare.consortium import COORDINATOR, Consortium, Participants, format_participants
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Disclosed, Entrusted, EntrustedRounds
 from comity.representation import short_repr
@@ -59,7 +59,7 @@ def views(declaration: Declaration, who: Consortium) -> tuple[View, ...]:
     return tuple(found)
 
 
-def _single(named: Named) -> tuple[str, ...]:
+def _single(named: Participants) -> tuple[str, ...]:
     return (named,) if isinstance(named, str) else named
 
 
@@ -76,7 +76,7 @@ def _seen(participant: str, declaration: Declaration, who: Consortium) -> tuple[
     return tuple(
         Seen(
             release.name if release.times == 1 else f"{release.name} x{release.times}",
-            worded(release.source),
+            format_participants(release.source),
             release.protection.text,
             unprotected=_unprotected(release, declaration),
         )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from comity.errors import BadInput, ComityError, Malformed, Refused
-from comity.federation.declare.consortium import COORDINATOR, worded
+from comity.federation.declare.consortium import COORDINATOR, format_participants
 from comity.federation.declare.declaration import Release
 from comity.federation.declare.payers import delta_of, describe, spent_by
 from comity.federation.declare.policy import KnownParties
@@ -229,7 +229,7 @@ def view_of(host: Host, plan: Plan, *, dataset: str, runs: int) -> OwnersView:
 def _crossing(release: Release, other: str | tuple[str, ...]) -> Crossing:
     times = f" x{release.times}" if release.times > 1 else ""
     loss = "-" if release.loss is None else str(release.loss * release.times)
-    return Crossing(release.name + times, worded(other), release.protection.text, loss)
+    return Crossing(release.name + times, format_participants(other), release.protection.text, loss)
 
 
 def _left(accounts: Iterable[Any], dataset: str) -> str:

@@ -31,7 +31,7 @@ from comity.study.tables import Table, hint, validate
 from comity.untrusted.toml import parse_toml
 
 if TYPE_CHECKING:
-    from comity.data import Held, Source
+    from comity.data import LocalRecords, Source
 
 NAME = "site.toml"
 
@@ -134,7 +134,9 @@ class SiteFile:
                     f"{', '.join(sorted(budgets))}; add it: comity ledger add {self.ledger} --dataset {name} ...",
                     key=f"data.{name}",
                 )
-        readers: dict[str, Callable[[Agreement], Held]] = {name: partial(self.records, name) for name in self.data}
+        readers: dict[str, Callable[[Agreement], LocalRecords]] = {
+            name: partial(self.records, name) for name in self.data
+        }
         return Owner(party=self.party, keys=keys, ledger=ledger, policy=self.policy, datasets=readers)
 
     def source(self, dataset: str) -> Source:
@@ -146,7 +148,7 @@ class SiteFile:
             )
         return open_source(self.data[dataset], where=f"{self.where}: data.{dataset}", base=self.home)
 
-    def records(self, dataset: str, agreed: Agreement) -> Held:
+    def records(self, dataset: str, agreed: Agreement) -> LocalRecords:
         """The records of a dataset as a study wants them."""
         where = f"{self.where}: data.{dataset}"
         limit = int(self.memory * 2**30)

@@ -19,7 +19,7 @@ from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import Schema
 from comity.errors import StudyError
 from comity.federation.agreement import Agreement
-from comity.federation.declare.consortium import COORDINATOR, Consortium, usual_colluders
+from comity.federation.declare.consortium import COORDINATOR, Consortium, default_colluders
 from comity.federation.plan import Plan, plan
 from comity.federation.protocol import Protocol
 from comity.methods import PROTOCOLS, Parameters, Setting, parameters_of
@@ -89,14 +89,14 @@ class Study:
         if self.coordinator.keys is not None:
             roster[COORDINATOR] = _pinned(self.coordinator.keys, "coordinator", self.where)
         privacy, asked = self.privacy, "colluders" in self.privacy.model_fields_set
-        loss, terms = privacy.divided(self.evaluation)
+        loss, terms = privacy.split_budget(self.evaluation)
         return Consortium(
             parties=names,
             loss=loss,
             evaluation=terms,
             unit=privacy.unit,
             neighbours=privacy.neighbours,
-            colluders=privacy.colluders if asked else usual_colluders(len(names), privacy.dropouts),
+            colluders=privacy.colluders if asked else default_colluders(len(names), privacy.dropouts),
             dropouts=privacy.dropouts,
             roster=roster,
             roles=roles,
@@ -187,7 +187,7 @@ class Study:
         file = file.model_copy(update={"privacy": file.privacy.completed(parameters.privacy(setting))})
         with naming(where):
             protocol = parameters.build(setting)
-            _, terms = file.privacy.divided(file.evaluation)
+            _, terms = file.privacy.split_budget(file.evaluation)
             protocol = protocol if terms is None else protocol.on_training_part(terms)
             files = {"study.schema": file.study.schema_, **parameters.files()}
             if file.prediction is not None:

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from comity.errors import StudyError
 from comity.federation.declare.consortium import check_party_names
-from comity.federation.declare.evaluation import Evaluation, divided
+from comity.federation.declare.evaluation import Evaluation, split_budget
 from comity.federation.protocol import Protocol
 from comity.privacy.loss import Loss, loss_of
 from comity.privacy.unit import Neighbours, Unit
@@ -42,11 +42,11 @@ class PrivacyTable(Table):
         made = PrivacyTable.model_validate({**self.model_dump(), **own})
         return self if not own else PrivacyTable.model_construct(self.model_fields_set, **dict(made))
 
-    def divided(self, evaluation: EvaluationTable | None) -> tuple[Loss, Evaluation | None]:
+    def split_budget(self, evaluation: EvaluationTable | None) -> tuple[Loss, Evaluation | None]:
         """What the method may lose, and the terms of its evaluation."""
         if evaluation is None:
             return self.loss, None
-        return divided(self.loss, self.unit, self.neighbours, share=evaluation.share, budget=evaluation.budget)
+        return split_budget(self.loss, self.unit, self.neighbours, share=evaluation.share, budget=evaluation.budget)
 
 
 class EvaluationTable(Table):

@@ -125,7 +125,7 @@ class StreamedRecords:
         )
 
 
-Held = Records | StreamedRecords
+LocalRecords = Records | StreamedRecords
 """What an owner holds: records in memory, or read in blocks."""
 
 

@@ -185,7 +185,7 @@ class Parties:
         release = summed_release(self.declaration, spec)
         index = self._memory.count(release)
         sources = self.consortium.among(release.source)
-        got = self.ask(step, label=index, need=release.least(self.consortium), to=sources, **values)
+        got = self.ask(step, label=index, need=release.min_parties(self.consortium), to=sources, **values)
         found = open_release(self.under(SUM), self.agreed, release, index, got)
         require_plausible(release, self.consortium, found.value, found.parties)
         if isinstance(release.protection, Summed):

@@ -1,1 +1,1 @@
-"""What may cross a trust boundary, agreed on before anything runs: declarations, bounds, who takes part, who pays."""
+"""What the parties agree on before a run: releases and their bounds, the consortium, who pays, an owner's policy."""

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Norms of the weights with which coordinates add up to a figure: 1 for a coordinate by itself."""
+    """Norms of the weights of a figure, which is a weighted sum of coordinates: 1 for a single coordinate."""
 
     l1: Floats | float = 1.0
     l2: Floats | float = 1.0
@@ -28,10 +28,11 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class Range:
-    """`what` names the figures, `found` has them, as they were opened; without noise each lies from `low` to `high`.
+    """Figures of an opened sum, and the range that public figures allow without noise.
 
-    Noise moves a figure of the "sum" kind, a weighted sum of coordinates, as the `weights` say. A figure of the "norm"
-    kind moves by no more than the L2 norm of the noise in `size` coordinates, times `weights.l2`.
+    `what` names the figures, `found` are their opened values; without noise each lies from `low` to `high`. Noise moves
+    a "sum", which is a weighted sum of coordinates, according to `weights`. It moves a "norm" by at most the L2 norm of
+    the noise in `size` coordinates, times `weights.l2`.
     """
 
     what: str
@@ -54,21 +55,21 @@ def norm_within(value: Floats, radius: float) -> Range:
     return Range("the length of the vector", length, 0.0, radius, moves="norm", size=value.size)
 
 
-# Norms of rows and residuals are rounded; this is far more than d roundings of a double can add.
+# Norms of rows and residuals are rounded; d roundings of a double add far less than this.
 _ROUNDING = 1 + 1e-9
-# Each of two neighbours' sums of n terms is off by n·2^-53 times the sum of the terms' norms, in whatever order.
+# A sum of n terms is off by up to n·2^-53 times the sum of the terms' norms, in any order; two neighbours have two.
 _ADDING = 2.0**-52
-# So many more for every term's own last digits, those of an exponential, a square root, a quotient, and of the sum's
-# projection: 2^-50 of the sum of the terms' norms, for two neighbours together.
+# The last digits of each term (of an exponential, a square root, a quotient) and of the sum's projection: 2^-50 of the
+# sum of the terms' norms, for two neighbours together.
 _LAST_DIGITS = 4
 
 
 @runtime_checkable
 class Bound(Protocol):
-    """`l1` and `l2`: how far two contributions of one unit's neighbours can lie apart; `limit`: the largest entry.
+    """`l1` and `l2` are how far the contributions of two neighbours can lie apart; `limit` is the largest entry.
 
-    A bound with `neutral_within` holds for any two contributions, so that a party may send the neutral value whatever
-    went wrong. Without it the bound is about one record of a party: the neutral value may then be further away.
+    A bound with `neutral_within` holds for any two contributions, so a party may send the neutral value after any
+    failure. Without it the bound is about one record of a party, and the neutral value may be further away.
     """
 
     @property
@@ -81,21 +82,21 @@ class Bound(Protocol):
     def limit(self) -> float: ...
 
     def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
-        """Bring a contribution (or a stack of them along leading axes) inside; never trust a solver or the data."""
+        """Bring a contribution (or a stack of them along leading axes) inside. Neither solver nor data is trusted."""
 
     def neutral(self, shape: tuple[int, ...]) -> Floats:
-        """What a party without records, or whose fit failed, contributes: absence would be a release."""
+        """What a party contributes without records or after a failed fit: absence would be a release."""
 
     def ranges(self, total: Floats, parties: int) -> tuple[Range, ...]:
-        """Where a sum of so many contributions lies if each of them lies within the bound."""
+        """Where a sum of so many contributions lies if each lies within the bound."""
 
 
 @dataclass(frozen=True)
 class Ball:
     """The ball of a radius in the Frobenius norm.
 
-    `diameter` is that of the set of values, if smaller than twice the radius; it must hold for every value in the
-    enforced set, so it is for callers whose values land in a smaller set.
+    `diameter` is the largest distance of two values, for callers whose values lie in a smaller set than the ball. It
+    must hold for every value in the enforced set.
     """
 
     neutral_within: ClassVar[bool] = True
@@ -116,7 +117,7 @@ class Ball:
         return self.radius
 
     def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
-        """Project; a contribution that is not finite becomes the neutral one, because NaN passes every comparison."""
+        """Project on the ball. A contribution that is not finite becomes neutral: NaN passes every comparison."""
         axes = tuple(range(-len(shape), 0))
         finite = np.isfinite(value).all(axis=axes, keepdims=True)
         value = np.where(finite, value, 0.0)
@@ -136,7 +137,7 @@ class Ball:
 class Simplex:
     """Rows of `classes` shares that are not negative and sum to one: a party's votes on `rows` public records.
 
-    Replacing a party moves each row by at most √2 in L2 and 2 in L1. A row outside the simplex is refused rather than
+    Replacing a party moves each row by at most √2 in L2 and 2 in L1. A row outside the simplex is refused, not
     projected: an abstaining row would move a direction that carries no noise.
     """
 
@@ -175,16 +176,16 @@ class Simplex:
 
 @dataclass(frozen=True)
 class RecordSum:
-    """A sum over a party's records: `moved` is the L2 distance that one record makes, `radius` that of the ball on
-    which the sum of `records` of them is projected.
+    """A sum over a party's records. `moved` is the L2 distance that one record can move it; `radius` is that of the
+    ball on which the sum of up to `records` records is projected.
 
-    The bound of a whole party's contribution says nothing about one record. Here each record's part is bounded before
-    the sum is formed (rows in the unit ball, residuals clipped), and the sum is then projected on a ball that holds
-    every sum of so many records. Projection on a convex set brings no two points further apart, so the sensitivity
-    survives it.
+    The bound of a whole party's contribution says nothing about one record. Here the method bounds each record's part
+    before it forms the sum (rows in the unit ball, residuals clipped). The sum is then projected on a ball that holds
+    every sum of so many records. Projection on a convex set moves no two points further apart, so it keeps the
+    sensitivity.
 
-    What one record adds may not depend on the others beyond its last digits: where records meet received numbers,
-    `comity.data.row_products` multiplies them. The rounding of the sum itself is counted for up to `records` records.
+    What one record adds may not depend on the others beyond its last digits, so `comity.data.row_products` multiplies
+    records with received numbers. The rounding of the sum itself is counted for up to `records` records.
     """
 
     neutral_within: ClassVar[bool] = False
@@ -217,12 +218,12 @@ class RecordSum:
 
 @dataclass(frozen=True)
 class EntrySum:
-    """A sum over a party's records for noise that is measured in L1: `moved` is the L1 distance that one record makes,
-    `each` the L1 norm of what one of them adds, `largest` bounds any entry of the sum of `records` of them.
+    """A sum over a party's records, for noise that is measured in L1. `moved` is the L1 distance that one record can
+    move it, `each` the L1 norm of what one record adds, `largest` bounds any entry of the sum of `records` records.
 
-    Each record's part is bounded before the sum is formed; entries of the sum are then cut one by one. Cutting a
-    coordinate brings no two values of it further apart, so the sensitivity survives, in L1 and in L2. Scaling the whole
-    sum, as a projection on a ball does, would not keep it in L1.
+    The method bounds each record's part before it forms the sum; entries of the sum are then clipped one by one.
+    Clipping a coordinate moves no two values of it further apart, so it keeps the sensitivity in L1 and in L2. Scaling
+    the whole sum, as a projection on a ball does, would not keep it in L1.
     """
 
     neutral_within: ClassVar[bool] = False
@@ -245,7 +246,7 @@ class EntrySum:
         return self.largest * _ROUNDING
 
     def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
-        """Cut; a contribution that is not finite becomes the neutral one, because NaN passes every comparison."""
+        """Clip. A contribution that is not finite becomes neutral, because NaN passes every comparison."""
         axes = tuple(range(-len(shape), 0))
         finite = np.isfinite(value).all(axis=axes, keepdims=True)
         return np.clip(np.where(finite, value, 0.0), -self.largest, self.largest)
@@ -259,15 +260,15 @@ class EntrySum:
 
 @dataclass(frozen=True)
 class Counts:
-    """Tables that a party's records are counted in: each adds `weights[b]`, a whole number, to one cell of table b.
+    """Tables of counts of a party's records: each record adds `weights[b]`, a whole number, to one cell of table b.
 
     Sensitivity  A record that is added or removed moves table b by its weight in one cell: Σ w_b in L1 and √(Σ w_b²) in
                  L2 over all tables, so S and √S for S tables of weight one. A record that is replaced leaves one cell
-                 and enters another, or the same: up to twice as far in L1, √2 times in L2. Counts are whole numbers on
-                 the grid as they are, and whole numbers below 2^53 add up exactly: there is no term for rounding.
+                 and enters another, or the same: up to twice as far in L1, √2 times in L2. Counts lie on the grid, and
+                 whole numbers below 2^53 add up exactly: there is no term for rounding.
 
-    `records` is how many a party may count: beyond, cells are cut at what so many could fill. Cutting a coordinate
-    brings no two values of it further apart, so the sensitivity survives. What is no whole number is refused.
+    `records` is how many records a party may count: cells are clipped at what so many could fill. Clipping a coordinate
+    moves no two values of it further apart, so it keeps the sensitivity. Values that are not whole are refused.
     """
 
     neutral_within: ClassVar[bool] = False
@@ -317,9 +318,9 @@ class Counts:
 class Opened:
     """For a value that no single party holds: shares of it, or a model that a trusted coordinator perturbs.
 
-    Sensitivity and largest magnitude belong to the opened value and must hold for every message, not only honest ones.
-    Shares live modulo 2^`ring`; they are summed at the top of a 64-bit word, because in a wider ring the carry would
-    tell how the exact value compares with a share.
+    Sensitivity and largest entry are those of the opened value and must hold for every message, not only honest ones.
+    Shares are numbers modulo 2^`ring`. They are summed at the top of a 64-bit word, because in a wider ring the carry
+    would tell how the exact value compares with a share.
     """
 
     neutral_within: ClassVar[bool] = False
@@ -336,7 +337,7 @@ class Opened:
         return np.zeros(shape)
 
     def ranges(self, total: Floats, parties: int) -> tuple[Range, ...]:
-        """The bound is that of the opened value, however many hold shares of it."""
+        """The bound is that of the opened value, for any number of share holders."""
         return (entries_within(total, -self.limit, self.limit),)
 
 

@@ -1,4 +1,9 @@
-"""Everything public that the parties agreed on, except the method: who, what is protected, against whom."""
+"""The consortium: everything public that the parties agree on, except the method.
+
+A party's name is compared by people and by programs: in a plan, in an owner's list of pinned keys, in certificates,
+subjects and file names. A name that only looks like a pinned one would pass that pin. Names are therefore plain ASCII,
+and two names that differ only in case are the same name.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +29,7 @@ def is_party_name(name: object) -> bool:
 
 
 def fold(name: str) -> str:
-    """The form in which names are compared. Names are ASCII, where lower case is the whole of case folding."""
+    """The form in which names are compared. Names are ASCII, so lower case is all of case folding."""
     return name.lower()
 
 
@@ -32,8 +37,8 @@ def check_party_name(name: object, *, key: str = "parties") -> str:
     """The name, if a party may have it."""
     if not is_party_name(name):
         raise StudyError(
-            f"the name of a party has 1 to {MAX_NAME_LENGTH} characters, which are letters of a to z, digits, - and _, "
-            f"and begins with a letter or digit; found {ascii(name)[:80]}, rename that party",
+            f"the name of a party has 1 to {MAX_NAME_LENGTH} characters (a to z, digits, - and _) and begins with a "
+            f"letter or digit; found {ascii(name)[:80]}, rename that party",
             code="name",
             key=key,
         )
@@ -42,14 +47,14 @@ def check_party_name(name: object, *, key: str = "parties") -> str:
 
 
 def check_party_names(names: Iterable[object], *, key: str = "parties") -> None:
-    """Refuses a name that no party may have, and two that are the same or differ in case alone."""
+    """Refuse a name that no party may have, and two names that are equal or differ only in case."""
     known: dict[str, str] = {}
     for one in names:
         name = check_party_name(one, key=key)
         other = known.get(fold(name))
         if other is not None:
             raise StudyError(
-                f"{other!r} and {name!r} are the same name: upper and lower case are not told apart; rename one party",
+                f"{other!r} and {name!r} are the same name, because case does not count; rename one party",
                 code="name",
                 key=key,
             )
@@ -62,18 +67,18 @@ EVERYONE = "everyone"
 ITSELF = "itself"
 """The receiver of what a party makes for its own later steps."""
 
-Named = str | tuple[str, ...]
-"""Whom a release comes from or goes to: one of the words above, a role of the study, a party, or several of these."""
+Participants = str | tuple[str, ...]
+"""Where a release comes from or goes to: one of the words above, a role of the study, a party, or several of these."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Consortium:
-    """The parties of a study and the terms on which they meet.
+    """The parties of a study, and its privacy terms.
 
-    `colluders` (t) parties may pool what they saw with the coordinator; `dropouts` may vanish, and no sum of fewer than
-    `survivors` = K − dropouts parties is opened. Shared noise is laid out for survivors − t honest parts. All colluders
-    and all that vanish may be among the few parties of one sum: `within` counts them all there. `loss` is what the
-    method may cost; `evaluation` says what measuring may.
+    Up to `colluders` (t) parties may pool what they see with the coordinator. Up to `dropouts` of the K parties may
+    vanish; a sum of fewer than `survivors` = K − dropouts parties is not opened. Shared noise is sufficient with
+    survivors − t honest parts. All colluders and all drop-outs may be among the few parties of one sum: `within` counts
+    them all there. `loss` is what the method may cost, `evaluation` what measuring may.
     """
 
     __repr__ = short_repr
@@ -100,19 +105,18 @@ class Consortium:
         taken = [name for name in words if name in folded]
         if taken:
             raise StudyError(
-                f"a party can't be named {taken[0]!r}: the word has a meaning of its own; choose another", key="parties"
+                f"a party can't be named {taken[0]!r}: the word is reserved; choose another", key="parties"
             )
         for role, names in self.roles.items():
             if fold(role) in words or fold(role) in folded:
                 raise StudyError(
-                    f"a role can't be named {role!r}, which is a party or a word with a meaning of its own; choose "
-                    "another",
+                    f"a role can't be named {role!r}: that is a party, or a reserved word; choose another",
                     key="parties",
                 )
             strangers = [name for name in names if not self.knows(name)]
             if strangers:
                 raise StudyError(
-                    f"{strangers[0]!r} has the role {role!r} and is no party of the study; add it, or correct the role",
+                    f"{strangers[0]!r} has the role {role!r} but is not a party; add it, or correct the role",
                     key="parties",
                 )
         signers: dict[bytes, str] = {}
@@ -120,8 +124,8 @@ class Consortium:
             other = signers.setdefault(identity.sign, name)
             if other != name:
                 raise StudyError(
-                    f"{other} and {name} have the same key: who is meant to be two participants would be one, and no "
-                    "promise against either alone would hold; make a key for each (comity keys new)",
+                    f"{other} and {name} have the same key: one participant could act as both; make a key for each "
+                    "(comity keys new)",
                     key="keys",
                 )
         if self.colluders < 0 or self.dropouts < 0 or self.survivors <= self.colluders:
@@ -156,11 +160,11 @@ class Consortium:
 
     @property
     def honest_parts(self) -> int:
-        """How many parts of shared noise a coalition of the colluders can't subtract."""
+        """How many parts of shared noise the colluders together can't subtract."""
         return self.survivors - self.colluders
 
-    def includes(self, named: Named, name: str) -> bool:
-        """Whether `name` is meant (by a word, a role of the study, a party's own name, or any of several)."""
+    def includes(self, named: Participants, name: str) -> bool:
+        """Whether `name` is meant, by a reserved word, a role, its own name, or any of several."""
         if isinstance(named, tuple):
             return any(self.includes(one, name) for one in named)
         if named == COORDINATOR:
@@ -171,18 +175,17 @@ class Consortium:
             return name == COORDINATOR or self.knows(name)
         return name in self.roles.get(named, ()) or (named == name and self.knows(name))
 
-    def among(self, named: Named) -> Sequence[str]:
-        """The parties that are meant, in the order of the study."""
+    def among(self, named: Participants) -> Sequence[str]:
+        """The parties that are meant, in the study's order."""
         if named in (EVERY_PARTY, EVERYONE, ITSELF):
             return self.parties
         return tuple(party for party in self.parties if self.includes(named, party))
 
-    def within(self, source: Named) -> Consortium:
-        """The parties of a source as a consortium of their own: who sums, survives and hides behind whom.
+    def within(self, source: Participants) -> Consortium:
+        """The consortium of a release's source: the parties that sum together.
 
-        Nobody knows beforehand where colluders and drop-outs are, so that all of them are counted here. One party by
-        itself shares noise with nobody and needs none of the others: what they know or whether they are there does not
-        matter. Refused where no honest part would be left.
+        Any of these parties may collude or drop out, so all colluders and drop-outs of the study are counted here. A
+        single party shares noise with nobody, so neither matters to it. Refused where no honest part would be left.
         """
         known = self._within.get(source)
         if known is None:
@@ -203,15 +206,15 @@ class Consortium:
         return known
 
     @cached_property
-    def _within(self) -> dict[Named, Consortium]:
+    def _within(self) -> dict[Participants, Consortium]:
         return {}
 
 
-def worded(named: Named) -> str:
-    """Whom a release comes from or goes to, for people."""
+def format_participants(named: Participants) -> str:
+    """Where a release comes from or goes to, for people."""
     return named if isinstance(named, str) else ", ".join(named)
 
 
-def usual_colluders(parties: int, dropouts: int) -> int:
-    """How many collude where nobody said: one, as long as another party stays honest."""
+def default_colluders(parties: int, dropouts: int) -> int:
+    """The number of colluders where a study states none: one, as long as another party stays honest."""
     return 1 if parties - dropouts > 1 else 0

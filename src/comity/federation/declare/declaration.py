@@ -1,4 +1,4 @@
-"""Every value that may cross a trust boundary in a run, in one list. No data, no input or output."""
+"""A declaration: every value that may cross a trust boundary in a run. No data, no input or output."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import cached_property
 from comity.crypto.masking.peers import choose
 from comity.errors import Malformed, Refused
 from comity.federation.declare.bounds import Opened
-from comity.federation.declare.consortium import COORDINATOR, ITSELF, Consortium, worded
-from comity.federation.declare.evaluation import ASIDE, TRAINING
+from comity.federation.declare.consortium import COORDINATOR, ITSELF, Consortium, format_participants
+from comity.federation.declare.evaluation import HOLDOUT, TRAINING
 from comity.federation.declare.protection import (
     Computed,
     Correlated,
@@ -32,11 +32,11 @@ __all__ = ["DISCLOSING", "PRIVATE", "Circle", "Declaration", "Needed", "Release"
 
 PRIVATE = "private"
 DISCLOSING = "not private: what is marked EXACT leaves as it is, outside every guarantee"
-"""The claim of a protocol that discloses on purpose: a site's policy must name each such release."""
+"""The claim of a protocol that discloses on purpose. A site's policy must name each such release."""
 
 
 def is_unproven(claim: str) -> bool:
-    """Whether this is the claim of a method that is not private as its authors claim."""
+    """Whether a method with this claim is not private as its authors claim."""
     return claim not in (PRIVATE, DISCLOSING)
 
 
@@ -48,10 +48,9 @@ Needed = tuple[tuple[frozenset[str], int], ...]
 class Declaration:
     """Every release of a protocol, the adversary it holds against, and the claim: "private", or why not as claimed.
 
-    `exposed` says against whom the losses of the releases do not hold, where a method leaves somebody a way round its
-    noise: against them nothing is bounded. `aside` names the paid releases that are made from records that were set
-    aside, and from no others. It is not for a method to say: a site lets no step outside the evaluation see such
-    records, and none inside it see others.
+    `exposed` names the participants against whom the losses do not hold, because the method leaves them a way round its
+    noise: against them nothing is bounded. `holdout` names the paid releases that are made from held-out records only.
+    A method can't set it: at a site only the steps of the evaluation see held-out records, and they see no others.
     """
 
     __repr__ = short_repr
@@ -59,7 +58,7 @@ class Declaration:
     releases: tuple[Release, ...]
     adversary: str
     claim: str = PRIVATE
-    aside: tuple[str, ...] = ()
+    holdout: tuple[str, ...] = ()
     exposed: str = ""
 
     def __post_init__(self) -> None:
@@ -77,29 +76,30 @@ class Declaration:
     def _named(self) -> Mapping[str, Release]:
         return {release.name: release for release in self.releases}
 
-    def accept(self, who: Consortium, beside: Declaration | None = None) -> Declaration:
-        """The declaration as it applies to this consortium. What public figures rule out is refused here, before
-        anything is reserved: noise that can't be as declared, releases of nobody, sums that so few survivors could not
-        open, shared noise that a reader could subtract. A part's releases may be made from those that the whole
-        protocol declares, `beside` it.
+    def accept(self, consortium: Consortium, beside: Declaration | None = None) -> Declaration:
+        """The declaration as it applies to this consortium.
 
-        A sum over one party opens that party's own value: no mask hides it, and its noise is in it in full. It applies,
+        Refuses, before anything is reserved, what public figures rule out: noise that can't be as declared, releases
+        without a source, sums that the survivors could not open, shared noise that a reader could subtract. A part's
+        releases may be made from those `beside` it, which the whole protocol declares.
+
+        A sum over one party opens that party's own value: no mask hides it, and it holds all of the noise. It counts,
         and is shown, as noised at the site.
         """
         for release in self.releases:
-            _require_participants(release, who)
-        settled = replace(self, releases=tuple(_settled(release, who) for release in self.releases))
+            _require_participants(release, consortium)
+        settled = replace(self, releases=tuple(_settled(release, consortium) for release in self.releases))
         for release in settled.releases:
             if isinstance(release.protection, Summed):
-                over = release.summed_over(who)
+                over = release.summed_over(consortium)
                 choose(over.size, over.colluders, over.dropouts)
             if release.noise is not None and not (isinstance(release.protection, Entrusted) and release.grid):
-                release.scale(who)
+                release.scale(consortium)
         known = {release.name: release for release in (*(() if beside is None else beside.releases), *settled.releases)}
         for release in settled.releases:
             origins = _origins(release, known)
             _require_debits(release, origins)
-            _require_hidden_parts(release, origins, who)
+            _require_hidden_parts(release, origins, consortium)
         return settled
 
     @property
@@ -108,36 +108,41 @@ class Declaration:
 
     @property
     def unproven(self) -> bool:
-        """Whether it is a method whose own claim does not hold."""
+        """Whether the method's own claim does not hold."""
         return is_unproven(self.claim)
 
-    def paid_by(self, party: str, who: Consortium) -> tuple[Release, ...]:
+    def paid_by(self, party: str, consortium: Consortium) -> tuple[Release, ...]:
         """The releases whose noise this party pays for."""
-        return tuple(r for r in self.releases if r.loss is not None and who.includes(r.source, party))
+        return tuple(r for r in self.releases if r.loss is not None and consortium.includes(r.source, party))
 
-    def draws(self, party: str, who: Consortium) -> list[Draw]:
-        """What a run may draw at this party: reserved when it begins."""
-        return [draw for release in self.paid_by(party, who) for draw in release.draws(self.part_of(release, who))]
+    def draws(self, party: str, consortium: Consortium) -> list[Draw]:
+        """What a run may draw at this party; reserved when the run begins."""
+        return [
+            draw
+            for release in self.paid_by(party, consortium)
+            for draw in release.draws(self.part_of(release, consortium))
+        ]
 
-    def needed(self, who: Consortium) -> Needed:
-        """How many of each group a run can't do without: of the source of each release, as many as it must come
-        from."""
-        sources = {frozenset(who.among(one.source)): one.least(who) for one in self.releases}
+    def needed(self, consortium: Consortium) -> Needed:
+        """How many parties of each group a run needs: of each release's source, as many as must send it."""
+        sources = {frozenset(consortium.among(one.source)): one.min_parties(consortium) for one in self.releases}
         return tuple((members, least) for members, least in sources.items() if members)
 
-    def part_of(self, release: Release, who: Consortium) -> str:
-        """The part of the records that a release is made from, as far as that makes it cheaper: where a unit lies in
-        one part, releases of the other cost it nothing."""
-        if who.evaluation is None or not who.evaluation.parallel:
+    def part_of(self, release: Release, consortium: Consortium) -> str:
+        """The part of the records that a release is made from, where that lowers the cost: a unit that lies in one part
+        loses nothing by releases of the other."""
+        if consortium.evaluation is None or not consortium.evaluation.parallel:
             return WHOLE
-        return ASIDE if release.name in self.aside else TRAINING
+        return HOLDOUT if release.name in self.holdout else TRAINING
 
-    def disclosures(self, party: str, who: Consortium) -> tuple[Release, ...]:
-        return tuple(r for r in self.releases if isinstance(r.protection, Disclosed) and who.includes(r.source, party))
+    def disclosures(self, party: str, consortium: Consortium) -> tuple[Release, ...]:
+        return tuple(
+            r for r in self.releases if isinstance(r.protection, Disclosed) and consortium.includes(r.source, party)
+        )
 
-    def seen_by(self, name: str, who: Consortium) -> tuple[Release, ...]:
+    def seen_by(self, name: str, consortium: Consortium) -> tuple[Release, ...]:
         """What a participant receives."""
-        return tuple(r for r in self.releases if who.includes(r.to, name))
+        return tuple(r for r in self.releases if consortium.includes(r.to, name))
 
     def sums(self) -> tuple[str, ...]:
         """Labels of the secure sums of a run: release/index."""
@@ -147,12 +152,12 @@ class Declaration:
     def _sums(self) -> tuple[str, ...]:
         return tuple(f"{r.name}/{i}" for r in self.releases if isinstance(r.protection, Summed) for i in range(r.times))
 
-    def circles(self, who: Consortium) -> tuple[Circle, ...]:
-        """The sums of a run by who sums: those over the same parties share one set-up of masks."""
+    def circles(self, consortium: Consortium) -> tuple[Circle, ...]:
+        """The sums of a run, grouped by their parties: sums over the same parties share one set-up of masks."""
         found: dict[tuple[str, ...], tuple[Consortium, list[str]]] = {}
         for release in self.releases:
             if isinstance(release.protection, Summed):
-                over = release.summed_over(who)
+                over = release.summed_over(consortium)
                 _, labels = found.setdefault(tuple(over.parties), (over, []))
                 labels += [f"{release.name}/{index}" for index in range(release.times)]
         return tuple(Circle(place, over, tuple(labels)) for place, (over, labels) in enumerate(found.values()))
@@ -160,16 +165,16 @@ class Declaration:
 
 @dataclass(frozen=True)
 class Circle:
-    """Parties that sum together: their place among the circles of the run, themselves, and the labels of their sums."""
+    """Parties that sum together: their place among the circles of the run, their consortium, and their sums' labels."""
 
     place: int
-    who: Consortium
+    consortium: Consortium
     sums: tuple[str, ...]
 
 
-def _settled(release: Release, who: Consortium) -> Release:
+def _settled(release: Release, consortium: Consortium) -> Release:
     protection = release.protection
-    alone = isinstance(protection, Summed) and len(who.among(release.source)) == 1
+    alone = isinstance(protection, Summed) and len(consortium.among(release.source)) == 1
     if not alone or isinstance(release.bound, Opened):
         return release
     assert isinstance(protection, Summed)
@@ -177,7 +182,7 @@ def _settled(release: Release, who: Consortium) -> Release:
 
 
 def _origins(release: Release, known: Mapping[str, Release]) -> list[Release]:
-    """What a release is made from, directly or by way of others, itself included."""
+    """Everything that a release is made from, directly or through others, itself included."""
     found, waiting = {release.name: release}, [release]
     while waiting:
         protection = waiting.pop().protection
@@ -191,61 +196,60 @@ def _origins(release: Release, known: Mapping[str, Release]) -> list[Release]:
     return list(found.values())
 
 
-def _require_participants(release: Release, who: Consortium) -> None:
+def _require_participants(release: Release, consortium: Consortium) -> None:
     ends = [one for named in (release.source, release.to) for one in ((named,) if isinstance(named, str) else named)]
     stays = release.to == ITSELF and isinstance(release.protection, Computed)
     if ends.count(ITSELF) != stays:
-        raise ValueError(f"{release.name} stays where it is made, which a computed release does and goes nowhere else")
+        raise ValueError(f"{release.name}: only a computed release may go to its own party, and then to no other")
     for one in ends:
-        if one != COORDINATOR and not len(who.among(one)):
+        if one != COORDINATOR and not len(consortium.among(one)):
             raise Refused(
-                f"{release.name} goes from {worded(release.source)} to {worded(release.to)}, and the study has no "
-                f'party or role {one!r}; give a party the role: [parties.NAME] role = "{one}"',
+                f"{release.name} goes from {format_participants(release.source)} to {format_participants(release.to)}, "
+                f'but the study has no party or role {one!r}; give a party the role: [parties.NAME] role = "{one}"',
                 code="roles",
                 key="parties",
             )
 
 
 def _require_debits(release: Release, origins: list[Release]) -> None:
-    """A trusted coordinator draws no more often than the parties paid for, unless the noise of all its rounds is laid
-    out together or paid for by name."""
+    """A trusted coordinator draws no more often than the parties paid for, unless the noise of all rounds is planned
+    together or paid for by name."""
     if not isinstance(release.protection, Perturbed | Curated):
         return
     paid = [one.protection for one in origins if isinstance(one.protection, EntrustedRounds)]
     named = any(release.name in one.pays_for for one in paid)
     if (paid or isinstance(release.protection, Curated)) and not named:
-        raise ValueError(f"{release.name} is made by the coordinator, and no round that is entrusted to it pays for it")
+        raise ValueError(f"{release.name} is made by the coordinator, but no entrusted release pays for it")
     noise: object = release.noise
     if isinstance(noise, Correlated):
         if release.times > noise.rounds:
             raise ValueError(
-                f"{release.name} is made {release.times} times and its noise is laid out for {noise.rounds}"
+                f"{release.name} is made {release.times} times, but its noise is planned for {noise.rounds}"
             )
         return
     for origin in origins:
         if isinstance(origin.protection, Entrusted) and release.times > origin.times:
             raise ValueError(
-                f"{release.name} is noised {release.times} times and {origin.name} is paid for {origin.times}"
+                f"{release.name} is noised {release.times} times, but {origin.name} pays for {origin.times}"
             )
 
 
-def _require_hidden_parts(release: Release, origins: list[Release], who: Consortium) -> None:
-    """A party that contributed to a secure sum knows its own part of the noise. If it reads anything that is made from
-    the sum, directly or over other releases, at least one colluder must be assumed. One that did not contribute knows
-    no part."""
+def _require_hidden_parts(release: Release, origins: list[Release], consortium: Consortium) -> None:
+    """A party that contributes to a secure sum knows its own part of the noise. If it reads anything that is made from
+    the sum, directly or through other releases, the study must assume at least one colluder. A party that does not
+    contribute knows no part."""
     for origin in origins:
         if not isinstance(origin.protection, Summed):
             continue
-        over = origin.summed_over(who)
-        reads = any(who.includes(release.to, party) for party in over.parties)
+        over = origin.summed_over(consortium)
+        reads = any(consortium.includes(release.to, party) for party in over.parties)
         if not reads or over.colluders or origin.known_parts or over.size == 1:
             continue
         advice = "set privacy.colluders to 1 or more"
         if over.survivors == 1:
-            advice = "lower privacy.dropouts, or add parties, so that two are left to hide behind each other"
+            advice = "lower privacy.dropouts or add parties: at least two must be left"
         raise Refused(
-            f"{release.name} goes to parties and is made from {origin.name}, whose noise each of them knows a part of; "
-            f"{advice}",
+            f"{release.name} is made from {origin.name} and goes to parties that know parts of its noise; {advice}",
             code="colluders",
             key="privacy.colluders",
         )
@@ -256,8 +260,10 @@ INFINITE = "infinite: no epsilon holds"
 
 @dataclass(frozen=True)
 class TrueLoss:
-    """One line of a plan: what is lost `about` somebody `to` somebody, as `claimed` and in truth, and `why` they differ
-    or do not. A `true` loss that begins with "at most" is the smallest bound that is proved, the others are attained.
+    """What a published method truly loses, beside what its paper claims: one line of a plan.
+
+    It says what is lost `about` someone `to` someone, as `claimed` and in truth, and `why` the two differ or agree. A
+    `true` loss that begins with "at most" is the smallest bound that is proved; the others are attained.
     """
 
     about: str

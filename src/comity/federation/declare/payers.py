@@ -1,7 +1,7 @@
-"""Who pays what in a run: parties that it costs the same, and the most that it costs anybody.
+"""Who pays what in a run: groups of parties with the same cost, and the largest cost.
 
-A party pays for the releases whose source it belongs to, so that roles pay differently. Parties that no role and no
-release names pay alike, and there may be a million of them: they are looked at once.
+A party pays for the releases whose source it belongs to, so roles pay differently. Parties that no role and no release
+names pay alike; there may be a million of them, so they are handled as one group.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAMES = 3
 
 @dataclass(frozen=True)
 class Payer:
-    """Parties that a run costs the same: what to call them, how many they are, what each of them pays."""
+    """Parties with the same cost: what to call them, how many they are, what each of them pays."""
 
     name: str
     parties: int
@@ -32,7 +32,7 @@ class Payer:
 
 @dataclass(frozen=True)
 class Group:
-    """Parties that pay for the same releases; `parts` says of which part of the records each of them is."""
+    """Parties that pay for the same releases; `parts` says which part of the records each release is made from."""
 
     parties: Sequence[str]
     releases: tuple[Release, ...]
@@ -40,69 +40,71 @@ class Group:
 
     @property
     def spent(self) -> Spent:
-        """What a whole run costs one of them: losses that are fixed before it begins, so that they add up by kind."""
+        """What a whole run costs one of them. Losses are fixed before the run begins, so they add up by kind."""
         return _sum((self.parts[release.name], release.loss, release.debits) for release in self.releases)
 
 
-def delta_of(who: Consortium) -> Decimal:
+def delta_of(consortium: Consortium) -> Decimal:
     """The δ that the study agreed on."""
-    return who.loss.delta if isinstance(who.loss, Approx) else Decimal(0)
+    return consortium.loss.delta if isinstance(consortium.loss, Approx) else Decimal(0)
 
 
-def groups(declaration: Declaration, who: Consortium) -> tuple[Group, ...]:
-    """The parties by what they pay for, those that pay most first."""
+def groups(declaration: Declaration, consortium: Consortium) -> tuple[Group, ...]:
+    """The parties grouped by what they pay for, the largest cost first."""
     paid = [release for release in declaration.releases if release.loss is not None]
-    everybody = [release for release in paid if len(who.among(release.source)) == who.size]
-    parts = _parts(declaration, who)
+    everybody = [release for release in paid if len(consortium.among(release.source)) == consortium.size]
+    parts = _parts(declaration, consortium)
     if len(everybody) == len(paid):
-        return (Group(who.parties, tuple(paid), parts),)
+        return (Group(consortium.parties, tuple(paid), parts),)
     found: dict[tuple[str, ...], tuple[tuple[Release, ...], list[str]]] = {}
-    for party in who.parties:
-        own = declaration.paid_by(party, who)
+    for party in consortium.parties:
+        own = declaration.paid_by(party, consortium)
         found.setdefault(tuple(release.name for release in own), (own, []))[1].append(party)
     made = [Group(tuple(parties), own, parts) for own, parties in found.values()]
-    return tuple(sorted(made, key=lambda group: -group.spent.epsilon_at(delta_of(who))))
+    return tuple(sorted(made, key=lambda group: -group.spent.epsilon_at(delta_of(consortium))))
 
 
-def largest(declaration: Declaration, who: Consortium) -> Spent:
-    """The most that a run costs a party."""
-    return groups(declaration, who)[0].spent
+def largest(declaration: Declaration, consortium: Consortium) -> Spent:
+    """The largest cost of a run to any party."""
+    return groups(declaration, consortium)[0].spent
 
 
 def spent_by(
     declaration: Declaration,
     party: str,
-    who: Consortium,
+    consortium: Consortium,
     *,
     runs: int = 1,
     counted_in: tuple[Unit, Neighbours] | None = None,
 ) -> Spent:
-    """What a whole run, or so many, cost one party. Every run sets other records aside: what is measured on in one is
-    trained on in the next. `counted_in` is the unit and relation of the party's ledger, where they are not the study's:
-    the losses are converted as that ledger converts them."""
-    parts = _parts(declaration, who)
-    unit, neighbours = counted_in or (who.unit, who.neighbours)
+    """What a whole run, or several `runs`, cost one party. Every run holds out other records: those that one run
+    measures on, the next may train on. `counted_in` is the unit and neighbour relation of the party's ledger where they
+    differ from the study's; losses are then converted as that ledger converts them."""
+    parts = _parts(declaration, consortium)
+    unit, neighbours = counted_in or (consortium.unit, consortium.neighbours)
 
     def counted(loss: Loss | None) -> Loss | None:
-        return None if loss is None else convert(loss, who.unit, who.neighbours, unit, neighbours)
+        return None if loss is None else convert(loss, consortium.unit, consortium.neighbours, unit, neighbours)
 
-    return _sum((parts[one.name], counted(one.loss), one.debits * runs) for one in declaration.paid_by(party, who))
-
-
-def _parts(declaration: Declaration, who: Consortium) -> dict[str, str]:
-    return {release.name: declaration.part_of(release, who) for release in declaration.releases}
+    return _sum(
+        (parts[one.name], counted(one.loss), one.debits * runs) for one in declaration.paid_by(party, consortium)
+    )
 
 
-def payers(declaration: Declaration, who: Consortium) -> tuple[Payer, ...]:
-    """Each distinct payer, the largest first."""
-    found = groups(declaration, who)
+def _parts(declaration: Declaration, consortium: Consortium) -> dict[str, str]:
+    return {release.name: declaration.part_of(release, consortium) for release in declaration.releases}
+
+
+def payers(declaration: Declaration, consortium: Consortium) -> tuple[Payer, ...]:
+    """Each distinct payer, the largest cost first."""
+    found = groups(declaration, consortium)
     if len(found) == 1:
-        return (Payer("each party", who.size, describe(found[0].spent, delta_of(who))),)
+        return (Payer("each party", consortium.size, describe(found[0].spent, delta_of(consortium))),)
     return tuple(
         Payer(
-            _called(group.parties, who),
+            _called(group.parties, consortium),
             len(group.parties),
-            describe(group.spent, delta_of(who)) if group.releases else "nothing",
+            describe(group.spent, delta_of(consortium)) if group.releases else "nothing",
         )
         for group in found
     )
@@ -113,21 +115,21 @@ def in_words(paid: Sequence[Payer]) -> str:
     return "; ".join(f"{one.loss} for {one.name}" for one in paid)
 
 
-def at_two_parties(declaration: Declaration, who: Consortium, doubled: Mapping[str, Loss]) -> Spent:
-    """The most that a unit at two parties loses: two units' loss for a release that both pay for, one unit's for a
-    release that only one of them pays for."""
-    found = groups(declaration, who)
+def spent_at_two_parties(declaration: Declaration, consortium: Consortium, doubled: Mapping[str, Loss]) -> Spent:
+    """The largest loss of a unit with records at two parties: two units' loss for a release that both pay for, one
+    unit's loss for a release that only one of them pays for."""
+    found = groups(declaration, consortium)
     pairs = ((a, b) for a, b in combinations_with_replacement(found, 2) if a is not b or len(a.parties) > 1)
     return max(
         (_of_pair(a, b, doubled) for a, b in pairs),
-        key=lambda spent: spent.epsilon_at(delta_of(who)),
+        key=lambda spent: spent.epsilon_at(delta_of(consortium)),
         default=_sum((found[0].parts[one.name], doubled[one.name], one.debits) for one in found[0].releases),
     )
 
 
 def _of_pair(a: Group, b: Group, doubled: Mapping[str, Loss]) -> Spent:
-    """What both pay for, and beside it what one of them alone pays for: the unit's records at the other party may lie
-    in another part, so that parts of a and parts of b do not compose in parallel."""
+    """What both pay for, and what only one of them pays for. The unit's records at the other party may lie in another
+    part, so parts of a and parts of b do not compose in parallel."""
     both = {release.name for release in a.releases} & {release.name for release in b.releases}
     shared = _sum((a.parts[one.name], doubled[one.name], one.debits) for one in a.releases if one.name in both)
     for group in (a, b):
@@ -137,7 +139,7 @@ def _of_pair(a: Group, b: Group, doubled: Mapping[str, Loss]) -> Spent:
 
 
 def _sum(losses: Iterable[tuple[str, Loss | None, int]]) -> Spent:
-    """Of losses by part of the records, which compose in parallel."""
+    """The cost of losses by part of the records; parts compose in parallel."""
     parts = Parts()
     for part, loss, times in losses:
         assert loss is not None
@@ -145,17 +147,17 @@ def _sum(losses: Iterable[tuple[str, Loss | None, int]]) -> Spent:
     return parts.cost
 
 
-def _called(parties: Sequence[str], who: Consortium) -> str:
-    """By their role where it is theirs alone."""
+def _called(parties: Sequence[str], consortium: Consortium) -> str:
+    """Their role, where nobody else has it, and their names."""
     names = ", ".join(parties[:_NAMES]) + (f" and {len(parties) - _NAMES:,} more" if len(parties) > _NAMES else "")
-    role = next((role for role, own in who.roles.items() if set(own) == set(parties)), None)
+    role = next((role for role, own in consortium.roles.items() if set(own) == set(parties)), None)
     if role is None:
         return names
     return f"{role} ({names})" if len(parties) == 1 else f"each {role} ({names})"
 
 
 def describe(spent: Spent, delta: Decimal) -> str:
-    """The loss in words, at the δ that was agreed on."""
+    """The loss for people, at the agreed δ."""
     kinds = [kind for kind in ("pure", "gaussian", "rho", "delta") if getattr(spent, kind)]
     if kinds in ([], ["pure"]):
         return f"eps {shown(spent.pure + spent.approx_epsilon, decimals=2)}"

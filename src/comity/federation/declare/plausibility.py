@@ -48,7 +48,7 @@ Floats = NDArray[np.float64]
 FALSE_ALARM = 1e-14
 """Probability that one check of an honest sum fails."""
 
-# Noise of another kind is given so many standard deviations.
+# Other kinds of noise are allowed this many standard deviations.
 _DEVIATIONS = 40.0
 
 
@@ -57,7 +57,7 @@ class NoiseTail:
     """The noise and the rounding in an opened sum over `parties` contributions, in the units of the value."""
 
     release: Release
-    who: Consortium
+    consortium: Consortium
     parties: int
 
     def of_figures(self, weights: Weights, figures: int) -> Floats | float:
@@ -81,19 +81,19 @@ class NoiseTail:
 
     @property
     def _rounding(self) -> float:
-        return self.parties * self.release.spacing(self.who)
+        return self.parties * self.release.spacing(self.consortium)
 
     @property
     def _share(self) -> float:
-        """Parts that were added, over those that the noise was laid out for."""
-        return self.parties / self.release.parts(self.who)
+        """The number of parts that were added, divided by the number that suffices."""
+        return self.parties / self.release.parts(self.consortium)
 
     def _deviation(self, x: float) -> float:
-        """What is multiplied by the L2 norm of the weights."""
+        """The factor of the L2 norm of the weights."""
         noise = self._noise
         if noise is None:
             return 0.0
-        scale = self.release.scale(self.who)
+        scale = self.release.scale(self.consortium)
         if isinstance(noise, Gaussian):
             return scale.total * scale.grid * sqrt(self._share * 2 * x)
         if isinstance(noise, Laplace):
@@ -102,18 +102,18 @@ class NoiseTail:
             shape = (prod(self.release.shape) + 1) / 2 * self._share
             variance = 2 * scale.total**2 * (shape + sqrt(2 * shape * x) + x) + SMOOTHING * self.parties
             return scale.grid * sqrt(2 * x * variance)
-        return _DEVIATIONS * self.release.opened_deviation(self.who, self.parties)
+        return _DEVIATIONS * self.release.opened_deviation(self.consortium, self.parties)
 
     def _exponential(self, x: float) -> float:
-        """What is multiplied by the largest of the weights."""
+        """The factor of the largest weight."""
         if not isinstance(self._noise, Laplace):
             return 0.0
-        scale = self.release.scale(self.who)
+        scale = self.release.scale(self.consortium)
         return scale.total * scale.grid * x
 
 
 def _exponent(figures: int) -> float:
-    # Some figures are made of up to three coordinates, each of which must stay within its own tail.
+    # Some figures are made of up to three coordinates, and each must stay within its own tail.
     return log(8 * max(1, figures) / FALSE_ALARM)
 
 
@@ -155,17 +155,19 @@ def moment_ranges(
 _ARITHMETIC = 1e-9
 
 
-def require_plausible(release: Release, who: Consortium, total: Floats, parties: int, *, sender: str = "") -> None:
-    """Refuse what was opened of so many contributions where the release's bound rules it out. `sender` is the party
-    whose own value it is, where it is one party's."""
-    require_ranges(release, who, parties, release.bounded.ranges(total, parties), sender=sender)
+def require_plausible(
+    release: Release, consortium: Consortium, total: Floats, parties: int, *, sender: str = ""
+) -> None:
+    """Refuse a sum of so many contributions that the release's bound rules out. `sender` names the party where the
+    value is that of one party."""
+    require_ranges(release, consortium, parties, release.bounded.ranges(total, parties), sender=sender)
 
 
 def require_ranges(
-    release: Release, who: Consortium, parties: int, ranges: Iterable[Range], *, sender: str = ""
+    release: Release, consortium: Consortium, parties: int, ranges: Iterable[Range], *, sender: str = ""
 ) -> None:
     """Refuse an opened value one of whose figures lies further outside its range than noise and rounding carry it."""
-    tail = NoiseTail(release, who, parties)
+    tail = NoiseTail(release, consortium, parties)
     for one in ranges:
         if not one.found.size:
             continue
@@ -186,13 +188,13 @@ def _implausible(release: Release, one: Range, moved: Floats, beyond: Floats, se
     allowed = f"exactly {low:g}" if low == high else f"from {low:g} to {high:g}"
     whose = f"what {sender} sent" if sender else "the opened sum"
     advice = (
-        "it runs another program than the study says, or another version of it"
+        "its site runs another program or another version than the study says"
         if sender
-        else "a party sent other values than the study lets it send. No result was made: let every owner check its "
-        "site and version, and begin a new run without the one that can't explain it"
+        else "a party sent values that the study does not allow. There is no result. Let every owner check its site "
+        "and version, and begin a new run without a party that can't explain it"
     )
     return Implausible(
-        f"{release.name}: {whose} lies outside of what public figures allow: {one.what} is expected {allowed}, give or "
-        f"take {float(moved[at]):.4g} for noise and rounding, found {float(one.found[at]):.6g}; {advice}",
+        f"{release.name}: {whose} lies outside of what public figures allow: {one.what} should be {allowed}, plus or "
+        f"minus {float(moved[at]):.4g} for noise and rounding; found {float(one.found[at]):.6g}; {advice}",
         key=release.name,
     )

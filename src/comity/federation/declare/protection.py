@@ -1,4 +1,4 @@
-"""Protections: how a released value is guarded on its way, and what the plan says about it."""
+"""Protections: how a released value is protected, and what the plan says about it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Summed:
-    """Masked at the site; only the sum, with every party's part of the noise in it, is opened."""
+    """Masked at the site. Only the sum is opened, with every party's part of the noise in it."""
 
     noise: Noise
 
@@ -30,7 +30,7 @@ class Summed:
 
 @dataclass(frozen=True)
 class Noised:
-    """Noised at the site in full before it leaves."""
+    """The site adds all of the noise before the value leaves."""
 
     noise: Noise
 
@@ -41,19 +41,19 @@ class Noised:
 
 @dataclass(frozen=True)
 class Selected(Noised):
-    """Every party draws noise for its own secret size and is charged; one party's draw is selected under encryption and
-    opened with the value alone, in additive shares."""
+    """Every party draws noise for its secret size and is charged. One party's draw is selected under encryption and is
+    opened only together with the value, in additive shares."""
 
     @property
     def text(self) -> str:
-        return "in additive shares, with the noise of one party that nobody knows"
+        return "in additive shares, with the noise of one party; nobody learns which"
 
 
 class Mechanism(Protocol):
     """Turns a party's values into something that may leave, under one permit and for one debit, however often it draws.
 
-    `charged` holds whatever the values are and whatever is drawn on the way, as long as one unit moves them by at most
-    `sensitivity`, in the sense that the mechanism states; the step that calls it sees to that.
+    `charged` holds for all values and all draws, as long as one unit moves the values by at most `sensitivity`, in the
+    sense that the mechanism states. The calling step ensures that.
     """
 
     @property
@@ -66,7 +66,7 @@ class Mechanism(Protocol):
     def sensitivity(self) -> float: ...
 
     def check(self, values: Any) -> None:
-        """Refuses values that it can't run on, before anything is debited or drawn."""
+        """Refuse values that it can't run on, before anything is debited or drawn."""
         ...
 
     def run(self, source: NoiseSource, values: Any, *, permit: Permit) -> Any:
@@ -76,8 +76,8 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True)
 class Computed:
-    """A choice, a table, a whole algorithm: computed privately at the site, of which only the result leaves it, or not
-    even that where its receiver is the party itself."""
+    """Computed privately at the site: a choice, a table, a whole algorithm. Only the result leaves, or nothing where
+    the receiver is the party itself."""
 
     mechanism: Mechanism
 
@@ -88,22 +88,23 @@ class Computed:
 
 @dataclass(frozen=True)
 class Entrusted:
-    """Sent in clear to a coordinator that is trusted to release only what it has perturbed. Sending is paying."""
+    """Sent in clear to a coordinator that is trusted to add noise before it releases anything. The party pays when it
+    sends."""
 
     noise: Noise
 
     @property
     def text(self) -> str:
-        return "in clear to the coordinator, who is trusted to add noise"
+        return "in clear to the coordinator, which is trusted to add noise"
 
 
 @dataclass(frozen=True)
 class EntrustedRounds:
-    """Sent in clear, round after round, to a coordinator that is trusted to release only what it makes privately of all
-    of them: the releases that it `pays_for`.
+    """Sent in clear, round after round, to a coordinator that is trusted to release nothing of it but the private
+    releases that it `pays_for`.
 
-    `loss` is what a unit loses by all of those together in all rounds, in however many it takes part. It is paid whole
-    with the first round: whether a party is heard later may depend on its records, and so may not decide what it pays.
+    `loss` is what a unit loses by all of those in all rounds together, however many it takes part in. The party pays it
+    whole in the first round: whether it takes part later may depend on its records, so that may not decide the price.
     """
 
     loss: Loss
@@ -112,24 +113,24 @@ class EntrustedRounds:
     @property
     def text(self) -> str:
         made = ", ".join(self.pays_for)
-        return f"in clear to the coordinator, trusted to release {made} alone; one loss for all rounds"
+        return f"in clear to the coordinator, which is trusted to release only {made}; one loss for all rounds"
 
 
 @dataclass(frozen=True)
 class Curated:
-    """Computed privately by the trusted coordinator from what was entrusted to it, once for each of its times."""
+    """Computed privately by the trusted coordinator from what was entrusted to it, anew each time."""
 
     mechanism: Mechanism
     of: str
 
     @property
     def text(self) -> str:
-        return f"made from {self.of}, by {self.mechanism.name} of the coordinator"
+        return f"made from {self.of} by the coordinator, with {self.mechanism.name}"
 
 
 @dataclass(frozen=True)
 class Perturbed:
-    """Made by the trusted coordinator from an entrusted release, with noise drawn once for each of its times."""
+    """Made by the trusted coordinator from an entrusted release, with new noise each time."""
 
     noise: Noise
     of: str
@@ -141,7 +142,7 @@ class Perturbed:
 
 @runtime_checkable
 class Correlated(Protocol):
-    """Noise of a trusted coordinator, laid out over all its `rounds` together: a draw depends on those before."""
+    """Noise of a trusted coordinator, planned for all its `rounds` together: a draw depends on those before."""
 
     @property
     def rounds(self) -> int: ...
@@ -149,8 +150,8 @@ class Correlated(Protocol):
     def draw_next(
         self, source: NoiseSource, scale: Scale, shape: tuple[int, ...], *, permit: Permit, state: Any
     ) -> tuple[NDArray[np.int64], Any]:
-        """This round's noise, and what the next round must know of it: values that the codec takes, journalled with
-        the result. None before the first round."""
+        """This round's noise, and the state for the next round: values that the codec takes, journalled with the
+        result. `state` is None before the first round."""
         ...
 
 
@@ -165,7 +166,7 @@ class Sealed:
 
 @dataclass(frozen=True, init=False)
 class Derived:
-    """Made by whoever holds the releases `of`, from nothing else that is private."""
+    """Made from the releases `of` by a participant that has them, and from nothing else that is private."""
 
     of: tuple[str, ...]
 
@@ -191,8 +192,8 @@ class Public:
 
 @dataclass(frozen=True)
 class Disclosed:
-    """Leaves exactly as it is. `policy` names the key of a site's policy that must allow it, and `most` is how many
-    values leave at most, where the policy limits their number. `sealed` values are for their receiver's eyes alone."""
+    """Leaves exactly as it is. `policy` names the key of a site's policy that must allow it, and `most` is the largest
+    number of values that leave, where the policy limits it. `sealed` values can be read by their receiver only."""
 
     why: str
     policy: str

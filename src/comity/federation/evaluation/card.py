@@ -35,7 +35,7 @@ REACH = 4.0
 """Scores beyond ±4, probabilities outside 0.018 … 0.982, count as those: log loss has a bound."""
 CAP = float(np.log1p(np.exp(REACH)))
 MOST_BINS = 20
-MOST_RECORDS = float(2**32)
+MAX_RECORDS = float(2**32)
 """Of one party: sums have room for so many, and are cut off there."""
 
 _STEP = 2.0**-16

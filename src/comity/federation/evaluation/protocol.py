@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named
+from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Participants
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.evaluation import Evaluation
 from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
-from comity.federation.evaluation.card import MOST_RECORDS, Card, CardBound, Predicts, Rowwise, bins_for
+from comity.federation.evaluation.card import MAX_RECORDS, Card, CardBound, Predicts, Rowwise, bins_for
 from comity.federation.evaluation.figures import Z_GAUSSIAN, Z_LAPLACE, Figures, figures_of
 from comity.federation.part import Part
 from comity.federation.step import step
@@ -63,21 +63,21 @@ class Measuring(Part):
         empty where each has records of its own, and a key that nobody else knows."""
         return ""
 
-    def terms(self, who: Consortium) -> Evaluation:
-        assert who.evaluation is not None
-        return who.evaluation
+    def terms(self, consortium: Consortium) -> Evaluation:
+        assert consortium.evaluation is not None
+        return consortium.evaluation
 
-    def noise(self, who: Consortium) -> Noise:
+    def noise(self, consortium: Consortium) -> Noise:
         """Of the method's kind: Gaussian where it spends δ, Laplace where it does not."""
-        paid = [release.loss for release in self.method.declare(who).releases if release.loss is not None]
-        terms = self.terms(who)
+        paid = [release.loss for release in self.method.declare(consortium).releases if release.loss is not None]
+        terms = self.terms(consortium)
         if isinstance(terms.loss, Pure) or all(isinstance(loss, Pure) for loss in paid):
             return Laplace(terms.pure)
         return Gaussian(gaussian_budget(terms.loss))
 
-    def model(self, who: Consortium) -> Release:
+    def model(self, consortium: Consortium) -> Release:
         """The method's own release of the model, which must reach the parties that measure it."""
-        model = self.method.declare(who)[MODEL]
+        model = self.method.declare(consortium)[MODEL]
         if model.to != EVERYONE:
             raise StudyError(
                 f"the parties measure the model, and {self.method.name} gives it to {model.to} alone; set "
@@ -89,19 +89,19 @@ class Measuring(Part):
     def quality(self, size: int) -> Release:
         return Release(name=QUALITY, source=COORDINATOR, to=EVERYONE, protection=Derived(SUMS), form=Array((size + 1,)))
 
-    def source(self, who: Consortium) -> Named:
+    def source(self, consortium: Consortium) -> Participants:
         """Those that pay for the method, where all of it comes from the same ones."""
-        paid = {release.source for release in self.method.declare(who).releases if release.loss is not None}
+        paid = {release.source for release in self.method.declare(consortium).releases if release.loss is not None}
         return paid.pop() if len(paid) == 1 else EVERY_PARTY
 
-    def z(self, who: Consortium) -> float:
-        return Z_LAPLACE if isinstance(self.noise(who), Laplace) else Z_GAUSSIAN
+    def z(self, consortium: Consortium) -> float:
+        return Z_LAPLACE if isinstance(self.noise(consortium), Laplace) else Z_GAUSSIAN
 
     def measure(self, parties: Parties, released: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the sites to measure what the method released."""
         raise NotImplementedError(f"{type(self).__name__} measures nothing")
 
-    def figures(self, released: Mapping[str, Any], who: Consortium) -> Figures | None:
+    def figures(self, released: Mapping[str, Any], consortium: Consortium) -> Figures | None:
         """What the released sums say; None where nothing could be measured."""
         raise NotImplementedError(f"{type(self).__name__} has no figures")
 
@@ -115,37 +115,39 @@ class WholeRecords(Measuring):
         assert found is not None
         return found
 
-    def card(self, who: Consortium) -> Card:
+    def card(self, consortium: Consortium) -> Card:
         """Bins by public figures: the declared number of units, and the noise."""
-        card = Card(self._answers(), 2, who.unit, who.neighbours)
-        units, share = self.method.protected(who), self.terms(who).share
+        card = Card(self._answers(), 2, consortium.unit, consortium.neighbours)
+        units, share = self.method.protected(consortium), self.terms(consortium).share
         # The method declares the records that it trains on.
-        aside = None if units is None else float(units) if who.unit is Unit.PARTY else units * share / (1 - share)
-        rough = self._sums(card, who).opened_deviation(who, who.size)
-        return Card(card.predicts, bins_for(aside, rough), who.unit, who.neighbours)
+        holdout = (
+            None if units is None else float(units) if consortium.unit is Unit.PARTY else units * share / (1 - share)
+        )
+        rough = self._sums(card, consortium).opened_deviation(consortium, consortium.size)
+        return Card(card.predicts, bins_for(holdout, rough), consortium.unit, consortium.neighbours)
 
-    def _sums(self, card: Card, who: Consortium) -> Release:
-        party = who.unit is Unit.PARTY
-        most = card.count_weight * (1.0 if party else MOST_RECORDS)
+    def _sums(self, card: Card, consortium: Consortium) -> Release:
+        party = consortium.unit is Unit.PARTY
+        most = card.count_weight * (1.0 if party else MAX_RECORDS)
         return Release(
             name=SUMS,
-            source=self.source(who),
+            source=self.source(consortium),
             to=COORDINATOR,
-            protection=Summed(self.noise(who)),
+            protection=Summed(self.noise(consortium)),
             form=Array((card.size,), "<i8"),
             bound=CardBound(card.l2, card.l1, most, neutral_within=party),
         )
 
-    def declare(self, who: Consortium) -> Declaration:
-        if who.unit is Unit.PERSON:
+    def declare(self, consortium: Consortium) -> Declaration:
+        if consortium.unit is Unit.PERSON:
             raise StudyError(
                 'an evaluation bounds what one record, or a whole party, adds; found privacy.unit = "person", who may '
                 'have several records. Set privacy.unit = "record", or leave [evaluation] out',
                 key="privacy.unit",
             )
-        card = self.card(who)
+        card = self.card(consortium)
         return Declaration(
-            (self.model(who), self._sums(card, who), self.quality(card.size)), adversary="as the method's"
+            (self.model(consortium), self._sums(card, consortium), self.quality(card.size)), adversary="as the method's"
         )
 
     def measure(self, parties: Parties, released: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,11 +170,11 @@ class WholeRecords(Measuring):
 
         site.contribute(card.of_total(site.total(part)))
 
-    def figures(self, released: Mapping[str, Any], who: Consortium) -> Figures | None:
+    def figures(self, released: Mapping[str, Any], consortium: Consortium) -> Figures | None:
         quality = released.get(QUALITY)
         if quality is None:
             return None
-        card, party = self.card(who), who.unit is Unit.PARTY
-        deviation = self._sums(card, who).opened_deviation(who, round(float(quality[-1])))
+        card, party = self.card(consortium), consortium.unit is Unit.PARTY
+        deviation = self._sums(card, consortium).opened_deviation(consortium, round(float(quality[-1])))
         of = "parties, each weighing the same" if party else "records"
-        return figures_of(card, np.asarray(quality[:-1], np.float64), deviation, z=self.z(who), of=of)
+        return figures_of(card, np.asarray(quality[:-1], np.float64), deviation, z=self.z(consortium), of=of)

@@ -31,13 +31,13 @@ from comity.federation.declare.evaluation import Evaluation
 from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
-    from comity.data import Held
+    from comity.data import LocalRecords
 
 Mask = NDArray[np.bool_]
 
 
-def is_aside(
-    records: Held, terms: Evaluation, key: bytes, *, unit: Unit, neighbours: Neighbours, aligned: bool = False
+def holdout_mask(
+    records: LocalRecords, terms: Evaluation, key: bytes, *, unit: Unit, neighbours: Neighbours, aligned: bool = False
 ) -> Mask:
     """Which records are set aside; `aligned` where rows are found by identifier, at several owners."""
     by_person = unit is Unit.PERSON or aligned
@@ -57,9 +57,9 @@ def is_aside(
 
 def by_position(records: int, count: int, key: bytes) -> Mask:
     """The `count` positions with the lowest keyed hash."""
-    aside = np.zeros(records, bool)
-    aside[np.argsort(_words(records, key), kind="stable")[:count]] = True
-    return aside
+    holdout = np.zeros(records, bool)
+    holdout[np.argsort(_words(records, key), kind="stable")[:count]] = True
+    return holdout
 
 
 def by_coins(records: int, share: float, key: bytes) -> Mask:
@@ -110,14 +110,14 @@ class StreamedPart:
         return None if ids is None else ids[self.which]
 
 
-def only(records: Held, which: Mask) -> Held:
+def only(records: LocalRecords, which: Mask) -> LocalRecords:
     """These records, in memory or out of it as all of them are."""
     if isinstance(records, Records):
         return _taken(records, which)
-    return cast("Held", StreamedPart(records, which))
+    return cast("LocalRecords", StreamedPart(records, which))
 
 
-def _identifiers(records: Held) -> NDArray[np.object_] | None:
+def _identifiers(records: LocalRecords) -> NDArray[np.object_] | None:
     """All identifiers, from blocks: features may be more than fits."""
     found = [None if block.ids is None else np.array(block.ids) for block in records.blocks()]
     present = [ids for ids in found if ids is not None]

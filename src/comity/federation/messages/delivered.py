@@ -52,7 +52,7 @@ class Received:
 class Named:
     """Values by the names of releases; whoever receives them looks at each by the release that it is named for."""
 
-    def fits(self, value: Any, dims: Mapping[str, int], who: Consortium) -> bool:
+    def fits(self, value: Any, dims: Mapping[str, int], consortium: Consortium) -> bool:
         return type(value) is dict and all(type(name) is str for name in value)
 
 
@@ -64,22 +64,22 @@ def is_kept(release: Release) -> bool:
     return covered and release.to != ITSELF and not isinstance(release.protection, Selected)
 
 
-def form_of(release: Release, who: Consortium) -> Form:
+def form_of(release: Release, consortium: Consortium) -> Form:
     """Of one value of a release, as its receivers get it at the end of a run."""
     if isinstance(release.protection, Summed):
-        return Fields({"sum": Array(release.shape), "parties": Count(who.size)})
+        return Fields({"sum": Array(release.shape), "parties": Count(consortium.size)})
     return release.form if release.source == COORDINATOR else Each(release.form)
 
 
-def check_received(release: Release, value: Any, party: str, who: Consortium, dims: Mapping[str, int]) -> None:
+def check_received(release: Release, value: Any, party: str, consortium: Consortium, dims: Mapping[str, int]) -> None:
     """Refuse what was not declared to this party, or has another form; a release of several times is a list."""
     sent = release.to != ITSELF and (release.source == COORDINATOR or is_kept(release))
-    if not who.includes(release.to, party) or not sent:
+    if not consortium.includes(release.to, party) or not sent:
         raise Malformed(f"{release.name} is not declared as released to {party}", code="undeclared", key=release.name)
     several = type(value) is list and release.times > 1
     values = value if several else [value]
-    form = form_of(release, who)
-    if len(values) > release.times or not all(form.fits(one, dims, who) for one in values):
+    form = form_of(release, consortium)
+    if len(values) > release.times or not all(form.fits(one, dims, consortium) for one in values):
         raise Malformed(f"{release.name} is not of its declared form {release.form}", code="form", key=release.name)
 
 

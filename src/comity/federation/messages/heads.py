@@ -35,7 +35,7 @@ WATCHERS = 8
 class Heads:
     """Heads of one party: one for each of its ledgers."""
 
-    def fits(self, value: Any, dims: Mapping[str, int], who: Consortium) -> bool:
+    def fits(self, value: Any, dims: Mapping[str, int], consortium: Consortium) -> bool:
         return are_heads(value)
 
 
@@ -87,20 +87,22 @@ def newest(known: Iterable[Head], found: Iterable[Head]) -> list[Head]:
     return list(out.values())[-MOST:]
 
 
-def handed_back(who: Consortium, memories: Iterable[Mapping[str, list[Head]]]) -> dict[tuple[str, bytes], list[Head]]:
+def handed_back(
+    consortium: Consortium, memories: Iterable[Mapping[str, list[Head]]]
+) -> dict[tuple[str, bytes], list[Head]]:
     """What parties remember of each other's ledgers, by party and pinned key."""
     out: dict[tuple[str, bytes], list[Head]] = {}
     for remembered in memories:
         for party, found in remembered.items():
-            identity = who.roster[party]
+            identity = consortium.roster[party]
             whose = party, identity.sign
             out[whose] = newest(out.get(whose, []), authentic(identity, party, found))
     return out
 
 
-def watched(who: Consortium, party: str) -> tuple[str, ...]:
+def watched(consortium: Consortium, party: str) -> tuple[str, ...]:
     """Whose heads this party keeps: those after it in the study's order, the first following the last."""
-    names = list(who.parties)
+    names = list(consortium.parties)
     place = names.index(party)
     return tuple(names[(place + step) % len(names)] for step in range(1, min(WATCHERS, len(names) - 1) + 1))
 

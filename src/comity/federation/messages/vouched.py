@@ -29,7 +29,7 @@ Signatures = Mapping[str, Mapping[str, bytes]]
 class SignaturesForm:
     """What the end of a run brings of them."""
 
-    def fits(self, value: Any, dims: Mapping[str, int], who: Consortium) -> bool:
+    def fits(self, value: Any, dims: Mapping[str, int], consortium: Consortium) -> bool:
         return type(value) is dict and all(
             type(paths) is dict and all(type(one) is bytes and len(one) == SIGNATURE_BYTES for one in paths.values())
             for paths in value.values()

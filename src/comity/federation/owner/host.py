@@ -15,7 +15,7 @@ from comity.federation.agreement import Agreement
 from comity.federation.declare.consortium import COORDINATOR, Consortium
 from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.policy import Policy, Reservation
-from comity.federation.evaluation.split import is_aside, only
+from comity.federation.evaluation.split import holdout_mask, only
 from comity.federation.messages import heads
 from comity.federation.messages.ask import Ask
 from comity.federation.messages.codec import encode
@@ -33,7 +33,7 @@ from comity.federation.part import RUN, SUM
 from comity.privacy.randomness import NoiseSource
 
 if TYPE_CHECKING:
-    from comity.data import Held
+    from comity.data import LocalRecords
 
 log = logging.getLogger("comity.site")
 
@@ -65,14 +65,14 @@ class Host:
         agreed: Agreement,
         party: str,
         *,
-        records: Held | Callable[[], Held],
+        records: LocalRecords | Callable[[], LocalRecords],
         keys: Identity,
         store: Store,
         noise: NoiseSource,
         policy: Policy,
         local: Callable[..., Any] | None = None,
         chance: Callable[[], bytes] = fresh_seed,
-        digest: Callable[[Held], str] | None = None,
+        digest: Callable[[LocalRecords], str] | None = None,
     ) -> None:
         self.agreed = agreed
         self.party = party
@@ -84,7 +84,7 @@ class Host:
         self.local = local
         self.chance = chance
         self._digest = digest
-        self._parts: tuple[bytes, Held, Held] | None = None
+        self._parts: tuple[bytes, LocalRecords, LocalRecords] | None = None
         self._turns = Turns()
         # What can't be kept as declared is found before anything is asked.
         _ = agreed.declaration, agreed.letters
@@ -98,7 +98,7 @@ class Host:
         return self.agreed.declaration
 
     @cached_property
-    def records(self) -> Held:
+    def records(self) -> LocalRecords:
         if not callable(self._records):
             return self._records
         try:
@@ -115,7 +115,7 @@ class Host:
         """Tells of private records: it stays in the owner's file, and is deleted with the run."""
         return None if self._digest is None else self._digest(self.records)
 
-    def part_of_records(self, key: bytes, *, aside: bool) -> Held:
+    def part_of_records(self, key: bytes, *, aside: bool) -> LocalRecords:
         """The records that this key sets aside, or the others."""
         # In a variable of its own: another run's thread may put its own parts there meanwhile.
         parts = self._parts
@@ -124,7 +124,7 @@ class Host:
             assert terms is not None
             measuring = self.agreed.measuring
             aligned = measuring is not None and measuring.common == "identifiers"
-            which = is_aside(whole, terms, key, unit=who.unit, neighbours=who.neighbours, aligned=aligned)
+            which = holdout_mask(whole, terms, key, unit=who.unit, neighbours=who.neighbours, aligned=aligned)
             parts = self._parts = (key, only(whole, ~which), only(whole, which))
         _, training, set_aside = parts
         return set_aside if aside else training
@@ -148,7 +148,7 @@ class Host:
             variant=agreed.protocol.variant,
             declaration=agreed.declaration,
             party=self.party,
-            who=agreed.consortium,
+            consortium=agreed.consortium,
             counted_in=None if self.policy.epsilon_per_study is None else self.store.counted_in(),
         )
         for mount in (*agreed.protocol.parts, *agreed.measuring_mounts):
@@ -246,6 +246,6 @@ class Host:
             study=agreed.study,
             title=agreed.title,
             draws=tuple(agreed.declaration.draws(self.party, self.who)),
-            most=self.policy.allowed(agreed.study),
+            max_runs=self.policy.allowed(agreed.study),
             period=self.policy.period,
         )

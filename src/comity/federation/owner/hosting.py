@@ -18,7 +18,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.randomness import NoiseSource, ReleasedNoise
 
 if TYPE_CHECKING:
-    from comity.data import Held
+    from comity.data import LocalRecords
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Owner:
     keys: Identity
     ledger: Ledger
     policy: Policy
-    datasets: Mapping[str, Callable[[Agreement], Held]]
+    datasets: Mapping[str, Callable[[Agreement], LocalRecords]]
     noise: NoiseSource = field(default_factory=ReleasedNoise)
     local: Callable[..., Any] | None = None
 

@@ -55,7 +55,7 @@ class Mailbox(Memory):
         return self.heads(self.party, to)(name)
 
     def _check_sealed(self, receivers: Iterable[str], name: str, value: Any) -> None:
-        if self._host.agreed.writer_of(name, aside=self._aside) != self._path.mount:
+        if self._host.agreed.writer_of(name, holdout=self._aside) != self._path.mount:
             raise Refused(f"{name} is not declared as a letter between parties", code="undeclared", key=name)
         release = self._host.agreed.declared(self._path.mount)[name]
         for to in receivers:
@@ -67,7 +67,7 @@ class Mailbox(Memory):
     def hold(self, name: str, sender: str, path: str, raw: bytes) -> bool:
         """Keep a letter that arrived. The first of a name and sender stays until it is taken, and the same letter is
         not taken twice: a later one replaces nothing."""
-        aside = self._host.agreed.is_aside(StepPath.parse(path).mount)
+        aside = self._host.agreed.is_holdout(StepPath.parse(path).mount)
         slot, known = of_part(_slot(name, sender), aside=aside), of_part(_had(name, sender), aside=aside)
         stored = self._stored(known)
         had = [] if stored is None else decode(stored)

@@ -25,7 +25,7 @@ class Memory:
         self._study = host.agreed.study
         self._run = run
         self._path = path
-        self._aside = host.agreed.is_aside(path.mount)
+        self._aside = host.agreed.is_holdout(path.mount)
         self.label = path.label
         self.party = host.party
         self.consortium: Consortium = host.agreed.consortium

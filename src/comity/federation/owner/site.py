@@ -22,7 +22,7 @@ from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.rows import Rows
 
 if TYPE_CHECKING:
-    from comity.data import Held, Records
+    from comity.data import LocalRecords, Records
     from comity.federation.owner.host import Host
 
 log = logging.getLogger("comity.site")
@@ -45,7 +45,7 @@ class Site(Mailbox):
     # The owner's records.
 
     @property
-    def records(self) -> Held:
+    def records(self) -> LocalRecords:
         """The records that this step may see. Where the study has an evaluation they are those of the step's part, and
         no others: what a release of one part costs rests on it. The run is bound to them from here on."""
         digest = self._host.records_digest
@@ -93,7 +93,7 @@ class Site(Mailbox):
         assert found is not None
         return found
 
-    def _blocks(self, records: Held) -> Iterator[Records]:
+    def _blocks(self, records: LocalRecords) -> Iterator[Records]:
         try:
             yield from records.blocks()
         except BadInput as error:
@@ -202,7 +202,7 @@ class Site(Mailbox):
     def _require_source(self, release: Release) -> None:
         """This party is a source of the release, and the release is of the part of the records that this step reads,
         whatever a method says of it."""
-        if (release.name in self._host.agreed.declaration.aside) != self._aside:
+        if (release.name in self._host.agreed.declaration.holdout) != self._aside:
             raise Refused(f"{self._path} does not see the records of {release.name}", code="undeclared")
         if not self.consortium.includes(release.source, self.party):
             raise Refused(f"{release.name} does not come from {self.party}", code="undeclared", key=release.name)

@@ -260,7 +260,7 @@ class Store:
         connection.execute("insert or ignore into ended values(?, ?)", (self._owner, run))
 
     def _reserve(self, transaction: Transaction, booking: Reservation, run: str) -> None:
-        study, most = booking.study, booking.most
+        study, most = booking.study, booking.max_runs
         if self._has_ended(transaction.connection, run):
             raise Refused(f"run {run} is closed and can't begin", code="closed", key="run")
         if most is not None and self._begun(transaction.connection, study, run) >= most:

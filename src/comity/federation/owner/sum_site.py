@@ -23,7 +23,7 @@ class SumSite(Site):
     def __init__(self, host: Host, run: str, path: StepPath, sends: str | None) -> None:
         super().__init__(host, run, path, sends)
         self._circle = host.agreed.circle(path.label)
-        self.consortium = self._circle.who
+        self.consortium = self._circle.consortium
         if not self.consortium.knows(self.party):
             raise Refused(f"{self.party} takes no part in the sums of {path}", code="sum")
 

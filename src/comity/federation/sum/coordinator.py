@@ -90,7 +90,7 @@ class Sum:
 # The rounds of one secure sum, with the check of each reply beside its round.
 def open_sum(parties: Summing, circle: Circle, release: Release, index: int) -> Sum:  # noqa: C901
     """Open one sum of a circle, once each of its parties has contributed."""
-    label, who, degree = f"{release.name}/{index}", circle.who, degree_of(circle.who)
+    label, who, degree = f"{release.name}/{index}", circle.consortium, degree_of(circle.consortium)
     agreed = _set_up(parties, circle)
     # In the complete graph a threshold suffices; in a sparse one every party needs enough of its own holders.
     need = degree.threshold if degree.degree == who.size - 1 else who.survivors
@@ -194,7 +194,7 @@ def _set_up(parties: Summing, circle: Circle) -> SetUp:
 
 
 def _agreed(parties: Summing, circle: Circle) -> SetUp:
-    who, label = circle.who, circle.place
+    who, label = circle.consortium, circle.place
     least, sums = who.survivors, set(circle.sums)
 
     def advertises(party: str, values: Mapping[str, Any]) -> None:

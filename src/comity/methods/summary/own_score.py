@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Held
+from comity.data import LocalRecords
 from comity.federation.own_score import OwnScore, of_classes
 from comity.methods.summary.artefact import BoughtRecords
 
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 _RIDGE = 1e-3
 
 
-def score_bought(presented: Any, records: Held) -> OwnScore | None:
+def score_bought(presented: Any, records: LocalRecords) -> OwnScore | None:
     """None of hashes and weights, and where records have no classes."""
     if not isinstance(presented, BoughtRecords) or presented.labels is None or not len(presented):
         return None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Encoding, Held, Records
+from comity.data import Encoding, LocalRecords, Records
 from comity.data.row_products import clipped
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
@@ -216,7 +216,7 @@ class OneShotSummary(Protocol):
         release = parties.declaration["mass"]
         grid = release.spacing(who)
         asked = [owner for owner in who.among(OWNER) if owner in parties.alive]
-        got = parties.ask(self.weigh, to=asked, need=release.least(who), spectrum=sent, ratio=theta)
+        got = parties.ask(self.weigh, to=asked, need=release.min_parties(who), spectrum=sent, ratio=theta)
         return {owner: float(values["mass"][0] * grid) for owner, values in got.items()}
 
     def _summary(self, parties: Parties, dealt: Mapping[str, int], owners: Sequence[str]) -> dict[str, Any]:
@@ -332,7 +332,7 @@ class OneShotSummary(Protocol):
 
         return assess(presented, train, test)
 
-    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+    def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
         from comity.methods.summary.own_score import score_bought
 
         return score_bought(presented, records)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import CellEncoding, Held, Records, Schema, by_features
+from comity.data import CellEncoding, LocalRecords, Records, Schema, by_features
 from comity.data.schemas.reading import canonical_id
 from comity.errors import StudyError
 from comity.federation.coordinator.parties import Parties
@@ -358,7 +358,7 @@ class SyntheticColumns(ByColumns, CountedData):
         own = [place for place in self.holding.places[holder] if place < len(self.holding.names) - 1]
         return assess(presented, whole, test, lambda task, tested: task.compare_columns(whole, own, tested))
 
-    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+    def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
         """Of the owner's own columns."""
         from comity.methods.synthetic.fidelity import score_columns
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from comity.artefacts.section import Grid, Matrices, Panel, Panels, Section, Square
-from comity.data import Bounded, Held, Records
+from comity.data import Bounded, LocalRecords, Records
 from comity.entropy import Stream
 from comity.federation.assessment import Assessment, Figure, auc
 from comity.federation.baseline import Baseline
@@ -351,7 +351,7 @@ def encode_rows(presented: SyntheticDataset) -> Integers:
     return np.asarray(found.features, np.int64)
 
 
-def score_target(presented: SyntheticDataset, records: Held) -> OwnScore | None:
+def score_target(presented: SyntheticDataset, records: LocalRecords) -> OwnScore | None:
     sizes = presented.counts.counting.layout.sizes
     made = encode_rows(presented)
     # One record of every kind more, so that what the dataset lacks is not impossible.
@@ -373,7 +373,7 @@ def score_target(presented: SyntheticDataset, records: Held) -> OwnScore | None:
     return of_classes(counts, wrong)
 
 
-def score_columns(presented: SyntheticDataset, records: Held, places: tuple[int, ...]) -> OwnScore | None:
+def score_columns(presented: SyntheticDataset, records: LocalRecords, places: tuple[int, ...]) -> OwnScore | None:
     """`places` are those of the owner's columns among all of the dataset's."""
     sizes, made = presented.counts.counting.layout.sizes, encode_rows(presented)
     own = [np.zeros(sizes[place], np.int64) for place in places]

@@ -17,7 +17,7 @@ import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
-from comity.data import CellEncoding, Held, Records, Schema
+from comity.data import CellEncoding, LocalRecords, Records, Schema
 from comity.errors import Malformed, StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Counts, Range
@@ -326,7 +326,7 @@ class SyntheticData(CountedData):
             return {"tables": {"counts": total.value, "parties": total.parties}}
         who, release = parties.consortium, parties.declaration["counts"]
         grid = release.spacing(who)
-        got = parties.ask(self.count, need=release.least(who))
+        got = parties.ask(self.count, need=release.min_parties(who))
         tables = {party: np.asarray(values["counts"] * grid, np.float64) for party, values in got.items()}
         for party, counts in tables.items():
             parties.require("counts", 1, self._ranges(counts, who), sender=party)
@@ -417,7 +417,7 @@ class SyntheticData(CountedData):
             return assess(presented, None, test)
         return assess(presented, pool_records(train), test, lambda task, tested: task.compare(train, tested))
 
-    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+    def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
         from comity.methods.synthetic.fidelity import score_columns, score_target
 
         if self.schema.target is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Encoding, Held, Records
+from comity.data import Bounded, Encoding, LocalRecords, Records
 from comity.federation.baseline import Baseline
 from comity.methods.by_columns.method import ByColumns
 from comity.methods.vertical.baselines import baselines, error_of
@@ -54,7 +54,7 @@ class ColumnRegression(ByColumns):
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
         return error_of(self.layout, model.weights.reshape(-1), test)
 
-    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+    def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
         """No owner has all columns that the model needs: an [evaluation] measures it on all of them."""
         return None
 

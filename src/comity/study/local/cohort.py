@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Held
+from comity.data import LocalRecords
 from comity.data.padded import padded
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.delivery import KeptValues, opened_sum
@@ -84,7 +84,7 @@ Block = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]
 Blocks = Callable[[int], Iterable[Block]]
 
 
-def stacks(records: Sequence[Held], most: int) -> Iterator[Block]:
+def stacks(records: Sequence[LocalRecords], most: int) -> Iterator[Block]:
     """Blocks of at most so many parties."""
     for start in range(0, len(records), most):
         yield padded(records[start : start + most])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from comity.crypto.sealing.sealed import Identity
-from comity.data import Held
+from comity.data import LocalRecords
 from comity.entropy import derive
 from comity.errors import Refused, Stopped
 from comity.federation.agreement import Agreement
@@ -42,7 +42,7 @@ class LocalConsortium:
     def made(
         cls,
         agreed: Agreement,
-        records: Mapping[str, Held],
+        records: Mapping[str, LocalRecords],
         *,
         run: str,
         ledgers: OpenLedger,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comity.data import Finding, Held, Records, explain_size
+from comity.data import Finding, LocalRecords, Records, explain_size
 from comity.errors import StudyError
 from comity.privacy.unit import Unit
 from comity.study.records.dealing import deal_rows
@@ -33,7 +33,7 @@ def rows_dealt(study: Study) -> Material:
     return Material(parties, encoded(study.protocol, frame, where), findings=sentences(found))
 
 
-def _one_file(study: Study) -> tuple[dict[str, Held], list[Records], list[Finding]]:
+def _one_file(study: Study) -> tuple[dict[str, LocalRecords], list[Records], list[Finding]]:
     where, owners = named(study, study.simulation.data), study.consortium.size
     encoding = encoding_of(study.protocol, where, None)
     frame = whole_records(study, study.simulation.data, "simulation.data", encoding, owners=owners)
@@ -44,15 +44,15 @@ def _one_file(study: Study) -> tuple[dict[str, Held], list[Records], list[Findin
     for name, rows in dealt.items():
         declared = study.parameters.declared_records(name)
         found += explain_size(len(rows), f"{where}: {name}", unit=unit, declared=declared)
-    parties: dict[str, Held] = {name: rows_of(whole, without(rows, held_out)) for name, rows in dealt.items()}
+    parties: dict[str, LocalRecords] = {name: rows_of(whole, without(rows, held_out)) for name, rows in dealt.items()}
     return parties, [rows_of(whole, held_out)], found
 
 
-def _own_files(study: Study) -> tuple[dict[str, Held], list[Records], list[Finding]]:
+def _own_files(study: Study) -> tuple[dict[str, LocalRecords], list[Records], list[Finding]]:
     """Of records that are read in blocks none is held out."""
     table = study.simulation
     matching(study, list(table.data), "simulation.data has")
-    parties: dict[str, Held] = {}
+    parties: dict[str, LocalRecords] = {}
     tested: list[Records] = []
     found: list[Finding] = []
     for name, value in table.data.items():

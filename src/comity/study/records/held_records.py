@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from comity.data import Held, Source, StreamedRecords, fits
+from comity.data import LocalRecords, Source, StreamedRecords, fits
 from comity.study.records.encodings import encoding_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def held_records(
     protocol: Protocol, who: Consortium, source: Source, *, where: str, party: str, limit: int
-) -> tuple[Held, pd.DataFrame | None]:
+) -> tuple[LocalRecords, pd.DataFrame | None]:
     """Every record is read and checked. Up to `limit` bytes they are held, and their frame is given too."""
     encoding = encoding_of(protocol, where, party)
     if fits(source, encoding, limit):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from comity.data import Held, Records
+from comity.data import LocalRecords, Records
 from comity.learn.local_models import LocalModel
 from comity.representation import short_repr
 
@@ -17,7 +17,7 @@ class Material:
 
     __repr__ = short_repr
 
-    parties: Mapping[str, Held]
+    parties: Mapping[str, LocalRecords]
     test: Records | None = None
     models: Mapping[str, LocalModel] = field(default_factory=dict)
     findings: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from comity.data import Encoding, Finding, Held, StreamedRecords, Tally, explain_size, fits
+from comity.data import Encoding, Finding, LocalRecords, StreamedRecords, Tally, explain_size, fits
 from comity.data.schemas.check import TAIL
 from comity.errors import DataError
 from comity.study.records.held_records import held_records
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from comity.study.study import Study
 
 
-def own_records(study: Study, value: Any, party: str) -> tuple[Held, list[Finding]]:
+def own_records(study: Study, value: Any, party: str) -> tuple[LocalRecords, list[Finding]]:
     """Every record of the source that `value` names is read and checked; what is odd about them is told."""
     source, where = opened(study, value, f"simulation.data.{party}"), named(study, value)
     limit = int(study.simulation.memory * 2**30)

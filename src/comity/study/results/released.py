@@ -21,7 +21,14 @@ from numpy.typing import NDArray
 from comity.artefacts.arrays import read_arrays, write_arrays
 from comity.artefacts.writing import write_text
 from comity.errors import DataError
-from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named, worded
+from comity.federation.declare.consortium import (
+    COORDINATOR,
+    EVERY_PARTY,
+    EVERYONE,
+    Consortium,
+    Participants,
+    format_participants,
+)
 from comity.federation.declare.declaration import Declaration
 from comity.files import make_folder
 from comity.representation import short_repr
@@ -62,8 +69,8 @@ def released_of(values: Mapping[str, Any], declaration: Declaration, who: Consor
     return tuple(
         Released(
             release.name,
-            worded(release.source),
-            worded(release.to),
+            format_participants(release.source),
+            format_participants(release.to),
             _among(release.to, who),
             release.protection.text,
             str(release.form),
@@ -74,7 +81,7 @@ def released_of(values: Mapping[str, Any], declaration: Declaration, who: Consor
     )
 
 
-def _among(to: Named, who: Consortium) -> tuple[str, ...]:
+def _among(to: Participants, who: Consortium) -> tuple[str, ...]:
     """The participants that several names, or a role, stand for."""
     if to in (EVERY_PARTY, EVERYONE):
         return ()

@@ -12,13 +12,13 @@ from typing import Any
 
 import pandas as pd
 
-from comity.data import Held, Records, Schema, explain
+from comity.data import LocalRecords, Records, Schema, explain
 from comity.entropy import derive
 from comity.errors import StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Progress
-from comity.federation.declare.consortium import Consortium, usual_colluders
-from comity.federation.declare.evaluation import divided
+from comity.federation.declare.consortium import Consortium, default_colluders
+from comity.federation.declare.evaluation import split_budget
 from comity.federation.protocol import Protocol
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss, loss_of
@@ -34,7 +34,7 @@ from comity.study.results.outcome import Outcome
 from comity.study.simulation.ledgers import Grant, in_memory
 from comity.study.simulation.simulated import require_possible, simulated
 
-Data = pd.DataFrame | Held
+Data = pd.DataFrame | LocalRecords
 
 
 def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of a study)
@@ -84,7 +84,7 @@ def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of 
         raise StudyError(f"privacy.epsilon must be positive, found {epsilon}", key="privacy.epsilon")
     terms = None
     if evaluation is not None:
-        loss, terms = divided(loss, Unit(unit), Neighbours(neighbours), **evaluation)
+        loss, terms = split_budget(loss, Unit(unit), Neighbours(neighbours), **evaluation)
         protocol = protocol.on_training_part(terms)
     who = Consortium(
         parties=tuple(parties),
@@ -92,7 +92,7 @@ def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of 
         evaluation=terms,
         unit=Unit(unit),
         neighbours=Neighbours(neighbours),
-        colluders=usual_colluders(len(parties), dropouts) if colluders is None else colluders,
+        colluders=default_colluders(len(parties), dropouts) if colluders is None else colluders,
         dropouts=dropouts,
         roles={role: tuple(names) for role, names in (roles or {}).items()},
         schema=schema,

@@ -11,7 +11,7 @@ import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
-from comity.data import Encoding, Held, Records
+from comity.data import Encoding, LocalRecords, Records
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused
 from comity.federation.constraints import Positive
@@ -162,7 +162,7 @@ class Market(Protocol):
 
     def offered(self, parties: Parties, number: int, aim: Floats) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
         """What every owner that is left sends as its bid along `aim`, and the bids themselves."""
-        least = parties.declaration["bids"].least(parties.consortium)
+        least = parties.declaration["bids"].min_parties(parties.consortium)
         alive = [owner for owner in parties.consortium.among(OWNER) if owner in parties.alive]
         got = parties.ask(self.bid, to=alive, label=number, need=least, broadcast=aim)
         sent = {owner: values["bids"] for owner, values in got.items()}
@@ -181,7 +181,7 @@ class Market(Protocol):
                 raise Malformed(f"{owner} offers another record than the one that it bid with", code="form")
 
         each = {owner: {"ask": told[owner]} for owner in made}
-        least = parties.declaration["bids"].least(parties.consortium)
+        least = parties.declaration["bids"].min_parties(parties.consortium)
         sold = parties.ask(self.sell, each=each, label=number, need=least, valid=honest)
         return {owner: Offer.of(values["offer"]) for owner, values in sold.items() if "offer" in values}
 
@@ -224,7 +224,7 @@ class Market(Protocol):
 
         return presented(self, released, who)
 
-    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+    def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
         from comity.methods.summary.own_score import score_bought
 
         return score_bought(presented, records)

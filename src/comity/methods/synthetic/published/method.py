@@ -24,7 +24,7 @@ import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Encoding, Held, Records, Schema, Target
+from comity.data import Bounded, Encoding, LocalRecords, Records, Schema, Target
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.baseline import Baseline
@@ -489,7 +489,7 @@ class PublishedSynthetic(Protocol):
         weights = train_model(self.kind, self.target, found.features, found.labels, self.l2)
         return measure_error(self.target, weights, test.features, test.labels)
 
-    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+    def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
         """Of a model that is fitted to the shared records alone."""
         found = self.encoding.encode(presented.frame).records
         assert found.labels is not None
