@@ -26,7 +26,7 @@ from comity.federation.owner.store import Store
 from comity.methods.averaging.published.protocol import PublishedAverage
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
-from comity.privacy.sampling.seeded_draws import SeededDraws
+from comity.privacy.randomness import SeededDraws
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.local.channel import LocalChannel
 from tests.federation.channels import WholeLocal

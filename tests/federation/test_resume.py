@@ -20,8 +20,7 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Entrusted, Noised, Perturbed
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
-from comity.privacy.randomness import ReleasedNoise
-from comity.privacy.sampling.seeded_draws import SeededDraws
+from comity.privacy.randomness import ReleasedNoise, SeededDraws
 from tests.support.noise import NoNoise
 
 from .children import at_once

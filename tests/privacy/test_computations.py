@@ -15,13 +15,12 @@ from scipy.stats import chisquare
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.messages.codec import decode, encode
-from comity.privacy import choices
-from comity.privacy.choices import permute_and_flip
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.mechanisms import NoisyCounts, NoisyMax, NoisyThreshold
 from comity.privacy.permit import Permit, simulated
 from comity.privacy.randomness import NoiseSource, ReleasedNoise, SeededNoise
-from comity.privacy.sampling.lazy_words import LazyWords
+from comity.privacy.sampling import lazy_bits
+from comity.privacy.sampling.lazy_bits import LazyWords, permute_and_flip
 
 ALARM, SURE = 1e-8, 1 - 1e-7
 SOURCES = [pytest.param(ReleasedNoise(), id="released"), pytest.param(SeededNoise(7), id="seeded")]
@@ -84,7 +83,7 @@ def test_exact_coins_are_those_of_the_doubles(monkeypatch: pytest.MonkeyPatch) -
     scores = np.random.default_rng(1).integers(-9, 9, (60, 5))
     words = [LazyWords(bytes(32)) for _ in range(2)]
     fast = permute_and_flip(scores, 3.7, words[0])
-    monkeypatch.setattr(choices, "SLACK", 2.0)
+    monkeypatch.setattr(lazy_bits, "SLACK", 2.0)
     assert np.array_equal(fast, permute_and_flip(scores, 3.7, words[1]))
 
 
@@ -96,7 +95,7 @@ def test_tied_keys_are_drawn_again() -> None:
                 self.tied, words = True, np.full_like(words, 7)
             return start, words
 
-    won = choices._one_of_each(np.ones((4000, 4), bool), Tied(bytes(32)))
+    won = lazy_bits._choose_marked(np.ones((4000, 4), bool), Tied(bytes(32)))
     assert chisquare(np.bincount(won, minlength=4)).pvalue > ALARM
 
 

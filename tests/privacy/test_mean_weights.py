@@ -14,7 +14,7 @@ from comity.audit import epsilon_lower_bound
 from comity.errors import DataError, StudyError
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms import MeanWeights, RankCoins
-from comity.privacy.mechanisms.mean_weights import STEPS, charged_for, mean_of, quantised
+from comity.privacy.mechanisms.sarpatwar import STEPS, grid_mean, quantise, weights_cost
 from comity.privacy.permit import Permit, simulated
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 
@@ -81,7 +81,7 @@ def worst_loss(mechanism: MeanWeights, moves: tuple[int, ...], seeds: int = 60) 
 @pytest.mark.parametrize("moved", [1, 2])
 def test_every_transcript_is_within_three_epsilon_an_iteration_and_not_within_one(moved: int) -> None:
     """Printed: ε an iteration. Its own choice by exp(ε·score) costs 2ε, the measurement ε, and both times Δ."""
-    mechanism = MeanWeights(epsilon=0.2, iterations=3, dimensions=2, moved=moved, concentrated=False)
+    mechanism = MeanWeights(epsilon=0.2, iterations=3, dimensions=2, sensitivity=moved, concentrated=False)
     stated = float(cast(Pure, mechanism.charged).epsilon)
     assert stated == pytest.approx(0.2 * 3 * 3 * moved)
     found = worst_loss(mechanism, (-moved, 0, moved))
@@ -89,9 +89,9 @@ def test_every_transcript_is_within_three_epsilon_an_iteration_and_not_within_on
 
 
 def test_losses_of_iterations() -> None:
-    assert charged_for(0.01, 1656, 1, concentrated=False) == Pure("49.68")
-    assert charged_for(0.01, 1656, 2, concentrated=False) == Pure("99.36")
-    assert charged_for(0.01, 1656, 2, concentrated=True) == ZCDP("1.656")
+    assert weights_cost(0.01, 1656, 1, concentrated=False) == Pure("49.68")
+    assert weights_cost(0.01, 1656, 2, concentrated=False) == Pure("99.36")
+    assert weights_cost(0.01, 1656, 2, concentrated=True) == ZCDP("1.656")
     mechanism = MeanWeights(epsilon=0.01, iterations=1656, dimensions=4)
     assert mechanism.charged == mechanism.loss == ZCDP("0.414")
     assert mechanism.sensitivity == 1
@@ -108,7 +108,7 @@ def audited(mechanism: MeanWeights, count: int) -> float:
 
 def test_an_audit_on_neighbours_is_within_the_stated_loss_and_sees_noise_that_is_too_narrow() -> None:
     """A record of (1, −1) becomes (−1, 1): each entry moves by 2."""
-    mechanism = MeanWeights(epsilon=0.5, iterations=1, dimensions=2, moved=2, concentrated=False)
+    mechanism = MeanWeights(epsilon=0.5, iterations=1, dimensions=2, sensitivity=2, concentrated=False)
     claim = float(cast(Pure, mechanism.charged).epsilon)
     assert claim == 3
     assert 0.4 < audited(mechanism, 2000) <= claim
@@ -120,8 +120,8 @@ def test_the_mean_of_a_tilted_grid_is_that_of_its_definition() -> None:
     weights = np.array([0.0, 1e-9, -1e-5, 1e-3, 0.3, -2.0, 40.0, -900.0, 1e6])
     tilted = np.exp(np.outer(weights, grid) - np.abs(weights)[:, None])
     expected = tilted @ grid / tilted.sum(axis=1)
-    assert mean_of(weights) == pytest.approx(expected, rel=1e-6, abs=1e-12)
-    assert np.abs(mean_of(np.array([1e300, -1e300]))).max() <= 1
+    assert grid_mean(weights) == pytest.approx(expected, rel=1e-6, abs=1e-12)
+    assert np.abs(grid_mean(np.array([1e300, -1e300]))).max() <= 1
 
 
 @pytest.mark.parametrize("source", [ReleasedNoise(), SeededNoise(7)], ids=["released", "seeded"])
@@ -130,11 +130,11 @@ def test_means_come_close_where_noise_is_small_and_the_permit_covers_what_is_dra
     rows = np.clip(chance.normal([0.5, -0.3, 0.0, 0.9], 0.1, (500, 4)), -1, 1)
     mechanism = MeanWeights(epsilon=0.5, iterations=60, dimensions=4)
     one = permit()
-    means, weights = mechanism.run(source, (quantised(rows).sum(axis=0), np.zeros(4), 500), permit=one)
+    means, weights = mechanism.run(source, (quantise(rows).sum(axis=0), np.zeros(4), 500), permit=one)
     assert one.used
-    assert np.abs(mean_of(weights) - rows.mean(axis=0)).max() < 0.1
+    assert np.abs(grid_mean(weights) - rows.mean(axis=0)).max() < 0.1
     assert np.abs(means - rows.mean(axis=0)).max() < 0.4
-    again = mechanism.run(source, (quantised(rows).sum(axis=0), weights, 500), permit=permit())[0]
+    again = mechanism.run(source, (quantise(rows).sum(axis=0), weights, 500), permit=permit())[0]
     assert np.abs(again - rows.mean(axis=0)).max() < 0.1
 
 
@@ -151,10 +151,10 @@ def test_what_it_refuses_before_the_permit_is_used() -> None:
         with pytest.raises(DataError, match="multiplicative weights"):
             mechanism.run(SeededNoise(1), values, permit=one)
         assert not one.used
-    for wrong in ({"epsilon": 0}, {"moved": math.inf}, {"iterations": 0}, {"dimensions": 0}):
+    for wrong in ({"epsilon": 0}, {"sensitivity": math.inf}, {"iterations": 0}, {"dimensions": 0}):
         with pytest.raises(StudyError):
             replace(mechanism, **wrong)
-    assert quantised(np.array([[np.nan, 2.0, -2.0, 0.004]])).tolist() == [[0, STEPS, -STEPS, 1]]
+    assert quantise(np.array([[np.nan, 2.0, -2.0, 0.004]])).tolist() == [[0, STEPS, -STEPS, 1]]
 
 
 # Coins by rank.
@@ -182,7 +182,7 @@ def test_coins_are_those_of_the_ranks() -> None:
         chance = math.exp(-0.7 * (rank - 1))
         seen = np.bincount(asked[:, place], minlength=2)
         assert chisquare(seen, np.array([1 - chance, chance]) * 20_000).pvalue > 1e-8
-    with pytest.raises(StudyError, match="begin at 1"):
+    with pytest.raises(StudyError, match="start at 1"):
         mechanism.run(SeededNoise(2), np.array([0, 1]), permit=permit())
     with pytest.raises(StudyError, match="positive"):
         RankCoins(epsilon=0)

@@ -11,9 +11,10 @@ import pytest
 from scipy.special import log_ndtr
 from scipy.stats import chisquare, gamma, kstest
 
-from comity.privacy.mixture import PRECISE, keep_probabilities, keep_probability, powers
 from comity.privacy.permit import Permit, simulated
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
+from comity.privacy.sampling.lattice_noise import keep_probabilities, keep_probability, mixture_components
+from comity.privacy.sampling.precise import PRECISE
 
 ALARM = 1e-8
 
@@ -141,7 +142,7 @@ def test_the_radius_in_many_dimensions() -> None:
 @pytest.mark.parametrize(("dimension", "beta"), [(1, "1"), (2, "1.5"), (7, "30"), (200, "15")])
 def test_mixture_weights_are_those_of_the_binomial_theorem(dimension: int, beta: str) -> None:
     """The proposal's density over the target's unnormalised one is the same at every variance."""
-    components = powers(Decimal(beta), dimension)
+    components = mixture_components(Decimal(beta), dimension)
     assert components[-1][1] == 1
     ends = [Decimal(0), *(share for _, share in components)]
     shares = [float(PRECISE.subtract(after, before)) for before, after in itertools.pairwise(ends)]

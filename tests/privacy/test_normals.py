@@ -21,9 +21,8 @@ from comity.privacy.loss import Approx
 from comity.privacy.mechanisms import Gaussian
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import ReleasedNoise
-from comity.privacy.sampling import normals as sampler
-from comity.privacy.sampling.lazy_words import LazyWords, exponential_between
-from comity.privacy.sampling.normals import normals, step_curve
+from comity.privacy.sampling import lazy_bits as sampler
+from comity.privacy.sampling.lazy_bits import LazyWords, exponential_between, normals, step_curve
 
 ALARM = 1e-8
 

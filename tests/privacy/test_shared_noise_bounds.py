@@ -18,7 +18,7 @@ from comity.privacy.mechanisms import Gaussian, Laplace, Spherical
 from comity.privacy.mechanisms.spherical import shared_loss
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.privacy.sampling.infinitely_divisible import SMOOTHING, parts_of
+from comity.privacy.sampling.lattice_noise import SMOOTHING, count_parts
 
 sensitivities = st.floats(1e-6, 1e6)
 sizes = st.integers(1, 5000)
@@ -30,7 +30,7 @@ def test_laplace_parts_are_laid_out_for_the_same_noise(sensitivity: Any, size: A
     alone = Laplace(Pure(epsilon)).scale(sensitivity=sensitivity, shape=(size,))
     shared = Laplace(Pure(epsilon)).scale(sensitivity=sensitivity, shape=(size,), parts=parts)
     assert (shared.total, shared.grid, shared.loss) == (alone.total, alone.grid, alone.loss)
-    assert parts_of(shared.total, shared.part) == parts
+    assert count_parts(shared.total, shared.part) == parts
 
 
 @given(sensitivities, sizes, st.floats(0.01, 20), st.integers(2, 2000))
@@ -40,7 +40,7 @@ def test_spherical_parts_pay_for_rounding_precision_and_the_grid(
     scale = Spherical(Pure(epsilon)).scale(sensitivity=sensitivity, shape=(size,), parts=parts)
     steps = sensitivity / scale.grid + math.sqrt(size)
     assert steps / scale.total + shared_loss(size, epsilon, parts) <= epsilon * (1 + 1e-15)
-    assert parts_of(scale.total, scale.part) == parts
+    assert count_parts(scale.total, scale.part) == parts
     # The smoothing adds next to nothing to the variance (d+1)β² of a coordinate.
     assert SMOOTHING * parts <= (size + 1) * scale.total**2 / 100
     assert scale.total * scale.grid <= 1.00101 * sensitivity / epsilon

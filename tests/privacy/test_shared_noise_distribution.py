@@ -18,13 +18,10 @@ from scipy.stats import chisquare, kstest, logser, nbinom, poisson
 from scipy.stats import gamma as gamma_distribution
 
 from comity.errors import Refused, StudyError
-from comity.privacy.mixture import PRECISE
 from comity.privacy.permit import Permit, simulated
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
-from comity.privacy.sampling.gamma import gamma
-from comity.privacy.sampling.infinitely_divisible import SMOOTHING, _log_rate, _logarithmic, part_width, parts_of
-from comity.privacy.sampling.table_sampler import poisson_table
-from comity.privacy.sampling.uniforms import Uniforms, whole_geometrics
+from comity.privacy.sampling.lattice_noise import SMOOTHING, _log_rate, _logarithmic, count_parts, part_width
+from comity.privacy.sampling.precise import PRECISE, Uniforms, gamma, poisson_table, whole_geometrics
 
 ALARM = 1e-8
 
@@ -133,7 +130,7 @@ def test_ties_of_the_upper_words_are_settled_by_the_lower_ones(monkeypatch: pyte
     entry = table.cumulated[2]
     around = [entry - 1, entry, entry + 1]
     words = np.array([[value >> 128, (value >> 64) % 2**64, value % 2**64] for value in around], np.uint64)
-    monkeypatch.setattr("comity.privacy.sampling.uniforms.os.urandom", lambda count: words.astype("<u8").tobytes())
+    monkeypatch.setattr("comity.privacy.sampling.precise.os.urandom", lambda count: words.astype("<u8").tobytes())
     assert table.draw(3).tolist() == [2, 3, 3]
 
 
@@ -206,7 +203,7 @@ def test_spherical_parts(source: Any, count: int, dimension: int, parts: int) ->
 def test_the_number_of_parts_is_read_off_a_scale_exactly() -> None:
     for parts in [*range(1, 3000), 10**6, 2**33 + 1]:
         for total in (1 / 3, 4.53e6):
-            assert parts_of(total, part_width(total, parts)) == parts
+            assert count_parts(total, part_width(total, parts)) == parts
 
 
 @pytest.mark.parametrize("source", [ReleasedNoise(), SeededNoise(1)], ids=["released", "seeded"])

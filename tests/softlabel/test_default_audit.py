@@ -23,7 +23,7 @@ from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.privacy.sampling.infinitely_divisible import parts_of
+from comity.privacy.sampling.lattice_noise import count_parts
 
 from .consortia import labels
 from .default_consortia import STATISTICS, consortium, contribution, hosted, quantised
@@ -100,7 +100,7 @@ def opened(
     for part in range(who.honest_parts):
         source = SeededNoise(1000 * seed + part)
         if isinstance(loss, Pure):
-            parts, size = parts_of(scale.total, scale.part), prod(release.shape)
+            parts, size = count_parts(scale.total, scale.part), prod(release.shape)
             out += source._part_rows(scale.total * shrink, parts, count, size).reshape(out.shape)
         else:
             out += source.rounded_gaussian(scale.part * shrink, out.shape, permit=simulated(release.name))

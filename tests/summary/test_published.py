@@ -18,7 +18,7 @@ from comity.methods.summary.published.direction import direction
 from comity.methods.summary.published.opening import opening
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import ZCDP, Approx, Pure
-from comity.privacy.mechanisms.mean_weights import STEPS, quantised
+from comity.privacy.mechanisms.sarpatwar import STEPS, quantise
 
 from .auctions import published
 from .consortia import consortium
@@ -89,7 +89,7 @@ def test_the_corrected_bid_is_the_marginal_gain_and_the_printed_one_is_not() -> 
 def test_the_first_broadcast_is_that_of_the_seeds() -> None:
     chance = np.random.default_rng(1)
     rows = np.clip(chance.normal([0.6, -0.4, 0.0, 0.2, 0.1, -0.8], 0.1, (150, 6)), -1, 1)
-    sums = quantised(rows).sum(axis=0)
+    sums = quantise(rows).sum(axis=0)
     found = np.array([opening(sums, 150, Stream.public("opening", number))[0] for number in range(20)])
     assert np.array_equal(found[3], opening(sums, 150, Stream.public("opening", 3))[0])
     # So few iterations pull it from zero half of the way at most, each towards its own coordinate.
@@ -155,7 +155,7 @@ def test_an_iteration_costs_three_times_what_a_record_moves(moved: float) -> Non
     assert 0.99 * 3 * epsilon * moved <= worst <= 3 * epsilon * moved * (1 + 1e-9)
     budget = PublishedBudget.of(consortium(Approx(1.0, 1e-5)), 20, 8, 0.5)
     mechanism = {2.0: budget.wished, 4.0: budget.summarised}[moved]
-    assert mechanism.moved == moved
+    assert mechanism.sensitivity == moved
 
 
 def test_an_owner_that_is_not_asked_knows_that_it_is_not_the_best() -> None:

@@ -17,7 +17,7 @@ from comity.methods.synthetic.counts import fit_counting
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.privacy.sampling.infinitely_divisible import parts_of
+from comity.privacy.sampling.lattice_noise import count_parts
 from tests.averaging.test_default_audit import SURE, claimed_mu, heard
 
 from .made import CLASSES, consortium
@@ -41,7 +41,7 @@ def views(release: Any, who: Any, values: Any, seed: Any, *, parts: Any = None, 
     scale, source, shape = release.scale(who), SeededNoise(seed), (count, *release.shape)
     total = values + np.zeros(shape)
     for _ in range(who.honest_parts if parts is None else parts):
-        own = parts_of(scale.total, scale.part)
+        own = count_parts(scale.total, scale.part)
         total += source.laplace_part(scale.total, own, shape, permit=simulated(release.name)) * scale.grid
     return total
 

@@ -1,11 +1,11 @@
 """Sums and conversions of losses: pure functions, rounded to the safe side.
 
-Losses are rounded up and budgets down. A figure that passes through floating point is moved by more than the
-error of the computation before it is used, so that a comparison with a grant can only err towards refusing.
+Losses are rounded up and budgets down. A figure that passes through floating point is moved by more than the error of
+the computation, so a comparison with a grant can only err towards refusing.
 
-Conversions from zCDP follow Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy
-(2020); the curve of Gaussian noise follows Balle and Wang, Improving the Gaussian Mechanism (2018), and Dong,
-Roth and Su, Gaussian Differential Privacy (2019). What a ledger composes stands in `comity.privacy.currency`.
+Conversions from zCDP follow Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy (2020); the
+curve of Gaussian noise follows Balle and Wang, Improving the Gaussian Mechanism (2018), and Dong, Roth and Su, Gaussian
+Differential Privacy (2019). `comity.privacy.currency` composes losses for ledgers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import lru_cache
 from scipy.special import log_ndtr, ndtri_exp
 
 from comity.errors import Refused, StudyError
-from comity.privacy.loss import GDP, LOSSES, MOST, ZCDP, Approx, Loss, Pure, at_least
+from comity.privacy.loss import GDP, LOSSES, MAX_FIGURE, ZCDP, Approx, Loss, Pure, at_least
 from comity.privacy.unit import Neighbours, Unit
 
 INFINITE = Decimal("Infinity")
@@ -27,35 +27,33 @@ _HALF_PI = Decimal("1.5707963267948966192313216916397514420986")
 _DISPLAYED = Context(prec=20, rounding=ROUND_CEILING)
 _BUDGETS = Context(prec=60, rounding=ROUND_FLOOR)
 _SUMS = Context(prec=2000, rounding=ROUND_CEILING)
-"""Exact for every figure that a loss may have: what is added and taken away again leaves nothing behind."""
+"""Exact for every figure that a loss may have: adding and then subtracting it leaves nothing behind."""
 _ZERO = Decimal(0)
 _ROUNDING = 2.0**-44
 """Relative error allowed to a handful of elementary floating-point functions: 256 times the last bit."""
 
-
 NUMERICAL = 2.0**-44
-"""Each sum of parts of Gaussian noise lies, point by point, within exp(±NUMERICAL·μ²) of noise that is μ-GDP exactly
-(mechanisms/proof.md, 3): so all draws of a grant together within exp(±NUMERICAL·Σμ²), however many they are."""
+"""Each sum of parts of Gaussian noise is, point by point, within exp(±NUMERICAL·μ²) of noise that is exactly μ-GDP
+(mechanisms/proof.md, 3). All draws of a grant together are within exp(±NUMERICAL·Σμ²), for any number of draws."""
 
 RHO_PER_SQUARE = Decimal("0.5") + Decimal(2) ** -31
-"""ρ of Gaussian noise charged as μ, for each μ²: a half, and a hair for parts (mechanisms/proof.md, 3)."""
+"""ρ of Gaussian noise per μ²: a half, and a margin for parts (mechanisms/proof.md, 3)."""
 
-_HAIR = 2.0**-30
-_WIDEST = 2.0**13
-"""Figures of a grant are lowered by the hair, which pays for the above as long as Σμ² <= 2^13·min(ε, 1)."""
+_GRANT_MARGIN = 2.0**-30
+_MAX_SQUARE = 2.0**13
+"""Figures of a grant are lowered by the margin, which pays for NUMERICAL as long as Σμ² <= 2^13·min(ε, 1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The sums of losses, by kind, because the kinds compose differently: what a *plan* costs.
+    """The sums of losses by kind, because the kinds compose differently: what a *plan* costs.
 
-    Pure losses add up in ε, Gaussian ones in μ², zCDP ones in ρ, (ε, δ) losses in both figures; the sums are
-    composed with each other by adding ε and δ, Gaussian and zCDP losses in ρ.
+    Pure losses add up in ε, Gaussian ones in μ², zCDP ones in ρ, (ε, δ) losses in both figures. The sums compose with
+    each other by adding ε and δ, and Gaussian and zCDP losses in ρ.
 
-    This holds for losses that are *fixed beforehand*, as those of a study are: later steps may look at earlier
-    results, their losses may not (proof.md, 5). Whoever chooses, after a look at results, whether to spend what
-    is left on one kind or on another gets more than `epsilon_at` says; ledgers, which are spent like that, add up
-    in one kind alone (`comity.privacy.currency`).
+    This holds for losses that are *fixed beforehand*, as those of a study are: later steps may depend on earlier
+    results, their losses may not (proof.md, 5). Choosing the kind of a later loss after seeing results can cost more
+    than `epsilon_at` says. Ledgers are spent that way, so they add up one kind alone (`comity.privacy.currency`).
     """
 
     pure: Decimal
@@ -84,17 +82,17 @@ class Spent:
 
     def plus(self, other: Spent) -> Spent:
         """Both sums together, exactly."""
-        return self._each(other, _SUMS.add)
+        return self._combine(other, _SUMS.add)
 
     def minus(self, other: Spent) -> Spent:
-        """Without sums that were added before, exactly."""
-        return self._each(other, _SUMS.subtract)
+        """The sums without `other`, which was added before, exactly."""
+        return self._combine(other, _SUMS.subtract)
 
-    def most(self, other: Spent) -> Spent:
-        """Figure by figure the larger one: at least as much as either."""
-        return self._each(other, max)
+    def maximum(self, other: Spent) -> Spent:
+        """The larger of each figure: at least as much as either."""
+        return self._combine(other, max)
 
-    def _each(self, other: Spent, combine: Callable[[Decimal, Decimal], Decimal]) -> Spent:
+    def _combine(self, other: Spent, combine: Callable[[Decimal, Decimal], Decimal]) -> Spent:
         return Spent(
             combine(self.pure, other.pure),
             combine(self.gaussian, other.gaussian),
@@ -109,7 +107,7 @@ class Spent:
         return LOSSES.fma(self.gaussian, RHO_PER_SQUARE, self.rho)
 
     def epsilon_at(self, delta: Decimal) -> Decimal:
-        """The smallest known ε for which all of it is (ε, δ)-DP; infinite when δ does not suffice for any."""
+        """The smallest known ε for which everything spent is (ε, δ)-DP; infinite when δ does not suffice for any."""
         left = _BUDGETS.subtract(delta, self.delta)
         if left < 0:
             return INFINITE
@@ -121,8 +119,8 @@ class Spent:
         return LOSSES.add(LOSSES.add(self.pure, self.approx_epsilon), rest)
 
 
-def _gdp_keeps(square: float, epsilon: float, delta: float) -> bool:
-    """Whether μ-GDP implies (ε, δ)-DP: δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), computed upwards."""
+def _gdp_implies(square: float, epsilon: float, delta: float) -> bool:
+    """Whether μ-GDP implies (ε, δ)-DP: δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), rounded up."""
     mu = math.sqrt(square) * (1 + _ROUNDING)
     first = float(log_ndtr(mu / 2 - epsilon / mu))
     if first == -math.inf:
@@ -140,31 +138,31 @@ def gdp_epsilon(square: float, delta: float) -> float:
     _require("delta", delta, 0 <= delta <= 1)
     if square == 0 or delta == 1:
         return 0.0
-    if delta == 0 or square > _WIDEST:
+    if delta == 0 or square > _MAX_SQUARE:
         return math.inf
-    usual = delta * (1 - _HAIR)
+    reduced = delta * (1 - _GRANT_MARGIN)
     low, high = 0.0, 1.0
-    while not _gdp_keeps(square, high, usual):
+    while not _gdp_implies(square, high, reduced):
         low, high = high, 2 * high
     for _ in range(200):
         middle = (low + high) / 2
         # Neighbouring doubles: no further step changes either.
         if middle in (low, high):
             break
-        low, high = (low, middle) if _gdp_keeps(square, middle, usual) else (middle, high)
-    return max(high * (1 + 2 * _HAIR), square / _WIDEST)
+        low, high = (low, middle) if _gdp_implies(square, middle, reduced) else (middle, high)
+    return max(high * (1 + 2 * _GRANT_MARGIN), square / _MAX_SQUARE)
 
 
 @lru_cache(maxsize=256)
 def gdp_square(epsilon: float, delta: float) -> float:
     """The largest μ², rounded down, for which `gdp_epsilon` promises (ε, δ).
 
-    A little below the root, so that the sum of its parts, each rounded, still fits: δ(ε) is a difference of
-    probabilities about 1/ε times as large, whose last bits are not monotone.
+    A little below the root, so the sum of its rounded parts still fits: δ(ε) is a difference of probabilities about 1/ε
+    times as large, whose last bits are not monotone.
     """
     _require("epsilon", epsilon, 0 < epsilon < math.inf)
     _require("delta", delta, 0 < delta < 1)
-    low, high = 0.0, min(_WIDEST, epsilon * _WIDEST)
+    low, high = 0.0, min(_MAX_SQUARE, epsilon * _MAX_SQUARE)
     for _ in range(200):
         middle = (low + high) / 2
         # δ(ε) grows in μ, and underflows to 0 long before μ does.
@@ -179,12 +177,12 @@ def gdp_square(epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def pure_square(epsilon: Decimal) -> Decimal:
-    """μ², rounded up, of a pure ε: μ = 2Φ⁻¹(e^ε/(1 + e^ε)), where randomised response lies on the Gaussian curve.
+    """μ², rounded up, of a pure ε: μ = 2Φ⁻¹(e^ε/(1 + e^ε)), where randomised response touches the Gaussian curve.
 
     μ <= ε·sqrt(π/2) always (proof.md, 3), and close to it for small ε, where doubles would lose their digits.
     """
     bound = LOSSES.multiply(LOSSES.multiply(epsilon, epsilon), _HALF_PI)
-    if epsilon < Decimal("0.001") or bound > MOST:
+    if epsilon < Decimal("0.001") or bound > MAX_FIGURE:
         return at_least(bound)
     value = _float_above(epsilon)
     mu = -2 * float(ndtri_exp(-value - math.log1p(math.exp(-value)))) * (1 + 2.0**-36)
@@ -196,7 +194,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
     For every α > 1, a Rényi divergence of order α of at most ρα implies (ε, δ)-DP with
     ε = ρα + ln(1/(αδ))/(α − 1) + ln(1 − 1/α). The derivative in α has the sign of ρ(α−1)² − ln(1/(αδ)), which
-    grows, so bisection finds the best order; any order is valid, so an inexact one costs tightness alone.
+    grows, so bisection finds the best order. Any order is valid: an inexact one costs only tightness.
     """
     _require("rho", rho, rho >= 0)
     _require("delta", delta, 0 <= delta <= 1)
@@ -213,7 +211,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
             low = middle
         else:
             high = middle
-    # Written in α − 1, so that no term cancels another's digits.
+    # Written in α − 1, so no term cancels another's digits.
     less_one = math.exp(low)
     terms = (
         rho,
@@ -229,7 +227,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest ρ, rounded down, for which `zcdp_epsilon` promises (ε, δ).
 
-    A few units in the last place below the root, so that the sum of its parts, each rounded, still fits.
+    A few units in the last place below the root, so the sum of its rounded parts still fits.
     """
     _require("epsilon", epsilon, 0 < epsilon < math.inf)
     _require("delta", delta, 0 < delta < 1)
@@ -250,10 +248,10 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def budget_to_rho(loss: Loss) -> ZCDP:
-    """How much zCDP noise a *budget* buys, rounded down. For calibration, never for something spent.
+    """How much zCDP noise a *budget* buys, rounded down. For calibration, never for a loss that was spent.
 
-    Whoever spends the ρ spends no more than the budget: for (ε, δ) by `zcdp_epsilon`. A pure ε buys no zCDP
-    noise, since noise under zCDP has an unbounded privacy loss; nor does a μ, which a Rényi bound doesn't imply.
+    Spending this ρ spends no more than the budget: for (ε, δ) by `zcdp_epsilon`. A pure ε buys no zCDP noise, whose
+    privacy loss is unbounded; nor does a μ, because a Rényi bound does not imply one.
     """
     match loss:
         case ZCDP():
@@ -265,9 +263,9 @@ def budget_to_rho(loss: Loss) -> ZCDP:
 
 
 def gaussian_budget(loss: Loss) -> GDP:
-    """How much Gaussian noise a *budget* buys, rounded down. For calibration, never for something spent.
+    """How much Gaussian noise a *budget* buys, rounded down. For calibration, never for a loss that was spent.
 
-    Whoever spends the μ spends no more than the budget: for (ε, δ) by `gdp_epsilon`, for ρ because the noise is
+    Spending this μ spends no more than the budget: for (ε, δ) by `gdp_epsilon`, for ρ because the noise is
     ½μ²(1 + 2^−30)-zCDP. Parts of μ² that add up to it may be spent one by one. A pure ε buys no Gaussian noise, whose
     privacy loss is unbounded.
     """
@@ -290,7 +288,7 @@ def _needs_delta(noise: str, loss: Loss) -> StudyError:
     )
 
 
-_INSIDE = {Unit.RECORD: 0, Unit.PERSON: 1, Unit.PARTY: 2}
+_UNIT_ORDER = {Unit.RECORD: 0, Unit.PERSON: 1, Unit.PARTY: 2}
 
 
 def convert(
@@ -300,24 +298,23 @@ def convert(
     unit_to: Unit,
     neighbours_to: Neighbours,
 ) -> Loss:
-    """The same release's loss under another unit and relation; only where one implies the other.
+    """The same release's loss under another unit and relation; refused where the first does not imply the second.
 
-    To a unit inside the first one, at replacement: changing one record of a person, or of a party, is one way
-    of replacing the person or party, so the loss is the same. From add-remove to replace: a replacement is
-    one removal and one addition, so group privacy for two applies: 2ε, 2μ, 4ρ, (2ε, (1 + e^ε)δ). From add-remove
-    to add-remove of an inner unit: a party with one record less is neither absent nor added but *another*
-    party, two steps away, so it costs two as well. Everything else would be a guess, and is refused.
+    To an inner unit, under replace: changing one record of a person, or of a party, is one way of replacing the person
+    or party, so the loss is the same. From add-remove to replace: a replacement is one removal and one addition, so
+    group privacy for two applies: 2ε, 2μ, 4ρ, (2ε, (1 + e^ε)δ). From add-remove to add-remove of an inner unit: a party
+    with one record less is *another* party, two steps away, so it costs two as well.
     """
-    inwards = _INSIDE[unit_to] < _INSIDE[unit_from]
-    if _INSIDE[unit_to] > _INSIDE[unit_from] or (
+    to_inner = _UNIT_ORDER[unit_to] < _UNIT_ORDER[unit_from]
+    if _UNIT_ORDER[unit_to] > _UNIT_ORDER[unit_from] or (
         neighbours_from is Neighbours.REPLACE and neighbours_to is Neighbours.ADD_REMOVE
     ):
         raise Refused(
             f"a loss stated for one {unit_from} under {neighbours_from} says nothing about one {unit_to} "
-            f"under {neighbours_to}: run the study in the ledger's own unit and relation",
+            f"under {neighbours_to}: run the study in the ledger's unit and relation",
             code="unit",
         )
-    if neighbours_from is Neighbours.ADD_REMOVE and (inwards or neighbours_to is Neighbours.REPLACE):
+    if neighbours_from is Neighbours.ADD_REMOVE and (to_inner or neighbours_to is Neighbours.REPLACE):
         return _group_of_two(loss)
     return loss
 
@@ -333,7 +330,7 @@ def _group_of_two(loss: Loss) -> Loss:
                 return loss * 2
             doubled = Decimal(1)
             if epsilon < 1000:
-                # Decimal's exp rounds to nearest whatever its context says; the next figure lies above.
+                # Decimal's exp always rounds to nearest; the next figure is an upper bound.
                 growth = LOSSES.next_plus(LOSSES.exp(epsilon))
                 doubled = LOSSES.multiply(LOSSES.add(Decimal(1), growth), delta)
             if doubled >= 1:

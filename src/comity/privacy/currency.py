@@ -34,7 +34,7 @@ from comity.privacy.accounting import (
     pure_square,
     zcdp_epsilon,
 )
-from comity.privacy.loss import GDP, LEAST, LOSSES, ZCDP, Approx, Loss, Pure, at_least
+from comity.privacy.loss import GDP, LOSSES, MIN_FIGURE, ZCDP, Approx, Loss, Pure, at_least
 
 Grant = Pure | Approx
 
@@ -210,7 +210,7 @@ def _round_down(epsilon: float, grant: Grant) -> Decimal:
 
 def _subtract(ceiling: Decimal, spent: Decimal) -> Decimal:
     difference = _DOWN.subtract(ceiling, spent)
-    return difference if difference >= LEAST else Decimal(0)
+    return difference if difference >= MIN_FIGURE else Decimal(0)
 
 
 def _figures(spent: Spent) -> tuple[Decimal, ...]:

@@ -2,11 +2,10 @@
 
 A mechanism M is ε-DP when P[M(D) ∈ S] <= e^ε P[M(D') ∈ S] for every event S and all neighbours D, D';
 (ε, δ)-DP adds δ on the right; ρ-zCDP bounds the Rényi divergence of every order α > 1 by ρα; μ-GDP says that
-telling M(D) from M(D') is no easier than telling N(0, 1) from N(μ, 1). Who is a neighbour is said elsewhere
-(`comity.privacy.unit`): a loss means something only beside a unit and a relation.
+telling M(D) from M(D') is no easier than telling N(0, 1) from N(μ, 1). A loss means something only together with a unit
+and a relation of neighbours (`comity.privacy.unit`).
 
-Figures are exact decimals. Arithmetic that can't be exact rounds up, since a loss that is stated too high is
-still a true promise.
+Figures are exact decimals. Arithmetic that can't be exact rounds up: a loss that is stated too high is still true.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from comity.errors import Malformed, StudyError
 Number = int | float | str | Decimal | SupportsIndex
 
 LOSSES = Context(prec=60, rounding=ROUND_CEILING)
-"""The arithmetic of losses: sixty digits, then upwards."""
+"""The arithmetic of losses: sixty digits, rounded up."""
 
-LEAST, MOST = Decimal("1e-300"), Decimal("1e300")
-"""Figures of losses are 0 or lie between these, so that doubles can hold them."""
+MIN_FIGURE, MAX_FIGURE = Decimal("1e-300"), Decimal("1e300")
+"""Figures of losses are 0 or between these, so doubles can hold them."""
 
 _DIGITS = 400
 _EXACT = Context(prec=2 * _DIGITS)
@@ -46,7 +45,7 @@ class Pure:
         return Pure(LOSSES.multiply(self.epsilon, _times(times)))
 
     def scaled(self, share: Fraction) -> Pure:
-        """A share of it, rounded up: what is lost where less moves than the noise was scaled for."""
+        """A share of the loss, rounded up: what a unit loses that moves less than the noise was scaled for."""
         return Pure(LOSSES.divide(LOSSES.multiply(self.epsilon, Decimal(share.numerator)), Decimal(share.denominator)))
 
     def __str__(self) -> str:
@@ -58,7 +57,7 @@ class Pure:
 
 @dataclass(frozen=True, init=False)
 class GDP:
-    """μ-Gaussian differential privacy, kept as μ², which adds up."""
+    """μ-Gaussian differential privacy, stored as μ², which adds up."""
 
     square: Decimal
 
@@ -75,7 +74,7 @@ class GDP:
 
     @property
     def mu(self) -> Decimal:
-        """μ, rounded up. Decimal's root rounds to nearest whatever its context says; the next figure lies above."""
+        """μ, rounded up. Decimal's root always rounds to nearest; the next figure is an upper bound."""
         root = LOSSES.sqrt(self.square)
         return root if _EXACT.multiply(root, root) == self.square else LOSSES.next_plus(root)
 
@@ -142,12 +141,12 @@ Loss = Pure | GDP | ZCDP | Approx
 
 
 def loss_of(epsilon: Number, delta: Number) -> Pure | Approx:
-    """What a person who writes ε and δ means: a δ of 0 is pure differential privacy."""
+    """The loss of a written ε and δ: a δ of 0 is pure differential privacy."""
     return Approx(epsilon, delta) if delta else Pure(epsilon)
 
 
 def parse_loss(text: str) -> Loss:
-    """The loss that `as_text` wrote, figure for figure."""
+    """The loss that `as_text` wrote."""
     kind, _, figures = text.partition(":")
     parts = figures.split(",")
     try:
@@ -168,18 +167,18 @@ def parse_loss(text: str) -> Loss:
 
 
 def at_least(value: Decimal) -> Decimal:
-    """`value`, or the least figure of a loss when it is smaller and not 0: upwards, as losses go."""
-    return LEAST if 0 < value < LEAST else value
+    """`value`, rounded up to the smallest figure of a loss when it is below that and not 0."""
+    return MIN_FIGURE if 0 < value < MIN_FIGURE else value
 
 
 def float_above(value: Decimal) -> float:
-    """A double that states the figure or more: by its shortest decimal, as doubles are read here."""
+    """A double whose shortest decimal is at least `value`; that decimal is how doubles are read here."""
     nearest = float(value)
     return nearest if Decimal(float.__repr__(nearest)) >= value else math.nextafter(nearest, math.inf)
 
 
 def shown(value: Decimal, *, decimals: int, digits: int = 4) -> str:
-    """`value` rounded up to `digits` significant digits, with at least `decimals` behind the point."""
+    """`value` rounded up to `digits` significant digits, with at least `decimals` after the point."""
     if not value.is_finite():
         return "infinite"
     rounded = Context(prec=digits, rounding=ROUND_CEILING).plus(value).normalize()
@@ -188,17 +187,17 @@ def shown(value: Decimal, *, decimals: int, digits: int = 4) -> str:
     return f"{rounded:.{max(decimals, -exponent)}f}"
 
 
-def shown_small(value: Decimal, *, digits: int = 4) -> str:
-    """`value` rounded up, in powers of ten: 1e-6."""
-    if value == 0:
+def shown_small(value: Decimal, *, digits: int = 4, rounding: str = ROUND_CEILING) -> str:
+    """`value` with this many significant digits, by default rounded up, in powers of ten: 1e-6."""
+    if value <= 0:
         return "0"
-    rounded = Context(prec=digits, rounding=ROUND_CEILING).plus(value).normalize()
+    rounded = Context(prec=digits, rounding=rounding).plus(value)
     mantissa = rounded.scaleb(-rounded.adjusted()).normalize()
     return f"{mantissa:f}e{rounded.adjusted()}"
 
 
 def _figure(name: str, value: Number) -> Decimal:
-    """A float stands for its shortest decimal, which is what a person wrote: 0.1 is one tenth."""
+    """A float means its shortest decimal, which is what a person wrote: 0.1 is one tenth."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -216,9 +215,10 @@ def _figure(name: str, value: Number) -> Decimal:
         raise StudyError(f"{name} must be finite and not negative, found {repr(value)[:80]}", key=name)
     if figure == 0:
         return Decimal(0)
-    if not LEAST <= figure <= MOST or len(figure.as_tuple().digits) > _DIGITS:
+    if not MIN_FIGURE <= figure <= MAX_FIGURE or len(figure.as_tuple().digits) > _DIGITS:
         raise StudyError(
-            f"{name} must be 0 or between {LEAST} and {MOST}, with at most {_DIGITS} digits, found {str(value)[:80]}",
+            f"{name} must be 0 or between {MIN_FIGURE} and {MAX_FIGURE}, with at most {_DIGITS} digits, "
+            f"found {str(value)[:80]}",
             key=name,
         )
     return figure

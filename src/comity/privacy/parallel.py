@@ -1,12 +1,12 @@
-"""Parallel composition: releases of disjoint parts of the records, of which a unit lies in one.
+"""Parallel composition: releases of disjoint parts of the records, where each unit is in one part.
 
-Which part a unit lies in does not depend on what it says (`comity.federation.evaluation`, proof.md), so that it loses
-what the releases of its own part lose, and nothing by the others. Together they cost what the dearest part costs:
+A unit's part does not depend on its data (`comity.federation.evaluation`, proof.md), so the unit loses what the
+releases of its part cost, and nothing by the others. Together they cost what the most expensive part costs:
 
     cost = sum of the releases of all records + largest sum over the parts
 
-The largest is taken figure by figure (ε, μ², ρ, δ): never less than the cost of any part. Sums are exact, so that a
-cost that grew release by release is the cost of all of them, in whatever order they came.
+The largest is taken figure by figure (ε, μ², ρ, δ): never less than the cost of any part. Sums are exact, so the order
+of the releases does not matter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WHOLE = ""
 
 
 class Parts:
-    """The sums of one run, by part. Each `add` gives what it adds to the cost of the run."""
+    """The sums of one run, by part. Each `add` returns what it adds to the cost of the run."""
 
     def __init__(self) -> None:
         self._sums: dict[str, Spent] = {}
@@ -38,18 +38,18 @@ class Parts:
         if part == WHOLE:
             self._sums[WHOLE] = self._sums.get(WHOLE, Spent.zero()).add(loss, times)
             return Spent.zero().add(loss, times)
-        before = self._dearest
+        before = self._largest
         self._sums[part] = self._sums.get(part, Spent.zero()).add(loss, times)
-        return self._dearest.minus(before)
+        return self._largest.minus(before)
 
     @property
     def cost(self) -> Spent:
-        return self._sums.get(WHOLE, Spent.zero()).plus(self._dearest)
+        return self._sums.get(WHOLE, Spent.zero()).plus(self._largest)
 
     @property
     def sums(self) -> Mapping[str, Spent]:
         return dict(self._sums)
 
     @property
-    def _dearest(self) -> Spent:
-        return reduce(Spent.most, (spent for part, spent in self._sums.items() if part != WHOLE), Spent.zero())
+    def _largest(self) -> Spent:
+        return reduce(Spent.maximum, (spent for part, spent in self._sums.items() if part != WHOLE), Spent.zero())

@@ -1,4 +1,4 @@
-"""What allows the noise of one release."""
+"""The permission to draw the noise of one release, once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from comity.errors import Refused
 
 
 class Permit:
-    """Leave to draw the noise of release `release`, number `index`, once.
+    """Permits one draw of the noise of `release`, number `index`.
 
     Drawing is spending: a ledger's transaction, and a step's effects before their commit, hand out one permit for each
-    draw that they debit, and a source of noise takes it before it draws. A second use is refused, from whichever
-    thread; so is a copy, which would be a second draw for one debit. Nobody else makes one, except by the two functions
-    below.
+    draw that they debit, and a source of noise uses it before it draws. A second use is refused, from any thread; so is
+    a copy, which would be a second draw for one debit. Only the two functions below make other permits.
     """
 
     __slots__ = ("_taken", "index", "release")
@@ -27,19 +26,19 @@ class Permit:
         self._taken = Lock()
 
     def use(self) -> None:
-        # Taking a lock that is never given back is atomic among threads.
+        # Acquiring a lock that is never released is atomic among threads.
         if not self._taken.acquire(blocking=False):
             raise Refused(
-                f"the noise of {self.release}[{self.index}] is drawn already: each draw needs its own permit",
+                f"the noise of {self.release}[{self.index}] is already drawn: each draw needs a permit",
                 code="drawn",
                 key=self.release,
             )
 
     @contextmanager
     def several(self, draws: int) -> Iterator[Permit]:
-        """Uses this permit up for a mechanism that draws more than once and is debited as a whole.
+        """Uses up this permit for a mechanism that draws several times and is debited once.
 
-        What it gives allows so many draws while the block lasts, and none after it, however the block ends.
+        Yields a permit for that many draws inside the block, and none after it.
         """
         self.use()
         within = _Several(self.release, self.index, draws)
@@ -54,7 +53,7 @@ class Permit:
 
     def __reduce__(self) -> NoReturn:
         raise Refused(
-            f"the permit for {self.release}[{self.index}] can't be copied or sent: it stands for one draw",
+            f"the permit for {self.release}[{self.index}] can't be copied or sent: it permits one draw",
             code="drawn",
             key=self.release,
         )
@@ -64,7 +63,7 @@ class Permit:
 
 
 class _Several(Permit):
-    """Leave for the draws of one mechanism; made by `Permit.several` alone."""
+    """Permits several draws of one mechanism; only `Permit.several` makes it."""
 
     __slots__ = ("_left", "_lock")
 
@@ -100,12 +99,12 @@ class _Several(Permit):
 
 
 def entrusted(release: str, index: int) -> Permit:
-    """For the noise of a trusted coordinator. The parties were debited when they entrusted their values to it; that it
-    draws once for each debit is kept by its journal."""
+    """For the noise of a trusted coordinator. The parties are debited when they entrust their values to it, and its
+    journal makes sure that it draws once for each debit."""
     return Permit(release, index)
 
 
 def simulated(release: str, index: int = 0) -> Permit:
-    """For noise that no ledger is debited for: where one person holds all records, in a simulation or an audit. What
-    answers for an owner never takes one."""
+    """For noise that no ledger is debited for, in a simulation or an audit by someone who holds all records. Code that
+    answers for an owner never uses it."""
     return Permit(release, index)

@@ -1,42 +1,44 @@
 """Where noise comes from: exact draws for releases, fast seeded draws for simulation.
 
-Both draw integers. A released draw is made from the operating system's entropy, by exact samplers or to eighty
-digits, so no floating-point artefact of a sampler weakens a proof; a seeded draw follows the same distributions
-up to floating point, is reproducible, and protects nobody. Every draw takes a permit first.
+All sources draw integers, and every draw takes a permit first. A released draw comes from the operating system's
+entropy, by exact samplers or to eighty digits, so no floating-point artefact weakens a proof. A seeded draw follows the
+same distributions up to floating point, is reproducible, and protects nobody.
 """
 
 from __future__ import annotations
 
 import math
-from decimal import Decimal, localcontext
-from fractions import Fraction
+from decimal import Decimal
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.entropy import fresh_seed
+from comity.entropy import derive, fresh_seed
 from comity.errors import DataError, StudyError
-from comity.privacy.choices import permute_and_flip
-from comity.privacy.mechanisms.scale import WIDEST
-from comity.privacy.mixture import PRECISE, keep_probabilities, keep_probability, powers
+from comity.privacy.mechanisms.scale import MAX_UNITS
 from comity.privacy.permit import Permit
-from comity.privacy.sampling.gamma import gamma
-from comity.privacy.sampling.infinitely_divisible import SMOOTHING, laplace_part, mixing_variance
-from comity.privacy.sampling.lazy_words import LazyWords
-from comity.privacy.sampling.normals import normals
-from comity.privacy.sampling.uniforms import precise_uniform
+from comity.privacy.sampling.lattice_noise import (
+    SMOOTHING,
+    keep_probabilities,
+    laplace_part,
+    mixture_components,
+    part_variance,
+    spherical_variance,
+)
+from comity.privacy.sampling.lazy_bits import LazyWords, normals, permute_and_flip
+from comity.privacy.sampling.precise import PRECISE
 
 Integers = NDArray[np.int64]
 Shape = int | tuple[int, ...]
 
 
 class NoiseSource(Protocol):
-    """Draws noise on the integers, against a permit that is used up by the draw."""
+    """Draws noise on the integers; each draw uses up its permit."""
 
     @property
     def seeded(self) -> bool:
-        """Whether someone can know the draws; what is made of them can't be presented as private."""
+        """Whether someone can know the draws; results made from them can't be presented as private."""
         ...
 
     def discrete_laplace(self, scale: float, shape: Shape, *, permit: Permit) -> Integers:
@@ -48,19 +50,19 @@ class NoiseSource(Protocol):
         ...
 
     def spherical(self, beta: float, shape: Shape, *, permit: Permit) -> Integers:
-        """One lattice vector with probability proportional to exp(−|z|₂/β), given in the shape asked for."""
+        """One lattice vector with probability proportional to exp(−|z|₂/β), in the given shape."""
         ...
 
     def laplace_part(self, scale: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
-        """Independent integers, `parts` of which add up to one of `discrete_laplace`."""
+        """Independent integers; `parts` of them add up to one of `discrete_laplace`."""
         ...
 
     def spherical_part(self, beta: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
-        """One lattice vector, `parts` of which add up to spherical noise and a little smoothing."""
+        """One lattice vector; `parts` of them add up to spherical noise with a little smoothing."""
         ...
 
     def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
-        """Where along the last axis the largest score is, after adding exponential noise of mean `scale` to each."""
+        """The index of the largest score along the last axis after adding exponential noise of mean `scale`."""
         ...
 
     def seed(self, *, permit: Permit) -> bytes:
@@ -69,7 +71,7 @@ class NoiseSource(Protocol):
 
 
 class ReleasedNoise:
-    """Draws that may be released: exact or to eighty digits, the operating system's entropy, no seed anywhere."""
+    """Draws that may be released: exact or to eighty digits, from the operating system's entropy, without a seed."""
 
     seeded = False
 
@@ -87,9 +89,10 @@ class ReleasedNoise:
 
     def spherical(self, beta: float, shape: Shape, *, permit: Permit) -> Integers:
         dimension = _checked(beta, shape)
-        components = powers(Decimal(float(beta)), dimension)
+        # Refuses a β that is too small while the permit is unused.
+        mixture_components(Decimal(float(beta)), dimension)
         permit.use()
-        variance = _variance(Decimal(float(beta)), dimension, components)
+        variance = spherical_variance(Decimal(float(beta)), dimension)
         return self._gaussian(float(PRECISE.sqrt(variance)), dimension).reshape(shape)
 
     def laplace_part(self, scale: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
@@ -100,7 +103,7 @@ class ReleasedNoise:
     def spherical_part(self, beta: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
         dimension = _checked(beta, shape, parts)
         permit.use()
-        variance = mixing_variance(float(beta), parts, dimension)
+        variance = part_variance(float(beta), parts, dimension)
         return self._gaussian(float(PRECISE.sqrt(variance)), dimension).reshape(shape)
 
     def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
@@ -115,14 +118,14 @@ class ReleasedNoise:
         return fresh_seed()
 
     def _gaussian(self, sigma: float, count: int) -> Integers:
-        """Discrete Gaussians, of which spherical noise is mixed."""
+        """Discrete Gaussians, the components of spherical noise."""
         from comity.privacy.sampling.exact_draws import exact_gaussian
 
         return exact_gaussian(sigma, count)
 
 
 class SeededNoise:
-    """Reproducible draws for simulation only: the seed tells everyone the noise."""
+    """Reproducible draws for simulation only: anyone who knows the seed knows the noise."""
 
     seeded = True
 
@@ -141,7 +144,8 @@ class SeededNoise:
 
     def spherical(self, beta: float, shape: Shape, *, permit: Permit) -> Integers:
         dimension = _checked(beta, shape)
-        powers(Decimal(float(beta)), dimension)
+        # Refuses a β that is too small while the permit is unused.
+        mixture_components(Decimal(float(beta)), dimension)
         permit.use()
         return self._lattice_rows(beta, 1, dimension).reshape(shape)
 
@@ -173,7 +177,7 @@ class SeededNoise:
         return np.asarray(first - second, np.int64)
 
     def _gaussian(self, sigmas: NDArray[np.float64]) -> Integers:
-        """Discrete Gaussians, by rejection, where each proposal lies within a constant factor of its target.
+        """Discrete Gaussians by rejection; each proposal is within a constant factor of its target.
 
         From σ = 1 on, a normal x is rounded to y = x − u and kept with probability
         exp((u² − 1/4)/2σ²) / cosh(yu/σ²): the two points y ± u together have density proportional to
@@ -209,7 +213,7 @@ class SeededNoise:
         return self._gaussian(np.repeat(np.sqrt(mixing + SMOOTHING), dimension)).reshape(rows, dimension)
 
     def _lattice_rows(self, beta: float, rows: int, dimension: int) -> Integers:
-        components = powers(Decimal(float(beta)), dimension)
+        components = mixture_components(Decimal(float(beta)), dimension)
         shapes = np.array([(j + 1) / 2 for j, _ in components])
         shares = np.array([float(share) for _, share in components])
         variances = np.empty(rows)
@@ -218,7 +222,7 @@ class SeededNoise:
             uniform = self._generator.random((2, len(waiting)))
             component = np.minimum(np.searchsorted(shares, uniform[0]), len(shapes) - 1)
             proposal = 2 * beta * beta * self._generator.standard_gamma(shapes[component])
-            # A variance that underflows stands for the lattice point 0, as the smallest positive one does.
+            # A variance that underflows gives the lattice point 0, as the smallest positive one does.
             proposal = np.maximum(proposal, 1e-6)
             kept = uniform[1] < keep_probabilities(proposal, dimension)
             variances[waiting[kept]] = proposal[kept]
@@ -227,27 +231,54 @@ class SeededNoise:
         return self._gaussian(sigmas).reshape(rows, dimension)
 
 
-def _variance(beta: Decimal, dimension: int, components: tuple[tuple[int, Decimal], ...]) -> Decimal:
-    """The mixing variance of spherical noise, from 384-bit uniforms and 80-digit arithmetic."""
-    with localcontext(PRECISE):
-        while True:
-            choice = precise_uniform()
-            power = next((j for j, share in components if choice <= share), components[-1][0])
-            variance = 2 * beta * beta * gamma(Fraction(power + 1, 2))
-            if precise_uniform() <= keep_probability(variance, dimension):
-                return variance
+class SeededDraws:
+    """Seeded noise for simulation only, one stream per (release, index): a resumed simulation draws the same noise.
+
+    All parties of a cohort draw their parts from the same stream.
+    """
+
+    seeded = True
+
+    def __init__(self, root: bytes) -> None:
+        self._root = root
+        self._streams: dict[tuple[str, int], SeededNoise] = {}
+
+    def _stream(self, permit: Permit) -> SeededNoise:
+        key = (permit.release, permit.index)
+        if key not in self._streams:
+            self._streams[key] = SeededNoise(int.from_bytes(derive(self._root, *key)[:8], "big"))
+        return self._streams[key]
+
+    def discrete_laplace(self, scale: float, shape: Shape, *, permit: Permit) -> Integers:
+        return self._stream(permit).discrete_laplace(scale, shape, permit=permit)
+
+    def rounded_gaussian(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
+        return self._stream(permit).rounded_gaussian(sigma, shape, permit=permit)
+
+    def spherical(self, beta: float, shape: Shape, *, permit: Permit) -> Integers:
+        return self._stream(permit).spherical(beta, shape, permit=permit)
+
+    def laplace_part(self, scale: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
+        return self._stream(permit).laplace_part(scale, parts, shape, permit=permit)
+
+    def spherical_part(self, beta: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
+        return self._stream(permit).spherical_part(beta, parts, shape, permit=permit)
+
+    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
+        return self._stream(permit).noisy_max(scores, scale, permit=permit)
+
+    def seed(self, *, permit: Permit) -> bytes:
+        return self._stream(permit).seed(permit=permit)
 
 
 def _checked(scale: float, shape: Shape, parts: int = 1) -> int:
-    if not 0 < scale <= WIDEST:
-        raise StudyError(
-            f"a noise scale must lie above 0 and at most 2^50 grid units, found {scale!r}: change the grid"
-        )
+    if not 0 < scale <= MAX_UNITS:
+        raise StudyError(f"a noise scale must be above 0 and at most 2^50 grid units, found {scale!r}: change the grid")
     count = math.prod(shape) if isinstance(shape, tuple) else shape
     if parts < 1:
-        raise StudyError(f"noise is shared among at least one party, found {parts}")
+        raise StudyError(f"noise needs at least one part, found {parts}")
     if count < 1:
-        raise StudyError(f"noise is drawn for at least one number, found shape {shape}")
+        raise StudyError(f"noise needs a shape with at least one number, found shape {shape}")
     return count
 
 
@@ -258,6 +289,6 @@ def _checked_scores(scores: Integers) -> Integers:
             f"scores are rows of at least one whole number, found {listed.dtype} of shape {listed.shape}: "
             "put them on the mechanism's grid first"
         )
-    if np.abs(listed.astype(np.float64)).max() > WIDEST:
-        raise DataError("scores must lie within 2^50 grid units: choose a coarser grid")
+    if np.abs(listed.astype(np.float64)).max() > MAX_UNITS:
+        raise DataError("scores must be within 2^50 grid units: choose a coarser grid")
     return listed.astype(np.int64)

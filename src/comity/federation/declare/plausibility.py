@@ -37,7 +37,7 @@ from comity.federation.declare.release import Release
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.mechanisms.spherical import Spherical
-from comity.privacy.sampling.infinitely_divisible import SMOOTHING
+from comity.privacy.sampling.lattice_noise import SMOOTHING
 
 if TYPE_CHECKING:
     from comity.federation.declare.consortium import Consortium

@@ -24,7 +24,7 @@ from comity.privacy.currency import (
     remaining_epsilon,
     remaining_loss,
 )
-from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Loss, Pure, loss_of, parse_loss
+from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Loss, Pure, loss_of, parse_loss, shown_small
 from comity.privacy.unit import Neighbours, Unit
 
 _WIDE = Context(prec=120)
@@ -226,8 +226,8 @@ def describe_shortfall(
     grant = f'comity ledger grant {where} --dataset {dataset} --why "..."'
     over = needed.delta - delta
     if over > 0:
-        asked, left = _format_small(wanted.delta, ROUND_CEILING), _format_small(delta - held.delta, ROUND_FLOOR)
-        short = _format_small(over, ROUND_CEILING)
+        asked, left = _round_small(wanted.delta, ROUND_CEILING), _round_small(delta - held.delta, ROUND_FLOOR)
+        short = _round_small(over, ROUND_CEILING)
         advice = "Grant more" if left == "0" else "Lower privacy.delta, or grant more"
         return _compose_shortfall(study, dataset, "delta", asked, left, short, f"{advice}: {grant} --delta {short}")
     more, room = balance.epsilon_of(wanted), balance.left
@@ -252,7 +252,7 @@ def describe_shortfall(
         advice = "Lower privacy.epsilon, or grant more"
     if pure and balance.currency in (Currency.GAUSSIAN, Currency.CONCENTRATED):
         advice = f"Pure losses are dear in {balance.currency.spoken}: keep a ledger without a delta for them. {advice}"
-    at = "" if balance.currency is Currency.PURE else f" at delta {_format_small(delta, ROUND_FLOOR)}"
+    at = "" if balance.currency is Currency.PURE else f" at delta {_round_small(delta, ROUND_FLOOR)}"
     return _compose_shortfall(study, dataset, "eps", asked, left, short, f"{advice}: {grant} --epsilon {short}", at)
 
 
@@ -263,13 +263,8 @@ def _compose_shortfall(
     return Shortfall(asked, left, short, sentence)
 
 
-def _format_small(value: Decimal, rounding: str) -> str:
-    """Two significant digits, in powers of ten."""
-    if value <= 0:
-        return "0"
-    rounded = Context(prec=2, rounding=rounding).plus(value)
-    mantissa = rounded.scaleb(-rounded.adjusted()).normalize()
-    return f"{mantissa:f}e{rounded.adjusted()}"
+def _round_small(value: Decimal, rounding: str) -> str:
+    return shown_small(value, digits=2, rounding=rounding)
 
 
 # How sums are stored

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from comity.privacy.randomness import NoiseSource
 
 SMALLEST_PART = 2.0
-"""Parts narrower than this lose variance to the grid, and their sum is no Gaussian any more."""
+"""In grid units. Narrower parts lose variance to the grid, and their sum is no longer Gaussian."""
 
 _EXACT_TERMS = 64
 
@@ -29,13 +29,13 @@ _EXACT_TERMS = 64
 class Gaussian:
     """Adds independent variables of N(0, σ²), each rounded to the nearest integer.
 
-    Promise      μ-GDP against whoever sees the noisy integers, for μ = Δ/σ in grid units: a value on the grid plus
+    Promise      μ-GDP against anyone who sees the noisy integers, for μ = Δ/σ in grid units: a value on the grid plus
                  rounded noise is the rounding of the value plus the continuous noise. An (ε, δ) budget buys the
-                 largest μ whose exact curve keeps it, and the μ is what is charged.
-    Shared       each of `parts` parties adds its own rounded Gaussian of variance σ²/parts. The sum of the parts is,
+                 largest μ whose exact curve keeps it, and the ledger is charged this μ.
+    Shared       each of `parts` parties adds a rounded Gaussian of variance σ²/parts. The sum of the parts is,
                  point by point up to factors exp(±2^−44 μ²), a rounding of the value plus one continuous Gaussian and
                  independent noise; the factors are paid for in the budget (`comity.privacy.accounting`). The promise
-                 is against whoever sees the sum and none of these parts: parts of colluders, or of parties that may
+                 is against anyone who sees the sum and none of these parts: parts of colluders, or of parties that may
                  drop out, don't count.
     Why          proof.md, 3; the draw itself is exact (proof.md, 4).
     Sensitivity  Δ/h + sqrt(d) units in L2: rounding the value adds up to one unit per coordinate; Δ/h for
@@ -84,8 +84,8 @@ class Gaussian:
 def ripple(part: float, parts: int) -> float:
     """The largest log ratio, rounded up, between a sum of rounded parts and one rounding of their continuous sum.
 
-    2.1 Σ_{k < parts} exp(−2π² σ² k/(k+1)) for parts of σ grid units, from 0.71 on. The terms fall with k, so the
-    later ones are counted as equal to the last one that is computed.
+    2.1 Σ_{k < parts} exp(−2π² σ² k/(k+1)) for parts of σ >= 0.71 grid units. The terms fall with k, so all later
+    terms count as much as the last computed one.
     """
     exponent = -2 * math.pi**2 * part * part
     terms = [math.exp(exponent * k / (k + 1)) for k in range(1, min(parts, _EXACT_TERMS))]
@@ -100,7 +100,7 @@ def unevenness(size: int, part: float, parts: int) -> float:
 
 @lru_cache(maxsize=256)
 def _scale(loss: GDP, sensitivity: float, size: int, parts: int, grid: float | None, exact: bool) -> Scale:
-    # μ, the inverse of the noise multiplier, a little too small.
+    # μ, the inverse of the noise multiplier, rounded down.
     allowed = math.sqrt(float(loss.square)) / ROUND_UP
     fine = sensitivity / (8 * allowed * math.sqrt(parts))
     if exact:

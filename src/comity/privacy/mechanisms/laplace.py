@@ -13,26 +13,26 @@ from comity.errors import StudyError
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units, whole_grid
 from comity.privacy.permit import Permit
-from comity.privacy.sampling.infinitely_divisible import part_width, parts_of
+from comity.privacy.sampling.lattice_noise import count_parts, part_width
 
 if TYPE_CHECKING:
     from comity.privacy.randomness import NoiseSource
 
 _PRECISION, _NEGLIGIBLE = 2.0**-145, 2.0**-60
-"""A part is within the first of its distribution per coordinate; what that leaves over, times e^ε, stays below the
-second (proof.md, 8)."""
+"""A drawn part is within the first of its distribution per coordinate; that error times e^ε stays below the second
+(proof.md, 8)."""
 
 
 @dataclass(frozen=True)
 class Laplace:
     """Adds independent integers z with probability proportional to exp(−|z|/b).
 
-    Promise      ε-DP against whoever sees the noisy integers, for b = Δ₁/ε in grid units.
+    Promise      ε-DP against anyone who sees the noisy integers, for b = Δ₁/ε in grid units.
     Why          the probabilities of one output under two integer vectors differ by the factor
                  exp((|z|₁ − |z − s|₁)/b) <= exp(|s|₁/b), and |s|₁ <= Δ₁; the normalising constants are equal
                  because a shift by integers maps the lattice onto itself.
     Shared       each of `parts` parties adds a difference of two negative binomials of shape 1/parts. Their sum
-                 is the same noise exactly, so the promise is the same, against whoever sees the sum and none of
+                 is the same noise exactly, so the promise is the same, against anyone who sees the sum and none of
                  these parts (proof.md, 6): parts of colluders, or of parties that may drop out, don't count, and
                  parts beyond these are independent noise on top.
     Sensitivity  Δ/h + d units in L1: rounding adds up to one unit per coordinate; Δ/h for whole numbers.
@@ -85,5 +85,5 @@ class Laplace:
         part: bool = False,
     ) -> NDArray[np.int64]:
         if part and scale.part < scale.total:
-            return source.laplace_part(scale.total, parts_of(scale.total, scale.part), shape, permit=permit)
+            return source.laplace_part(scale.total, count_parts(scale.total, scale.part), shape, permit=permit)
         return source.discrete_laplace(scale.total, shape, permit=permit)

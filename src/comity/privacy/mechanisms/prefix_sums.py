@@ -17,26 +17,25 @@ from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Loss
 from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units
 from comity.privacy.permit import Permit
-from comity.privacy.sampling.lazy_words import LazyWords
-from comity.privacy.sampling.normals import Normals, normals
+from comity.privacy.sampling.lazy_bits import LazyWords, Normals, normals
 
 if TYPE_CHECKING:
     from comity.privacy.randomness import NoiseSource
 
-MOST_ROUNDS = 1 << 14
+MAX_ROUNDS = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrefixSums:
     """Releases S_t = x_1 + … + x_t for t = 1 … T, each with the rounded noise Σ_{k<=t} c_{t−k} z_k, c_j = C(2j, j)/4^j.
 
-    The square root of the matrix that sums up (Fichtenberger, Henzinger and Upadhyay 2022; Henzinger, Upadhyay and
-    Upadhyay 2023): z is Gaussian, and of the same law in each round.
+    This is the square-root factorisation of the prefix-sum matrix (Fichtenberger, Henzinger and Upadhyay 2022;
+    Henzinger, Upadhyay and Upadhyay 2023): the z_k are independent Gaussians of equal variance.
 
-    Use          where a unit takes part in one round, or in few: for one that is in all of them independent noise in
-                 each round is narrower.
-    Promise      μ-GDP of the whole sequence against whoever sees every noisy sum, also when the x_t are chosen after
-                 a look at the sums so far. All of it is one loss, whether all rounds are run or not.
+    Use          where a unit takes part in one round, or in few. For a unit in all rounds, independent noise in each
+                 round is narrower.
+    Promise      μ-GDP of the whole sequence against anyone who sees every noisy sum, also when the x_t are chosen
+                 after seeing the sums so far. The whole sequence is one loss, even if some rounds never run.
     Why          proof.md, 10.
     Sensitivity  one unit takes part in at most `participations` of the rounds, and moves x_t by at most Δ in L2 in each
                  of these; Δ/h + sqrt(d) units after rounding. The sequence then moves by at most `factor` times that.
@@ -49,16 +48,17 @@ class PrefixSums:
     norm: ClassVar[str] = "l2"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.rounds <= MOST_ROUNDS:
-            raise StudyError(f"rounds: between 1 and {MOST_ROUNDS}, found {self.rounds}", key="rounds")
+        if not 1 <= self.rounds <= MAX_ROUNDS:
+            raise StudyError(f"rounds must be between 1 and {MAX_ROUNDS}, found {self.rounds}", key="rounds")
         if not 1 <= self.participations <= self.rounds:
             raise StudyError(
-                f"participations: between 1 and the {self.rounds} rounds, found {self.participations}",
+                f"participations must be between 1 and the {self.rounds} rounds, found {self.participations}",
                 key="participations",
             )
         if self.charged.square <= 0:
             raise StudyError(
-                f"noise for sums needs a loss above 0, found {self.loss}: raise privacy.epsilon", key="privacy.epsilon"
+                f"noise for running sums needs a loss above 0, found {self.loss}: raise privacy.epsilon",
+                key="privacy.epsilon",
             )
 
     @property
@@ -67,7 +67,7 @@ class PrefixSums:
 
     @property
     def factor(self) -> float:
-        """How far the sequence before its noise moves, for each unit that x_t moves, rounded up."""
+        """How far the sequence moves for each unit that x_t moves, rounded up."""
         moved = np.convolve(coefficients(self.rounds), np.ones(self.participations))[: self.rounds]
         return math.sqrt(math.fsum((moved * moved).tolist())) * (1 + 2.0**-40)
 
@@ -80,7 +80,7 @@ class PrefixSums:
         grid: float | None = None,
         exact: bool = False,
     ) -> Scale:
-        """The scale of z, for x_t of this shape. The noise of a round is wider: `deviations` times as wide."""
+        """The scale of z, for x_t of this shape. The noise of a round is `deviations` times as wide."""
         size = checked_size(sensitivity, shape, parts)
         if parts != 1:
             raise StudyError(f"noise of running sums is drawn by one participant, found {parts} parts")
@@ -95,7 +95,7 @@ class PrefixSums:
         return np.asarray(np.sqrt(np.cumsum(coefficients(self.rounds) ** 2)))
 
     def begin(self, source: NoiseSource, *, permit: Permit) -> bytes:
-        """The seed of all rounds' noise: the one draw. Whoever keeps it with the debit draws nothing twice."""
+        """The seed of the noise of all rounds, which is the only draw. Store it together with the debit."""
         return source.seed(permit=permit)
 
     def noise(self, seed: bytes, scale: Scale, shape: tuple[int, ...]) -> RoundNoise:
@@ -104,7 +104,7 @@ class PrefixSums:
     def draw_next(
         self, source: NoiseSource, scale: Scale, shape: tuple[int, ...], *, permit: Permit, state: Any
     ) -> tuple[NDArray[np.int64], dict[str, Any]]:
-        """A round's noise and what the next round must know of it: the seed, which is drawn once, and its number."""
+        """A round's noise, and the state for the next round: the seed, which is drawn once, and the round's number."""
         if state is None:
             seed, number = self.begin(source, permit=permit), 0
         else:
@@ -120,7 +120,7 @@ class PrefixSums:
 
 
 class RoundNoise:
-    """The noise of each round in grid units, a function of the seed: asked for again it is the same, on any machine."""
+    """The noise of each round in grid units: a function of the seed, the same on every machine."""
 
     def __init__(self, seed: bytes, sigma: float, shape: tuple[int, ...], rounds: int) -> None:
         self._seed, self._sigma, self._shape, self._rounds = seed, sigma, shape, rounds
@@ -131,11 +131,11 @@ class RoundNoise:
     def of(self, number: int) -> NDArray[np.int64]:
         """[Σ_{k<=t} c_{t−k} z_k] for round `number`, counted from 0."""
         if not 0 <= number < self._rounds:
-            raise StudyError(f"a round: between 0 and {self._rounds - 1}, found {number}", key="rounds")
+            raise StudyError(f"a round must be between 0 and {self._rounds - 1}, found {number}", key="rounds")
         self._draw_up_to(number)
         weights, values = coefficients(self._rounds)[number::-1], self._doubles[: number + 1]
         sums = weights @ values
-        # Of a sum of n products in doubles, each factor within 2^−51 of the truth; twice that bound.
+        # Twice the error bound of a sum of n products of doubles, each factor within 2^−51 of the truth.
         slack = (number + 8) * 2.0**-51 * (weights @ np.abs(values)) + 2.0**-60 * self._sigma * (number + 1)
         least, most = np.floor(sums - slack + 0.5), np.floor(sums + slack + 0.5)
         out = least.astype(np.int64)
@@ -156,7 +156,7 @@ class RoundNoise:
             self._doubles[k] = self._drawn[k].doubles()
 
     def _exact(self, number: int, index: int) -> int:
-        """The sum from ever more bits of the z_k, until all of what they leave open rounds to one integer."""
+        """The rounded sum, from more and more bits of the z_k until they determine one integer."""
         weights, bits = exact_coefficients(self._rounds), 128
         while True:
             pairs = [self._drawn[k].between(index, bits) for k in range(number + 1)]
@@ -171,7 +171,7 @@ class RoundNoise:
 
 @lru_cache(maxsize=4)
 def coefficients(count: int) -> NDArray[np.float64]:
-    """C(2j, j)/4^j for j = 0 … count − 1, each the double next to it: quotients of Python's integers are."""
+    """C(2j, j)/4^j for j = 0 … count − 1, each the nearest double, as quotients of Python's integers are."""
     numerator, out = 1, np.ones(count)
     for j in range(1, count):
         numerator = numerator * (2 * j) * (2 * j - 1) // (j * j)

@@ -1,18 +1,25 @@
-"""The size of noise on a grid, and what putting values on a grid does to their sensitivity.
+"""Additive noise on a grid: its interface, its size, and what rounding to the grid does to the sensitivity.
 
-Values are released as integers: multiples of a grid width h, rounded to the nearest. Rounding moves each of
-two neighbouring values by at most half a unit per coordinate, so a sensitivity Δ becomes Δ/h + sqrt(d) units
-in L2 and Δ/h + d units in L1. Grid widths are powers of two, so that dividing by h is exact in floating point
-and this count leaves nothing out.
+Values are released as integers: multiples of a grid width h, rounded to the nearest. Rounding moves each of two
+neighbouring values by at most half a unit per coordinate, so a sensitivity Δ becomes Δ/h + sqrt(d) units in L2 and
+Δ/h + d units in L1. Grid widths are powers of two: dividing by h is exact in floating point, so nothing else is lost.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from comity.errors import StudyError
 from comity.privacy.loss import Loss
+from comity.privacy.permit import Permit
+
+if TYPE_CHECKING:
+    from comity.privacy.randomness import NoiseSource
 
 FINENESS = 1000.0
 """By default rounding adds at most a thousandth to the sensitivity."""
@@ -20,7 +27,7 @@ FINENESS = 1000.0
 ROUND_UP = 1 + 2.0**-44
 """More than the error of the few floating-point operations between a loss and a noise scale."""
 
-WIDEST = 2.0**50
+MAX_UNITS = 2.0**50
 """The largest sensitivity or noise scale in grid units, so that sums and tails fit 64-bit integers."""
 
 
@@ -28,8 +35,8 @@ WIDEST = 2.0**50
 class Scale:
     """How much noise one release carries, in grid units.
 
-    `part` is the scale of one party's part, `total` of the whole draw (the same when one party draws it all);
-    `tau` is the distance of a sum of parts from the noise that it stands for; `loss` is what is charged.
+    `part` is the scale of one party's part and `total` that of the whole draw; they are equal when one party draws all
+    of it. `tau` is the distance of a sum of parts from the noise that it replaces; `loss` is what is charged.
     """
 
     grid: float
@@ -39,12 +46,62 @@ class Scale:
     loss: Loss
 
     def __post_init__(self) -> None:
-        if not 0 < self.part <= self.total <= WIDEST:
+        if not 0 < self.part <= self.total <= MAX_UNITS:
             raise StudyError(
                 f"noise of {self.total:.3g} units on a grid of {self.grid:.3g} is wider than 2^50 units: "
                 f"choose a coarser grid, or a larger loss than {self.loss}",
                 key="grid",
             )
+
+
+class Noise(Protocol):
+    """Additive noise: how much a sensitivity needs, and a draw of that much."""
+
+    @property
+    def loss(self) -> Loss:
+        """The budget that it keeps."""
+        ...
+
+    @property
+    def charged(self) -> Loss:
+        """What one draw costs: the loss that the budget buys, which may be of another kind."""
+        ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def norm(self) -> str:
+        """The norm of its sensitivity: "l1" or "l2"."""
+        ...
+
+    def scale(
+        self,
+        *,
+        sensitivity: float,
+        shape: tuple[int, ...],
+        parts: int = 1,
+        grid: float | None = None,
+        exact: bool = False,
+    ) -> Scale:
+        """The scale for a release of this shape; `grid` is the widest grid allowed, by default a fine one.
+
+        `exact` values are whole numbers: they lie on the grid, and rounding adds nothing. With `parts` above 1 the
+        noise is the sum of that many parties' parts.
+        """
+        ...
+
+    def draw(
+        self,
+        source: NoiseSource,
+        scale: Scale,
+        shape: tuple[int, ...],
+        *,
+        permit: Permit,
+        part: bool = False,
+    ) -> NDArray[np.int64]:
+        """The noise in grid units: all of it, or one party's part."""
+        ...
 
 
 def grid_at_most(width: float) -> float:
@@ -55,15 +112,15 @@ def grid_at_most(width: float) -> float:
 
 
 def whole_grid(width: float, grid: float | None) -> float:
-    """The grid for values that are whole numbers: 1, or the largest power of two below it that is as fine as noise of
-    this `width` or a caller's `grid` asks. Whole numbers lie on every such grid, so that nothing is rounded."""
+    """The grid for whole numbers: the largest power of two that is at most 1 and at most `grid`, or at most `width`
+    without one. Whole numbers lie on every such grid, so nothing is rounded."""
     return grid_at_most(min(1.0, width if grid is None else grid))
 
 
 def units(*, sensitivity: float, grid: float, rounding: float) -> float:
     """The sensitivity in grid units after rounding, rounded up."""
     steps = (sensitivity / grid + rounding) * ROUND_UP
-    if steps > WIDEST:
+    if steps > MAX_UNITS:
         raise StudyError(
             f"a sensitivity of {sensitivity:.4g} on a grid of {grid:.4g} is {steps:.3g} units, more than "
             "2^50: choose a coarser grid",
@@ -73,7 +130,7 @@ def units(*, sensitivity: float, grid: float, rounding: float) -> float:
 
 
 def checked_size(sensitivity: float, shape: tuple[int, ...], parts: int) -> int:
-    """The number of coordinates, after checking what a caller gave."""
+    """The number of coordinates, after checking the arguments."""
     if not 0 < sensitivity < math.inf:
         raise StudyError(f"a sensitivity must be finite and above 0, found {sensitivity!r}: bound the contribution")
     size = math.prod(shape)

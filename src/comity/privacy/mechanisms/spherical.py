@@ -13,13 +13,13 @@ from comity.errors import StudyError
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units, whole_grid
 from comity.privacy.permit import Permit
-from comity.privacy.sampling.infinitely_divisible import SMOOTHING, part_width, parts_of
+from comity.privacy.sampling.lattice_noise import SMOOTHING, count_parts, part_width
 
 if TYPE_CHECKING:
     from comity.privacy.randomness import NoiseSource
 
-LARGEST = 1 << 20
-"""The numerical statement of proof.md, 5 counts on no more coordinates than this."""
+MAX_COORDINATES = 1 << 20
+"""The numerical statement of proof.md, 5 holds up to this many."""
 
 _EXACT_TERMS = 64
 
@@ -28,16 +28,16 @@ _EXACT_TERMS = 64
 class Spherical:
     """Adds one lattice vector z with probability proportional to exp(−|z|₂/β).
 
-    Promise      ε-DP against whoever sees the noisy integers, for β = Δ/ε in grid units; the draw itself is
-                 made in finite precision, which is worth a numerical δ below 2^−130 whatever ε is
+    Promise      ε-DP against anyone who sees the noisy integers, for β = Δ/ε in grid units. The draw is made in
+                 finite precision, which costs a numerical δ below 2^−130 for every ε
                  (proof.md, 5). In d dimensions the radius has, up to the grid, the Gamma distribution with mean dβ.
     Why          the probabilities of one output under two integer vectors differ by the factor
                  exp((|z|₂ − |z − s|₂)/β) <= exp(|s|₂/β), and |s|₂ <= Δ; a shift by integers leaves the
                  normalising constant alone.
     Shared       each of `parts` parties adds a discrete Gaussian vector whose variance is nine square units plus
-                 its own draw from a Gamma distribution of shape (d+1)/(2·parts). The sum is spherical noise with
+                 a draw from a Gamma distribution of shape (d+1)/(2·parts). The sum is spherical noise with
                  a little Gaussian noise on top, point by point up to factors that are taken off ε: the same
-                 promise, against whoever sees the sum and none of these parts (proof.md, 7).
+                 promise, against anyone who sees the sum and none of these parts (proof.md, 7).
     Sensitivity  Δ/h + sqrt(d) units in L2: rounding adds up to one unit per coordinate.
     """
 
@@ -61,7 +61,7 @@ class Spherical:
         size = checked_size(sensitivity, shape, parts)
         epsilon = float(self.loss.epsilon)
         lost = numerical_loss(size, epsilon) if parts == 1 else shared_loss(size, epsilon, parts)
-        if size > LARGEST or lost > epsilon / 100:
+        if size > MAX_COORDINATES or lost > epsilon / 100:
             raise StudyError(
                 f"spherical noise for {size} numbers at epsilon {epsilon:.3g} is beyond its proof: "
                 "use Gaussian noise (set privacy.delta)"
@@ -94,7 +94,7 @@ class Spherical:
         part: bool = False,
     ) -> NDArray[np.int64]:
         if part and scale.part < scale.total:
-            return source.spherical_part(scale.total, parts_of(scale.total, scale.part), shape, permit=permit)
+            return source.spherical_part(scale.total, count_parts(scale.total, scale.part), shape, permit=permit)
         return source.spherical(scale.total, shape, permit=permit)
 
 
@@ -113,8 +113,8 @@ def shared_loss(size: int, epsilon: float, parts: int) -> float:
 def gap(part: float, parts: int) -> float:
     """τ, rounded up: twice the largest log ratio between a sum of discrete Gaussians and one of their variance.
 
-    τ = 10 Σ_{k < parts} exp(−2π² σ² k/(k+1)) for parts of σ grid units. The terms fall with k, so the later
-    ones are counted as equal to the last one that is computed.
+    τ = 10 Σ_{k < parts} exp(−2π² σ² k/(k+1)) for parts of σ grid units. The terms fall with k, so all
+    later terms count as much as the last computed one.
     """
     exponent = -2 * math.pi**2 * part * part
     terms = [math.exp(exponent * k / (k + 1)) for k in range(1, min(parts, _EXACT_TERMS))]

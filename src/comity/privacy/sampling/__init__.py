@@ -1,1 +1,1 @@
-"""Exact draws from the distributions that the mechanisms need; only `comity.privacy.randomness` may ask for them."""
+"""Samplers for the distributions that mechanisms need; only `comity.privacy.randomness` draws with them."""

@@ -1,4 +1,4 @@
-"""OpenDP's exact samplers, asked for integers. Imported when something is drawn: planning draws nothing."""
+"""OpenDP's exact samplers for integers. Imported at the first draw: planning draws nothing, and OpenDP loads slowly."""
 
 from __future__ import annotations
 

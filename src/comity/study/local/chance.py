@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from comity.entropy import derive, fresh_seed
-from comity.privacy.randomness import NoiseSource, ReleasedNoise
-from comity.privacy.sampling.seeded_draws import SeededDraws
+from comity.privacy.randomness import NoiseSource, ReleasedNoise, SeededDraws
 
 
 def noise_source(seed: int | None, owner: str) -> NoiseSource:

@@ -20,7 +20,7 @@ from comity.federation.declare.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.federation.repeats import Repeats
 from comity.learn.local_models import LocalModel
-from comity.privacy.sampling.seeded_draws import SeededDraws
+from comity.privacy.randomness import SeededDraws
 from comity.study.local.chance import new_run_id, secret_of
 from comity.study.local.cohort import Cohort, stacks
 from comity.study.local.consortium import LocalConsortium

@@ -30,7 +30,7 @@ from comity.methods.summary.features import FourierFeatures
 from comity.methods.summary.forms import Chosen, Within
 from comity.methods.summary.sizes import CONSUMER, OWNER
 from comity.privacy.loss import Loss
-from comity.privacy.mechanisms.prefix_sums import MOST_ROUNDS
+from comity.privacy.mechanisms.prefix_sums import MAX_ROUNDS
 
 if TYPE_CHECKING:
     from comity.federation.assessment import Assessment
@@ -55,7 +55,7 @@ class Market(Protocol):
     columns: int
     gamma: Positive
     sizes: Mapping[str, int] = field(default_factory=dict)
-    records: Annotated[int, Interval(ge=1, le=MOST_ROUNDS)] = 100
+    records: Annotated[int, Interval(ge=1, le=MAX_ROUNDS)] = 100
     labels: Literal["<i8", "<f8"] | None = None
     dimensions: Features = FEATURES
     payment: Payment = 100.0
@@ -201,7 +201,7 @@ class Market(Protocol):
         """Remember which record bids in this round; it stays here until the curator asks."""
         site.keep(_CHOICE, [int(site.label), place])
 
-    @step(may_give=("offer",), times=MOST_ROUNDS)
+    @step(may_give=("offer",), times=MAX_ROUNDS)
     def sell(self, site: Site, ask: NDArray[np.int64]) -> dict[str, Any]:
         number, place = site.kept(_CHOICE, [-1, -1])
         if number != int(site.label):

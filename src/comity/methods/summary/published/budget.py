@@ -65,12 +65,12 @@ class PublishedBudget:
     def wished(self) -> MeanWeights:
         """The consumer's mean; one of its records may be replaced."""
         count = iterations(self.dimensions)
-        return MeanWeights(epsilon=self.wish, iterations=count, dimensions=self.dimensions, moved=2.0)
+        return MeanWeights(epsilon=self.wish, iterations=count, dimensions=self.dimensions, sensitivity=2.0)
 
     @property
     def summarised(self) -> MeanWeights:
         """The mean of the summary so far, in one round; two records of it may be others."""
-        return MeanWeights(epsilon=self.means, iterations=EACH_ROUND, dimensions=self.dimensions, moved=4.0)
+        return MeanWeights(epsilon=self.means, iterations=EACH_ROUND, dimensions=self.dimensions, sensitivity=4.0)
 
     @property
     def broadcasts(self) -> ZCDP:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from comity.entropy import Stream
 from comity.methods.summary.published.budget import OPENING, iterations
-from comity.privacy.mechanisms.mean_weights import STEPS, mean_of
+from comity.privacy.mechanisms.sarpatwar import STEPS, grid_mean
 
 Floats = NDArray[np.float64]
 
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 def opening(sums: NDArray[np.int64], records: int, stream: Stream) -> Floats:
     """As `MeanWeights` with the printed ε of the first round: two rows, means and λ."""
     truth, weights = sums / STEPS, np.zeros(len(sums))
-    means, total, count = mean_of(weights), np.zeros(len(sums)), iterations(len(sums))
+    means, total, count = grid_mean(weights), np.zeros(len(sums)), iterations(len(sums))
     chance = stream.uniform((count, len(sums)))
     signed = stream.uniform(count) - 0.5
     for number in range(count):
@@ -24,6 +24,6 @@ def opening(sums: NDArray[np.int64], records: int, stream: Stream) -> Floats:
         worst = int(np.argmax(scores))
         noise = -np.sign(signed[number]) * np.log(1 - 2 * abs(signed[number])) / OPENING
         weights[worst] += (truth[worst] + noise - records * means[worst]) / (2 * records)
-        means[worst] = mean_of(weights[worst : worst + 1])[0]
+        means[worst] = grid_mean(weights[worst : worst + 1])[0]
         total += means
     return np.stack([total / count, weights])

@@ -45,7 +45,7 @@ from comity.methods.summary.published.pool import OpenPool
 from comity.methods.summary.sizes import CONSUMER, OWNER, check_terms, consumer_of
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import Approx, shown, shown_small
-from comity.privacy.mechanisms.mean_weights import STEPS, quantised
+from comity.privacy.mechanisms.sarpatwar import STEPS, quantise
 
 Floats = NDArray[np.float64]
 
@@ -140,7 +140,7 @@ class PublishedSummary(Market):
             aim = direction(self.bid_sign, target, means * scale, number + 1, held)
             taken = pool.take(self._round(parties, number, aim), aim)
             if taken is not None:
-                sums, held = sums + quantised(taken / scale), held + 1
+                sums, held = sums + quantise(taken / scale), held + 1
             if number + 1 < self.records:
                 means, weights = parties.compute("means", (sums, weights, held))
         return {"summary": pool.summary(self.records), "attribution": pool.attribution(target, 0.0)}
@@ -155,7 +155,7 @@ class PublishedSummary(Market):
 
     def _quantised(self, rows: Floats) -> NDArray[np.int64]:
         """Features of rows, entry by entry in [−1, 1], on the grid of the weights."""
-        return quantised(self.features(rows) / sqrt(2 / self.dimensions))
+        return quantise(self.features(rows) / sqrt(2 / self.dimensions))
 
     # What a site does.
 
