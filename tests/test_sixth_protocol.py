@@ -42,7 +42,7 @@ def test_a_folder_and_a_line_make_a_method(tmp_path: Path) -> None:
     folder = copied / "methods" / "mean_record"
     folder.mkdir()
     files = {"__init__.py": "", "protocol.py": PROTOCOL.findall(told)[0], **dict(FILE.findall(told))}
-    assert set(files) == {"__init__.py", "protocol.py", "parameters.py", "starter.py", "entry.py"}
+    assert set(files) == {"__init__.py", "protocol.py", "method.py", "starter.py", "entry.py"}
     for name, text in files.items():
         (folder / name).write_text(text, "utf-8")
     listed = copied / "methods" / "__init__.py"

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity import Averaging
 from comity.data import Bounded, Classes, Encoding, Records, even
 from comity.entropy import Stream
 from comity.federation.assessment import Assessment
+from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.averaging.objectives import Kind
 from comity.study.simulation.simulate import simulate
 from experiments.accuracy.rows import Beside, Case, Fitted, Scores, row
@@ -43,7 +43,7 @@ class Consortium:
     """A table dealt to parties, as the method encodes it."""
 
     table: Table
-    protocol: Averaging
+    protocol: AveragingProtocol
     parties: dict[str, Records]
     test: Records
 
@@ -68,7 +68,7 @@ def consortium(data: Table) -> Consortium:
     kind: Kind = "linear"
     if isinstance(target, Classes):
         kind = "logistic" if len(target.values) == 2 else "softmax"
-    protocol = Averaging(
+    protocol = Averaging.over_rows(
         features=encoding.width,
         model=kind,
         classes=target.values if isinstance(target, Classes) else (),

@@ -17,20 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from comity import Averaging
 from comity.entropy import Stream
 from comity.federation.assessment import log_loss
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Release
 from comity.learn.record_sum import in_unit_ball
-from comity.methods.averaging import by_moments, calibration, rule, whitening
-from comity.methods.averaging.baselines import error_of
-from comity.methods.averaging.by_moments import fitted
+from comity.methods.averaging import AveragingProtocol, calibration, rule, whitening
+from comity.methods.averaging import moments as by_moments
+from comity.methods.averaging.assessment import error_of
 from comity.methods.averaging.calibration import Slope, sureness
 from comity.methods.averaging.descent import steps_from, whitened
+from comity.methods.averaging.method import Way
 from comity.methods.averaging.moment_blocks import matrices
 from comity.methods.averaging.moment_blocks import moments as second_moments
-from comity.methods.averaging.solvers import Way
+from comity.methods.averaging.moments import fitted
 from comity.methods.averaging.whitening import Whitening
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
@@ -61,7 +61,7 @@ class LocalRecords:
     """A table of five parties with all records in one place."""
 
     name: str
-    protocol: Averaging
+    protocol: AveragingProtocol
     parties: tuple[tuple[Floats, Floats], ...]
     test: tuple[Floats, Floats]
 
@@ -143,7 +143,7 @@ def descended(own: LocalRecords, who: Consortium, source: NoiseSource) -> Floats
 
 
 def averaged(own: LocalRecords, who: Consortium, sources: list[NoiseSource]) -> list[Floats]:
-    """What `Averaging.average` computes; local fits are made once for all runs."""
+    """What `AveragingProtocol.average` computes; local fits are made once for all runs."""
     protocol = own.protocol
     l2, release = protocol.penalty(who), protocol.declare(who)["models"]
     exact = sum(len(x) * np.atleast_2d(protocol.objective.fit(x, y, l2).weights) for x, y in own.parties)
@@ -151,7 +151,7 @@ def averaged(own: LocalRecords, who: Consortium, sources: list[NoiseSource]) -> 
 
 
 def solved(own: LocalRecords, who: Consortium, source: NoiseSource) -> Floats:
-    """What `Averaging.solved` computes."""
+    """What `AveragingProtocol.solved` computes."""
     layout, (features, targets) = own.protocol.layout(who), own.everything
     classes = own.protocol.model != "linear"
     exact = layout.of(features, 2 * targets - 1 if classes else targets, np.ones(len(features), np.bool_))
@@ -220,7 +220,7 @@ def choices() -> Iterator[Choice]:
         "by_moments.TARGET",
         (0.25, 0.5, 1.0),
         lambda value: _over(
-            NUMBERS, DELTA, {"averaging.by_moments.TARGET": value, "averaging.by_moments._SQUARED": 1 + value**2}
+            NUMBERS, DELTA, {"averaging.moments.TARGET": value, "averaging.moments._SQUARED": 1 + value**2}
         ),
         by_moments.TARGET,
     )

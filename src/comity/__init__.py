@@ -10,13 +10,13 @@ Importing the package is cheap: what a name stands for is imported when it is fi
 from __future__ import annotations
 
 from os import PathLike
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from comity._version import __version__
 from comity.lazily import lazily
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     import pandas as pd
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from comity.estimators import VerticalClassifier as VerticalClassifier
     from comity.estimators import VerticalRegressor as VerticalRegressor
     from comity.federation.coordinator.parties import Progress
-    from comity.federation.protocol import Protocol
     from comity.learn import load_model as load_model
     from comity.methods.averaging import Averaging as Averaging
     from comity.methods.softlabel import PublishedSoftLabel as PublishedSoftLabel
@@ -93,75 +92,51 @@ _HOMES = {
 }
 
 
-@overload
 def simulate(
     study: str | PathLike[str] | Study,
     *,
     seed: int | None = None,
-    overrides: Mapping[str, Any] | None = None,
+    frames: Mapping[str, pd.DataFrame] | None = None,
+    test: pd.DataFrame | None = None,
     folder: Path | None = None,
-    run_id: str | None = None,
-    progress: Progress | None = None,
     models: Any = None,
-    results: bool | None = None,
-    repeats: int = 0,
-) -> Result: ...
-@overload
-def simulate(
-    study: Protocol,
-    *,
-    parties: Mapping[str, pd.DataFrame | Records],
-    epsilon: float,
-    delta: float = 0.0,
-    schema: Schema | None = None,
-    unit: str = "party",
-    neighbours: str = "replace",
-    colluders: int | None = None,
-    dropouts: int = 0,
-    roles: Mapping[str, Sequence[str]] | None = None,
-    seed: int | None = None,
-    test: pd.DataFrame | Records | None = None,
-    baselines: bool = True,
-    grant: float | Mapping[str, float] | None = None,
     ledgers: Mapping[str, Ledger] | None = None,
-    journal: Path | None = None,
-    run_id: str | None = None,
-    name: str = "study",
-    settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
-    models: Any = None,
-    results: bool | None = None,
-    hosts: bool = True,
     repeats: int = 0,
-) -> Result: ...
-def simulate(study: Any, **options: Any) -> Result:
-    """Run a study file, or a protocol over these parties' records, on this machine.
+) -> Result:
+    """Run a study on this machine: a study file, or what `comity.Averaging(schema).study(...)` gives.
+
+        result = comity.simulate("study.toml", seed=7)
 
     Without a seed the noise is drawn as in a release. With one the run can be repeated and protects nobody; the
-    result says so. `overrides` are dotted keys of the study file, as in {"privacy.epsilon": 0.5}. `repeats` more runs
-    with fresh simulated noise tell how far the figures vary: `result.assessment.repeats`.
+    result says so. `frames` are the parties' records by name, in place of those that the file names, and `test`
+    records to measure on. `folder`
+    keeps ledgers and journal, so that a run that was interrupted can be resumed. `ledgers` are the parties' own.
+    `repeats` more runs with fresh simulated noise tell how far the figures vary: `result.assessment.repeats`.
     """
     from comity.errors import StudyError
-    from comity.federation.protocol import Protocol
     from comity.report.result import Result
     from comity.study.study import Study
 
-    if isinstance(study, Protocol):
-        from comity.study.simulation.simulate import simulate as run
-
-        return Result.of(run(study, study=options.pop("name", "study"), **options))
-    overrides = options.pop("overrides", None)
     if isinstance(study, str | PathLike):
-        study = Study.load(study, overrides=overrides)  # type: ignore[arg-type]
-    elif overrides is not None:
-        raise StudyError(
-            "overrides change a study file while it is read; give its path, or Study.load(path, overrides=…)"
-        )
+        study = Study.load(study)  # type: ignore[arg-type]
     if not isinstance(study, Study):
-        raise StudyError(f"simulate takes the path of a study, a Study or a protocol, found {type(study).__name__}")
+        raise StudyError(f"simulate takes the path of a study or a Study, found {type(study).__name__}")
     from comity.study.simulation.run import run_study
 
-    return Result.of(run_study(study, **options))
+    return Result.of(
+        run_study(
+            study,
+            seed=seed,
+            frames=frames,
+            test=test,
+            folder=folder,
+            models=models,
+            ledgers=ledgers,
+            progress=progress,
+            repeats=repeats,
+        )
+    )
 
 
 __getattr__, __dir__ = lazily(globals(), _HOMES)

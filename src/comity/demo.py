@@ -16,7 +16,7 @@ from comity.artefacts.artefact import Artefact
 from comity.artefacts.writing import write_text
 from comity.federation.coordinator.parties import Progress
 from comity.files import make_folder, narrow
-from comity.methods import entries, parameters_of
+from comity.methods import entries, method_of
 from comity.methods.entry import found
 from comity.report.card import what_it_is
 from comity.report.meaning import meaning
@@ -71,7 +71,7 @@ def _story(name: str, result: Result) -> dict[str, Any]:
     plots = [plot for section in (*result.assessment.sections, *own) for plot in section.plots]
     return {
         "name": name,
-        "method": parameters_of(name).__doc__,
+        "method": method_of(name).__doc__,
         "learned": what_it_is(result),
         "verdict": verdict(result),
         "errors": quality_plot(result),

@@ -29,7 +29,7 @@ from comity.federation.evaluation.protocol import WholeRecords
 from comity.federation.owner.rows import Rows
 from comity.federation.part import Part
 from comity.federation.step import StepSpec
-from comity.methods.averaging import Averaging
+from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.softlabel import SoftLabel
 from comity.methods.summary import OneShotSummary
 from comity.methods.summary.spectrum import MOST
@@ -57,7 +57,7 @@ EXEMPT = {
     **{f"Life.{name}": NO_RECORD for name in ("begin", "meet", "end")},
     **{f"Argmin.{name}": NO_RECORD for name in ("extend", "deal", "multiply")},
     **{f"Comparisons.{name}": NO_RECORD for name in ("extend", "multiply")},
-    **{f"PublishedAverage.{name}": NO_RECORD for name in ("unmask", "select", "publish")},
+    **{f"PublishedAveraging.{name}": NO_RECORD for name in ("unmask", "select", "publish")},
     "Alignment.place": NO_RECORD,
     "Products.offer": MODULAR,
     "Products.encrypt": MODULAR,
@@ -141,9 +141,9 @@ def steps() -> dict[str, tuple[type, StepSpec]]:
 
 
 @cache
-def averaging(width: int, kind: str) -> Averaging:
+def averaging(width: int, kind: str) -> AveragingProtocol:
     classes = {"softmax": ("a", "b", "c"), "linear": ()}.get(kind, ("0", "1"))
-    return Averaging(features=width, model=cast(Any, kind), classes=classes, sizes=60, solver="gradient")
+    return Averaging.over_rows(features=width, model=cast(Any, kind), classes=classes, sizes=60, solver="gradient")
 
 
 @cache
@@ -175,7 +175,7 @@ def averaged(kind: str, step: str, names: tuple[str, ...]) -> Case:
     def allowed(records: int, width: int) -> float:
         return rounding(averaging(width, kind).declare(added())[step].bounded)
 
-    return Case(f"Averaging.{step}", seen, messages, allowed=allowed)
+    return Case(f"AveragingProtocol.{step}", seen, messages, allowed=allowed)
 
 
 def rounding(bound: Any) -> float:

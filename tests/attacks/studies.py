@@ -70,7 +70,7 @@ def case(method: str, parties: int, seed: int = 0) -> Case:
     if method == "averaging":
         who = consortium(parties, Approx(1.0, 1e-6))
         classes = ("no", "yes")
-        protocol: Protocol = Averaging(
+        protocol: Protocol = Averaging.over_rows(
             features=encoding.width, model="logistic", classes=classes, sizes=RECORDS, encoding=encoding
         )
     elif method == "softlabel":

@@ -32,7 +32,12 @@ def test_every_step_that_takes_a_value_is_tried_or_has_its_reason_not_to_be() ->
     tried, known = {case.name for case in CASES}, set(steps())
     assert not tried & set(EXEMPT)
     assert known == tried | set(EXEMPT)
-    assert {"Averaging.gradient", "WholeRecords.evaluate", "ErrorsByColumns.receive", "AuctionSummary.bid"} <= known
+    assert {
+        "AveragingProtocol.gradient",
+        "WholeRecords.evaluate",
+        "ErrorsByColumns.receive",
+        "AuctionSummary.bid",
+    } <= known
 
 
 class Plain:
@@ -86,7 +91,9 @@ def test_sums_whose_order_follows_the_number_of_rows_are_found_out(case: Case, m
     assert any(beyond(case, *size) > 1 for size in sizes)
 
 
-@pytest.mark.parametrize("name", ["Averaging.whitened_moment", "Averaging.gradient", "WholeRecords.evaluate"])
+@pytest.mark.parametrize(
+    "name", ["AveragingProtocol.whitened_moment", "AveragingProtocol.gradient", "WholeRecords.evaluate"]
+)
 def test_products_of_blas_are_found_out_where_they_depend_on_the_batch(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

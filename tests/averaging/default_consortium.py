@@ -16,7 +16,7 @@ from comity.federation.declare.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.federation.protocol import Protocol
-from comity.methods.averaging import Averaging, rule
+from comity.methods.averaging import Averaging, AveragingProtocol, rule
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss
 from comity.privacy.unit import Neighbours, Unit
@@ -45,12 +45,12 @@ def made(kind: str, sizes: tuple[int, ...] = (60, 40, 30, 50, 20), width: int = 
     return out
 
 
-def protocol(kind: Any = "logistic", records: dict[str, Records] | None = None, **options: Any) -> Averaging:
+def protocol(kind: Any = "logistic", records: dict[str, Records] | None = None, **options: Any) -> AveragingProtocol:
     records = records or made(kind)
     classes = {"softmax": ("a", "b", "c"), "linear": ()}.get(kind, ("0", "1"))
     options.setdefault("sizes", {name: len(own) for name, own in records.items()})
     width = next(iter(records.values())).features.shape[1]
-    return Averaging(features=width, model=kind, classes=classes, low=-3.0, high=3.0, **options)
+    return Averaging.over_rows(features=width, model=kind, classes=classes, low=-3.0, high=3.0, **options)
 
 
 def consortium(

@@ -23,7 +23,7 @@ from comity.federation.declare.policy import SIMULATION, Policy
 from comity.federation.messages.channel import Channel
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
-from comity.methods.averaging.published.protocol import PublishedAverage
+from comity.methods.averaging.published.protocol import PublishedAveraging
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededDraws
@@ -42,7 +42,7 @@ def key_of_tests(which: int) -> bytes:
     return PrivateKey.generate(2048).to_bytes()
 
 
-class QuickKeys(PublishedAverage):
+class QuickKeys(PublishedAveraging):
     """With two keys that serve all tests: the tables of a key cost more than the rest of a small run."""
 
     def _new_key(self) -> bytes:
@@ -120,7 +120,7 @@ def identity(name: str) -> Identity:
 class Meeting:
     """A consortium whose coordinator can be ended and begun again."""
 
-    protocol: PublishedAverage
+    protocol: PublishedAveraging
     sizes: tuple[int, ...]
     epsilon: float = 1.0
     policy: Policy = SIMULATION
@@ -183,7 +183,7 @@ class Meeting:
         return found
 
 
-def observed(kind: type[PublishedAverage], seen: Callable[[int], None]) -> type[PublishedAverage]:
+def observed(kind: type[PublishedAveraging], seen: Callable[[int], None]) -> type[PublishedAveraging]:
     """The same protocol, telling the test what the curator learns from stage 1, and ending there."""
 
     class Observed(kind):  # type: ignore[misc, valid-type]

@@ -8,7 +8,7 @@ import pytest
 from tests.attacks.received_values import Batch, Case, added, averaging, batch, cases_of, worst
 
 
-@pytest.mark.parametrize("case", cases_of("Averaging"), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", cases_of("AveragingProtocol"), ids=lambda case: case.name)
 def test_no_record_changes_the_part_of_another_whatever_was_received(case: Case) -> None:
     assert worst(case) <= 1
 

@@ -21,7 +21,7 @@ from comity.learn.classifiers import LinearClassifier
 from comity.learn.quadratic import UNEQUAL
 from comity.learn.regressor import LinearRegressor
 from comity.methods.averaging import Averaging, rule
-from comity.methods.averaging.by_moments import TARGET, Moments, fitted, within_reach
+from comity.methods.averaging.moments import TARGET, Moments, fitted, within_reach
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
@@ -47,7 +47,10 @@ def vectors(layout: Any) -> np.ndarray:
 @pytest.mark.parametrize("loss", [Approx(1.0, 1e-5), Pure(1.0)])
 @pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
 def test_no_record_moves_the_moments_further_than_declared(loss: Any, neighbours: str) -> None:
-    built, who = Averaging(features=2, model="linear", classes=(), sizes=100), consortium(loss, neighbours=neighbours)
+    built, who = (
+        Averaging.over_rows(features=2, model="linear", classes=(), sizes=100),
+        consortium(loss, neighbours=neighbours),
+    )
     found, norm = vectors(built.layout(who)), 1 if isinstance(loss, Pure) else 2
     if neighbours == "replace":
         worst = np.linalg.norm(found[:, None] - found[None], ord=norm, axis=-1).max()
@@ -94,7 +97,7 @@ def heard(release: Any, who: Any, values: Any, seed: Any, count: int = 40_000) -
 
 
 def test_the_moments_lose_no_more_than_is_debited_for_them() -> None:
-    built, who = Averaging(features=2, model="linear", classes=(), sizes=100), consortium(Approx(8.0, 1e-5))
+    built, who = Averaging.over_rows(features=2, model="linear", classes=(), sizes=100), consortium(Approx(8.0, 1e-5))
     release, layout, one = built.declare(who)["moments"], built.layout(who), np.ones(1, bool)
     pair = [layout.of(np.array([x]), np.array([t]), one) for x, t in (([1.0, 0.0], 1.0), ([0.0, 1.0], 1.0))]
 
@@ -110,7 +113,7 @@ def test_the_moments_lose_no_more_than_is_debited_for_them() -> None:
 
 
 def test_the_pure_moments_keep_their_epsilon() -> None:
-    built, who = Averaging(features=1, model="linear", classes=(), sizes=100), consortium(Pure(2.0))
+    built, who = Averaging.over_rows(features=1, model="linear", classes=(), sizes=100), consortium(Pure(2.0))
     release, layout, one = built.declare(who)["moments"], built.layout(who), np.ones(1, bool)
     pair = [layout.of(np.array([[x]]), np.array([t]), one) for x, t in ((1.0, 1.0), (1.0, -1.0))]
 
@@ -164,7 +167,7 @@ def test_intervals_cover_where_no_ridge_is_needed() -> None:
     truth = np.array([0.6, -0.2, 0.0])
     records = Records(x, np.clip(x @ truth + generator.uniform(-0.3, 0.3, 40_000), -1, 1))
     split = {f"p{at}": Records(records.features[at::4], cast(Any, records.labels)[at::4]) for at in range(4)}
-    built = Averaging(features=3, model="linear", classes=(), sizes=10_000)
+    built = Averaging.over_rows(features=3, model="linear", classes=(), sizes=10_000)
     inside = []
     for seed in range(60):
         outcome = simulate(
@@ -247,7 +250,7 @@ def test_pure_classes_are_learned_from_moments() -> None:
 @pytest.mark.parametrize(("options", "said"), [({"model": "svm"}, "linear and logistic"), ({"features": 2000}, "1500")])
 def test_what_moments_cant_make_is_refused(options: Any, said: str) -> None:
     with pytest.raises(StudyError, match=said) as found:
-        Averaging(**{"features": 4, "sizes": 10, "solver": "moments", **options})
+        Averaging.over_rows(**{"features": 4, "sizes": 10, "solver": "moments", **options})
     assert found.value.key == "averaging.solver"
 
 

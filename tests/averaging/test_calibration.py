@@ -11,7 +11,7 @@ import pytest
 
 from comity.audit.bound import mu_lower_bound
 from comity.data import Records
-from comity.methods.averaging import Averaging, calibration
+from comity.methods.averaging import Averaging, AveragingProtocol, calibration
 from comity.methods.averaging.calibration import SPREAD, Slope, sureness
 from comity.privacy.loss import Approx
 from comity.study.simulation.simulate import simulate
@@ -21,7 +21,7 @@ from tests.averaging.test_default_audit import COUNT, DELTA, SURE, claimed_mu, h
 ONE = np.ones(1, bool)
 
 
-def pairs(built: Averaging, scale: float, generator: Any) -> np.ndarray:
+def pairs(built: AveragingProtocol, scale: float, generator: Any) -> np.ndarray:
     """What single records give at weights of one length, along some directions and across all labels."""
     angles = np.linspace(0, 2 * np.pi, 17)
     points = np.stack([r * np.array([np.cos(a), np.sin(a)]) for r in (0.1, 1.0) for a in angles])
@@ -59,7 +59,7 @@ def test_no_weights_turn_a_sum_into_something_that_is_no_number(kind: Any, weigh
 
 def test_a_calibration_loses_no_more_than_is_debited_for_it() -> None:
     """All asks at weights for which one record is wrong as surely as can be, and its neighbour right with a doubt."""
-    built, who = Averaging(features=2, sizes=100, rounds=1), consortium(Approx(40.0, DELTA))
+    built, who = Averaging.over_rows(features=2, sizes=100, rounds=1), consortium(Approx(40.0, DELTA))
     release, weights = built.declare(who)["calibration"], np.array([[40.0, 1.0]])
     rows, labels = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0.0, 1.0])
     first, second = (sureness(built.objective, weights, rows[at : at + 1], labels[at : at + 1], ONE) for at in (0, 1))
@@ -89,7 +89,7 @@ def test_a_factor_is_believed_as_far_as_its_noise_allows() -> None:
     generator = np.random.default_rng(0)
     scores = generator.normal(size=(4000, 1)) * 3
     labels = (generator.random(4000) < 1 / (1 + np.exp(-scores[:, 0]))).astype(float)
-    loss, filled = Averaging(features=1, sizes=1).objective, np.ones(4000, bool)
+    loss, filled = Averaging.over_rows(features=1, sizes=1).objective, np.ones(4000, bool)
 
     def found(length: float, deviation: float, seed: int = 0) -> Slope:
         slope, noise = Slope(), np.random.default_rng(seed)
@@ -134,7 +134,7 @@ def test_a_model_that_a_low_clip_makes_too_sure_is_told_so(monkeypatch: pytest.M
 
     def log_loss() -> float:
         outcome = simulate(
-            Averaging(features=4, sizes=2000, clip=0.15),
+            Averaging.over_rows(features=4, sizes=2000, clip=0.15),
             parties=records,
             test=Records(rows, labels),
             epsilon=2.0,

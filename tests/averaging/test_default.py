@@ -291,7 +291,7 @@ def test_bad_parameters_are_refused_before_anything_is_spent() -> None:
         with pytest.raises(StudyError, match=said):
             protocol(**options)
     with pytest.raises(StudyError, match="two classes"):
-        Averaging(features=2, model="logistic", classes=("a", "b", "c"), sizes=1)
+        Averaging.over_rows(features=2, model="logistic", classes=("a", "b", "c"), sizes=1)
 
 
 def test_expectations_say_when_the_noise_drowns_everything() -> None:

@@ -68,7 +68,7 @@ def claimed_mu(release: Any) -> float:
 
 @pytest.mark.parametrize("epsilon", [2.0, 8.0])
 def test_gradients_lose_no_more_than_is_debited_for_them(epsilon: float) -> None:
-    built, who = Averaging(features=2, sizes=100, rounds=2), consortium(Approx(epsilon, DELTA))
+    built, who = Averaging.over_rows(features=2, sizes=100, rounds=2), consortium(Approx(epsilon, DELTA))
     found, claimed = measured_gradients(built, who), claimed_mu(built.declare(who)["gradient"])
     assert 0.7 * claimed < found <= claimed
     assert float(spent_by(built.declare(who), "ash", who).epsilon_at(cast(Approx, who.loss).delta)) <= epsilon
@@ -77,7 +77,7 @@ def test_gradients_lose_no_more_than_is_debited_for_them(epsilon: float) -> None
 
 
 def test_noise_laid_out_for_parts_that_the_reader_knows_is_caught() -> None:
-    built, who = Averaging(features=2, sizes=100, rounds=2), consortium(Approx(8.0, DELTA), parties=3)
+    built, who = Averaging.over_rows(features=2, sizes=100, rounds=2), consortium(Approx(8.0, DELTA), parties=3)
     claimed = claimed_mu(built.declare(who)["gradient"])
     assert measured_gradients(built, who) <= claimed
     # As if nobody colluded: one of the two counted parts is the reader's own.
@@ -85,7 +85,7 @@ def test_noise_laid_out_for_parts_that_the_reader_knows_is_caught() -> None:
 
 
 def test_the_second_moment_loses_no_more_than_its_share() -> None:
-    built, who = Averaging(features=2, sizes=100), consortium(Approx(20.0, DELTA))
+    built, who = Averaging.over_rows(features=2, sizes=100), consortium(Approx(20.0, DELTA))
     release = built.declare(who)["second_moment"]
     pair = [moment_blocks.moments(np.array([row]), built.blocks) for row in ([1.0, 0.0], [0.0, 1.0])]
 
@@ -101,7 +101,7 @@ def test_the_second_moment_loses_no_more_than_its_share() -> None:
 def test_blocks_of_a_wide_second_moment_lose_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moment_blocks, "WIDEST_WHOLE", 2)
     monkeypatch.setattr(moment_blocks, "_MOST", 4)
-    built, who = Averaging(features=3, sizes=100), consortium(Approx(20.0, DELTA))
+    built, who = Averaging.over_rows(features=3, sizes=100), consortium(Approx(20.0, DELTA))
     release = built.declare(who)["second_moment"]
     assert len(built.blocks) > 1
     pair = [moment_blocks.moments(np.array([row]), built.blocks) for row in ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0])]
@@ -123,7 +123,7 @@ def averages(built: Any, who: Any, flipped: Any) -> Any:
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_the_pure_average_keeps_its_epsilon(epsilon: float) -> None:
-    built, who = Averaging(features=2, model="svm", sizes=1000, l2=0.1), consortium(Pure(epsilon))
+    built, who = Averaging.over_rows(features=2, model="svm", sizes=1000, l2=0.1), consortium(Pure(epsilon))
     release = built.declare(who)["models"]
     first, second = averages(built, who, False), averages(built, who, True)
     # The pair is nearly the worst that the noise is scaled for.
@@ -143,7 +143,7 @@ def test_the_pure_average_keeps_its_epsilon(epsilon: float) -> None:
 
 
 def test_the_average_with_delta_keeps_its_loss() -> None:
-    built = Averaging(features=2, model="svm", sizes=1000, l2=0.1, solver="average")
+    built = Averaging.over_rows(features=2, model="svm", sizes=1000, l2=0.1, solver="average")
     who = consortium(Approx(4.0, DELTA))
     release = built.declare(who)["models"]
     first, second = averages(built, who, False), averages(built, who, True)
@@ -154,7 +154,7 @@ def test_the_average_with_delta_keeps_its_loss() -> None:
 def test_literal_laplace_noise_is_caught_and_spherical_noise_is_not() -> None:
     """K = 1 and 64 weights: a record whose features are all alike moves every weight by as much."""
     epsilon, l2, width, count = 3.0, 10.0, 64, 300_000
-    loss = Averaging(features=width, sizes=1).objective
+    loss = Averaging.over_rows(features=width, sizes=1).objective
     x = np.full((1, width), 1 / sqrt(width))
     fits = [loss.fit(x, np.array([y]), l2).weights for y in (0.0, 1.0)]
     scale, generator = 2.0 / (epsilon * l2), np.random.default_rng(8)

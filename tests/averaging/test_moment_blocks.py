@@ -74,14 +74,14 @@ def test_no_record_moves_the_blocks_further_than_declared(blocks: Any) -> None:
     worst = np.linalg.norm(vectors[:, None] - vectors[None], axis=-1).max()
     added = np.linalg.norm(vectors, axis=-1).max()
     assert worst == pytest.approx(sqrt(2)) and added == pytest.approx(sqrt(1.25))
-    built = Averaging(features=4, sizes=100)
+    built = Averaging.over_rows(features=4, sizes=100)
     for name in ("second_moment", "whitened_moment"):
         assert built.declare(consortium())[name].sensitivity >= worst
         assert built.declare(consortium(neighbours="add-remove"))[name].sensitivity >= added
 
 
 def test_a_wide_study_declares_its_blocks_and_their_sensitivity(narrow: None) -> None:
-    built = Averaging(features=12, sizes=1000)
+    built = Averaging.over_rows(features=12, sizes=1000)
     release = built.declare(consortium())["second_moment"]
     assert len(built.blocks) > 1 and release.shape == (entries(built.blocks),)
     assert release.sensitivity == pytest.approx(sqrt(2), rel=1e-6)
@@ -108,7 +108,7 @@ def test_wide_records_descend_by_the_steps_of_their_blocks(narrow: None) -> None
     rows /= np.linalg.norm(rows, axis=-1, keepdims=True)
     truth = generator.normal(size=12)
     records = {n: Records(x, (x @ truth > 0).astype(int)) for n, x in zip(NAMES, rows)}
-    built, who = Averaging(features=12, sizes=60, rounds=4), consortium()
+    built, who = Averaging.over_rows(features=12, sizes=60, rounds=4), consortium()
     released = run(parties(built, records, who)[0])["model"]
     everything, labels = rows.reshape(-1, 12), np.concatenate([own.labels for own in records.values()])
     matrix = np.zeros((12, 12))
@@ -139,7 +139,7 @@ def test_records_wider_than_four_hundred_features_are_learned() -> None:
     labels = (rows[:, 1] > 0).astype(int)
     records = {n: Records(rows[at::5], labels[at::5]) for at, n in enumerate(NAMES)}
     outcome = simulate(
-        Averaging(features=width, sizes=count // 5),
+        Averaging.over_rows(features=width, sizes=count // 5),
         parties=records,
         epsilon=50.0,
         delta=1e-6,
@@ -153,12 +153,12 @@ def test_records_wider_than_four_hundred_features_are_learned() -> None:
 
 
 def test_a_plan_warns_where_its_steps_cant_converge() -> None:
-    small, large = Averaging(features=562, sizes=760), Averaging(features=562, sizes=760_000)
+    small, large = Averaging.over_rows(features=562, sizes=760), Averaging.over_rows(features=562, sizes=760_000)
     (sentence,) = small.warnings(consortium(Approx(1.0, 1e-6)))
     assert "can't converge" in sentence and "562" in sentence and "3,800 records" in sentence
     assert not large.warnings(consortium(Approx(1.0, 1e-6)))
     assert not small.warnings(consortium(Approx(50.0, 1e-6)))
     assert not small.warnings(consortium(Pure(1.0)))
     # Many blocks make steps short whatever the noise is.
-    wide = Averaging(features=200_000, sizes=10**9)
+    wide = Averaging.over_rows(features=200_000, sizes=10**9)
     assert wide.warnings(consortium(Approx(50.0, 1e-6)))

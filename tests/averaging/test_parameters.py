@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from comity.errors import StudyError
-from comity.methods.averaging import Averaging, PublishedAverage
+from comity.methods.averaging import AveragingProtocol, PublishedAveraging
 from comity.study.simulation.run import run_study
 from comity.study.study import Study
 
@@ -86,7 +86,7 @@ def study(
 )
 def test_the_model_follows_the_target(tmp_path: Path, own: Any, target: Any, kind: str) -> None:
     built = study(tmp_path, own, target=target).protocol
-    assert isinstance(built, Averaging) and built.model == kind
+    assert isinstance(built, AveragingProtocol) and built.model == kind
     # Three bins of age, two sexes and a constant.
     assert built.features == 6
 
@@ -148,7 +148,7 @@ def test_a_wrong_key_is_named(tmp_path: Path, own: Any, target: Any, key: str) -
 
 def test_the_published_variant_is_built_from_the_same_table(tmp_path: Path) -> None:
     built = study(tmp_path, "variant = 'published'\nl2 = 0.1\nnoise = 'literal'", "").protocol
-    assert isinstance(built, PublishedAverage) and built.l2 == 0.1 and built.noise == "literal"
+    assert isinstance(built, PublishedAveraging) and built.l2 == 0.1 and built.noise == "literal"
 
 
 def test_a_party_is_not_what_is_protected(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_auto_means_the_same_solver_for_the_keys_and_for_the_run(
 
     made = loaded(SIZES)
     built = made.protocol
-    assert isinstance(built, Averaging) and built.features == width
+    assert isinstance(built, AveragingProtocol) and built.features == width
     way = built.way(made.consortium)
     assert (way == "moments") == (target == NUMBER and width <= 1500) or (not delta and target == CLASSES)
     for key, value, owner in (("rounds", 'rounds = "auto"', "gradient"), ("l2", 'l2 = "auto"', "average")):
@@ -188,4 +188,4 @@ def test_auto_means_the_same_solver_for_the_keys_and_for_the_run(
                 loaded(f"{SIZES}\n{value}")
     if delta:
         asked = loaded(f"{SIZES}\nrounds = 5")
-        assert isinstance(asked.protocol, Averaging) and asked.protocol.way(asked.consortium) == "gradient"
+        assert isinstance(asked.protocol, AveragingProtocol) and asked.protocol.way(asked.consortium) == "gradient"

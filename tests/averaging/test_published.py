@@ -14,7 +14,7 @@ from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.policy import Policy
 from comity.federation.declare.protection import Selected
 from comity.methods.averaging.published.noise import PublishedNoise
-from comity.methods.averaging.published.protocol import PublishedAverage
+from comity.methods.averaging.published.protocol import PublishedAveraging
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.results.outcome import Outcome
@@ -128,7 +128,7 @@ def _two_parties() -> dict[str, Records]:
     return {"ash": records(30, WIDTH, 1), "birch": records(40, WIDTH, 2)}
 
 
-def _simulated(method: PublishedAverage, parties: dict[str, Records], **changes: object) -> Outcome:
+def _simulated(method: PublishedAveraging, parties: dict[str, Records], **changes: object) -> Outcome:
     settings: dict[str, object] = {"epsilon": 1.0, "unit": "record", "colluders": 0, "seed": 3, "study_hash": "b" * 64}
     return simulate(method, parties=parties, **{**settings, **changes})  # type: ignore[arg-type]
 
@@ -200,5 +200,5 @@ def test_parameters_are_checked_when_a_study_is_read(changes: Any) -> None:
 @pytest.mark.parametrize(("size", "width", "bar"), [(5, 124, 20.0), (50, 20, 60.0)])
 def test_a_run_ends_in_time(size: int, width: int, bar: float) -> None:
     parties = {f"party {place}": records(200 + 10 * place, width, place) for place in range(size)}
-    method = PublishedAverage(width=width, l2=0.1)
+    method = PublishedAveraging(width=width, l2=0.1)
     assert _simulated(method, parties, seed=None).seconds < bar

@@ -25,7 +25,7 @@ from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.averaging.published import oblivious_noise as selection
 from comity.methods.averaging.published import smallest
-from comity.methods.averaging.published.protocol import PublishedAverage
+from comity.methods.averaging.published.protocol import PublishedAveraging
 
 from .published_consortium import STUDY, Interrupted, Meeting, QuickKeys, key_of_tests, observed
 
@@ -33,7 +33,7 @@ SURE = 1e-6
 WIDTH = 4
 
 
-def meeting(sizes: tuple[int, ...] = (30, 20, 40), kind: type[PublishedAverage] = QuickKeys) -> Meeting:
+def meeting(sizes: tuple[int, ...] = (30, 20, 40), kind: type[PublishedAveraging] = QuickKeys) -> Meeting:
     return Meeting(kind(width=WIDTH, l2=0.1), sizes)
 
 
@@ -242,7 +242,7 @@ def test_nothing_has_another_length_for_other_sizes() -> None:
 # Messages that are not what they should be.
 
 
-def refused(kind: type[PublishedAverage], said: str) -> Meeting:
+def refused(kind: type[PublishedAveraging], said: str) -> Meeting:
     room = meeting(kind=kind)
     with pytest.raises(ComityError, match=said):
         run(room.parties())
@@ -307,7 +307,7 @@ class LostLetter(AlteredLetter):
             return ask(step_of, **values)
 
         cast(Any, parties).ask = lossy
-        return PublishedAverage.place_of_smallest(self, parties, stream)
+        return PublishedAveraging.place_of_smallest(self, parties, stream)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_ciphertexts_are_read_whole_or_not_at_all() -> None:
 
 
 def test_a_key_of_another_size_is_refused() -> None:
-    method = PublishedAverage(width=2, key_bits=3072)
+    method = PublishedAveraging(width=2, key_bits=3072)
     with pytest.raises(Malformed, match="3072"):
         method._key(private().public.to_bytes())
 

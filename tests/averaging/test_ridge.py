@@ -32,7 +32,7 @@ def test_features_that_say_nothing_do_not_shorten_the_steps_of_those_that_do() -
     who = consortium()
     lengths = []
     for width in (400, 800):
-        built = Averaging(features=width, sizes=1000)
+        built = Averaging.over_rows(features=width, sizes=1000)
         moment = np.zeros((width, width))
         moment[0, 0] = 1e4
         steps = steps_from(built, [moment], who)

@@ -12,7 +12,8 @@ from comity.errors import Stopped
 from comity.federation.coordinator.lifecycle import run
 from comity.learn.fits import Fit
 from comity.learn.record_sum import from_upper_triangle
-from comity.methods.averaging import Averaging, protocol
+from comity.methods.averaging import Averaging, AveragingProtocol
+from comity.methods.averaging import method as averaging_method
 from tests.averaging.default_consortium import consortium
 from tests.averaging.default_consortium import parties as joined
 from tests.federation.toy import NAMES
@@ -20,8 +21,8 @@ from tests.federation.toy import NAMES
 WIDTH, LENGTH = 3, 100.0
 
 
-def built(**options: Any) -> Averaging:
-    return Averaging(features=WIDTH, sizes=20, **options)
+def built(**options: Any) -> AveragingProtocol:
+    return Averaging.over_rows(features=WIDTH, sizes=20, **options)
 
 
 def long_rows(length: Any) -> Records:
@@ -78,7 +79,7 @@ def test_a_fit_that_does_not_converge_stops_before_a_draw(monkeypatch: pytest.Mo
         def fit(self, x: Any, y: Any, l2: Any) -> Fit:
             return Fit(np.zeros(WIDTH), np.asarray(1.0), 1e-10)
 
-    monkeypatch.setattr(protocol, "objective_of", lambda *arguments: Unfinished())
+    monkeypatch.setattr(averaging_method, "objective_of", lambda *arguments: Unfinished())
     with pytest.raises(Stopped):
         run(parties)
     assert not [entry for host in hosts.values() for entry in host.store.ledger.entries() if entry.kind == "draw"]
@@ -93,7 +94,7 @@ def test_a_failure_stops_a_party_whose_bound_is_about_one_record(solver: str, mo
     def broken(*arguments: Any) -> None:
         raise FloatingPointError
 
-    monkeypatch.setattr(protocol, "in_unit_ball", broken)
+    monkeypatch.setattr(averaging_method, "in_unit_ball", broken)
     with pytest.raises(Stopped):
         run(parties)
     assert not [entry for host in hosts.values() for entry in host.store.ledger.entries() if entry.kind == "draw"]
@@ -115,7 +116,7 @@ def test_an_owner_is_told_once_that_its_count_is_far_from_the_declared_one(
     caplog: pytest.LogCaptureFixture, solver: Any, neighbours: str, sizes: int, told: bool
 ) -> None:
     rounds: dict[str, Any] = {"rounds": 3} if solver == "gradient" else {}
-    method = Averaging(features=WIDTH, sizes=sizes, solver=solver, **rounds)
+    method = Averaging.over_rows(features=WIDTH, sizes=sizes, solver=solver, **rounds)
     who = consortium(parties=3, neighbours=neighbours)
     joint, _ = joined(method, {name: long_rows(1.0) for name in who.parties}, who)
     with caplog.at_level("WARNING", logger="comity.site"):

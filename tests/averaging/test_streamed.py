@@ -91,7 +91,7 @@ def test_local_fits_need_all_records_and_say_so_before_a_ledger_hears_of_it(fold
         name: StreamedRecords.checked(open_source(folder / f"{name}.parquet"), encoding, where=name, limit=1000)
         for name in "abc"
     }
-    averaged = Averaging(features=encoding.width, sizes=300, solver="average", encoding=encoding)
+    averaged = Averaging.over_rows(features=encoding.width, sizes=300, solver="average", encoding=encoding)
     terms: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "unit": "record", "seed": 1}
     with pytest.raises(DataError, match="needs all records of an owner at once"):
         simulate(averaged, parties=parties, **terms)

@@ -33,7 +33,7 @@ def test_a_plan_imports_its_own_method_and_no_library_of_models(name: Any, tmp_p
     found(entry_of(name).starter)(tmp_path)
     code, seconds, modules = measured("plan", str(tmp_path / "study.toml"))
     assert code == 0
-    assert f"comity.methods.{name}.parameters" in modules
+    assert entry_of(name).method.partition(":")[0] in modules
     assert not modules & {"sklearn", "scipy.stats", "scipy.optimize", "matplotlib", "duckdb", "sqlalchemy"}
     others = [f"comity.methods.{other}" for other in PROTOCOLS if other != name]
     assert not [one for one in modules if one.startswith(tuple(others))]

@@ -10,7 +10,7 @@ from scipy.special import expit
 from scipy.stats import rankdata
 
 from comity.data import Records
-from comity.methods.averaging import Averaging
+from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.softlabel import SoftLabel
 from comity.methods.vertical import VerticalRegression
 from comity.study.results.outcome import Outcome
@@ -35,9 +35,9 @@ def drawn(rows: int, generator: np.random.Generator, kind: str = "logistic") -> 
     return Records(x, (generator.uniform(size=rows) < expit(score)).astype(np.int64))
 
 
-def averaging(kind: str = "logistic", size: int = 600) -> Averaging:
+def averaging(kind: str = "logistic", size: int = 600) -> AveragingProtocol:
     classes = {"softmax": ("a", "b", "c"), "linear": ()}.get(kind, ("0", "1"))
-    return Averaging(features=4, model=kind, classes=classes, low=-2.0, high=2.0, sizes=size, rounds=4)  # type: ignore[arg-type]
+    return Averaging.over_rows(features=4, model=kind, classes=classes, low=-2.0, high=2.0, sizes=size, rounds=4)  # type: ignore[arg-type]
 
 
 def of_averaging(

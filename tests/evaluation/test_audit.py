@@ -38,7 +38,7 @@ def terms(neighbours: Neighbours = Neighbours.REPLACE) -> Consortium:
     return replace(consortium(LOSS, neighbours=neighbours.value), loss=loss, evaluation=evaluation)
 
 
-METHOD = Averaging(features=WIDTH, sizes=5, rounds=1, clip=0.5)
+METHOD = Averaging.over_rows(features=WIDTH, sizes=5, rounds=1, clip=0.5)
 MODEL = np.array([[4.0, 0.0, 0.0]])
 
 

@@ -55,7 +55,7 @@ def test_a_stream_has_the_parts_that_its_records_have(
 
 def test_figures_of_a_stream_are_those_of_its_records(held: tuple[Encoding, Records, StreamedRecords]) -> None:
     encoding, whole, stream = held
-    built = Averaging(features=encoding.width, sizes=400, rounds=1, classes=("no", "yes"))
+    built = Averaging.over_rows(features=encoding.width, sizes=400, rounds=1, classes=("no", "yes"))
     found = [
         simulate(
             built, parties={"a": one, "b": whole}, epsilon=1.0, delta=1e-6, unit="record", seed=5, evaluation={}

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from comity.cli.app import app
 from comity.errors import StudyError
-from comity.methods.averaging import Averaging
+from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.report.quality import measured_privately
 from comity.report.result import Result, load_result
 from comity.study.simulation.run import run_study
@@ -85,7 +85,7 @@ def test_the_plan_says_what_it_costs_and_the_method_is_laid_out_for_the_rest(fol
     assert {row.release: row.loss for row in plan.rows}["evaluation"].startswith("mu")
     assert plan.guarantee == parsed(folder, "").plan().guarantee
     assert any("costs nothing beside the study's epsilon" in note for note in plan.notes)
-    assert isinstance(study.protocol, Averaging) and study.protocol.sizes == 150
+    assert isinstance(study.protocol, AveragingProtocol) and study.protocol.sizes == 150
     assert study.settings()["evaluation.share"] == 0.25
 
 
@@ -143,7 +143,7 @@ def test_stacks_of_parties_are_refused() -> None:
     generator = np.random.default_rng(0)
     with pytest.raises(StudyError, match="at most 1000 parties"):
         simulate(
-            Averaging(features=4, sizes=2, rounds=1),
+            Averaging.over_rows(features=4, sizes=2, rounds=1),
             parties={f"p{number}": drawn(2, generator) for number in range(1001)},
             epsilon=1.0,
             delta=1e-6,

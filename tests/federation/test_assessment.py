@@ -9,7 +9,6 @@ import pytest
 from sklearn.metrics import log_loss as reference_loss
 from sklearn.metrics import roc_auc_score
 
-import comity
 from comity.artefacts.section import Section
 from comity.data import Records, clinics
 from comity.federation.assessment import Assessment, Figure, auc, log_loss, of_predictor
@@ -17,6 +16,7 @@ from comity.federation.baseline import Baseline
 from comity.learn import LinearClassifier, LinearRegressor
 from comity.report.page import render_result
 from tests.report.small_run import protocol, simulated
+from tests.support.protocols import simulated_result
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -59,7 +59,7 @@ def test_it_comes_back_from_json_and_stands_on_page_and_card() -> None:
 
 
 def test_comparisons_are_left_out_where_nobody_asked() -> None:
-    result = comity.simulate(
+    result = simulated_result(
         protocol(),
         parties=clinics(3, 12),
         epsilon=1,

@@ -59,4 +59,4 @@ def test_what_it_allows_passes() -> None:
 def test_a_method_made_in_python_meets_the_bounds_of_a_study() -> None:
     for wrong in ({"rounds": 0}, {"rounds": 1001}, {"clip": 0.0}, {"l2": nan}, {"solver": "newton"}, {"model": "tree"}):
         with pytest.raises(StudyError, match=f"averaging.{next(iter(wrong))}"):
-            Averaging(features=3, **wrong)
+            Averaging.over_rows(features=3, **wrong)

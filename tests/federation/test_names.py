@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import comity
 from comity.data import Records
 from comity.errors import Refused, StudyError
 from comity.federation.declare.consortium import MAX_NAME_LENGTH, Consortium, check_party_name, fold, is_party_name
 from comity.federation.declare.policy import Policy
 from comity.privacy.loss import Approx
 from comity.study.local.numbered import Numbered
+from tests.support.protocols import simulated_result
 
 from .toy import Rounds, identity
 
@@ -87,7 +87,7 @@ def test_numbered_parties_need_no_look() -> None:
 def test_a_simulation_from_python_has_the_same_rule() -> None:
     rows = Records(np.zeros((4, 3)))
     with pytest.raises(StudyError, match="name of a party"):
-        comity.simulate(Rounds(), parties={"north": rows, "so\u200buth": rows}, epsilon=50, delta=1e-6)
+        simulated_result(Rounds(), parties={"north": rows, "so\u200buth": rows}, epsilon=50, delta=1e-6)
 
 
 def test_a_pin_holds_for_a_name_in_other_letters() -> None:

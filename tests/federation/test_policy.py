@@ -300,12 +300,12 @@ def test_a_variant_outside_of_the_list_is_refused() -> None:
 
 
 def test_published_methods_say_that_they_are() -> None:
-    from comity.methods.averaging.published.protocol import PublishedAverage
+    from comity.methods.averaging.published.protocol import PublishedAveraging
     from comity.methods.softlabel.published.protocol import PublishedSoftLabel
     from comity.methods.synthetic.published.method import PublishedSynthetic
     from comity.methods.vertical.published.protocol import PublishedVertical
 
-    for kind in (PublishedAverage, PublishedSoftLabel, PublishedSynthetic, PublishedVertical):
+    for kind in (PublishedAveraging, PublishedSoftLabel, PublishedSynthetic, PublishedVertical):
         assert kind.variant == "published" and cast(Any, kind.__mro__[1]).variant == "default"
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from comity.data import Bounded, clinic_schema, clinics, public_cohort
 from comity.errors import ComityError
-from comity.methods import PROTOCOLS, parameters_of
+from comity.methods import PROTOCOLS, method_of
 from comity.study.study import Study
 
 HOSPITAL = ("age", "sex", "arrival", "ward", "readmitted")
@@ -117,7 +117,7 @@ def _cases() -> list[str]:
     """Each variant by itself, pure and not, and with each value of each of its keys that has named values."""
     found = []
     for protocol in PROTOCOLS:
-        table = parameters_of(protocol)
+        table = method_of(protocol)
         variants = get_args(table.model_fields["variant"].annotation)
         for variant in variants:
             found += [f"{protocol} {variant} delta=1e-6", f"{protocol} {variant} delta=0"]

@@ -11,7 +11,7 @@ import comity
 from comity.data import clinic_schema, clinics, public_cohort
 from comity.errors import StudyError
 from comity.report.result import Result
-from tests.report.small_run import left, protocol
+from tests.report.small_run import left
 
 STUDY = """
 [study]
@@ -64,22 +64,22 @@ def test_a_study_file_is_simulated_by_its_path_or_as_a_study(study: Any) -> None
     assert isinstance(one, Result) and one.study == "triage" and one.parties == 2
     assert one.error == two.error and (one.model.coef_ == two.model.coef_).all()
     assert {account.left for account in one.accounts} == {left(4, 1)}
-    half = comity.simulate(study, seed=7, overrides={"privacy.epsilon": 0.5})
+    half = comity.simulate(comity.Study.load(study, overrides={"privacy.epsilon": 0.5}), seed=7)
     assert half.guarantee.epsilon == pytest.approx(0.5, abs=1e-3) and half.study_hash != one.study_hash
 
 
-def test_a_protocol_is_simulated_over_frames() -> None:
-    result = comity.simulate(
-        protocol(), parties=clinics(3, 10), schema=clinic_schema("readmitted"), epsilon=1, delta=1e-6, unit="party"
-    )
-    assert result.guarantee.private and result.seed is None
-    assert len(result.transcript) == 8
+def test_a_study_is_simulated_over_frames_in_place_of_its_files(study: Any) -> None:
+    frames = dict(zip(comity.Study.load(study).consortium.parties, clinics(2, 30).values()))
+    result = comity.simulate(study, frames=frames, test=clinics(1, 50, "test")["clinic-01"])
+    assert result.guarantee.private and result.seed is None and result.error is not None
+    with pytest.raises(StudyError, match="one table for each of 2 parties, found north"):
+        comity.simulate(study, frames={"north": frames.popitem()[1]})
+    with pytest.raises(StudyError, match="give frames too"):
+        comity.simulate(study, test=clinics(1, 50)["clinic-01"])
 
 
 def test_what_is_no_study_is_named(study: Any) -> None:
     with pytest.raises(StudyError, match="found int"):
         cast(Any, comity.simulate)(3)
-    with pytest.raises(StudyError, match="overrides"):
-        comity.simulate(comity.Study.load(study), overrides={"privacy.epsilon": 0.5})
     with pytest.raises(StudyError, match="no such study file"):
         comity.simulate(study.with_name("none.toml"))

@@ -17,7 +17,7 @@ from comity.cli import main
 from comity.cli.run_folder import read_begun
 from comity.federation.own_score import OwnScore
 from comity.federation.protocol import Protocol
-from comity.methods.averaging import Averaging
+from comity.methods.averaging import AveragingProtocol
 from comity.site.results import own_score, results_folder
 from comity.study.study import Study
 
@@ -56,14 +56,14 @@ def test_a_model_that_is_worse_than_a_constant_is_called_that_before_anybody_use
     study, own = sites.study(), sites.home("north") / "patients.csv"
     pd.concat([pd.read_csv(own)] * 5).to_csv(own, index=False)
 
-    def coordinate(self: Averaging, parties: Any) -> dict[str, Any]:
+    def coordinate(self: AveragingProtocol, parties: Any) -> dict[str, Any]:
         """A liar's work: the opposite of what the records say."""
         assert self.encoding is not None
         records = self.encoding.encode(pd.read_csv(own)).records
         signs = 2.0 * np.asarray(records.labels) - 1
         return {"model": -np.linalg.lstsq(records.features, signs, rcond=None)[0][None]}
 
-    monkeypatch.setattr(Averaging, "coordinate", coordinate)
+    monkeypatch.setattr(AveragingProtocol, "coordinate", coordinate)
     run = read_begun(ran(sites, study, tmp_path / "runs")).run
     found = own_score(sites.home("north"), study.hash, run)
     assert found is not None and found.is_worse and found.error > found.constant

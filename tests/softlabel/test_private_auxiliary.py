@@ -313,7 +313,7 @@ def test_a_study_runs_and_its_plan_says_what_is_hidden(folder: Any) -> None:
     assert "holds the auxiliary records and sees each party's local model" in shown
     warning = next(one for one in study.plan().warnings if "no ledger counts" in one)
     assert "(eps 1.00, delta 1e-6)" in warning or "eps" in warning
-    assert not study.parameters.files()
+    assert not study.method.files()
     outcome = run_study(study, seed=1)
     assert np.isfinite(outcome.released["model"]).all()
 

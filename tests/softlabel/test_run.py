@@ -16,7 +16,7 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
-from comity.methods.softlabel.published.protocol import TOLERANCE, Method
+from comity.methods.softlabel.published.protocol import TOLERANCE, LearnsFrom
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure, parse_loss
@@ -64,7 +64,7 @@ def test_models_of_stacks_and_of_single_sites_agree_as_far_as_minimisers_are_exa
     assert np.abs(single.value).max() > 0.1
 
 
-@pytest.mark.parametrize("method", get_args(Method))
+@pytest.mark.parametrize("method", get_args(LearnsFrom))
 @pytest.mark.parametrize("classes", [2, 3])
 def test_without_noise_a_run_releases_the_minimiser(method: Any, classes: int) -> None:
     tried, records = protocol(classes, method), ordinary(classes)
@@ -76,7 +76,7 @@ def test_without_noise_a_run_releases_the_minimiser(method: Any, classes: int) -
     np.testing.assert_allclose(released, exact, atol=scale.grid / 2 + 4 * TOLERANCE / tried.l2)
 
 
-@pytest.mark.parametrize("method", get_args(Method))
+@pytest.mark.parametrize("method", get_args(LearnsFrom))
 def test_a_seed_reproduces_a_run_and_another_one_does_not(method: Any) -> None:
     tried, parties = protocol(3, method), named(ordinary(3))
     first, again, other = (simulate(tried, parties=parties, epsilon=1.0, seed=seed) for seed in (7, 7, 8))
@@ -139,7 +139,7 @@ class Recording(Whole):
         return replies
 
 
-@pytest.mark.parametrize("method", get_args(Method))
+@pytest.mark.parametrize("method", get_args(LearnsFrom))
 def test_everyone_sees_what_was_declared_and_nothing_else(method: Any) -> None:
     tried, records = protocol(3, method), ordinary(3)
     parties, _, channel = hosted(tried, records)
@@ -178,7 +178,7 @@ def test_the_transcript_has_no_digest_of_votes_in_clear() -> None:
     assert outcome.transcript.rounds == 4
 
 
-@pytest.mark.parametrize("method", get_args(Method))
+@pytest.mark.parametrize("method", get_args(LearnsFrom))
 @pytest.mark.parametrize("loss", [Pure(1), Approx(1, "1e-6")])
 def test_each_party_is_debited_once_for_the_whole_loss(method: Any, loss: Any) -> None:
     ledgers = {
@@ -202,7 +202,7 @@ def test_each_party_is_debited_once_for_the_whole_loss(method: Any, loss: Any) -
     assert {name: len(ledger.entries()) for name, ledger in ledgers.items()} == before
 
 
-@pytest.mark.parametrize("method", get_args(Method))
+@pytest.mark.parametrize("method", get_args(LearnsFrom))
 def test_a_party_without_records_takes_part_and_pays(method: Any) -> None:
     records = [*ordinary(3, parties=4), EMPTY]
     outcome = simulate(protocol(3, method), parties=named(records), epsilon=1.0, seed=1)
@@ -212,7 +212,7 @@ def test_a_party_without_records_takes_part_and_pays(method: Any) -> None:
     assert np.isfinite(alone.released["model"]).all()
 
 
-@pytest.mark.parametrize("method", get_args(Method))
+@pytest.mark.parametrize("method", get_args(LearnsFrom))
 def test_with_drop_outs_the_noise_is_for_those_who_may_be_left(method: Any) -> None:
     """A share of four parties weighs more than one of five: both the model and its noise are those of four."""
     who, tried, records = consortium(5, dropouts=1), protocol(3, method, l2=1.0), ordinary(3)
@@ -228,7 +228,7 @@ def test_with_drop_outs_the_noise_is_for_those_who_may_be_left(method: Any) -> N
     np.testing.assert_allclose(released, exact, atol=grid / 2 + 4 * TOLERANCE / tried.l2)
 
 
-@pytest.mark.parametrize("method", get_args(Method))
+@pytest.mark.parametrize("method", get_args(LearnsFrom))
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_run_with_a_generous_loss_learns_and_is_compared_with_the_same_method_without_noise(
     method: Any, classes: int

@@ -15,7 +15,7 @@ def homes() -> list[str]:
     found: list[str] = []
     for name in PROTOCOLS:
         entry = entry_of(name)
-        single = (entry.parameters, entry.starter)
+        single = (entry.method, entry.starter)
         found += [home for home in (*single, *entry.estimators.values(), *entry.artefacts.values()) if home]
     return sorted(set(found))
 
@@ -34,5 +34,5 @@ def test_every_folder_of_a_method_has_the_same_shape() -> None:
         spec = find_spec(f"comity.methods.{name}")
         assert spec is not None and spec.origin is not None
         folder = Path(spec.origin).parent
-        for file in ("protocol.py", "parameters.py", "starter.py", "entry.py", "proof.md", "published/protocol.py"):
+        for file in ("starter.py", "entry.py", "proof.md", "published/protocol.py"):
             assert (folder / file).is_file(), folder / file

@@ -32,6 +32,7 @@ from comity.report.result import Result, load_result
 from comity.study.results.released import Released, load_released, released_of, save_released
 from tests.report.small_run import simulated
 from tests.report.small_studies import CASES, refusal, small_study
+from tests.support.protocols import simulated_result
 
 # Keys whose every value has to run with their variant; a study may refuse the keys of the other one.
 RUN = {
@@ -135,7 +136,7 @@ def test_a_stack_of_parties_keeps_the_same(tmp_path: Path) -> None:
     from comity.study.records.gather import gather
 
     one: Any = gather(few).parties["clinic-01"]
-    many = comity.simulate(
+    many = simulated_result(
         few.protocol, parties={f"p{i}": one for i in range(1001)}, epsilon=1, delta=1e-6, seed=1, schema=few.schema
     )
     assert set(load_result(many.save(tmp_path / "run")).released) == {"histograms", "model", "soft_labels"}

@@ -9,16 +9,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-import comity
 from comity.data import Records
 from comity.errors import StudyError
 from comity.federation.assessment import Assessment, Figure
 from comity.federation.repeats import Repeats
-from comity.methods.averaging import Averaging
+from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.report.result import load_result
 from comity.study.simulation.repeated import WITH_HOSTS, WITHOUT_MASKS
 from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import made, protocol
+from tests.support.protocols import simulated_result
 
 RECORDS = made("logistic", (300,) * 5)
 TEST = made("logistic", (200,) * 5)["elm"]
@@ -62,14 +62,14 @@ def test_a_method_that_asks_single_parties_repeats_with_hosts() -> None:
 
 def test_the_sums_of_records_alone_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    whole = Averaging.second_moment
+    whole = AveragingProtocol.second_moment
 
     def counted(self: Any, site: Any) -> None:
         asked.append(1)
         whole(self, site)
 
     cast(Any, counted).spec = cast(Any, whole).spec
-    monkeypatch.setattr(Averaging, "second_moment", counted)
+    monkeypatch.setattr(AveragingProtocol, "second_moment", counted)
     run(repeats=5, hosts=False)
     # One for the run itself, one for all of its repeats.
     assert len(asked) == 2
@@ -84,7 +84,7 @@ def test_repeats_need_something_to_measure() -> None:
 
 
 def test_repeats_are_saved_shown_and_read_again(tmp_path: Path) -> None:
-    result = comity.simulate(
+    result = simulated_result(
         protocol(records=RECORDS, rounds=3),
         parties=RECORDS,
         epsilon=2.0,
@@ -136,7 +136,7 @@ def test_six_hundred_parties_as_stacks() -> None:
     rows /= np.linalg.norm(rows, axis=-1, keepdims=True)
     many = {f"p{at}": Records(x, (x[:, 0] > 0).astype(int)) for at, x in enumerate(rows)}
     found = simulate(
-        Averaging(features=10, sizes=20),
+        Averaging.over_rows(features=10, sizes=20),
         parties=many,
         epsilon=4.0,
         delta=1e-6,

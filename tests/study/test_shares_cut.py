@@ -66,14 +66,14 @@ def test_averaging_tells_of_residuals_rows_and_targets() -> None:
     y[200:260] = 1 - y[200:260]
     parties = {name: Records(x[at::2], y[at::2]) for at, name in enumerate("ab")}
     outcome = simulated(
-        Averaging(features=3, classes=("no", "yes"), sizes=200, clip=0.3), parties=parties, test=parties["a"]
+        Averaging.over_rows(features=3, classes=("no", "yes"), sizes=200, clip=0.3), parties=parties, test=parties["a"]
     )
     found, weights = figures(outcome), np.asarray(outcome.released["model"])
     inside = x / np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
     assert found["rows cut"] == 0.25
     assert found["residuals cut"] == np.mean(np.abs(expit(inside @ weights[0]) - y) > 0.3) > 0.05
     numbers = {name: Records(own.features, np.linspace(0, 10, 200)) for name, own in parties.items()}
-    linear = Averaging(features=3, model="linear", classes=(), low=0.0, high=5.0, sizes=200)
+    linear = Averaging.over_rows(features=3, model="linear", classes=(), low=0.0, high=5.0, sizes=200)
     assert figures(simulated(linear, parties=numbers, test=numbers["a"]))["targets cut"] == 0.5
 
 
@@ -108,5 +108,5 @@ def test_nobody_but_a_simulation_asks_for_it(monkeypatch: pytest.MonkeyPatch) ->
     asking = [path for path in root.rglob("*.py") if re.search(r"\.shares_cut\(", path.read_text(encoding="utf-8"))]
     assert sorted(path.relative_to(root).as_posix() for path in asking) == [
         "estimators/face.py",
-        "runtime/simulation/simulated.py",
+        "study/simulation/simulated.py",
     ]

@@ -254,7 +254,14 @@ def test_a_suggestion_is_near_or_is_not_made(folder: Path) -> None:
 def test_a_simulation_never_lowers_colluders_that_were_asked_for() -> None:
     records = {name: Records(np.eye(3), np.array([0, 1, 0])) for name in ("a", "b")}
     with pytest.raises(StudyError) as caught:
-        simulate(Averaging(features=3, sizes=3), parties=records, epsilon=1.0, delta=1e-5, unit="record", colluders=5)
+        simulate(
+            Averaging.over_rows(features=3, sizes=3),
+            parties=records,
+            epsilon=1.0,
+            delta=1e-5,
+            unit="record",
+            colluders=5,
+        )
     assert caught.value.key == "privacy.colluders"
 
 
@@ -264,7 +271,7 @@ def test_more_parties_than_hosts_are_refused_before_a_ledger_hears_of_it(monkeyp
     monkeypatch.setattr(simulated, "Cohort", lambda *_, **__: reserved.append(1))
     records = {name: Records(np.eye(3), np.array([0, 1, 0])) for name in ("a", "b", "c")}
     with pytest.raises(StudyError, match="models is made at one site at a time") as caught:
-        simulate(Averaging(features=3, sizes=3), parties=records, epsilon=1.0, unit="record")
+        simulate(Averaging.over_rows(features=3, sizes=3), parties=records, epsilon=1.0, unit="record")
     assert caught.value.key == "parties" and not reserved
 
 

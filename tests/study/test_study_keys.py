@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from comity.errors import StudyError
-from comity.methods import PROTOCOLS, parameters_of
-from comity.methods.parameters import Only, Parameters
+from comity.methods import PROTOCOLS, method_of
+from comity.methods.method import Method, Only
 from comity.study.records.gather import gather
 from comity.study.simulation.run import run_study, settings_of
 from comity.study.study import Study
@@ -77,7 +77,7 @@ VALUES: dict[str, list[str]] = {
     "averaging.l2": ["0.2"],
     "averaging.rounds": ["3"],
     "averaging.clip": ["0.1"],
-    "averaging.rows": ['"normalised"'],
+    "averaging.scaling": ['"normalised"'],
     "averaging.bins": ["false"],
     "averaging.intercept": ["false"],
     "averaging.noise": ['"literal"'],
@@ -146,7 +146,7 @@ def every_key() -> list[tuple[str, str]]:
     return [
         (base, key)
         for base, (protocol, _, _) in BASES.items()
-        for key in parameters_of(protocol).model_fields
+        for key in method_of(protocol).model_fields
         if key != "variant"
     ]
 
@@ -219,7 +219,7 @@ def test_a_key_does_something_or_is_refused(
     hashed, plan = study.hash, planned(study)
     refused = 0
     written = {value: tomllib.loads(f"value = {value}")["value"] for value in VALUES[dotted]}
-    values = [value for value, read in written.items() if read != getattr(study.parameters, key)]
+    values = [value for value, read in written.items() if read != getattr(study.method, key)]
     for value in values:
         path = folder_of(base, tmp_path, f"{without(own, key)}\n{key} = {value}")
         try:
@@ -228,12 +228,12 @@ def test_a_key_does_something_or_is_refused(
         except StudyError as error:
             refused += 1
             assert error.key and str(path) in str(error), error
-            if key not in type(study.parameters).model_fields or key not in study.parameters.own_keys(study.setting):
+            if key not in type(study.method).model_fields or key not in study.method.own_keys(study.setting):
                 owners = (f"{protocol}.", "parties that hold ")
                 assert error.key == dotted, error
                 assert any(f"{dotted} belongs to {one}" in str(error) for one in owners), error
             continue
-        assert key in changed.parameters.own_keys(changed.setting), f"{dotted} is taken and belongs to nothing"
+        assert key in changed.method.own_keys(changed.setting), f"{dotted} is taken and belongs to nothing"
         assert changed.hash != hashed, dotted
         if after == plan:
             second = tmp_path / "first"
@@ -247,7 +247,7 @@ def test_a_key_does_something_or_is_refused(
     assert refused == len(values)
     if dotted in ASSERTED:
         return
-    assert key not in study.parameters.own_keys(study.setting) or base in EXPECTED_REFUSALS.get(dotted, ()), dotted
+    assert key not in study.method.own_keys(study.setting) or base in EXPECTED_REFUSALS.get(dotted, ()), dotted
 
 
 # Keys that a base has, whose other values need another key beside them.
@@ -266,7 +266,7 @@ EXPECTED_REFUSALS = {
 
 def test_every_field_has_a_value_to_try_and_every_condition_names_fields() -> None:
     for name in PROTOCOLS:
-        kind: type[Parameters] = parameters_of(name)
+        kind: type[Method] = method_of(name)
         assert kind.table == name
         for key, field in kind.model_fields.items():
             assert key == "variant" or f"{name}.{key}" in VALUES
@@ -281,7 +281,7 @@ def test_defaults_and_settings_show_the_keys_of_the_variant_alone(base: Any, tmp
     study = Study.load(folder_of(base, tmp_path, own))
     shown: dict[str, Any] = {**study.defaults(), **settings_of(study)}
     mine = {key.partition(".")[2] for key in shown if key.startswith(f"{protocol}.")}
-    assert mine == set(study.parameters.own_keys(study.setting))
+    assert mine == set(study.method.own_keys(study.setting))
     assert ("key_bits" in mine) == (base == "averaging published")
     assert ("statistic" in mine) == base.startswith("softlabel default")
     assert ("intercept" in mine) == (not base.startswith(("vertical published", "synthetic", "summary")))

@@ -18,7 +18,7 @@ from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import Consortium
 from comity.federation.messages.codec import decode
 from comity.federation.plan import plan
-from comity.methods.parameters import Only, Setting
+from comity.methods.method import Only, Setting
 from comity.methods.synthetic.parameters import SyntheticParameters
 from comity.methods.synthetic.published.method import PublishedSynthetic
 from comity.privacy.loss import Pure

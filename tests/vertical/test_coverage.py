@@ -16,7 +16,7 @@ from comity.data import Bounded, Categorical, Encoding, Numeric, Schema
 from comity.federation.declare.consortium import Consortium
 from comity.learn.quadratic import UNEQUAL
 from comity.methods.averaging import Averaging
-from comity.methods.averaging import by_moments as rows_of_parties
+from comity.methods.averaging import moments as rows_of_parties
 from comity.methods.vertical import VerticalRegression
 from comity.methods.vertical.fit import fitted
 from comity.methods.vertical.in_one_place import noised
@@ -83,7 +83,7 @@ def by_columns(frame: Any, schema: Any) -> Any:
 def by_rows(frame: Any, schema: Any) -> Any:
     """The same over parties that hold whole records."""
     encoding, target = Encoding(schema, scaling="symmetric", rows="scaled", intercept=True), schema.target
-    built = Averaging(features=encoding.width, model="linear", classes=(), sizes=ROWS // 4, encoding=encoding)
+    built = Averaging.over_rows(features=encoding.width, model="linear", classes=(), sizes=ROWS // 4, encoding=encoding)
     records, parties = encoding.encode(frame).records, ("a", "b", "c", "d")
     targets = 2 * (np.asarray(records.labels) - target.low) / (target.high - target.low) - 1
     layout = built.layout(among(parties, 1.0))

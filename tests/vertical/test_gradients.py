@@ -13,7 +13,7 @@ from comity.errors import SiteLost, Stopped, StudyError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.codec import encode
 from comity.federation.owner.site import Site
-from comity.methods.parameters import Setting
+from comity.methods.method import Setting
 from comity.methods.vertical import VerticalRegression
 from comity.methods.vertical.descent import Descent, likeliest
 from comity.methods.vertical.gradients import SWITCH, GradientRegression

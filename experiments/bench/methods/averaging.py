@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from comity import Averaging
 from comity.data import Records, even
 from comity.entropy import Stream
+from comity.methods.averaging import Averaging
 from comity.methods.averaging.rule import ROUNDS, penalty_for
 from comity.privacy.accounting import zcdp_rho
 from comity.study.results.outcome import Outcome
@@ -109,7 +109,7 @@ def _error(outcome: Outcome) -> float:
 
 
 def ours(data: Adult, parties: dict[str, Records], delta: float, seed: int) -> Outcome:
-    built = Averaging(features=data.features, sizes={name: len(own) for name, own in parties.items()})
+    built = Averaging.over_rows(features=data.features, sizes={name: len(own) for name, own in parties.items()})
     return simulate(
         built,
         parties=parties,

@@ -29,6 +29,7 @@ from comity.data import Classes, Encoding, LocalRecords, Numeric, Parquet, Recor
 from comity.data.tables.parquet_file import parquet_batches
 from comity.data.tables.sources import PIECE
 from comity.entropy import Stream
+from comity.methods.averaging import Averaging
 from comity.methods.averaging.calibration import ASKS
 from comity.methods.averaging.rule import ROUNDS
 from comity.methods.averaging.whitening import LOOKS
@@ -103,7 +104,7 @@ def _ours(path: Path, rows: int) -> dict[str, float]:
         streamed = StreamedRecords.checked(Parquet(path), encoding, where="owner", limit=1)
         checked = process_time()
         parties: dict[str, LocalRecords] = {"a": streamed, "b": _small(encoding, "b"), "c": _small(encoding, "c")}
-        protocol = Averaging(
+        protocol = Averaging.over_rows(
             features=encoding.width, sizes={"a": rows, "b": SMALL, "c": SMALL}, solver="gradient", encoding=encoding
         )
         simulate(protocol, parties=parties, epsilon=1.0, delta=1e-6, unit="record", baselines=False)

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from comity import Averaging
 from comity.data import Records, by_sizes, even
 from comity.entropy import Stream
 from comity.learn.fits import logistic
+from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.averaging.rule import penalty_for
 from comity.study.simulation.simulate import simulate
 from experiments.data.adult_bins import A9A, Adult, adult
@@ -131,9 +131,9 @@ def split_of(data: Adult, name: str) -> Split:
 
 def by_protocol(split: Split, features: int, runs: int) -> Iterator[tuple[str, float]]:
     """The default with and without δ, and the average with δ, as their hosts run them."""
-    auto = Averaging(features=features, sizes=split.sizes)
-    average = Averaging(features=features, sizes=split.sizes, solver="average")
-    svm = Averaging(features=features, sizes=split.sizes, model="svm")
+    auto = Averaging.over_rows(features=features, sizes=split.sizes)
+    average = Averaging.over_rows(features=features, sizes=split.sizes, solver="average")
+    svm = Averaging.over_rows(features=features, sizes=split.sizes, model="svm")
     cases = (
         ("default", auto, DELTA),
         ("default, average", average, DELTA),
@@ -146,7 +146,7 @@ def by_protocol(split: Split, features: int, runs: int) -> Iterator[tuple[str, f
                 yield f"{case} eps={epsilon:g}", released(protocol, split, epsilon, delta, number)
 
 
-def released(protocol: Averaging, split: Split, epsilon: float, delta: float, seed: int) -> float:
+def released(protocol: AveragingProtocol, split: Split, epsilon: float, delta: float, seed: int) -> float:
     outcome = simulate(
         protocol,
         parties=dict(zip(split.sizes, split.parties)),

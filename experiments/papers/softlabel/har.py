@@ -29,7 +29,7 @@ from comity.entropy import Stream
 from comity.federation.coordinator.released import perturb
 from comity.federation.declare.consortium import Consortium
 from comity.learn.fits import one_hot, softmax
-from comity.methods.softlabel.published.protocol import TOLERANCE, Constants, Method, error
+from comity.methods.softlabel.published.protocol import TOLERANCE, Constants, LearnsFrom, error
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
@@ -77,7 +77,7 @@ class Size:
     splits: int = 10
     draws: int = 10
     random_splits: int = 10
-    hosts: tuple[Method, ...] = get_args(Method)
+    hosts: tuple[LearnsFrom, ...] = get_args(LearnsFrom)
     default_hosts: tuple[float, ...] = (1.0,)
 
 
@@ -230,14 +230,14 @@ def split_of(data: Activities, size: Size, number: int, *, by_subject: bool = Tr
     )
 
 
-def exact_models(split: Split) -> dict[Method, Floats]:
+def exact_models(split: Split) -> dict[LearnsFrom, Floats]:
     """What each method would release without noise, in the protocol's coordinates, from the protocol's own steps."""
     soft, vote, avg = (protocol_of(split, method) for method in ("soft", "vote", "avg"))
     shares, mean = _mean(split, soft), _mean(split, avg)
     return {"vote": vote.fit(shares), "soft": soft.fit(shares), "avg": mean}
 
 
-def without_noise(split: Split, exact: Mapping[Method, Floats]) -> Iterator[tuple[str, float]]:
+def without_noise(split: Split, exact: Mapping[LearnsFrom, Floats]) -> Iterator[tuple[str, float]]:
     classes = len(split.classes)
     pooled = softmax(split.train.features, one_hot(_labels(split.train), classes), L2, tol=TOLERANCE).weights
     yield "batch", split.accuracy(pooled)
@@ -249,7 +249,9 @@ def without_noise(split: Split, exact: Mapping[Method, Floats]) -> Iterator[tupl
         yield f"{method} non-private", split.accuracy(protocol_of(split, method).coefficients(model))
 
 
-def with_noise(split: Split, exact: Mapping[Method, Floats], size: Size, number: int) -> Iterator[tuple[str, float]]:
+def with_noise(
+    split: Split, exact: Mapping[LearnsFrom, Floats], size: Size, number: int
+) -> Iterator[tuple[str, float]]:
     """Every method at every epsilon, with the noise that it declares and with the radius of the paper's curves."""
     for method, model in exact.items():
         for epsilon in EPSILONS:
@@ -290,7 +292,7 @@ def wrong_radius(scale: float, shape: tuple[int, ...], stream: Stream) -> Floats
     return np.asarray(direction / np.linalg.norm(direction) * -scale * np.log(stream.uniform()), np.float64)
 
 
-def protocol_of(split: Split, method: Method, constants: Constants = "tight") -> PublishedSoftLabel:
+def protocol_of(split: Split, method: LearnsFrom, constants: Constants = "tight") -> PublishedSoftLabel:
     return PublishedSoftLabel(
         auxiliary=split.auxiliary, classes=split.classes, method=method, l2=L2, constants=constants
     )
@@ -381,7 +383,7 @@ def _plot(stem: Path, values: Mapping[str, list[float]], constant: float, size: 
         "wrong radius": "radius Gamma(1), as the published curves fit:\nNOT PRIVATE, infinite loss",
     }
     panels = [
-        Panel(title, tuple(curve(method, kind, named(method), style) for method in get_args(Method)), levels)
+        Panel(title, tuple(curve(method, kind, named(method), style) for method in get_args(LearnsFrom)), levels)
         for style, (kind, title) in enumerate(kinds.items())
     ]
     repeats = f"{size.splits} splits, {size.draws} draws each{', quick' if quick else ''}; bars: one standard deviation"

@@ -17,9 +17,9 @@ from comity.estimators.face import ClassifierFace, Face, RegressorFace
 from comity.estimators.table import dealt, indexed
 from comity.learn.classifiers import LinearClassifier
 from comity.learn.regressor import LinearRegressor
-from comity.methods.averaging import Averaging
+from comity.methods.averaging import Averaging, AveragingProtocol
+from comity.methods.averaging.method import Solver
 from comity.methods.averaging.objectives import Kind
-from comity.methods.averaging.protocol import Solver
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
 from comity.study.results.outcome import Outcome
@@ -33,7 +33,12 @@ class _Averaged(Face):
     parties: int
 
     def _averaged(
-        self, protocol: Averaging, X: Floats, rows: Floats, targets: NDArray[Any], split: dict[str, NDArray[np.int64]]
+        self,
+        protocol: AveragingProtocol,
+        X: Floats,
+        rows: Floats,
+        targets: NDArray[Any],
+        split: dict[str, NDArray[np.int64]],
     ) -> Outcome:
         return self._run(
             protocol,
@@ -121,7 +126,7 @@ class AveragedClassifier(ClassifierFace, _Averaged):
         X, y = validate_data(self, X, y, dtype=np.float64)
         known, places = indexed(np.asarray(y), self.classes)
         rows, split = self._rows(X), self._dealt(len(X), groups)
-        protocol = Averaging(
+        protocol = Averaging.over_rows(
             features=rows.shape[1],
             model=cast(Kind, self.model or ("logistic" if len(known) == 2 else "softmax")),
             classes=tuple(str(label) for label in known),
@@ -184,7 +189,7 @@ class AveragedRegressor(RegressorFace, _Averaged):
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         low, high = target_range(self.low, self.high)
         rows, split = self._rows(X), self._dealt(len(X), groups)
-        protocol = Averaging(
+        protocol = Averaging.over_rows(
             features=rows.shape[1],
             model="linear",
             classes=(),

@@ -16,7 +16,7 @@ from comity.estimators.face import ClassifierFace
 from comity.estimators.table import dealt, indexed
 from comity.learn import LinearClassifier
 from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
-from comity.methods.softlabel.published.protocol import Method
+from comity.methods.softlabel.published.protocol import LearnsFrom
 from comity.methods.softlabel.rule import Name
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
@@ -63,7 +63,7 @@ class SoftLabelClassifier(ClassifierFace):
         delta: float = 1e-6,
         statistic: Name = "auto",
         records_per_party: int | None = None,
-        method: Method | None = None,
+        method: LearnsFrom | None = None,
         l2: float = 1e-3,
         bound: float | None = None,
         intercept: bool = True,

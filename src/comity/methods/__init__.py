@@ -9,7 +9,7 @@ from comity.lazily import lazily
 from comity.methods.entry import Entry, Home, found
 
 if TYPE_CHECKING:
-    from comity.methods.parameters import Parameters, Setting
+    from comity.methods.method import Method, Setting
 
 PROTOCOLS: Final[dict[str, str]] = {
     "averaging": "comity.methods.averaging.entry",
@@ -30,8 +30,8 @@ def entries() -> dict[str, Entry]:
     return {name: entry_of(name) for name in PROTOCOLS}
 
 
-def parameters_of(name: str) -> type[Parameters]:
-    table: type[Parameters] = found(entry_of(name).parameters)
+def method_of(name: str) -> type[Method]:
+    table: type[Method] = found(entry_of(name).method)
     return table
 
 
@@ -40,7 +40,7 @@ def artefact_kinds() -> dict[str, Home]:
     return {kind: home for entry in entries().values() for kind, home in entry.artefacts.items()}
 
 
-__all__ = ["PROTOCOLS", "Entry", "Parameters", "Setting", "artefact_kinds", "entries", "entry_of", "parameters_of"]
+__all__ = ["PROTOCOLS", "Entry", "Method", "Setting", "artefact_kinds", "entries", "entry_of", "method_of"]
 
-_HOMES = {"Parameters": "comity.methods.parameters", "Setting": "comity.methods.parameters"}
+_HOMES = {"Method": "comity.methods.method", "Setting": "comity.methods.method"}
 __getattr__, __dir__ = lazily(globals(), _HOMES)

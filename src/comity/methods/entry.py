@@ -20,13 +20,13 @@ def found(home: Home) -> Any:
 class Entry:
     """A method, for everything that lists methods.
 
-    `parameters`  the model of its table in a study.
+    `method`      its class: what its table in a study becomes, and what Python calls.
     `starter`     writes a study that runs as it is into an empty folder: `comity new`.
     `estimators`  its faces for scikit-learn, by their names in `comity.estimators`.
     `artefacts`   kinds of what it presents, by the name that a saved folder gives.
     """
 
-    parameters: Home
+    method: Home
     starter: Home
     estimators: Mapping[str, Home] = field(default_factory=dict)
     artefacts: Mapping[str, Home] = field(default_factory=dict)

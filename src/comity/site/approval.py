@@ -95,7 +95,7 @@ def _require_own_model(site: SiteFile, owner: Owner, study: Study) -> None:
 def _laid_out(study: Study) -> tuple[object, ...]:
     """What decides which weight belongs to which column of which party, in the order that it depends on."""
     parties = study.parties if isinstance(study.parties, int) else tuple(study.parties.items())
-    return study.schema.digest(), parties, study.parameters
+    return study.schema.digest(), parties, study.method
 
 
 @dataclass(frozen=True)
@@ -298,5 +298,5 @@ def check_records(site: SiteFile, study: Study, dataset: str) -> tuple[str, ...]
     # It brings pandas, which a site that serves needs for files of its own alone.
     from comity.data import explain
 
-    declared, schema = study.parameters.declared_records(party), encoding_of(protocol, where, party).schema
+    declared, schema = study.method.declared_records(party), encoding_of(protocol, where, party).schema
     return sentences(explain(schema, frame, where, unit=study.privacy.unit.value, records=declared))

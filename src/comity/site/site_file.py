@@ -24,10 +24,10 @@ from comity.federation.declare.consortium import check_party_name, check_party_n
 from comity.federation.declare.policy import Period, Policy
 from comity.federation.owner.hosting import Owner
 from comity.methods import PROTOCOLS
+from comity.methods.tables import Table, hint, validate
 from comity.privacy.ledger import Ledger
 from comity.study.naming import naming
 from comity.study.records.held_records import held_records
-from comity.study.tables import Table, hint, validate
 from comity.untrusted.toml import parse_toml
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from pydantic import Field
 from comity.artefacts.writing import write_text
 from comity.errors import StudyError
 from comity.files import write_file
+from comity.methods.tables import Table
 from comity.study.public_files import confined
-from comity.study.tables import Table
 
 if TYPE_CHECKING:
     from comity.data import Schema

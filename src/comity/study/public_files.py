@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from comity.data import Schema
 from comity.errors import BadInput, DataError, SchemaError, StudyError
-from comity.methods.parameters import ABSENT
+from comity.methods.method import ABSENT
 from comity.untrusted.file_names import has_control_characters, is_inside
 
 if TYPE_CHECKING:

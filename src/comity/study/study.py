@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,8 @@ from comity.federation.agreement import Agreement
 from comity.federation.declare.consortium import COORDINATOR, Consortium, default_colluders
 from comity.federation.plan import Plan, plan
 from comity.federation.protocol import Protocol
-from comity.methods import PROTOCOLS, Parameters, Setting, parameters_of
+from comity.methods import PROTOCOLS, Method, Setting, method_of
+from comity.methods.tables import hint, validate
 from comity.representation import short_repr
 from comity.study.local.numbered import Numbered
 from comity.study.local.stacks import require_no_evaluation, require_stacks, runs_as_stacks
@@ -41,7 +42,6 @@ from comity.study.study_tables import (
     override,
     parties_of,
 )
-from comity.study.tables import hint, validate
 from comity.untrusted.toml import parse_toml
 
 if TYPE_CHECKING:
@@ -55,10 +55,9 @@ class Study:
     __repr__ = short_repr
 
     name: str
-    protocol_name: str
     schema: Schema
     privacy: PrivacyTable
-    parameters: Parameters
+    method: Method
     parties: Mapping[str, PartyTable] | int
     coordinator: CoordinatorTable
     simulation: SimulationTable
@@ -71,6 +70,12 @@ class Study:
     files: Mapping[str, str]
     evaluation: EvaluationTable | None = None
     prediction: PredictionTable | None = None
+    notices: tuple[str, ...] = ()
+    """What its author should know: options by their earlier names, sizes that were counted."""
+
+    @property
+    def protocol_name(self) -> str:
+        return self.method.table
 
     @property
     def consortium(self) -> Consortium:
@@ -88,7 +93,9 @@ class Study:
                 roles[role] = tuple(n for n, p in self.parties.items() if p.role == role)
         if self.coordinator.keys is not None:
             roster[COORDINATOR] = _pinned(self.coordinator.keys, "coordinator", self.where)
-        privacy, asked = self.privacy, "colluders" in self.privacy.model_fields_set
+        privacy = self.privacy
+        # No colluders at all is never a default of its own: the study says it, or its variant.
+        asked = "colluders" in privacy.model_fields_set or privacy.colluders == 0
         loss, terms = privacy.split_budget(self.evaluation)
         return Consortium(
             parties=names,
@@ -123,19 +130,19 @@ class Study:
 
     def settings(self) -> dict[str, Any]:
         """Every setting that the study has, by dotted key, whether written or left to its default."""
-        own = self.parameters.own_keys(self.setting)
+        own = self.method.own_keys(self.setting)
         measured = {} if self.evaluation is None else self.evaluation.model_dump()
         return {
             **{f"evaluation.{key}": value for key, value in measured.items() if value is not None},
             **{f"privacy.{key}": getattr(self.privacy, key) for key in type(self.privacy).model_fields},
-            **{f"{self.protocol_name}.{key}": getattr(self.parameters, key) for key in own},
+            **{f"{self.protocol_name}.{key}": getattr(self.method, key) for key in own},
         }
 
     def _written(self, dotted: str) -> bool:
         table, _, key = dotted.partition(".")
         if table == "evaluation":
             return True
-        return key in (self.privacy if table == "privacy" else self.parameters).model_fields_set
+        return key in (self.privacy if table == "privacy" else self.method).model_fields_set
 
     @classmethod
     def load(cls, path: str | Path, *, overrides: Mapping[str, Any] | None = None) -> Study:
@@ -166,7 +173,9 @@ class Study:
             )
         own = tables.pop(protocol_name, {})
         file = validate(StudyFile, tables, where, "", extra=(protocol_name,))
-        parameters = validate(parameters_of(protocol_name), own, where, protocol_name + ".")
+        kind = method_of(protocol_name)
+        own, notices = kind.with_new_names(own, where) if isinstance(own, Mapping) else (own, ())
+        method = validate(kind, own, where, protocol_name + ".")
         parties = parties_of(file.parties, where)
         check_data(file.simulation.data, file.simulation.test, () if isinstance(parties, int) else parties, where)
         schema = schema_in(folder, file.study.schema_, where)
@@ -174,22 +183,83 @@ class Study:
         def read(name: str, key: str) -> pd.DataFrame:
             return public_records(folder, name, key, where)
 
+        def digest(name: str, key: str) -> str:
+            return digest_of(folder, name, key, where)
+
+        public = PublicFiles(read, digest, {"study.schema": file.study.schema_, **method.files()})
+        return cls._made(file, method, parties, schema, public, folder=folder, text=text, where=where, notices=notices)
+
+    @classmethod
+    def of(
+        cls,
+        method: Method,
+        parties: Sequence[str],
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+        roles: Mapping[str, Sequence[str]] | None = None,
+        evaluation: Mapping[str, float | None] | None = None,
+        name: str = "study",
+        **privacy: Any,
+    ) -> Study:
+        """The study of a method that was made in Python. What it names is in memory, so that it can be planned and
+        simulated, and not packed."""
+        where, given = name, {key: value for key, value in privacy.items() if value is not None}
+        role_of = {party: role for role, names in (roles or {}).items() for party in names}
+        strangers = [party for party in role_of if party not in parties]
+        if strangers:
+            raise StudyError(f"roles name {strangers[0]!r}, which is no party; the parties are {', '.join(parties)}")
+        tables = {
+            "study": {"name": name, "protocol": method.table, "schema": "<schema>"},
+            "privacy": {"epsilon": epsilon, "delta": delta, **given},
+            "parties": {party: _party(method, party, role_of) for party in parties},
+            **({} if evaluation is None else {"evaluation": dict(evaluation)}),
+        }
+        file = validate(StudyFile, tables, where, "")
+        public = PublicFiles(method.read_given, lambda _, key: method.digest_given(key), {})
+        return cls._made(
+            file,
+            method,
+            parties_of(file.parties, where),
+            method.given_schema,
+            public,
+            folder=Path(),
+            text="",
+            where=where,
+            notices=method.notices,
+        )
+
+    @classmethod
+    def _made(
+        cls,
+        file: StudyFile,
+        method: Method,
+        parties: Mapping[str, PartyTable] | int,
+        schema: Schema,
+        public: PublicFiles,
+        *,
+        folder: Path,
+        text: str,
+        where: str,
+        notices: tuple[str, ...],
+    ) -> Study:
+        """Build the protocol from tables that were read, and name the study by the hash of all that is agreed on."""
         held = {} if isinstance(parties, int) else {n: tuple(p.columns) for n, p in parties.items() if p.columns}
-        if held and not parameters.by_columns:
+        if held and not method.by_columns:
             key = f"parties.{next(iter(held))}.columns"
             raise StudyError(
-                f"{where}: {key}: in {protocol_name} every party holds whole records; leave it out, or choose a "
+                f"{where}: {key}: in {method.table} every party holds whole records; leave it out, or choose a "
                 "protocol for columns of the same people at different owners",
                 key=key,
             )
-        privacy = file.privacy.model_dump(include={"delta", "colluders", "dropouts"})
-        setting = Setting(schema, where, read, held, pure=not file.privacy.delta, privacy=privacy)
-        file = file.model_copy(update={"privacy": file.privacy.completed(parameters.privacy(setting))})
+        setting = Setting(schema, where, public.read, held, pure=not file.privacy.delta)
+        privacy = file.privacy.completed(method.privacy(setting))
+        setting = replace(setting, privacy=privacy.model_dump(include={"delta", "colluders", "dropouts"}))
+        files = dict(public.names)
         with naming(where):
-            protocol = parameters.build(setting)
-            _, terms = file.privacy.split_budget(file.evaluation)
+            protocol = method.build(setting)
+            _, terms = privacy.split_budget(file.evaluation)
             protocol = protocol if terms is None else protocol.on_training_part(terms)
-            files = {"study.schema": file.study.schema_, **parameters.files()}
             if file.prediction is not None:
                 if file.evaluation is not None:
                     raise StudyError(
@@ -201,26 +271,25 @@ class Study:
                 protocol = predicting(file.prediction, protocol, schema, parties, folder, where)
         check_roles(parties, protocol, where)
         agreed = {
-            "study": {"name": file.study.name, "protocol": protocol_name, "version": protocol.version},
+            "study": {"name": file.study.name, "protocol": method.table, "version": protocol.version},
             "schema": schema.digest(),
-            "privacy": file.privacy.model_dump(mode="json"),
+            "privacy": privacy.model_dump(mode="json"),
             # In their order: shares, positions and columns depend on it.
             "parties": parties if isinstance(parties, int) else [[n, p.model_dump()] for n, p in parties.items()],
             "coordinator": file.coordinator.model_dump(),
-            "parameters": parameters.model_dump(mode="json"),
-            "files": {name: digest_of(folder, name, key, where) for key, name in parameters.files().items()},
+            "parameters": method.hashed(),
+            "files": {name: public.digest(name, key) for key, name in method.files().items()},
         }
         if file.evaluation is not None:
             agreed["evaluation"] = file.evaluation.model_dump()
         if file.prediction is not None:
-            weights = digest_of(folder, file.prediction.weights, "prediction.weights", where)
+            weights = public.digest(file.prediction.weights, "prediction.weights")
             agreed["prediction"] = {**file.prediction.model_dump(), "weights": weights}
         return cls(
             name=file.study.name,
-            protocol_name=protocol_name,
             schema=schema,
-            privacy=file.privacy,
-            parameters=parameters,
+            privacy=privacy,
+            method=method,
             parties=parties,
             coordinator=file.coordinator,
             simulation=file.simulation,
@@ -233,7 +302,25 @@ class Study:
             files=files,
             evaluation=file.evaluation,
             prediction=file.prediction,
+            notices=notices,
         )
+
+
+@dataclass(frozen=True)
+class PublicFiles:
+    """What a study names beside itself: how it is read and digested, by name and key, and the names by key."""
+
+    read: Callable[[str, str], pd.DataFrame]
+    digest: Callable[[str, str], str]
+    names: Mapping[str, str]
+
+
+def _party(method: Method, party: str, role_of: Mapping[str, str]) -> dict[str, Any]:
+    held = method.given_columns.get(party)
+    return {
+        **({} if held is None else {"columns": list(held)}),
+        **({"role": role_of[party]} if party in role_of else {}),
+    }
 
 
 def _pinned(keys: Mapping[str, str], table: str, where: str) -> PublicIdentity:

@@ -11,11 +11,11 @@ from comity.errors import StudyError
 from comity.federation.declare.consortium import check_party_names
 from comity.federation.declare.evaluation import Evaluation, split_budget
 from comity.federation.protocol import Protocol
+from comity.methods.tables import Table, hint, validate
 from comity.privacy.loss import Loss, loss_of
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.naming import naming
 from comity.study.predicting import PredictionTable
-from comity.study.tables import Table, hint, validate
 
 
 class StudyTable(Table):
@@ -36,7 +36,7 @@ class PrivacyTable(Table):
     def loss(self) -> Loss:
         return loss_of(self.epsilon, self.delta)
 
-    def completed(self, defaults: Mapping[str, str]) -> PrivacyTable:
+    def completed(self, defaults: Mapping[str, Any]) -> PrivacyTable:
         """With a method's own defaults for keys that the file leaves out; these still count as defaults."""
         own = {key: value for key, value in defaults.items() if key not in self.model_fields_set}
         made = PrivacyTable.model_validate({**self.model_dump(), **own})

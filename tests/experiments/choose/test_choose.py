@@ -12,7 +12,7 @@ import pytest
 from comity.data import Schema
 from comity.data.schemas.columns import Classes, Numeric
 from comity.methods.averaging import rule
-from comity.methods.averaging.baselines import error_of
+from comity.methods.averaging.assessment import error_of
 from comity.privacy.randomness import SeededNoise
 from experiments.accuracy import averaging as compared
 from experiments.accuracy.tables import Table

@@ -13,7 +13,7 @@ import pytest
 from comity.entropy import Stream
 from comity.errors import DataError
 from comity.federation.coordinator.released import perturb
-from comity.methods.softlabel.published.protocol import Method
+from comity.methods.softlabel.published.protocol import LearnsFrom
 from comity.privacy.randomness import SeededNoise
 from experiments.papers import PAPERS
 from experiments.papers.plot import Curve, Level, Panel, draw
@@ -68,7 +68,10 @@ def rows(stand_in: Activities, plots: Path) -> dict[str, dict[str, Any]]:
 
 def test_rows_have_the_common_form(rows: dict[str, dict[str, Any]]) -> None:
     private = {
-        case_of(m, kind, e) for m in get_args(Method) for kind in ("tight", "paper", "wrong radius") for e in EPSILONS
+        case_of(m, kind, e)
+        for m in get_args(LearnsFrom)
+        for kind in ("tight", "paper", "wrong radius")
+        for e in EPSILONS
     }
     assert set(rows) == {*PAPER, *(f"random-split {case}" for case in PAPER), *private}
     for case, row in rows.items():
@@ -172,7 +175,7 @@ def test_private_rows_use_the_noise_that_the_protocol_declares(
     assert len(found) == len(used) + 3 * 3 * SMALL.draws
     expected = sorted(
         protocol_of(split, method, constants).sensitivity(20) / epsilon
-        for method in get_args(Method)
+        for method in get_args(LearnsFrom)
         for constants in ("tight", "paper")
         for epsilon in EPSILONS
         for _ in range(SMALL.draws)

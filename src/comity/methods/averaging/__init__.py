@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 from comity.lazily import lazily
 
 if TYPE_CHECKING:
-    from comity.methods.averaging.protocol import Averaging as Averaging
-    from comity.methods.averaging.published.protocol import PublishedAverage as PublishedAverage
+    from comity.methods.averaging.method import Averaging as Averaging
+    from comity.methods.averaging.method import AveragingProtocol as AveragingProtocol
+    from comity.methods.averaging.published.protocol import PublishedAveraging as PublishedAveraging
 
-__all__ = ["Averaging", "PublishedAverage"]
+__all__ = ["Averaging", "AveragingProtocol", "PublishedAveraging"]
 
 _HOMES = {
-    "Averaging": "comity.methods.averaging.protocol",
-    "PublishedAverage": "comity.methods.averaging.published.protocol",
+    "Averaging": "comity.methods.averaging.method",
+    "AveragingProtocol": "comity.methods.averaging.method",
+    "PublishedAveraging": "comity.methods.averaging.published.protocol",
 }
 __getattr__, __dir__ = lazily(globals(), _HOMES)

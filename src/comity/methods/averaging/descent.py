@@ -19,22 +19,22 @@ from comity.methods.averaging.sizes import together
 from comity.methods.averaging.whitening import Whitening, whitened_by
 
 if TYPE_CHECKING:
-    from comity.methods.averaging.protocol import Averaging
+    from comity.methods.averaging.method import AveragingProtocol
 
 Floats = NDArray[np.float64]
 
 
-def descend(method: Averaging, parties: Parties) -> Floats:
+def descend(method: AveragingProtocol, parties: Parties) -> Floats:
     """Steps along noisy gradients of whitened rows, from zero; the mean of the last half of the way, calibrated."""
-    who = parties.consortium
+    consortium = parties.consortium
     opened, whitening = parties.sum(method.second_moment), Whitening.none(method.features)
     _require_moments(method, parties, "second_moment", opened)
     for look in range(method.looks):
-        records = together(method.sizes, who, opened.names)
-        whitening = whitened(method, whitening, look, opened.value, records, who)
+        records = together(method.sizes, consortium, opened.names)
+        whitening = whitened(method, whitening, look, opened.value, records, consortium)
         opened = parties.sum(method.whitened_moment, whitening=whitening.factors)
         _require_moments(method, parties, "whitened_moment", opened)
-    steps = steps_from(method, matrices(opened.value, method.blocks), who)
+    steps = steps_from(method, matrices(opened.value, method.blocks), consortium)
     weights, kept = np.zeros(method.shape), np.zeros(method.shape)
     first = rule.averaged_from(method.steps)
     for number in range(method.steps):
@@ -46,12 +46,12 @@ def descend(method: Averaging, parties: Parties) -> Floats:
     return _calibrated(method, parties, whitening.back(kept))
 
 
-def _require_moments(method: Averaging, parties: Parties, name: str, opened: Total) -> None:
+def _require_moments(method: AveragingProtocol, parties: Parties, name: str, opened: Total) -> None:
     most = opened.parties * parties.declaration[name].bounded.limit
     parties.require(name, opened.parties, ranges(opened.value, method.blocks, most))
 
 
-def _calibrated(method: Averaging, parties: Parties, weights: Floats) -> Floats:
+def _calibrated(method: AveragingProtocol, parties: Parties, weights: Floats) -> Floats:
     slope = Slope()
     for _ in range(method.asks):
         deviation = method.declare(parties.consortium)["calibration"].opened_deviation(parties.consortium)
@@ -60,10 +60,10 @@ def _calibrated(method: Averaging, parties: Parties, weights: Floats) -> Floats:
 
 
 def whitened(
-    method: Averaging, before: Whitening, look: int, opened: Floats, records: int, who: Consortium
+    method: AveragingProtocol, before: Whitening, look: int, opened: Floats, records: int, consortium: Consortium
 ) -> Whitening:
     """What a look at the second moments of rows adds to their whitening."""
-    spread = method.declare(who)["second_moment"].opened_deviation(who)
+    spread = method.declare(consortium)["second_moment"].opened_deviation(consortium)
     scale, directions = whitened_by(
         matrices(opened, method.blocks),
         square(opened),
@@ -75,20 +75,20 @@ def whitened(
     return before.after(look, scale, directions)
 
 
-def steps_from(method: Averaging, moments: Sequence[Floats], who: Consortium) -> rule.Steps:
+def steps_from(method: AveragingProtocol, moments: Sequence[Floats], consortium: Consortium) -> rule.Steps:
     """Where a noisy gradient leads, from the noisy second moments of the blocks."""
     return rule.steps_of(
         moments,
         method.blocks,
-        curvature=method.objective.curvature(method.cut(who)),
-        noise=gradient_noise(method, who),
-        spread=method.declare(who)["second_moment"].opened_deviation(who),
+        curvature=method.objective.curvature(method.cut(consortium)),
+        noise=gradient_noise(method, consortium),
+        spread=method.declare(consortium)["second_moment"].opened_deviation(consortium),
         touched=method.touched,
     )
 
 
-def gradient_noise(method: Averaging, who: Consortium) -> float:
+def gradient_noise(method: AveragingProtocol, consortium: Consortium) -> float:
     """Deviation of one number of a gradient on which the budget of all rounds were spent."""
-    budget = method.budget(who)
+    budget = method.budget(consortium)
     whole = sqrt(float(budget.gradient.square) * budget.rounds)
-    return method.declare(who)["gradient"].sensitivity / whole * rule.shared_factor(who)
+    return method.declare(consortium)["gradient"].sensitivity / whole * rule.shared_factor(consortium)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from comity.methods.entry import Entry
 
 ENTRY = Entry(
-    parameters="comity.methods.averaging.parameters:AveragingParameters",
+    method="comity.methods.averaging.method:Averaging",
     starter="comity.methods.averaging.starter:write",
     estimators={
         "AveragedClassifier": "comity.estimators.averaging:AveragedClassifier",

@@ -79,8 +79,8 @@ class Budget:
     rounds: int
 
     @classmethod
-    def of(cls, who: Consortium, rounds: int, looks: int, asks: int) -> Budget:
-        square = gaussian_budget(who.loss).square
+    def of(cls, consortium: Consortium, rounds: int, looks: int, asks: int) -> Budget:
+        square = gaussian_budget(consortium.loss).square
         first = _BUDGETS.multiply(square, FOR_SECOND_MOMENT)
         last = _BUDGETS.divide(_BUDGETS.multiply(square, FOR_CALIBRATION), Decimal(asks)) if asks else None
         spent = _BUDGETS.multiply(first, Decimal(1 + looks))
@@ -92,11 +92,11 @@ class Budget:
         return cls(GDP.squared(first), None if last is None else GDP.squared(last), each, rounds)
 
 
-def noise_level(who: Consortium, features: int, records: int) -> float:
+def noise_level(consortium: Consortium, features: int, records: int) -> float:
     """ν: the norm of the noise in the mean of gradients of norm 1 at most, if all of the budget were spent on one."""
-    moved = 2.0 if who.neighbours is Neighbours.REPLACE else 1.0
-    whole = sqrt(float(gaussian_budget(who.loss).square))
-    return moved * shared_factor(who) * sqrt(features) / (whole * records)
+    moved = 2.0 if consortium.neighbours is Neighbours.REPLACE else 1.0
+    whole = sqrt(float(gaussian_budget(consortium.loss).square))
+    return moved * shared_factor(consortium) * sqrt(features) / (whole * records)
 
 
 def clip_for(noise: float) -> float:
@@ -112,9 +112,9 @@ def moments_are_better(noise: float) -> bool:
     return _FINE < noise <= _COARSE
 
 
-def shared_factor(who: Consortium) -> float:
+def shared_factor(consortium: Consortium) -> float:
     """How much wider the opened noise is than a trusted curator's: sqrt(K/(U − t))."""
-    return sqrt(who.size / who.honest_parts)
+    return sqrt(consortium.size / consortium.honest_parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,14 +189,16 @@ def averaged_from(rounds: int) -> int:
     return rounds - max(1, rounds // 2)
 
 
-def penalty(who: Consortium, shape: tuple[int, ...], records: int, *, start: float, of_numbers: bool = False) -> float:
+def penalty(
+    consortium: Consortium, shape: tuple[int, ...], records: int, *, start: float, of_numbers: bool = False
+) -> float:
     """λ of the average, for the length ν of the noise where a fit of λ = 1 moves by 1/n."""
     size = prod(shape)
-    if isinstance(who.loss, Pure):
-        length = size / float(who.loss.epsilon)
+    if isinstance(consortium.loss, Pure):
+        length = size / float(consortium.loss.epsilon)
     else:
-        length = sqrt(size) / sqrt(float(gaussian_budget(who.loss).square))
-    length *= shared_factor(who) / records
+        length = sqrt(size) / sqrt(float(gaussian_budget(consortium.loss).square))
+    length *= shared_factor(consortium) / records
     return sqrt(2.0 * length / shape[-1]) if of_numbers else penalty_for(length, start)
 
 

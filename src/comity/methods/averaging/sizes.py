@@ -21,13 +21,15 @@ Sizes = Mapping[str, int] | int | None
 HEADROOM = 4
 
 
-def checked_sizes(sizes: Sizes, who: Consortium) -> None:
+def checked_sizes(sizes: Sizes, consortium: Consortium) -> None:
     """A size for every party, or one for all; never assumed."""
     if sizes is None:
-        meant = "number of records" if who.neighbours is Neighbours.REPLACE else "public lower bound on the records"
+        meant = (
+            "number of records" if consortium.neighbours is Neighbours.REPLACE else "public lower bound on the records"
+        )
         raise StudyError(
-            f"averaging.sizes is missing: with neighbours = {who.neighbours} the study must state the {meant} of each "
-            "party; add [averaging.sizes] with a line NAME = COUNT for each, or one count for all",
+            f"averaging.sizes is missing: with neighbours = {consortium.neighbours} the study must state the {meant} "
+            "of each party; add [averaging.sizes] with a line NAME = COUNT for each, or one count for all",
             key="averaging.sizes",
         )
     figures: Iterable[tuple[str, Any]] = [("", sizes)] if not isinstance(sizes, Mapping) else sizes.items()
@@ -37,8 +39,8 @@ def checked_sizes(sizes: Sizes, who: Consortium) -> None:
             raise StudyError(f"{key} must be a whole number of at least 1, found {size!r}", key=key)
     if not isinstance(sizes, Mapping):
         return
-    absent = [party for party in who.parties if party not in sizes]
-    unknown = [party for party in sizes if not who.knows(party)]
+    absent = [party for party in consortium.parties if party not in sizes]
+    unknown = [party for party in sizes if not consortium.knows(party)]
     if absent or unknown:
         wrong = f"no size for {absent[0]!r}" if absent else f"a size for {unknown[0]!r}, which is no party of the study"
         raise StudyError(
@@ -57,9 +59,9 @@ def largest(sizes: Sizes) -> int:
     return sizes if isinstance(sizes, int) else max(sizes.values())
 
 
-def together(sizes: Sizes, who: Consortium, parties: Iterable[str] | None = None) -> int:
+def together(sizes: Sizes, consortium: Consortium, parties: Iterable[str] | None = None) -> int:
     """The records of some parties, by default of all."""
     if isinstance(sizes, int):
-        return sizes * (who.size if parties is None else len(list(parties)))
+        return sizes * (consortium.size if parties is None else len(list(parties)))
     assert sizes is not None
-    return sum(sizes[party] for party in (who.parties if parties is None else parties))
+    return sum(sizes[party] for party in (consortium.parties if parties is None else parties))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from comity.methods.entry import Entry
 
 ENTRY = Entry(
-    parameters="comity.methods.softlabel.parameters:SoftLabelParameters",
+    method="comity.methods.softlabel.parameters:SoftLabelParameters",
     starter="comity.methods.softlabel.starter:write",
     estimators={
         "SoftLabelClassifier": "comity.estimators.softlabel:SoftLabelClassifier",

@@ -11,20 +11,20 @@ from comity.data import Classes, Encoding
 from comity.errors import StudyError
 from comity.federation.constraints import Positive
 from comity.federation.protocol import Protocol
-from comity.methods.parameters import Only, Parameters, Setting
+from comity.methods.method import Method, Only, Setting
 from comity.methods.softlabel.protocol import SoftLabel
 from comity.methods.softlabel.published.protocol import (
     WHY_NOT_AT_HOME,
     AuxiliaryPrivacy,
     Constants,
-    Method,
+    LearnsFrom,
     PublishedSoftLabel,
     read_private,
 )
 from comity.methods.softlabel.rule import Map, Name
 
 
-class SoftLabelParameters(Parameters):
+class SoftLabelParameters(Method):
     """Local classifiers vote on public records; a global classifier learns from the votes."""
 
     table: ClassVar[str] = "softlabel"
@@ -50,7 +50,7 @@ class SoftLabelParameters(Parameters):
     local_l2: Annotated[Positive, Only(variant="default")] = Field(
         1e-4, description="regularisation of the built-in local classifier"
     )
-    method: Annotated[Method, Only(variant="published")] = Field(
+    method: Annotated[LearnsFrom, Only(variant="published")] = Field(
         "soft", description="published: what the coordinator learns from"
     )
     l2: Annotated[Positive, Only(variant="published")] = Field(

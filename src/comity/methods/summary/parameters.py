@@ -12,7 +12,7 @@ from pydantic import Field
 from comity.data import Classes, Encoding
 from comity.errors import StudyError
 from comity.federation.constraints import Positive
-from comity.methods.parameters import Only, Setting
+from comity.methods.method import Only, Setting
 from comity.methods.summary.auction.market import FEATURES
 from comity.methods.summary.auction.parameters import AuctionKeys
 from comity.methods.summary.auction.protocol import AuctionSummary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from comity.methods.entry import Entry
 
 ENTRY = Entry(
-    parameters="comity.methods.synthetic.parameters:SyntheticParameters",
+    method="comity.methods.synthetic.parameters:SyntheticParameters",
     starter="comity.methods.synthetic.starter:write",
     artefacts={
         "synthetic": "comity.methods.synthetic.artefact:SyntheticDataset",

@@ -12,13 +12,13 @@ from comity.errors import StudyError
 from comity.federation.constraints import Positive
 from comity.methods.by_columns import rows as matching
 from comity.methods.by_columns.terms import Way
-from comity.methods.parameters import Only, Parameters, Setting
+from comity.methods.method import Method, Only, Setting
 from comity.methods.synthetic.method import CountedData, Model, Pooling, Rounds, SyntheticData
 from comity.methods.synthetic.published.method import Candidates, Depth, Labelling, Leaves, Levels, PublishedSynthetic
 from comity.methods.synthetic.published.predictor import Learner
 
 
-class SyntheticParameters(Parameters):
+class SyntheticParameters(Method):
     """A dataset of records that are nobody's, from noisy counts of all parties' records."""
 
     table: ClassVar[str] = "synthetic"

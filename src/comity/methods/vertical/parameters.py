@@ -11,14 +11,14 @@ from comity.data import by_features
 from comity.errors import StudyError
 from comity.methods.by_columns import rows
 from comity.methods.by_columns.terms import Way
-from comity.methods.parameters import Only, Parameters, Setting
+from comity.methods.method import Method, Only, Setting
 from comity.methods.vertical.column_regression import ColumnRegression
 from comity.methods.vertical.gradients import GradientRegression, HowOften
 from comity.methods.vertical.protocol import VerticalRegression
 from comity.methods.vertical.published.protocol import PublishedVertical
 
 
-class VerticalParameters(Parameters):
+class VerticalParameters(Method):
     """One regression over columns that different parties hold of the same records."""
 
     table: ClassVar[str] = "vertical"

@@ -42,7 +42,7 @@ def _one_file(study: Study) -> tuple[dict[str, LocalRecords], list[Records], lis
     dealt, held_out = deal_rows(study, frame)
     found, unit = odd(study, frame, where), study.privacy.unit.value
     for name, rows in dealt.items():
-        declared = study.parameters.declared_records(name)
+        declared = study.method.declared_records(name)
         found += explain_size(len(rows), f"{where}: {name}", unit=unit, declared=declared)
     parties: dict[str, LocalRecords] = {name: rows_of(whole, without(rows, held_out)) for name, rows in dealt.items()}
     return parties, [rows_of(whole, held_out)], found

@@ -24,7 +24,7 @@ def own_records(study: Study, value: Any, party: str) -> tuple[LocalRecords, lis
     if frame is not None:
         return records, odd(study, frame, where, party=party)
     assert isinstance(records, StreamedRecords)
-    declared, unit = study.parameters.declared_records(party), study.privacy.unit.value
+    declared, unit = study.method.declared_records(party), study.privacy.unit.value
     told = explain_size(len(records), where, unit=unit, declared=declared)
     return records, [*told, *_clipped(records.tally, where), _without_comparison(study, where)]
 

@@ -42,7 +42,7 @@ def odd(
     study: Study, frame: pd.DataFrame, where: str, *, schema: Schema | None = None, party: str | None = None
 ) -> list[Finding]:
     """What `comity schema check` would say: about all records of the study, or about those of one party."""
-    declared = None if party is None else study.parameters.declared_records(party)
+    declared = None if party is None else study.method.declared_records(party)
     from comity.data import explain
 
     return explain(schema or study.schema, frame, where, unit=study.privacy.unit.value, records=declared)

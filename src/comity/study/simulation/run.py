@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from comity.errors import BudgetExceeded
+import pandas as pd
+
+from comity.errors import BudgetExceeded, StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Progress
+from comity.privacy.ledger import Ledger
+from comity.study.local.consortium import OpenLedger
 from comity.study.local.stacks import runs_as_stacks
 from comity.study.records.gather import gather
 from comity.study.records.local_models import local_models
@@ -17,6 +22,7 @@ from comity.study.records.same_records import require_same
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.grants import grant_of, grants_of, require_grant
 from comity.study.simulation.ledgers import in_folder, in_memory
+from comity.study.simulation.simulate import Data, material_of
 from comity.study.simulation.simulated import simulated
 from comity.study.study import Study
 
@@ -29,17 +35,25 @@ def run_study(
     run_id: str | None = None,
     progress: Progress | None = None,
     material: Material | None = None,
+    frames: Mapping[str, Data] | None = None,
+    test: pd.DataFrame | None = None,
     models: Any = None,
+    ledgers: Mapping[str, Ledger] | None = None,
     results: bool | None = None,
     repeats: int = 0,
 ) -> Outcome:
     """Simulate a study as its file says. The same folder and run id again resume it, and nothing is drawn twice.
 
     Without a folder, or where parties run as stacks, sites and journal live in memory and end with the process.
-    `models` stand in for those of the file, where they are made in Python. A folder whose run began with other records
+    `frames` are the parties' records by name, in place of those that the file names; `test` are records to measure on,
+    `models` local models and `ledgers` the parties' own ledgers. A folder whose run began with other records
     is refused: steps that ran and steps that are to come would not belong together. `results` and `repeats` are as in
     `simulated`.
     """
+    if frames is not None:
+        material = _of_frames(study, frames, test)
+    elif test is not None:
+        raise StudyError("test records come with the parties' frames; give frames too, or set simulation.test")
     if material is None:
         if progress is not None:
             progress("reading data")
@@ -56,7 +70,10 @@ def run_study(
         outcome = simulated(
             agreed,
             material,
-            ledgers=in_memory(agreed, grants, delta) if lasting is None else in_folder(agreed, grants, delta, lasting),
+            ledgers=_given(
+                ledgers or {},
+                in_memory(agreed, grants, delta) if lasting is None else in_folder(agreed, grants, delta, lasting),
+            ),
             seed=seed,
             run_id=run_id,
             journal=None if lasting is None else lasting / "journal.sqlite",
@@ -78,7 +95,26 @@ def run_study(
             difference=refusal.difference,
             key="simulation.grant",
         ) from refusal
-    return replace(outcome, settings=settings_of(study))
+    return replace(outcome, settings=settings_of(study), findings=(*study.notices, *outcome.findings))
+
+
+def _of_frames(study: Study, frames: Mapping[str, Data], test: pd.DataFrame | None) -> Material:
+    study.plan()
+    names = list(frames) if isinstance(study.parties, int) else list(study.parties)
+    if sorted(names) != sorted(frames) or (isinstance(study.parties, int) and len(names) != study.parties):
+        raise StudyError(
+            f"{study.where}: frames must hold one table for each of {study.consortium.size} parties, found "
+            f"{', '.join(map(str, frames)) or 'none'}",
+            key="parties",
+        )
+    agreed = study.agreed
+    if isinstance(study.parties, int):
+        agreed = replace(agreed, consortium=replace(agreed.consortium, parties=tuple(names)))
+    return material_of(agreed, {name: frames[name] for name in names}, test, None)
+
+
+def _given(ledgers: Mapping[str, Ledger], otherwise: OpenLedger) -> OpenLedger:
+    return lambda party: ledgers.get(party) or otherwise(party)
 
 
 def agreed_over(study: Study, material: Material) -> Agreement:
@@ -97,7 +133,7 @@ def can_resume(study: Study, material: Material) -> bool:
 
 def settings_of(study: Study) -> dict[str, object]:
     """Every setting that the run used, by dotted key, whether written or left to its default; no other variant's."""
-    tables = {"privacy": study.privacy, study.protocol_name: study.parameters, "simulation": study.simulation}
+    tables = {"privacy": study.privacy, study.protocol_name: study.method, "simulation": study.simulation}
     every = {
         f"{name}.{key}": value for name, table in tables.items() for key, value in table.model_dump(mode="json").items()
     }

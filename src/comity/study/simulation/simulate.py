@@ -108,7 +108,7 @@ def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of 
         )
     outcome = simulated(
         agreed,
-        _material(agreed, parties, test, models),
+        material_of(agreed, parties, test, models),
         ledgers=_given(ledgers or {}, in_memory(agreed, grant, delta)),
         seed=seed,
         run_id=run_id,
@@ -122,9 +122,10 @@ def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of 
     return replace(outcome, settings=dict(settings or {}))
 
 
-def _material(
+def material_of(
     agreed: Agreement, parties: Mapping[str, Data], test: pd.DataFrame | Records | None, models: Any
 ) -> Material:
+    """What the parties of a simulation hold, from frames or encoded records."""
     protocol, who = agreed.protocol, agreed.consortium
     held = {
         party: encoded(protocol, data, party, party=party) if isinstance(data, pd.DataFrame) else data

@@ -63,7 +63,7 @@ Most = Annotated[int, Interval(ge=1, le=1 << 40)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PublishedAverage(Protocol):
+class PublishedAveraging(Protocol):
     """The mean of local logistic models with noise for the party that has the fewest records.
 
     Adversary    each participant by itself, honest but curious; no two of them together. Whoever sees the model is

@@ -32,7 +32,7 @@ from comity.federation.protocol import Protocol, step
 from comity.learn.fits import Fit, contrasts, hard_votes, logistic, one_hot, softmax
 from comity.learn.local_models import Ballot, harden, local_votes
 from comity.learn.norm_bound import minimiser_radius
-from comity.methods.parameters import ABSENT, Setting
+from comity.methods.method import ABSENT, Setting
 from comity.methods.softlabel.baselines import pooled_regression
 from comity.methods.softlabel.protocol import check_classes, check_terms
 from comity.methods.softlabel.rule import choose_noise
@@ -52,7 +52,7 @@ WHY_NOT_AT_HOME = (
     'whose trusted coordinator votes, with method = "soft"'
 )
 
-Method = Literal["vote", "soft", "avg"]
+LearnsFrom = Literal["vote", "soft", "avg"]
 Constants = Literal["tight", "paper"]
 # Gradient norm at which a solver stops; each of two neighbours may be off by this over the strong convexity.
 TOLERANCE = 1e-10
@@ -77,7 +77,7 @@ class PublishedSoftLabel(Protocol):
 
     auxiliary: NDArray[np.float64]
     classes: tuple[str, ...] = ("0", "1")
-    method: Method = "soft"
+    method: LearnsFrom = "soft"
     l2: Annotated[Positive, Why("the noise is scaled by 1/l2")] = 1e-4
     constants: Constants = "tight"
     auxiliary_privacy: AuxiliaryPrivacy = "public"

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from comity.methods.parameters import Only, Parameters
+from comity.methods.method import Method, Only
 from comity.methods.summary.auction.protocol import AskShare, Missed
 
 
-class AuctionKeys(Parameters):
+class AuctionKeys(Method):
     missed: Annotated[Missed, Only(variant="default", selection="auction")] = Field(
         0.05, description="auction only: the chance that the best bidder of a round is not asked"
     )

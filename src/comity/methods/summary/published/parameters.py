@@ -7,12 +7,12 @@ from typing import Annotated
 from pydantic import Field
 
 from comity.federation.constraints import Positive
-from comity.methods.parameters import Only, Parameters
+from comity.methods.method import Method, Only
 from comity.methods.summary.constraints import AtLeastOne
 from comity.methods.summary.published.direction import Bid
 
 
-class PublishedKeys(Parameters):
+class PublishedKeys(Method):
     bid_sign: Annotated[Bid, Only(variant="published")] = Field(
         "corrected", description="published only: bids by the objective's marginal gain, or as printed, sign reversed"
     )

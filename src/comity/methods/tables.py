@@ -25,10 +25,12 @@ def validate(model: type[Model], value: Any, where: str, prefix: str, extra: Seq
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise _first(error, model, where, prefix, extra) from None
+        raise first_error(error, model, where, prefix, extra) from None
 
 
-def _first(error: ValidationError, model: type[BaseModel], where: str, prefix: str, extra: Sequence[str]) -> BadInput:
+def first_error(
+    error: ValidationError, model: type[BaseModel], where: str, prefix: str, extra: Sequence[str] = ()
+) -> BadInput:
     """One sentence for the first thing that is wrong; a misspelt key is the reason why the right one is missing."""
     everything = error.errors()
     wrong = next((one for one in everything if one["type"] == "extra_forbidden"), everything[0])
