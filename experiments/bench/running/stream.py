@@ -29,7 +29,6 @@ from comity.data import Classes, Encoding, LocalRecords, Numeric, Parquet, Recor
 from comity.data.tables.parquet_file import parquet_batches
 from comity.data.tables.sources import PIECE
 from comity.entropy import Stream
-from comity.methods.averaging import Averaging
 from comity.methods.averaging.calibration import ASKS
 from comity.methods.averaging.rule import ROUNDS
 from comity.methods.averaging.whitening import LOOKS
