@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import lru_cache
 
-from scipy.special import log_ndtr, ndtri_exp
-
 from comity.errors import Refused, StudyError
 from comity.privacy.loss import GDP, LOSSES, MAX_FIGURE, ZCDP, Approx, Loss, Pure, at_least
 from comity.privacy.unit import Neighbours, Unit
@@ -122,6 +120,9 @@ class Spent:
 def _gdp_implies(square: float, epsilon: float, delta: float) -> bool:
     """Whether μ-GDP implies (ε, δ)-DP: δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), rounded up."""
     mu = math.sqrt(square) * (1 + _ROUNDING)
+    # SciPy takes longer to import than most commands to run.
+    from scipy.special import log_ndtr
+
     first = float(log_ndtr(mu / 2 - epsilon / mu))
     if first == -math.inf:
         return True
@@ -185,6 +186,8 @@ def pure_square(epsilon: Decimal) -> Decimal:
     if epsilon < Decimal("0.001") or bound > MAX_FIGURE:
         return at_least(bound)
     value = _float_above(epsilon)
+    from scipy.special import ndtri_exp
+
     mu = -2 * float(ndtri_exp(-value - math.log1p(math.exp(-value)))) * (1 + 2.0**-36)
     return min(bound, _DISPLAYED.plus(Decimal(mu * mu * (1 + _ROUNDING))))
 
