@@ -20,10 +20,9 @@ from comity.data import Encoding, clinic_schema, clinics, open_source
 from comity.errors import DataError
 from comity.learn import ConstantClassifier, LinearClassifier, LinearRegressor
 from comity.methods.averaging.published.shares import PublishedShares, Share, Terms
-from comity.methods.summary.artefact import BoughtHashes, BoughtRecords, RatioWeights
-from comity.methods.summary.bought import Bought
+from comity.methods.summary.artefact import Bought, BoughtHashes, BoughtRecords, RatioWeights
 from comity.methods.summary.features import FourierFeatures
-from comity.methods.summary.spectrum import Spectrum
+from comity.methods.summary.ratio import Spectrum
 from comity.methods.synthetic.artefact import NoisyCounts, SyntheticDataset
 from comity.methods.synthetic.counts import fit_counting
 from tests.artefacts.methods import SCHEMA

@@ -32,7 +32,7 @@ from comity.federation.step import StepSpec
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.softlabel import SoftLabel
 from comity.methods.summary import OneShotSummary
-from comity.methods.summary.spectrum import MOST
+from comity.methods.summary.ratio import MAX_RANK
 from comity.methods.vertical import VerticalRegression
 from comity.methods.vertical.dealt_rounds import DealtRounds
 from comity.methods.vertical.evaluation import ErrorsByColumns
@@ -264,13 +264,13 @@ def summarised(step: str) -> Case:
         for scale, directions, _ in hostile(features):
             # Along what features have nothing of, where they are few, and along what they have most of.
             long = scale > 1e20
-            axes = np.zeros((features.shape[1], MOST))
+            axes = np.zeros((features.shape[1], MAX_RANK))
             axes[:, : len(directions)] = across[: len(directions)].T if long else directions.T
-            variances = np.zeros(MOST)
+            variances = np.zeros(MAX_RANK)
             variances[: len(directions)] = scale**-2 if scale > 1 else 1e-300
             mean = np.zeros(features.shape[1]) if long else features.mean(axis=0)
             spectrum = {"mean": mean, "axes": axes, "variances": variances}
-            more = {"ratio": np.resize([1.0, scale, -scale], 1 + MOST)} if step == "weigh" else {}
+            more = {"ratio": np.resize([1.0, scale, -scale], 1 + MAX_RANK)} if step == "weigh" else {}
             yield {"spectrum": spectrum, **more}
 
     def allowed(records: int, width: int) -> float:

@@ -16,7 +16,7 @@ import pytest
 
 from comity.data import row_products
 from comity.data.row_products import Weights
-from comity.methods.summary.spectrum import Spectrum
+from comity.methods.summary.ratio import Spectrum
 from tests.attacks.received_values import CASES, EXEMPT, RECORDS, WIDTHS, Case, batch, beyond, hostile, steps
 
 

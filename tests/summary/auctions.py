@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from comity.data import Records
-from comity.methods.summary.auction.protocol import AuctionSummary
-from comity.methods.summary.published.protocol import PublishedSummary
+from comity.methods.summary.auction.method import AuctionSummary
+from comity.methods.summary.published.method import PublishedSummary
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
 

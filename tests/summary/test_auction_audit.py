@@ -11,10 +11,9 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.entropy import Stream
-from comity.methods.summary.auction import asking, bids
-from comity.methods.summary.auction.direction import direction
-from comity.methods.summary.auction.pool import Offer, Pool
-from comity.methods.summary.auction.rounds import rounds_of
+from comity.methods.summary.auction import market, method
+from comity.methods.summary.auction.market import Offer, Pool
+from comity.methods.summary.auction.method import bid_direction, draw_rounds
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms import RankCoins
 from comity.privacy.mechanisms.prefix_sums import coefficients
@@ -30,7 +29,7 @@ EPSILON = 0.5
 
 def asked_at(mechanism: Any, ours: float, theirs: float, count: int = 60_000) -> np.ndarray:
     """Whether an owner with a bid of ours is asked, beside one with a bid of theirs."""
-    ranks = bids.ranks({"reader": ours, "other": theirs}, ("reader", "other"))
+    ranks = market.rank_bids({"reader": ours, "other": theirs}, ("reader", "other"))
     signed = ranks if isinstance(mechanism, RankCoins) else -ranks
     found = mechanism.run(SeededNoise(int(ours * 10)), np.tile(signed, (count, 1)), permit=simulated("asked"))
     made: np.ndarray = found[:, 0].astype(float)
@@ -47,11 +46,11 @@ def test_the_published_auction_is_caught_and_the_corrected_one_is_not() -> None:
         assert epsilon_lower_bound(first, second, delta=delta, confidence=SURE) > 3 * EPSILON
     # With its true δ nothing is left to catch.
     assert epsilon_lower_bound(first, second, delta=smallest, confidence=SURE) <= EPSILON
-    corrected = asking.asking(Pure(EPSILON), 1, 0.2)
+    corrected = method.ask_mechanism(Pure(EPSILON), 1, 0.2)
     first, second = (asked_at(corrected, ours, 1.0) for ours in (2.0, 0.5))
     assert 0.1 * EPSILON < epsilon_lower_bound(first, second, confidence=SURE) <= EPSILON
     # Control: noise for six times the loss is seen.
-    narrow = asking.asking(Pure(6 * EPSILON), 1, 0.2)
+    narrow = method.ask_mechanism(Pure(6 * EPSILON), 1, 0.2)
     first, second = (asked_at(narrow, ours, 1.0) for ours in (2.0, 0.5))
     assert epsilon_lower_bound(first, second, confidence=SURE) > EPSILON
 
@@ -68,13 +67,15 @@ def broadcasts(protocol: Any, who: Any, owned: np.ndarray, source: Any, *, eligi
     which a record may bid in every round."""
     release, noise = protocol.declare(who)["running"], protocol.running(who)
     scale = release.scale(who)
-    rounds = rounds_of(len(owned), protocol.records, Stream.public("audited owner"))
+    rounds = draw_rounds(len(owned), protocol.records, Stream.public("audited owner"))
     features, found = protocol.features, []
     pool, running = Pool(("one",), features, grid=scale.grid), np.zeros(protocol.dimensions)
     drawn = noise.noise(noise.begin(source, permit=simulated("running")), scale, release.shape)
     for number in range(protocol.records - 1):
         mine = np.flatnonzero((rounds == number) | (not eligible))
-        place, bid = bids.best(features(owned[mine]), direction(np.zeros(protocol.dimensions), running, number))
+        place, bid = market.find_best_bid(
+            features(owned[mine]), bid_direction(np.zeros(protocol.dimensions), running, number)
+        )
         pool.close({"one": Offer(owned[mine[place]])}, {"one": bid})
         running = pool.sum + drawn.of(number) * scale.grid
         found.append(running)
@@ -94,7 +95,7 @@ def told(protocol: Any, who: Any, *, eligible: bool, count: int) -> float:
     weights = root @ moves
     scores = []
     # A round for each record, and all but one of them alike.
-    places = np.flatnonzero(rounds_of(protocol.records, protocol.records, Stream.public("audited owner")) == 0)
+    places = np.flatnonzero(draw_rounds(protocol.records, protocol.records, Stream.public("audited owner")) == 0)
     for number, row in enumerate((one, other)):
         owned = np.repeat(0.5 * np.ones((1, COLUMNS)), protocol.records, axis=0)
         owned[places] = row

@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from comity.entropy import Stream
-from comity.methods.summary.auction import asking, bids
-from comity.methods.summary.auction.budget import AuctionBudget
-from comity.methods.summary.auction.direction import direction
-from comity.methods.summary.auction.pool import Offer, Pool
-from comity.methods.summary.auction.rounds import rounds_of
+from comity.methods.summary.auction import market, method
+from comity.methods.summary.auction.market import Offer, Pool
+from comity.methods.summary.auction.method import AuctionBudget, bid_direction, draw_rounds
 from comity.methods.summary.features import LENGTH, FourierFeatures
 from comity.privacy.accounting import gaussian_budget, pure_square
 from comity.privacy.loss import GDP, LOSSES, Approx, Pure
@@ -30,19 +28,19 @@ FEATURES = FourierFeatures.drawn(2, 6, 1.0, Stream.public("auction tests"))
 
 def test_each_place_has_one_round_and_rounds_are_even() -> None:
     for records, rounds in ((10, 3), (3, 10), (100, 100)):
-        found = rounds_of(records, rounds, Stream.public("rounds", records))
+        found = draw_rounds(records, rounds, Stream.public("rounds", records))
         sizes = np.bincount(found, minlength=rounds)
         assert found.shape == (records,) and sizes.sum() == records and sizes.max() - sizes.min() <= 1
-    assert (rounds_of(50, 5, Stream.public("a")) != rounds_of(50, 5, Stream.public("b"))).any()
+    assert (draw_rounds(50, 5, Stream.public("a")) != draw_rounds(50, 5, Stream.public("b"))).any()
 
 
 def made(rows: np.ndarray, broadcasts: np.ndarray) -> list[tuple[int, float]]:
     """An owner's choices and bids, round by round, towards given broadcasts."""
-    rounds = rounds_of(len(rows), len(broadcasts), Stream.public("one owner"))
+    rounds = draw_rounds(len(rows), len(broadcasts), Stream.public("one owner"))
     found = []
     for number, aim in enumerate(broadcasts):
         mine = np.flatnonzero(rounds == number)
-        place, bid = bids.best(FEATURES(rows[mine]), aim)
+        place, bid = market.find_best_bid(FEATURES(rows[mine]), aim)
         found.append((int(mine[place]), bid))
     return found
 
@@ -50,7 +48,7 @@ def made(rows: np.ndarray, broadcasts: np.ndarray) -> list[tuple[int, float]]:
 def test_a_record_that_is_replaced_changes_the_bid_of_its_own_round_and_of_no_other() -> None:
     chance = np.random.default_rng(2)
     rows, broadcasts = chance.normal(size=(20, 2)), chance.normal(size=(5, 6))
-    rounds = rounds_of(20, 5, Stream.public("one owner"))
+    rounds = draw_rounds(20, 5, Stream.public("one owner"))
     base, seen = made(rows, broadcasts), set()
     for place in range(20):
         other = rows.copy()
@@ -65,18 +63,18 @@ def test_a_bid_that_changes_moves_every_other_rank_by_one_at_most() -> None:
     """All bids of four owners from three values, and all changes of one of them."""
     owners, worst = ("a", "b", "c", "d"), 0
     for values in itertools.product((0.0, 1.0, 2.0), repeat=4):
-        base = bids.ranks(dict(zip(owners, values)), owners)
+        base = market.rank_bids(dict(zip(owners, values)), owners)
         assert sorted(base.tolist()) == [1, 2, 3, 4]
         for place, other in itertools.product(range(4), (0.0, 1.0, 2.0, None)):
             changed: dict[str, Any] = dict(zip(owners, values))
             changed[owners[place]] = other
             if other is None:
                 del changed[owners[place]]
-            apart = np.abs(bids.ranks(changed, owners) - base)
+            apart = np.abs(market.rank_bids(changed, owners) - base)
             assert np.delete(apart, place).max() <= 1
             worst = max(worst, int(apart[place]))
     assert worst == 3
-    assert bids.ranks({"a": 1.0, "c": 1.0, "d": 2.0}, owners).tolist() == [2, 4, 3, 1]
+    assert market.rank_bids({"a": 1.0, "c": 1.0, "d": 2.0}, owners).tolist() == [2, 4, 3, 1]
 
 
 def test_the_best_bid_is_that_of_the_largest_gain() -> None:
@@ -86,11 +84,11 @@ def test_the_best_bid_is_that_of_the_largest_gain() -> None:
     for chosen in (0, 1, 7):
         total = FEATURES(chance.normal(size=(chosen, 2))).sum(axis=0)
         candidates = FEATURES(chance.normal(size=(40, 2)))
-        place, _ = bids.best(candidates, direction(target, total, chosen))
+        place, _ = market.find_best_bid(candidates, bid_direction(target, total, chosen))
         after = (((total + candidates) / (chosen + 1) - target) ** 2).sum(axis=1)
         assert place == int(after.argmin())
-    assert bids.best(np.zeros((0, 6)), target) == (-1, bids.SILENT)
-    assert bids.best(np.ones((1, 6)), np.full(6, 1e9))[1] == bids.LIMIT
+    assert market.find_best_bid(np.zeros((0, 6)), target) == (-1, market.NO_BID)
+    assert market.find_best_bid(np.ones((1, 6)), np.full(6, 1e9))[1] == market.MAX_BID
 
 
 def chance_asked(rank: int, mechanism: Any) -> float:
@@ -106,7 +104,7 @@ def chance_asked(rank: int, mechanism: Any) -> float:
 @pytest.mark.parametrize("readers", [1, 2, 3])
 def test_bits_lose_epsilon_for_each_owner_and_t_times_that_for_t(readers: int) -> None:
     """All ranks, moved by one either way, and both outcomes; bits have noise of their own, so that losses add up."""
-    mechanism = asking.asking(Pure("0.9"), readers, 0.05)
+    mechanism = method.ask_mechanism(Pure("0.9"), readers, 0.05)
     worst = 0.0
     for rank, move in itertools.product(range(1, 60), (-1, 1)):
         one, other = chance_asked(rank, mechanism), chance_asked(rank + move, mechanism)
@@ -115,14 +113,14 @@ def test_bits_lose_epsilon_for_each_owner_and_t_times_that_for_t(readers: int) -
 
 
 def test_the_best_is_missed_as_often_as_said_and_so_many_are_asked() -> None:
-    mechanism = asking.asking(Pure(1), 2, 0.05)
+    mechanism = method.ask_mechanism(Pure(1), 2, 0.05)
     assert mechanism.threshold == pytest.approx(-(1 + math.log(10) / 0.5))
     assert 1 - chance_asked(1, mechanism) == pytest.approx(0.05, rel=0.01)
-    assert asking.expected(40, 0.5, 0.05) == pytest.approx(
+    assert method.expected_asks(40, 0.5, 0.05) == pytest.approx(
         sum(chance_asked(r, mechanism) for r in range(1, 41)), rel=0.01
     )
     # About 1 + ln(1/2β)/ε, whatever the number of owners.
-    assert asking.expected(4000, 0.5, 0.05) == pytest.approx(1 + math.log(10) / 0.5, abs=0.6)
+    assert method.expected_asks(4000, 0.5, 0.05) == pytest.approx(1 + math.log(10) / 0.5, abs=0.6)
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 8.0])
@@ -187,7 +185,7 @@ def test_whatever_wins_a_round_the_sequence_moves_no_further_than_its_noise_is_m
 
 
 def test_asked_bits_are_those_of_the_mechanism() -> None:
-    mechanism = asking.asking(Pure(2), 1, 0.1)
+    mechanism = method.ask_mechanism(Pure(2), 1, 0.1)
     ranks = np.tile([1, 2, 6], (4000, 1))
     found = mechanism.run(SeededNoise(1), -ranks, permit=simulated("asked")).mean(axis=0)
     assert found == pytest.approx([chance_asked(rank, mechanism) for rank in (1, 2, 6)], abs=0.03)

@@ -17,9 +17,9 @@ from comity.federation.declare.protection import Derived
 from comity.federation.owner.host import Host
 from comity.federation.plan import plan
 from comity.federation.protocol import step
-from comity.methods.summary.auction.protocol import AuctionSummary
-from comity.methods.summary.mmd import mmd2
-from comity.methods.summary.published.protocol import PublishedSummary
+from comity.methods.summary.auction.method import AuctionSummary
+from comity.methods.summary.herding import mmd2
+from comity.methods.summary.published.method import PublishedSummary
 from comity.privacy.loss import Approx, Pure
 
 from .auctions import auction, published, ran

@@ -10,9 +10,9 @@ import pytest
 
 from comity.audit.bound import mu_lower_bound
 from comity.entropy import Stream
-from comity.methods.summary import moments, ratio
-from comity.methods.summary.features import FourierFeatures
-from comity.methods.summary.spectrum import Spectrum
+from comity.methods.summary import ratio
+from comity.methods.summary.features import MOMENT_SENSITIVITY, FourierFeatures, sum_moments
+from comity.methods.summary.ratio import Spectrum
 from comity.privacy.loss import GDP, Approx
 from tests.averaging.test_default_audit import SURE, claimed_mu, heard
 
@@ -31,7 +31,7 @@ def told(release: Any, who: Any, one: Any, other: Any, *, parts: Any = None) -> 
 def far_apart(features: Any) -> list[Any]:
     """Two records of a small search whose moments are nearly as far apart as any."""
     rows = 20 * Stream.public("audit").normal((400, COLUMNS))
-    each = np.array([moments.summed(row[None, :], features) for row in rows])
+    each = np.array([sum_moments(row[None, :], features) for row in rows])
     gram = each @ each.T
     square = np.diag(gram)[:, None] + np.diag(gram)[None, :] - 2 * gram
     return [each[place] for place in np.unravel_index(int(square.argmax()), square.shape)]
@@ -41,7 +41,7 @@ def test_moments_lose_no_more_than_is_debited_for_them() -> None:
     built, who = summary(dimensions=6), consortium(Approx(6.0, 1e-5))
     release = built.declare(who).accept(who)["moments"]
     one, other = far_apart(FourierFeatures.drawn(COLUMNS, 6, 3.0, Stream.public("audit features")))
-    assert np.linalg.norm(one - other) > 0.95 * moments.MOVED
+    assert np.linalg.norm(one - other) > 0.95 * MOMENT_SENSITIVITY
     honest, claimed = release.parts(who), claimed_mu(release)
     assert honest == 2
     assert 0.7 * claimed < told(release, who, one, other, parts=honest) <= claimed
@@ -69,7 +69,7 @@ def test_an_owners_mass_loses_no_more_than_is_debited_for_it() -> None:
     built, who = summary(dimensions=6), consortium(Approx(80.0, 1e-5))
     release = built.declare(who).accept(who)["mass"]
     claimed = claimed_mu(release)
-    one, other = np.array([ratio.MOST**2]), np.array([0.0])
+    one, other = np.array([ratio.MAX_RATIO**2]), np.array([0.0])
     assert 0.6 * claimed < told(release, who, one, other, parts=1) <= claimed
     # Control: a ratio without its upper end.
     assert told(release, who, 4 * one, other, parts=1) > claimed

@@ -10,7 +10,7 @@ import pytest
 from comity.errors import DataError
 from comity.methods.summary.artefact import BoughtHashes
 from comity.methods.summary.features import FourierFeatures
-from comity.methods.summary.mmd import kernel
+from comity.methods.summary.herding import kernel
 
 from .consortia import CONSUMER, OWNERS, cloud, held
 from .test_run import run

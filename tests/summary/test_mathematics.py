@@ -10,11 +10,19 @@ import pytest
 
 from comity.entropy import Stream
 from comity.errors import DataError
-from comity.methods.summary.features import LENGTH, FourierFeatures, squared_distances, width
-from comity.methods.summary.herding import OF_CLASSES, exchanged, herd, herd_features, herd_towards, herd_weighted
-from comity.methods.summary.mmd import kernel, likeness, mmd2
-from comity.methods.summary.ratio import Ratio
-from comity.methods.summary.spectrum import Spectrum
+from comity.methods.summary.features import LENGTH, FourierFeatures, gamma_of_records, squared_distances
+from comity.methods.summary.herding import (
+    CLASS_WEIGHT,
+    exchange,
+    herd,
+    herd_features,
+    herd_towards,
+    herd_weighted,
+    kernel,
+    mean_kernel,
+    mmd2,
+)
+from comity.methods.summary.ratio import Ratio, Spectrum
 
 
 def _rows(count: int, columns: int, seed: str = "rows") -> np.ndarray:
@@ -99,17 +107,17 @@ def test_what_makes_no_features_is_refused(columns: int, dimensions: int, gamma:
 def test_the_width_is_that_of_the_median_public_pair() -> None:
     public = _rows(50, 3)
     apart = [((public[i] - public[j]) ** 2).sum() for i, j in combinations(range(50), 2)]
-    assert width(public) == pytest.approx(1 / np.median(apart))
+    assert gamma_of_records(public) == pytest.approx(1 / np.median(apart))
     # Scaling the columns does not change what two typical records are to each other.
-    assert width(7 * public) * 49 == pytest.approx(width(public))
+    assert gamma_of_records(7 * public) * 49 == pytest.approx(gamma_of_records(public))
     # Copies say nothing.
-    assert width(np.concatenate([public, public])) == pytest.approx(width(public), rel=0.02)
+    assert gamma_of_records(np.concatenate([public, public])) == pytest.approx(gamma_of_records(public), rel=0.02)
 
 
 @pytest.mark.parametrize("public", [np.ones((5, 2)), np.ones((1, 2)), np.array([[1.0], [np.nan]])])
 def test_public_rows_without_a_width_are_refused(public: Any) -> None:
     with pytest.raises(DataError) as refused:
-        width(public)
+        gamma_of_records(public)
     assert refused.value.key == "summary.gamma"
 
 
@@ -141,9 +149,9 @@ def test_discrepancy_of_features_comes_close_to_the_exact_one() -> None:
 
 def test_blocks_of_pairs_have_the_values_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, others = _rows(50, 3), _rows(20, 3, "others")
-    whole = likeness(rows, others, 0.4)
-    monkeypatch.setattr("comity.methods.summary.mmd._ROWS", 7)
-    assert likeness(rows, others, 0.4) == pytest.approx(whole, abs=1e-6)
+    whole = mean_kernel(rows, others, 0.4)
+    monkeypatch.setattr("comity.methods.summary.herding._KERNEL_ROWS", 7)
+    assert mean_kernel(rows, others, 0.4) == pytest.approx(whole, abs=1e-6)
 
 
 def test_each_choice_is_the_one_that_brings_the_discrepancy_down_most() -> None:
@@ -187,10 +195,10 @@ def test_classes_are_chosen_as_often_as_they_weigh_where_rows_do_not_tell_them()
 
 
 def test_rows_and_classes_are_chosen_by_the_product_of_two_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("comity.methods.summary.herding.PASSES", 0)
+    monkeypatch.setattr("comity.methods.summary.herding.EXCHANGE_PASSES", 0)
     rows, labels = _rows(25, 2), np.arange(25) % 3
     weights = np.linspace(1, 2, 25) / np.linspace(1, 2, 25).sum()
-    gram = _kernel(rows, rows, 0.5) * np.where(labels[:, None] == labels[None], 1.0, 1 - OF_CLASSES)
+    gram = _kernel(rows, rows, 0.5) * np.where(labels[:, None] == labels[None], 1.0, 1 - CLASS_WEIGHT)
     assert np.linalg.eigvalsh(gram)[0] > -1e-9
     chosen: list[int] = []
     for _ in range(6):
@@ -204,30 +212,30 @@ def test_rows_and_classes_are_chosen_by_the_product_of_two_kernels(monkeypatch: 
 
 def test_exchanges_end_where_no_single_one_is_better_and_never_go_the_other_way() -> None:
     rows, target, gamma = _rows(30, 2), 0.3 + _rows(20, 2, "target"), 0.5
-    attraction, gram = likeness(rows, target, gamma), _kernel(rows, rows, gamma)
+    attraction, gram = mean_kernel(rows, target, gamma), _kernel(rows, rows, gamma)
 
     def apart(places: Any) -> float:
         return mmd2(rows[list(places)], target, gamma)
 
     first = herd_towards(rows, target, 6, gamma)
-    values = [apart(exchanged(attraction, lambda i: gram[i], first, passes)) for passes in range(4)]
+    values = [apart(exchange(attraction, lambda i: gram[i], first, passes)) for passes in range(4)]
     assert values[0] == apart(first) and values[1] < 0.98 * values[0]
     assert all(after <= before + 1e-12 for before, after in pairwise(values))
-    found = exchanged(attraction, lambda i: gram[i], first, 50).tolist()
+    found = exchange(attraction, lambda i: gram[i], first, 50).tolist()
     assert len(set(found)) == 6
     singles = [[*found[:k], other, *found[k + 1 :]] for k in range(6) for other in set(range(30)) - set(found)]
     assert apart(found) <= min(map(apart, singles)) + 1e-9
 
 
 def test_what_is_taken_is_not_taken_again_in_an_exchange() -> None:
-    found = exchanged(np.array([3.0, 2.0, 1.0, 0.0]), lambda _: np.zeros(4), np.array([2, 3]), 1)
+    found = exchange(np.array([3.0, 2.0, 1.0, 0.0]), lambda _: np.zeros(4), np.array([2, 3]), 1)
     assert found.tolist() == [0, 1]
 
 
 def test_a_set_without_choice_is_left_as_it_is() -> None:
     gram = _kernel(_rows(4, 2), _rows(4, 2), 0.5)
-    assert exchanged(np.zeros(4), lambda i: gram[i], np.arange(4), 3).tolist() == [0, 1, 2, 3]
-    assert exchanged(np.zeros(4), lambda i: gram[i], np.zeros(0, np.int64), 3).tolist() == []
+    assert exchange(np.zeros(4), lambda i: gram[i], np.arange(4), 3).tolist() == [0, 1, 2, 3]
+    assert exchange(np.zeros(4), lambda i: gram[i], np.zeros(0, np.int64), 3).tolist() == []
 
 
 def test_features_and_exact_kernel_choose_alike() -> None:

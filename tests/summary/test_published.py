@@ -12,10 +12,16 @@ from comity.entropy import Stream
 from comity.errors import Refused, StudyError
 from comity.federation.declare.policy import Policy
 from comity.federation.plan import plan
-from comity.methods.summary.auction import bids
-from comity.methods.summary.published.budget import EACH_ROUND, PublishedBudget, iterations, printed, printed_share
-from comity.methods.summary.published.direction import direction
-from comity.methods.summary.published.opening import opening
+from comity.methods.summary.auction import market
+from comity.methods.summary.published.method import (
+    ROUND_ITERATIONS,
+    PublishedBudget,
+    bid_direction,
+    count_iterations,
+    iteration_epsilon,
+    printed_epsilon,
+    weigh_seeds,
+)
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms.sarpatwar import STEPS, quantise
@@ -26,11 +32,11 @@ from .consortia import consortium
 
 def test_the_printed_figures_are_those_of_the_paper() -> None:
     """1656 iterations of .01 are printed as 1.4 at δ = .01, 500 of .01/√500 as .043 at δ = .0001."""
-    assert iterations(140) == 1656
-    assert printed(0.01, 0.01, 1656) == pytest.approx(1.40, abs=0.005)
-    assert printed(0.01 / math.sqrt(500), 1e-4, 500) == pytest.approx(0.043, abs=0.0005)
+    assert count_iterations(140) == 1656
+    assert printed_epsilon(0.01, 0.01, 1656) == pytest.approx(1.40, abs=0.005)
+    assert printed_epsilon(0.01 / math.sqrt(500), 1e-4, 500) == pytest.approx(0.043, abs=0.0005)
     for whole, delta, count in ((1.0, 1e-5, 1656), (300.0, 1e-5, 495), (0.1, 1e-9, 5)):
-        assert printed(printed_share(whole, delta, count), delta, count) == pytest.approx(whole)
+        assert printed_epsilon(iteration_epsilon(whole, delta, count), delta, count) == pytest.approx(whole)
 
 
 @pytest.mark.parametrize("colluders", [0, 1, 2])
@@ -39,10 +45,10 @@ def test_losses_are_the_true_ones(colluders: int) -> None:
     budget = PublishedBudget.of(who, 20, 8, 0.5)
     readers = max(1, colluders)
     assert budget.wished.charged == ZCDP(str(cast(ZCDP, budget.wished.charged).rho))
-    assert float(budget.wished.charged.rho) == pytest.approx(2.5 * (2 * budget.wish) ** 2 * iterations(20))
+    assert float(budget.wished.charged.rho) == pytest.approx(2.5 * (2 * budget.wish) ** 2 * count_iterations(20))
     # Printed as 1, in truth more than twice that; and the rounds for two records that are others.
     assert float(Spent.zero().add(budget.wished.charged).epsilon_at(cast(Approx, who.loss).delta)) > 2.5
-    assert float(budget.broadcasts.rho) == pytest.approx(7 * 2.5 * EACH_ROUND * (4 * budget.means) ** 2)
+    assert float(budget.broadcasts.rho) == pytest.approx(7 * 2.5 * ROUND_ITERATIONS * (4 * budget.means) ** 2)
     assert budget.auction == Approx(4 * readers, budget.auction.delta)
     assert float(budget.auction.delta) == pytest.approx(1 - math.exp(-4 * readers))
     owner = budget.owner
@@ -80,7 +86,8 @@ def test_the_corrected_bid_is_the_marginal_gain_and_the_printed_one_is_not() -> 
     candidates = unit[15:]
     after = (((total + candidates) / (held + 1) - target) ** 2).sum(axis=1)
     right, wrong = (
-        bids.best(candidates, direction(sign, target, total / held, 6, held))[0] for sign in ("corrected", "printed")
+        market.find_best_bid(candidates, bid_direction(sign, target, total / held, 6, held))[0]
+        for sign in ("corrected", "printed")
     )
     assert right == int(after.argmin())
     assert after[wrong] > np.quantile(after, 0.9)
@@ -90,8 +97,8 @@ def test_the_first_broadcast_is_that_of_the_seeds() -> None:
     chance = np.random.default_rng(1)
     rows = np.clip(chance.normal([0.6, -0.4, 0.0, 0.2, 0.1, -0.8], 0.1, (150, 6)), -1, 1)
     sums = quantise(rows).sum(axis=0)
-    found = np.array([opening(sums, 150, Stream.public("opening", number))[0] for number in range(20)])
-    assert np.array_equal(found[3], opening(sums, 150, Stream.public("opening", 3))[0])
+    found = np.array([weigh_seeds(sums, 150, Stream.public("opening", number))[0] for number in range(20)])
+    assert np.array_equal(found[3], weigh_seeds(sums, 150, Stream.public("opening", 3))[0])
     # So few iterations pull it from zero half of the way at most, each towards its own coordinate.
     assert np.corrcoef(found.mean(axis=0), sums / STEPS / 150)[0, 1] > 0.9
 
@@ -101,7 +108,7 @@ def auctioned(owners: list[list[int]], worth: np.ndarray, coins: np.ndarray, eps
     left, pool, chosen = [list(one) for one in owners], [], []
     for number, bid in enumerate(worth):
         best = {k: max(own, key=lambda record: bid[record]) for k, own in enumerate(left) if own}
-        ranks = bids.ranks(
+        ranks = market.rank_bids(
             {str(k): float(bid[record]) for k, record in best.items()}, [str(k) for k in range(len(left))]
         )
         for k, record in best.items():
@@ -161,8 +168,8 @@ def test_an_iteration_costs_three_times_what_a_record_moves(moved: float) -> Non
 def test_an_owner_that_is_not_asked_knows_that_it_is_not_the_best() -> None:
     """No ε holds at a small δ: the event has probability 0 for one neighbour and .39 for the other."""
     bits = {"ash": 0.7, "birch": 0.4}
-    ranks = bids.ranks(bits, ["ash", "birch"])
-    without = bids.ranks({"ash": 0.1, "birch": 0.4}, ["ash", "birch"])
+    ranks = market.rank_bids(bits, ["ash", "birch"])
+    without = market.rank_bids({"ash": 0.1, "birch": 0.4}, ["ash", "birch"])
     not_asked = [1 - math.exp(-0.5 * (rank[1] - 1)) for rank in (ranks, without)]
     assert not_asked[1] == 0.0 and not_asked[0] == pytest.approx(1 - math.exp(-0.5))
     who = consortium(Approx(1.0, 1e-5))

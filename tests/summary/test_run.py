@@ -15,8 +15,7 @@ from comity.data.public.digits import digit_pictures, digit_schema
 from comity.errors import DataError, Refused, Stopped, StudyError
 from comity.federation.declare.declaration import DISCLOSING, PRIVATE
 from comity.federation.declare.policy import SIMULATION, Policy
-from comity.methods.summary.artefact import BoughtRecords, RatioWeights
-from comity.methods.summary.bought import Bought
+from comity.methods.summary.artefact import Bought, BoughtRecords, RatioWeights
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
@@ -182,7 +181,7 @@ def test_noise_that_covers_everything_leaves_a_summary_all_the_same() -> None:
 
 def test_an_owner_that_vanishes_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its quota is dealt before any record is read, and not dealt again."""
-    from comity.methods.summary.protocol import OneShotSummary
+    from comity.methods.summary.method import OneShotSummary
 
     choose = OneShotSummary.choose
 
@@ -200,7 +199,7 @@ def test_an_owner_that_vanishes_is_left_out(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_owner_that_sends_another_number_than_its_quota_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    from comity.methods.summary.protocol import OneShotSummary
+    from comity.methods.summary.method import OneShotSummary
 
     choose = OneShotSummary.choose
 

@@ -13,8 +13,7 @@ import pytest
 from comity.data import Bounded, Categorical, Date, Encoding, Numeric, Ordinal, Schema
 from comity.data.decoding import decoded
 from comity.errors import SchemaError, StudyError
-from comity.methods.summary.features import width
-from comity.methods.summary.kernel_width import width_of_schema
+from comity.methods.summary.features import gamma_of_records, gamma_of_schema
 from comity.methods.summary.starter import write
 from comity.study.study import Study
 from tests.synthetic.made import frame, schema
@@ -31,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_width_is_that_of_the_auxiliary_records_and_in_the_hash(folder: Any) -> None:
     study = Study.load(folder / "study.toml")
     public = cast(Any, study.protocol).encoding.encode_features(pd.read_parquet(folder / "public.parquet"))
-    assert cast(Any, study.protocol).gamma == pytest.approx(width(public))
+    assert cast(Any, study.protocol).gamma == pytest.approx(gamma_of_records(public))
     assert "by 150 public records" in study.plan().as_text()
     given = Study.load(folder / "study.toml", overrides={"summary.gamma": 0.4})
     assert cast(Any, given.protocol).gamma == 0.4 and given.hash != study.hash
@@ -48,11 +47,11 @@ def test_no_private_file_is_opened_for_a_plan(folder: Any, monkeypatch: pytest.M
 def test_without_public_records_the_schema_gives_the_width() -> None:
     small = Schema((Numeric("x", 0, 10), Categorical("c", ("a", "b")), Ordinal("o", ("l", "m", "h"))))
     encoding = Encoding(small, scaling="unit")
-    assert width_of_schema(encoding) == pytest.approx(1 / (1 / 6 + 1 + 1 / 6))
+    assert gamma_of_schema(encoding) == pytest.approx(1 / (1 / 6 + 1 + 1 / 6))
     chance = np.random.default_rng(0)
     rows = np.stack([chance.random(4000), *np.eye(2)[chance.integers(0, 2, 4000)].T, chance.random(4000)], axis=1)
     apart = ((rows[:2000] - rows[2000:]) ** 2).sum(axis=1).mean()
-    assert width_of_schema(encoding) == pytest.approx(1 / apart, rel=0.05)
+    assert gamma_of_schema(encoding) == pytest.approx(1 / apart, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ from threadpoolctl import threadpool_limits
 from comity.data import Records
 from comity.entropy import Stream
 from comity.methods.summary import OneShotSummary
-from comity.methods.summary.features import FourierFeatures, width
-from comity.methods.summary.herding import herd_features
-from comity.methods.summary.mmd import mmd2
+from comity.methods.summary.features import FourierFeatures, gamma_of_records
+from comity.methods.summary.herding import herd_features, mmd2
 from comity.study.simulation.simulate import simulate
 
 RECORDS, OWNERS, COLUMNS, FEATURES, CHOSEN, WISHED = 1_000_000, 10, 140, 140, 1000, 2000
@@ -37,7 +36,7 @@ def measure(*, quick: bool = False) -> list[dict[str, Any]]:
 
 def _measured(records: int, chosen: int) -> list[dict[str, Any]]:
     held = generated(records)
-    gamma = width(_cloud("public", 150, 0.0))
+    gamma = gamma_of_records(_cloud("public", 150, 0.0))
     runs = [_run(held, gamma, dimensions, chosen) for dimensions in (FEATURES, None)]
     # Before the anchors, which hold the features of all records.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -20,8 +20,8 @@ from threadpoolctl import threadpool_limits
 
 from comity.federation.protocol import Protocol
 from comity.methods.summary import AuctionSummary, OneShotSummary, PublishedSummary
-from comity.methods.summary.baselines import Measured, compared, measured
-from comity.methods.summary.published.direction import Bid
+from comity.methods.summary.assessment import Measured, compare_choices, measure_choice
+from comity.methods.summary.published.method import Bid
 from comity.study.simulation.simulate import simulate
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.summary.tasks import SOURCES, Layout, Task, task
@@ -139,12 +139,12 @@ def _ran(name: str, protocol: Protocol, one: Task, epsilon: float, note: str = "
     )
     bought = outcome.presented
     target = one.consumer.features
-    return measured(name, bought.rows, bought.labels, target=target, test=one.test, gamma=one.gamma, note=note)
+    return measure_choice(name, bought.rows, bought.labels, target=target, test=one.test, gamma=one.gamma, note=note)
 
 
 def baselines(one: Task, count: int, number: int) -> list[Measured]:
     owners = list(one.owners.values())
-    return compared(owners, one.consumer, one.test, count=count, gamma=one.gamma, label=f"reproduce {number}")
+    return compare_choices(owners, one.consumer, one.test, count=count, gamma=one.gamma, label=f"reproduce {number}")
 
 
 def _row(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from comity.data import Encoding, Records, Schema, dataset
 from comity.entropy import Stream
-from comity.methods.summary.features import width
+from comity.methods.summary.features import gamma_of_records
 from experiments.data.adult import adult, adult_schema
 
 Floats = NDArray[np.float64]
@@ -82,7 +82,7 @@ def task(source: Source, number: int, layout: Layout, label: str) -> Task:
         {f"owner-{place}": records(np.array(part)) for place, part in enumerate(parts)},
         records(rest[:wished]),
         records(rest[wished:]),
-        width(source.rows[seeds]),
+        gamma_of_records(source.rows[seeds]),
         source.rows[seeds],
     )
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from comity.lazily import lazily
 
 if TYPE_CHECKING:
-    from comity.methods.summary.auction.protocol import AuctionSummary as AuctionSummary
-    from comity.methods.summary.protocol import OneShotSummary as OneShotSummary
-    from comity.methods.summary.published.protocol import PublishedSummary as PublishedSummary
+    from comity.methods.summary.auction.method import AuctionSummary as AuctionSummary
+    from comity.methods.summary.method import OneShotSummary as OneShotSummary
+    from comity.methods.summary.published.method import PublishedSummary as PublishedSummary
 
 __all__ = ["AuctionSummary", "OneShotSummary", "PublishedSummary"]
 
 _HOMES = {
-    "AuctionSummary": "comity.methods.summary.auction.protocol",
-    "OneShotSummary": "comity.methods.summary.protocol",
-    "PublishedSummary": "comity.methods.summary.published.protocol",
+    "AuctionSummary": "comity.methods.summary.auction.method",
+    "OneShotSummary": "comity.methods.summary.method",
+    "PublishedSummary": "comity.methods.summary.published.method",
 }
 __getattr__, __dir__ = lazily(globals(), _HOMES)

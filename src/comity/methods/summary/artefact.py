@@ -1,12 +1,15 @@
-"""What is presented: bought records, hashes of them, or the weights that owners' records would have."""
+"""What comes out: bought records, hashes of them, or the weights that owners' records would have; and who is paid
+what."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
@@ -20,30 +23,164 @@ from comity.data import Encoding, Schema
 from comity.data.decoding import decoded
 from comity.errors import DataError, SchemaError
 from comity.federation.declare.consortium import Consortium
-from comity.methods.summary.bought import Bought
 from comity.methods.summary.features import FourierFeatures
-from comity.methods.summary.ratio import Ratio
-from comity.methods.summary.sizes import OWNER, consumer_of
-from comity.methods.summary.spectrum import Spectrum
+from comity.methods.summary.ratio import Ratio, Spectrum
+from comity.methods.summary.terms import OWNER, find_consumer
 from comity.representation import short_repr
 
-if TYPE_CHECKING:
-    from comity.methods.summary.protocol import OneShotSummary
+_FORMAT: Final = "comity-bought-1"
+_PAGE: Final = "bought.json"
+
+
+Basis = Literal["masses", "bids"]
+
+
+@dataclass(frozen=True)
+class Bought:
+    """For each owner how many records it was asked for and its share of the value, by noisy masses or winning bids;
+    MMD² between owners and consumer before and after, as the releases tell it (in an auction, between nothing or the
+    summary and the consumer); what is paid in all. `seen` is how many records, or hashes, the curator touched, `asked`
+    how many the summary was to have."""
+
+    owners: tuple[str, ...]
+    quotas: tuple[int, ...]
+    shares: tuple[float, ...]
+    before: float
+    after: float
+    payment: float
+    asked: int
+    seen: int
+    basis: Basis = "masses"
+
+    @classmethod
+    def of(
+        cls,
+        owners: tuple[str, ...],
+        released: Mapping[str, Any],
+        *,
+        payment: float,
+        asked: int,
+        seen: int,
+        basis: Basis = "masses",
+    ) -> Self:
+        """`released` is the attribution."""
+        before, after = map(float, released["discrepancy"])
+        return cls(
+            owners,
+            tuple(int(quota) for quota in released["quotas"]),
+            tuple(float(share) for share in released["shares"]),
+            before,
+            after,
+            payment,
+            asked,
+            seen,
+            basis,
+        )
+
+    @property
+    def value(self) -> float:
+        """By how much the objective falls, as the releases tell it."""
+        return self.before - self.after
+
+    @property
+    def parsimony(self) -> float:
+        """Records that the curator touched for each that was asked for."""
+        return self.seen / self.asked
+
+    def payouts(self) -> tuple[float, ...]:
+        """The payment divided by shares of the value, to the hundredth, and whole in all."""
+        cents = [math.floor(share * self.payment * 100) for share in self.shares]
+        rest = [share * self.payment * 100 - whole for share, whole in zip(self.shares, cents)]
+        left = round(self.payment * 100) - sum(cents)
+        for place in sorted(range(len(cents)), key=lambda at: -rest[at])[: max(0, left)]:
+            cents[place] += 1
+        return tuple(cent / 100 for cent in cents)
+
+    def grid(self) -> Grid:
+        rows = tuple(
+            (owner, quota, share, share * self.value, payout)
+            for owner, quota, share, payout in zip(self.owners, self.quotas, self.shares, self.payouts())
+        )
+        return Grid(
+            ("owner", "records", "share of the value", "MMD² that it takes away", "payout"),
+            rows,
+            f"Of {self.payment:g} paid. Shares are those of {_BASIS_WORDS[self.basis]}",
+        )
+
+    def sentences(self) -> tuple[str, ...]:
+        if self.basis == "bids":
+            found = (
+                f"Beside the consumer's noisy mean the objective falls from {self.before:.4f} without a record to "
+                f"{self.after:.4f}."
+            )
+            return (found, self._touched)
+        return (
+            f"By the noisy releases alone MMD² between owners and consumer falls from {self.before:.4f} to "
+            f"{self.after:.4f} along the directions that noise leaves.",
+            self._touched,
+        )
+
+    @property
+    def _touched(self) -> str:
+        return (
+            f"The curator touched {self.seen} records for {self.asked} that were asked for (parsimony "
+            f"{self.parsimony:.2f})."
+        )
+
+    def save(self, folder: Path) -> None:
+        text = json.dumps({"format": _FORMAT, **asdict(self)}, indent=1, ensure_ascii=False, allow_nan=False)
+        (folder / _PAGE).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        path = folder / _PAGE
+        try:
+            page = json.loads(path.read_text(encoding="utf-8"))
+            if page.pop("format") != _FORMAT:
+                raise ValueError("another format")
+            owners, quotas, shares = page.pop("owners"), page.pop("quotas"), page.pop("shares")
+            if not len(owners) == len(quotas) == len(shares) or not all(isinstance(name, str) for name in owners):
+                raise ValueError("a quota and a share for each owner were expected")
+            before, after, payment = (float(page.pop(key)) for key in ("before", "after", "payment"))
+            asked, seen = (int(page.pop(key)) for key in ("asked", "seen"))
+            basis = page.pop("basis", "masses")
+            if basis not in get_args(Basis):
+                raise ValueError("shares are of masses or of bids")
+            shares = tuple(map(float, shares))
+            if page or not all(map(math.isfinite, (before, after, payment, *shares))) or asked < 1:
+                raise ValueError("finite figures and no others were expected")
+            return cls(tuple(owners), tuple(map(int, quotas)), shares, before, after, payment, asked, seen, basis)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(f"{path}: can't be read ({error!r}); fetch the folder again") from error
+
+
+_BASIS_WORDS: Final[Mapping[Basis, str]] = {
+    "masses": "the owners' noisy masses: nothing else is known of them.",
+    "bids": "winning bids, along noisy broadcasts: they are curator's and consumer's to know, and whoever is paid by "
+    "them learns its own exactly.",
+}
+
 
 Floats = NDArray[np.float64]
 
 _ARRAYS = "arrays.npz"
 # More pictures than a reader takes in.
-_PICTURES = 60
+_MAX_PICTURES = 60
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class RunSetting:
     """What an assessment must know of a run beside what was released: the kernel, and who sits where."""
 
     gamma: float
     owners: tuple[int, ...]
     consumer: int
+
+    @classmethod
+    def of(cls, gamma: float, consortium: Consortium) -> Self:
+        places = {party: place for place, party in enumerate(consortium.parties)}
+        owners = tuple(places[owner] for owner in consortium.among(OWNER))
+        return cls(gamma, owners, places[find_consumer(consortium)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +201,7 @@ class BoughtRecords:
     bought: Bought
     schema: Schema | None = None
     image: tuple[int, int] | None = None
-    setting: Setting | None = None
+    setting: RunSetting | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -127,7 +264,7 @@ class BoughtRecords:
     def section(self, noise: float | None = None) -> Section:
         plots: tuple[Any, ...] = (_bars(self.bought),)
         if self.image is not None:
-            shown = self.rows[:_PICTURES].reshape(-1, *self.image)
+            shown = self.rows[:_MAX_PICTURES].reshape(-1, *self.image)
             tiles = tuple(tuple(tuple(float(value) for value in line) for line in one) for one in shown)
             plots = (*plots, Pictures(f"The first {len(tiles)} chosen records", tiles))
         tables: tuple[Grid, ...] = (self.bought.grid(),)
@@ -233,7 +370,7 @@ class RatioWeights:
     theta: Floats
     bought: Bought
     schema: Schema | None = None
-    setting: Setting | None = None
+    setting: RunSetting | None = None
 
     def weights(self, records: pd.DataFrame | Floats) -> Floats:
         """(n,) importance weights of records, or of encoded rows: an owner's own, for training of its own."""
@@ -293,33 +430,6 @@ class RatioWeights:
         said = f"Weights along {self.spectrum.rank} directions; no record left its owner."
         sentences = (said, self.bought.sentences()[0])
         return Section("Whose records count", sentences, (_bars(self.bought),), (self.bought.grid(),))
-
-
-def presented(protocol: OneShotSummary, released: Mapping[str, Any], who: Consortium) -> Any:
-    """Of whatever the study delivers; KeyError where a receiver was not sent it."""
-    owners = tuple(who.among(OWNER))
-    places = {party: place for place, party in enumerate(who.parties)}
-    setting = Setting(protocol.gamma, tuple(places[owner] for owner in owners), places[consumer_of(who)])
-    # Who a record belongs to at home is not encoded, and is not handed over.
-    schema = None if protocol.encoding is None else replace(protocol.encoding.schema, identifier=None)
-    summary: dict[str, Any] = {"rows": ()} if protocol.deliver == "weights" else released["summary"]
-    bought = Bought.of(
-        owners,
-        released["attribution"],
-        payment=protocol.payment,
-        asked=protocol.records,
-        seen=len(summary["rows"]),
-    )
-    if protocol.deliver == "weights":
-        sent = released["spectrum"]
-        kept = sent["variances"] > 0
-        spectrum = Spectrum(sent["mean"], sent["axes"][:, kept], sent["variances"][kept])
-        theta = np.asarray(released["ratio"][: 1 + spectrum.rank], np.float64)
-        return RatioWeights(protocol.features(who), spectrum, theta, bought, schema, setting)
-    rows, labels, sellers = summary["rows"], summary.get("labels"), summary["owners"]
-    if protocol.deliver == "hashes":
-        return BoughtHashes(rows, labels, sellers, bought, protocol.gamma, protocol.columns)
-    return BoughtRecords(rows, labels, sellers, bought, schema, protocol.image, setting)
 
 
 def _bars(bought: Bought) -> Bars:

@@ -1,50 +1,146 @@
-"""How good a summary is, in a simulation: MMD² to the consumer's own records and a classifier on test records, beside
-what else a consumer could have done."""
+"""How good a summary is: in a simulation, beside what else a consumer could do; and on the consumer's own records."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comity.artefacts.section import Grid, Panel, Panels, Section
-from comity.data import Encoding, Records
+from comity.data import Encoding, LocalRecords, Records
+from comity.entropy import Stream
 from comity.federation.assessment import Assessment, Figure
 from comity.federation.baseline import Baseline
+from comity.federation.own_score import OwnScore, of_classes
 from comity.methods.summary.artefact import BoughtRecords, RatioWeights
-from comity.methods.summary.baselines import Measured, compared, measured
-from comity.methods.summary.mmd import mmd2
+from comity.methods.summary.features import FourierFeatures
+from comity.methods.summary.herding import herd_features, herd_towards, mmd2
+
+# Other choices: some see everything, some see nothing. They exist in simulations only.
 
 Floats = NDArray[np.float64]
 
+# Features of the greedy choice that has no exact kernel: as many as the published method.
+_FEATURES = 140
+# A pooled classifier learns from so many records at most: a limit of time.
+_MAX_FITTED = 20_000
+
+
+@dataclass(frozen=True)
+class Measured:
+    """MMD² to the consumer's records and, where there are labels, a linear classifier's share of right answers."""
+
+    name: str
+    mmd2: float
+    accuracy: float | None
+    note: str = ""
+
+
+def measure_choice(
+    name: str, rows: Floats, labels: Any, *, target: Floats, test: Records, gamma: float, note: str = ""
+) -> Measured:
+    return Measured(name, mmd2(rows, target, gamma), measure_accuracy(rows, labels, test, gamma), note)
+
+
+def measure_accuracy(rows: Floats, labels: NDArray[Any] | None, test: Records, gamma: float) -> float | None:
+    """Of a linear support vector machine (C = 1) on rows scaled so that the kernel has γ = 0.1, as in the paper's
+    experiments; None where there are no classes."""
+    if labels is None or test.labels is None or not len(test) or np.asarray(labels).dtype.kind != "i":
+        return None
+    classes = np.unique(labels)
+    if len(classes) < 2:
+        return float((test.labels == classes[0]).mean()) if len(classes) else None
+    from sklearn.svm import LinearSVC
+
+    scale = np.sqrt(gamma / 0.1)
+    model = LinearSVC(C=1.0, random_state=0, max_iter=5000).fit(rows * scale, labels)
+    return float(model.score(test.features * scale, test.labels))
+
+
+def compare_choices(
+    owners: Sequence[Records], consumer: Records, test: Records, *, count: int, gamma: float, label: str = "baselines"
+) -> list[Measured]:
+    """p records by uniform sampling, of the largest owner alone, by greedy choices and by a pooled classifier."""
+    rows = np.concatenate([records.features for records in owners])
+    known = [records.labels for records in owners]
+    labels = np.concatenate([np.asarray(one) for one in known]) if all(one is not None for one in known) else None
+    target, stream = consumer.features, Stream.public("summary", label)
+
+    def of(name: str, places: Any, note: str) -> Measured:
+        chosen = None if labels is None else labels[places]
+        return measure_choice(name, rows[places], chosen, target=target, test=test, gamma=gamma, note=note)
+
+    starts = np.cumsum([0, *(len(records) for records in owners)])
+    largest = int(np.argmax(np.diff(starts)))
+    count = min(count, len(rows))
+    found = [
+        of("uniform", _choose_uniformly(starts, count, stream), "as many of each owner, at random"),
+        of(
+            "largest owner",
+            starts[largest] + stream.permutation(int(np.diff(starts)[largest]))[:count],
+            "at random from the largest one alone",
+        ),
+        of("greedy", herd_towards(rows, target, count, gamma), "exact kernel, sees everything: not private"),
+    ]
+    features = FourierFeatures.drawn(rows.shape[1], _FEATURES, gamma, stream)
+    by_features = herd_features(features(rows), features(target).mean(axis=0), count)
+    found.append(of("greedy, features", by_features, f"{_FEATURES} random features, sees everything: not private"))
+    weighed = _choose_by_classifier(rows, target, count, stream)
+    found.append(of("classifier weights", weighed, "drawn by odds of a pooled logistic classifier: not private"))
+    return found
+
+
+def _choose_uniformly(starts: NDArray[Any], count: int, stream: Stream) -> NDArray[np.int64]:
+    sizes = np.diff(starts)
+    each = [count // len(sizes) + (place < count % len(sizes)) for place in range(len(sizes))]
+    taken = [starts[k] + stream.permutation(int(sizes[k]))[: each[k]] for k in range(len(sizes))]
+    return np.concatenate(taken).astype(np.int64)
+
+
+def _choose_by_classifier(rows: Floats, target: Floats, count: int, stream: Stream) -> NDArray[np.int64]:
+    from sklearn.linear_model import LogisticRegression
+
+    some = stream.permutation(len(rows))[:_MAX_FITTED]
+    both = np.concatenate([rows[some], target])
+    side = np.concatenate([np.zeros(len(some)), np.ones(len(target))])
+    model = LogisticRegression(max_iter=200).fit(both, side)
+    odds = np.exp(np.clip(model.decision_function(rows), -30, 30))
+    # Without replacement, in proportion to the odds (Efraimidis and Spirakis).
+    keys = np.log(stream.uniform(len(rows))) / odds
+    return np.argsort(-keys, kind="stable")[:count].astype(np.int64)
+
+
+# The figures of a simulation: MMD² to the consumer's records, and a classifier on test records.
+
 MEASURE = "MMD² to the consumer's records"
 # Columns, and cells of a number, that a reader takes in.
-_COLUMNS, _CELLS = 9, 5
+_MAX_COLUMNS, _NUMBER_CELLS = 9, 5
 
 
 def assess(presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
     """Of records; of weights, how far they bring the owners' records. Hashes can't be put beside records by whoever has
     no seed: the consumer measures them at home."""
     if isinstance(presented, BoughtRecords) and presented.setting is not None:
-        return _of_records(presented, train, test)
+        return _assess_records(presented, train, test)
     if isinstance(presented, RatioWeights) and presented.setting is not None and train is not None:
-        return _of_weights(presented, train)
+        return _assess_weights(presented, train)
     return Assessment()
 
 
-def _of_records(presented: BoughtRecords, train: Sequence[Records] | None, test: Records) -> Assessment:
+def _assess_records(presented: BoughtRecords, train: Sequence[Records] | None, test: Records) -> Assessment:
     setting = presented.setting
     assert setting is not None
     consumer = test if train is None else train[setting.consumer]
     target, gamma = consumer.features, setting.gamma
-    ours = measured("summary", presented.rows, presented.labels, target=target, test=test, gamma=gamma)
+    ours = measure_choice("summary", presented.rows, presented.labels, target=target, test=test, gamma=gamma)
     others: list[Measured] = []
     figures = []
     if train is not None:
         owners = [train[place] for place in setting.owners]
-        others = compared(owners, consumer, test, count=len(presented), gamma=gamma)
+        others = compare_choices(owners, consumer, test, count=len(presented), gamma=gamma)
         before = mmd2(np.concatenate([records.features for records in owners]), target, gamma)
         figures.append(Figure("MMD² before", before, "between all records of the owners and the consumer's"))
     if ours.accuracy is not None:
@@ -53,13 +149,13 @@ def _of_records(presented: BoughtRecords, train: Sequence[Records] | None, test:
         )
     rows = tuple((one.name, one.mmd2, one.accuracy, one.note) for one in (ours, *others))
     grid = Grid(("choice", MEASURE, "accuracy", "how"), rows, f"{len(presented)} records each.")
-    plots = () if presented.schema is None or presented.image else (_marginals(presented, target),)
+    plots = () if presented.schema is None or presented.image else (_draw_marginals(presented, target),)
     section = Section("Beside what else could be bought", (), plots, (grid,))
     baselines = tuple(Baseline(one.name, one.mmd2, note=one.note) for one in others)
     return Assessment(ours.mmd2, MEASURE, baselines, tuple(figures), (section,))
 
 
-def _of_weights(presented: RatioWeights, train: Sequence[Records]) -> Assessment:
+def _assess_weights(presented: RatioWeights, train: Sequence[Records]) -> Assessment:
     setting = presented.setting
     assert setting is not None
     rows = np.concatenate([train[place].features for place in setting.owners])
@@ -72,18 +168,18 @@ def _of_weights(presented: RatioWeights, train: Sequence[Records]) -> Assessment
     return Assessment(after, f"{MEASURE}, of weighted ones", (Baseline("unweighted", before),), figures)
 
 
-def _marginals(presented: BoughtRecords, target: Floats) -> Panels:
+def _draw_marginals(presented: BoughtRecords, target: Floats) -> Panels:
     """Shares of the cells of each column, of the bought records beside the consumer's."""
     assert presented.schema is not None
     encoding = Encoding(presented.schema, scaling="unit")
     panels = []
-    for column, group in list(zip(presented.schema.columns, encoding.bounds.groups))[:_COLUMNS]:
+    for column, group in list(zip(presented.schema.columns, encoding.bounds.groups))[:_MAX_COLUMNS]:
         part = slice(group.start, group.stop)
         if group.one_hot:
             names = tuple(name.partition("=")[2] for name in encoding.names[part])
             shares = [tuple(map(float, rows[:, part].mean(axis=0))) for rows in (presented.rows, target)]
         else:
-            edges = np.linspace(0, 1, _CELLS + 1)
+            edges = np.linspace(0, 1, _NUMBER_CELLS + 1)
             names = tuple(f"to {edge:.0%} of its range" for edge in edges[1:])
             shares = [_histogram(rows[:, group.start], edges) for rows in (presented.rows, target)]
         panels.append(Panel(column.name, names, shares[0], shares[1]))
@@ -93,3 +189,37 @@ def _marginals(presented: BoughtRecords, target: Floats) -> Panels:
 def _histogram(values: Floats, edges: Floats) -> tuple[float, ...]:
     counts, _ = np.histogram(np.clip(values, 0, 1), edges)
     return tuple(float(count) / max(1, len(values)) for count in counts)
+
+
+# How good bought records are on the consumer's own: what a linear classifier learns from them. The figure is for the
+# consumer only.
+
+# Of a penalty per record: little, and enough for columns that repeat each other.
+_RIDGE = 1e-3
+
+
+def score_bought(presented: Any, records: LocalRecords) -> OwnScore | None:
+    """None of hashes and weights, and where records have no classes."""
+    if not isinstance(presented, BoughtRecords) or presented.labels is None or not len(presented):
+        return None
+    if presented.labels.dtype.kind not in "iu":
+        return None
+    known = presented.labels.astype(np.int64)
+    own = [np.asarray(block.labels, np.int64) for block in records.blocks() if block.labels is not None and len(block)]
+    if not own:
+        return None
+    # By the labels that there are: one of another owner may be any number, where no schema says how many classes.
+    labels = np.unique(np.concatenate([known, *own]))
+    rows, target = _append_constant(presented.rows), np.eye(len(labels))[np.searchsorted(labels, known)]
+    weights = np.linalg.solve(rows.T @ rows + _RIDGE * len(rows) * np.eye(rows.shape[1]), rows.T @ target)
+    counts, wrong = (np.zeros(len(labels), np.int64) for _ in range(2))
+    for block in records.blocks():
+        truth = np.searchsorted(labels, np.asarray(block.labels, np.int64))
+        told = (_append_constant(block.features) @ weights).argmax(axis=1)
+        counts += np.bincount(truth, minlength=len(labels))
+        wrong += np.bincount(truth[told != truth], minlength=len(labels))
+    return of_classes(counts, wrong)
+
+
+def _append_constant(rows: Floats) -> Floats:
+    return np.column_stack([rows, np.ones(len(rows))])

@@ -1,9 +1,9 @@
-"""Random Fourier features of a Gaussian kernel, in pairs of cosine and sine: the map in which owners and consumer meet.
+"""Random Fourier features of a Gaussian kernel, in pairs of cosine and sine, and the moments that owners sum.
 
 After A. Rahimi, B. Recht, Random features for large-scale kernel machines, NeurIPS 2007, with frequencies that are
-orthogonal inside blocks (F. Yu et al., Orthogonal random features, NeurIPS 2016). The map is made of a public seed, or
-of one that owners and consumer keep from the curator; the width of the kernel comes from public records. Neither sees a
-private record.
+orthogonal inside blocks (F. Yu et al., Orthogonal random features, NeurIPS 2016). The map comes from a public seed, or
+from one that owners and consumer keep from the curator. The kernel's width comes from public records or the schema. No
+private record is read for either.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.data import Categorical, Encoding
 from comity.data.row_products import Weights, row_norms
 from comity.entropy import Stream
 from comity.errors import DataError
+from comity.learn.record_sum import from_upper_triangle
 
 Floats = NDArray[np.float64]
 Real = TypeVar("Real", np.float32, np.float64)
@@ -28,10 +30,10 @@ LENGTH = 1 + 1e-6
 so that a pair is no longer than this; a row that were is divided by its length."""
 
 # Lengths that are added in another order are that close to each other: a row below is none of those that are divided.
-_SURELY_SHORT = LENGTH**2 * (1 - 1e-9)
+_CERTAINLY_SHORT = LENGTH**2 * (1 - 1e-9)
 # Single precision is twice as quick, and LENGTH pays for it. Entries at a time: what is computed of them stays in the
 # processor's cache. Results do not depend on it.
-_BLOCK = 1 << 15
+_BLOCK_ENTRIES = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +85,7 @@ class FourierFeatures:
         if rows.ndim != 2 or rows.shape[1] != self.columns:
             raise DataError(f"the features expect rows of {self.columns} columns, found shape {rows.shape}")
         found = np.empty((len(rows), self.dimensions))
-        step = max(16, _BLOCK // max(self.columns, self.dimensions // 2))
+        step = max(16, _BLOCK_ENTRIES // max(self.columns, self.dimensions // 2))
         for start in range(0, len(rows), step):
             self._fill(found[start : start + step], rows[start : start + step])
         return found
@@ -100,7 +102,7 @@ class FourierFeatures:
             if not np.isfinite(rows.sum()):
                 block[~np.isfinite(rows).all(axis=1)] = 0.0
         # Written so that NaN fails. Each row is judged by itself: another one's length changes nothing.
-        doubtful = np.flatnonzero(~(np.einsum("ij,ij->i", block, block) <= _SURELY_SHORT))
+        doubtful = np.flatnonzero(~(np.einsum("ij,ij->i", block, block) <= _CERTAINLY_SHORT))
         if len(doubtful):
             some = block[doubtful]
             lengths = row_norms(some)
@@ -114,7 +116,7 @@ class FourierFeatures:
         return Weights.on_one_grid(self.frequencies.T)
 
 
-def width(public: Floats) -> float:
+def gamma_of_records(public: Floats) -> float:
     """γ of the kernel: one over the median squared distance of public rows, so that two typical ones are e⁻¹ alike.
 
     Of seed or auxiliary records, which are everybody's: a width of private ones would be a release that nothing pays
@@ -127,11 +129,11 @@ def width(public: Floats) -> float:
             "auxiliary records, or summary.gamma",
             key="summary.gamma",
         )
-    if len(rows) > _MOST_PUBLIC:
-        rows = rows[Stream.public("summary width").permutation(len(rows))[:_MOST_PUBLIC]]
+    if len(rows) > _MAX_PUBLIC:
+        rows = rows[Stream.public("summary width").permutation(len(rows))[:_MAX_PUBLIC]]
     first, second = np.triu_indices(len(rows), 1)
     apart = squared_distances(rows, rows)[first, second]
-    apart = apart[apart > _ALIKE * max(float((rows**2).sum(axis=1).max()), 1e-300)]
+    apart = apart[apart > _EQUAL_DISTANCE * max(float((rows**2).sum(axis=1).max()), 1e-300)]
     if not apart.size:
         raise DataError(
             "the auxiliary records are all the same: they have no width; give others, or summary.gamma",
@@ -141,9 +143,9 @@ def width(public: Floats) -> float:
 
 
 # So many public rows settle a median: a limit of size.
-_MOST_PUBLIC = 1000
+_MAX_PUBLIC = 1000
 # Squared distances of equal rows are rounding beside their lengths.
-_ALIKE = 1e-13
+_EQUAL_DISTANCE = 1e-13
 
 
 def squared_distances(first: NDArray[Real], second: NDArray[Real]) -> NDArray[Real]:
@@ -154,3 +156,54 @@ def squared_distances(first: NDArray[Real], second: NDArray[Real]) -> NDArray[Re
     squares += np.einsum("ij,ij->i", second, second)
     np.maximum(squares, 0, out=squares)
     return squares
+
+
+def gamma_of_schema(encoding: Encoding) -> float:
+    """γ = 1 over the mean squared distance of two records whose columns are uniform and independent, each in its own
+    range: 1/6 for a number on [0, 1], 2·(1 − 1/c) for one of c categories. A record of a schema's kind is rarely as
+    spread out, so that public records of the kind give a better one."""
+    apart = 0.0
+    for column in encoding.schema.columns:
+        apart += 2 * (1 - 1 / column.width) if isinstance(column, Categorical) else 1 / 6
+    return 1.0 / max(apart, 1e-9)
+
+
+# Moments: what a record adds to the owners' sum, its features and their products with each other, as one vector.
+#
+# Sensitivity  (proof.md, 1) For two records with features φ, ψ of length at most one and s = φ·ψ, the vector (φφᵀ, cφ)
+#              moves by ‖φφᵀ − ψψᵀ‖² + c²·|φ − ψ|² <= 2 − 2s² + c²·(2 − 2s) in square, at most 2·(1 + c²/2)², at
+#              s = −c²/2. One noise for both is slightly less than one for each, and one sum replaces two.
+
+MEAN_WEIGHT = 0.2
+"""c: how much the mean counts beside the products. It needs far fewer digits. Settled on MNIST."""
+# Rows at a time: a limit of memory.
+_MOMENT_ROWS = 4096
+
+MOMENT_SENSITIVITY = sqrt(2) * (1 + MEAN_WEIGHT**2 / 2) * LENGTH**2
+"""How far one record that is replaced moves the sum."""
+MOMENT_LENGTH = sqrt(1 + MEAN_WEIGHT**2) * LENGTH**2
+"""How long one record's vector is at most."""
+
+
+def count_moments(dimensions: int) -> int:
+    """How many numbers the vector has."""
+    return dimensions * (dimensions + 1) // 2 + dimensions
+
+
+def sum_moments(rows: Floats, features: FourierFeatures) -> Floats:
+    """Σ (φφᵀ, cφ) over rows, products as their upper triangle, off the diagonal times √2."""
+    width = features.dimensions
+    product, total = np.zeros((width, width)), np.zeros(width)
+    for start in range(0, len(rows), _MOMENT_ROWS):
+        some = features(rows[start : start + _MOMENT_ROWS])
+        product += some.T @ some
+        total += some.sum(axis=0)
+    row, column = np.triu_indices(width)
+    triangle = product[row, column] * np.where(row == column, 1.0, sqrt(2.0))
+    return np.concatenate([triangle, MEAN_WEIGHT * total])
+
+
+def split_moments(vector: Floats, dimensions: int) -> tuple[Floats, Floats]:
+    """Σφφᵀ and Σφ of such a sum."""
+    products = len(vector) - dimensions
+    return from_upper_triangle(vector[:products], dimensions), np.asarray(vector[products:] / MEAN_WEIGHT, np.float64)

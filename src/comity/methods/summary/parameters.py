@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,23 +12,35 @@ from pydantic import Field
 from comity.data import Classes, Encoding
 from comity.errors import StudyError
 from comity.federation.constraints import Positive
-from comity.methods.method import Only, Setting
+from comity.methods.method import Method, Only, Setting
 from comity.methods.summary.auction.market import FEATURES
-from comity.methods.summary.auction.parameters import AuctionKeys
-from comity.methods.summary.auction.protocol import AuctionSummary
-from comity.methods.summary.constraints import AtLeastOne, Features, Payment
-from comity.methods.summary.features import width
-from comity.methods.summary.kernel_width import width_of_schema
-from comity.methods.summary.protocol import Deliver, OneShotSummary
-from comity.methods.summary.published.parameters import PublishedKeys
-from comity.methods.summary.published.protocol import PublishedSummary
+from comity.methods.summary.auction.method import AskShare, AuctionSummary, Missed
+from comity.methods.summary.features import gamma_of_records, gamma_of_schema
+from comity.methods.summary.method import Deliver, OneShotSummary
+from comity.methods.summary.published.method import Bid, PublishedSummary
+from comity.methods.summary.terms import AtLeastOne, Features, Payment
 
 
-class SummaryParameters(AuctionKeys, PublishedKeys):
+class SummaryParameters(Method):
     """Records of many owners, chosen so that together they look like a consumer's."""
 
     table: ClassVar[str] = "summary"
 
+    bid_sign: Annotated[Bid, Only(variant="published")] = Field(
+        "corrected", description="published only: bids by the objective's marginal gain, or as printed, sign reversed"
+    )
+    tau: Annotated[AtLeastOne, Only(variant="published")] = Field(
+        5, description="published only: rounds as its owner's choice after which a record is asked for anyway"
+    )
+    auction_epsilon: Annotated[Positive, Only(variant="published")] = Field(
+        0.5, description="published only: rank i is asked with probability exp(-auction_epsilon (i - 1))"
+    )
+    missed: Annotated[Missed, Only(variant="default", selection="auction")] = Field(
+        0.05, description="auction only: the chance that the best bidder of a round is not asked"
+    )
+    ask_share: Annotated[AskShare, Only(variant="default", selection="auction")] = Field(
+        0.1, description="auction only: the part of an owner's loss that says whom the curator asks"
+    )
     variant: Literal["default", "published"] = Field(
         "default",
         description="default: as `selection` says; published: an auction that is not private as claimed, to compare",
@@ -63,7 +75,7 @@ class SummaryParameters(AuctionKeys, PublishedKeys):
         None, description="rows and columns where a record is a picture: chosen ones are shown on the page"
     )
 
-    def privacy(self, setting: Setting) -> Mapping[str, str]:
+    def privacy(self, setting: Setting) -> Mapping[str, Any]:
         return {"unit": "record", "neighbours": "replace"}
 
     def files(self) -> Mapping[str, str]:
@@ -123,8 +135,8 @@ class SummaryParameters(AuctionKeys, PublishedKeys):
         if self.gamma is not None:
             return self.gamma, "by the study"
         if public is None:
-            return width_of_schema(encoding), "by the schema alone; public records of the kind give a better one"
-        return width(public), f"by {len(public)} public records"
+            return gamma_of_schema(encoding), "by the schema alone; public records of the kind give a better one"
+        return gamma_of_records(public), f"by {len(public)} public records"
 
 
 class Common(TypedDict):

@@ -1,4 +1,4 @@
-"""Summaries by auction, corrected: owners bid, a trusted curator asks few of them and adds one record in each round.
+"""Summaries by auction, corrected: owners bid; in each round a trusted curator asks few of them and adds one record.
 
 After K. Sarpatwar et al., Differentially Private Distributed Data Summarization under Covariate Shift, NeurIPS 2019,
 with what its proof lacks (proof.md):
@@ -6,22 +6,25 @@ with what its proof lacks (proof.md):
     1  the consumer releases a noisy mean of features                                               (`wish`)
     in each round
     2  each owner bids with its best record among those of the round, along the broadcast           (`bid`)
-    3  the curator asks who has a small noisy rank; the best of what it gets joins the summary      (`sell`)
-    4  it broadcasts along which direction to bid next, from the noisy running sum
+    3  the curator asks the owners of small noisy rank; the best record it gets joins the summary   (`sell`)
+    4  it broadcasts the direction of the next bids, from the noisy running sum
 
-A record bids in one round, whoever is asked is decided by a noisy rank, nothing of a round is left over for the next,
-and bids follow from the broadcast alone. Seeds have no part in it.
+A record bids in one round. A noisy rank decides who is asked. Nothing of a round is left over for the next, and bids
+follow from the broadcast alone. Seeds have no part in it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
+from math import exp, log
 from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
+from comity.entropy import Stream
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Opened, RecordSum
 from comity.federation.declare.consortium import COORDINATOR, Consortium
@@ -31,17 +34,113 @@ from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.declared_records import tell_owner
-from comity.methods.summary.auction import asking, bids
-from comity.methods.summary.auction.budget import AuctionBudget
-from comity.methods.summary.auction.direction import direction
-from comity.methods.summary.auction.market import Market
-from comity.methods.summary.auction.pool import Offer, Pool
-from comity.methods.summary.auction.rounds import rounds_of
+from comity.methods.summary.auction.market import MAX_BID, Market, Offer, Pool, find_best_bid, rank_bids
 from comity.methods.summary.features import LENGTH
-from comity.methods.summary.sizes import CONSUMER, HEADROOM, OWNER, check_terms, consumer_of
-from comity.privacy.mechanisms import Gaussian, PrefixSums
+from comity.methods.summary.terms import CONSUMER, HEADROOM, OWNER, check_terms, find_consumer
+from comity.privacy.accounting import gaussian_budget, pure_square
+from comity.privacy.loss import GDP, LOSSES, Pure
+from comity.privacy.mechanisms import Gaussian, NoisyThreshold, PrefixSums
+
+# Whom the curator asks: owners with rank + Laplace(1/ε) <= 1 + ln(1/(2β))/ε, so the best is missed with probability β.
+
+
+def ask_threshold(epsilon: float, missed: float) -> float:
+    """The largest noisy rank that is asked: half of exp(−ε·distance) lies beyond it at rank 1."""
+    return 1 + log(1 / (2 * missed)) / epsilon
+
+
+def ask_mechanism(loss: Pure, readers: int, missed: float) -> NoisyThreshold:
+    """Bits for all owners, of which `readers` may pool theirs: `loss` is of all of these, an equal part for each.
+
+    Sensitivity  1 for each bit: a record moves its owner's bid, and that the rank of every other owner by one at most.
+                 The bit that its own owner sees is no secret from it.
+    """
+    epsilon = float(loss.epsilon) / readers
+    return NoisyThreshold(loss=loss, sensitivity=1.0, threshold=-ask_threshold(epsilon, missed), touched=readers)
+
+
+def expected_asks(owners: int, epsilon: float, missed: float) -> float:
+    """How many are asked in a round, on average; it depends on no record, because ranks are 1 … owners in any case."""
+    limit = ask_threshold(epsilon, missed)
+    return sum(_ask_probability(limit - rank, epsilon) for rank in range(1, owners + 1))
+
+
+def _ask_probability(room: float, epsilon: float) -> float:
+    tail = exp(-epsilon * abs(room)) / 2
+    return 1 - tail if room >= 0 else tail
+
+
+# How an owner's loss is divided: bits that say whom the curator asks, and the running sum.
+#
+# A record bids in one round (`draw_rounds`). It moves the bits of that round and one summand of the running sum. So it
+# loses one round's bits and the whole sequence of sums, whatever the number of rounds.
+
+_ROUND_DOWN = Context(prec=50, rounding=ROUND_FLOOR)
+_FOUR_DIGITS = Context(prec=4, rounding=ROUND_FLOOR)
+_HALF_PI = Decimal("1.571")
+
+
+@dataclass(frozen=True)
+class AuctionBudget:
+    """`asked` is the loss by all bits that the colluding owners see in a round, `running` that of the sums, `wish` the
+    consumer's; `readers` is how many owners may pool their bits."""
+
+    asked: Pure
+    running: GDP
+    wish: GDP
+    readers: int
+
+    @classmethod
+    def of(cls, who: Consortium, share: float) -> AuctionBudget:
+        """`share` is the part of μ² that the bits have."""
+        whole = gaussian_budget(who.loss)
+        bits = _ROUND_DOWN.multiply(whole.square, Decimal(repr(share)))
+        asked = _pure_within(bits)
+        left = _ROUND_DOWN.subtract(whole.square, pure_square(asked.epsilon))
+        # A little less, so that the parts never exceed the whole.
+        left = _ROUND_DOWN.subtract(left, Decimal(1).scaleb(whole.square.adjusted() - 40))
+        return cls(asked, GDP.squared(left), whole, max(1, who.colluders))
+
+    @property
+    def owner(self) -> GDP:
+        """What an owner's record loses by all of it."""
+        return GDP.squared(LOSSES.add(self.running.square, pure_square(self.asked.epsilon)))
+
+    @property
+    def each(self) -> float:
+        """ε_r: what one owner's own bit of a round tells it about another one's record."""
+        return float(self.asked.epsilon) / self.readers
+
+
+def _pure_within(square: Decimal) -> Pure:
+    """An ε whose μ² is at most `square`, to four digits: μ² of a pure ε is at most π/2·ε² (`pure_square`)."""
+    return Pure(_FOUR_DIGITS.sqrt(_FOUR_DIGITS.divide(square, _HALF_PI)).next_minus(_FOUR_DIGITS))
+
 
 Floats = NDArray[np.float64]
+
+
+def bid_direction(target: Floats, running: Floats, chosen: int) -> Floats:
+    """t − S/(q + 1) for the noisy target mean t and the noisy sum S of `chosen` = q records' features.
+
+    The noise of S stays in it, in the first rounds more noise than sum: it sends every round after other records. With
+    S shrunk to what can be believed of it all rounds choose what is nearest to the target's mean, and the summary is
+    about five times as far from the target (settled on two splits of handwritten digits, ε = 1).
+    """
+    return np.asarray(target - running / (chosen + 1), np.float64)
+
+
+# In which round a record may bid: one public round, drawn from its place in its owner's file.
+#
+# A replaced record leaves its place, and hence its round, to the other one: given the broadcasts, neighbouring files
+# differ in the bids of one round. Rounds are as even as possible, so an owner with enough records bids in every round.
+
+
+def draw_rounds(records: int, rounds: int, stream: Stream) -> NDArray[np.int64]:
+    """(records,): the round of each place, from public chance that is each owner's own."""
+    out = np.empty(records, np.int64)
+    out[stream.permutation(records)] = np.arange(records) % rounds
+    return out
 
 
 Missed = Annotated[float, Interval(gt=0, lt=0.5)]
@@ -84,7 +183,7 @@ class AuctionSummary(Market):
     def declare(self, who: Consortium) -> Declaration:
         check_terms(who, self.sizes, self.records)
         budget, width, owners = self.budget(who), self.dimensions, len(who.among(OWNER))
-        wished = HEADROOM * self.sizes[consumer_of(who)]
+        wished = HEADROOM * self.sizes[find_consumer(who)]
         return Declaration(
             (
                 Release(
@@ -99,8 +198,8 @@ class AuctionSummary(Market):
                     who,
                     loss=budget.owner,
                     numbers=1,
-                    limit=bids.LIMIT,
-                    asking=asking.asking(budget.asked, budget.readers, self.missed),
+                    limit=MAX_BID,
+                    asking=ask_mechanism(budget.asked, budget.readers, self.missed),
                     broadcast=Release(
                         name="running",
                         source=COORDINATOR,
@@ -124,12 +223,12 @@ class AuctionSummary(Market):
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         who = parties.consortium
         owners = tuple(who.among(OWNER))
-        count = self.sizes[consumer_of(who)]
+        count = self.sizes[find_consumer(who)]
         target = parties.sum(self.wish).value / count
         grid = parties.declaration["running"].scale(who).grid
         pool, running = Pool(owners, self.features, self.labels, grid), np.zeros(self.dimensions)
         for number in range(self.records):
-            aim = direction(target, running, number)
+            aim = bid_direction(target, running, number)
             offers, made = self._round(parties, number, aim)
             pool.close(offers, made)
             if number + 1 < self.records:
@@ -141,12 +240,12 @@ class AuctionSummary(Market):
 
     def _spread(self, who: Consortium) -> float:
         """Deviation of the noise on one coordinate of the target."""
-        return self.declared(who)["wish"].opened_deviation(who) / self.sizes[consumer_of(who)]
+        return self.declared(who)["wish"].opened_deviation(who) / self.sizes[find_consumer(who)]
 
     def _round(self, parties: Parties, number: int, aim: Floats) -> tuple[dict[str, Offer], dict[str, float]]:
         """What who was asked offers, by owner, and all bids."""
         _, made = self.offered(parties, number, aim)
-        bits = parties.compute("asked", -bids.ranks(made, parties.consortium.among(OWNER)))
+        bits = parties.compute("asked", -rank_bids(made, parties.consortium.among(OWNER)))
         return self.bought(parties, number, aim, made, bits), made
 
     # What a site does.
@@ -163,8 +262,8 @@ class AuctionSummary(Market):
         if not number:
             tell_owner(site, self.sizes[site.party], "summary.sizes")
         stream = site.public_stream("summary rounds", site.party)
-        mine = np.flatnonzero(rounds_of(len(site.records), self.records, stream) == number)
-        place, bid = bids.best(self.features(site.features[mine]), broadcast)
+        mine = np.flatnonzero(draw_rounds(len(site.records), self.records, stream) == number)
+        place, bid = find_best_bid(self.features(site.features[mine]), broadcast)
         self.chosen(site, int(mine[place]) if place >= 0 else -1)
         site.contribute(np.array([bid]))
 
@@ -174,7 +273,7 @@ class AuctionSummary(Market):
         budget, owners = self.budget(who), len(who.among(OWNER))
         noise = self.declared(who)["running"].opened_deviation(who) / self.records
         useless = ", so expect little more than records that are like the target one by one" if noise > 0.1 else ""
-        number = asking.expected(owners, budget.each, self.missed)
+        number = expected_asks(owners, budget.each, self.missed)
         return (
             f"about {number:.3g} of {owners} owners are asked in a round; at the end the mean of the summary is known "
             f"to {noise:.2g} in each direction, of features of length 1{useless}"

@@ -7,18 +7,20 @@ Summarization under Covariate Shift, NeurIPS 2019:
     in each round
     5      the curator broadcasts the mean of the summary so far, by multiplicative weights
     6      each owner bids with its best record                                                      (`bid`)
-    7, 11  the curator asks rank i with probability e^(−ε(i−1)), and for a record that was an owner's
-           choice τ times anyway; the best of all that it was ever sent joins the summary            (`sell`)
+    7, 11  the curator asks rank i with probability e^(−ε(i−1)), and for a record that was its owner's
+           choice τ times anyway; the best of all records it was ever sent joins the summary         (`sell`)
 
-What is not as printed: features are pairs of cosine and sine; choices are by noisy max with the noise of the same loss;
-the bid may have its sign corrected (`bid_sign`); the losses that are declared are the true ones (`budget`, proof.md).
+Not as printed: features are pairs of cosine and sine; choices are by noisy max with the noise of the same loss; the
+sign of the bid may be corrected (`bid_sign`); the declared losses are the true ones (`PublishedBudget`, proof.md).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import exp, sqrt
-from typing import Any
+from decimal import Decimal
+from math import exp, expm1, log, log1p, sqrt
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,20 +36,164 @@ from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.declared_records import tell_owner
-from comity.methods.summary.auction import bids
-from comity.methods.summary.auction.market import Market
-from comity.methods.summary.auction.pool import Offer
-from comity.methods.summary.constraints import AtLeastOne
-from comity.methods.summary.published.budget import PublishedBudget
-from comity.methods.summary.published.direction import Bid, direction
-from comity.methods.summary.published.opening import opening
-from comity.methods.summary.published.pool import OpenPool
-from comity.methods.summary.sizes import CONSUMER, OWNER, check_terms, consumer_of
+from comity.methods.summary.auction.market import MAX_BID, Market, Offer, Pool, Taken, find_best_bid, rank_bids
+from comity.methods.summary.terms import CONSUMER, OWNER, AtLeastOne, check_terms, find_consumer
 from comity.privacy.accounting import Spent
-from comity.privacy.loss import Approx, shown, shown_small
-from comity.privacy.mechanisms.sarpatwar import STEPS, quantise
+from comity.privacy.loss import LOSSES, ZCDP, Approx, shown, shown_small
+from comity.privacy.mechanisms import MeanWeights, RankCoins
+from comity.privacy.mechanisms.sarpatwar import STEPS, grid_mean, quantise
+
+# What the published noise is printed to cost, and what it costs.
+#
+# Printed: k iterations of ε each are (ε', δ)-DP with ε' = sqrt(2k·ln(1/δ))·ε + kε(e^ε − 1) (Dwork, Rothblum and Vadhan
+# 2010), k = d^1.5 for the consumer and 5 in each round for the summary; and nothing for the auction. The noise below is
+# that of the study's (ε', δ) by this formula, for either side. Its true cost (proof.md, 2 to 4):
+#
+#     an iteration          3εΔ, where a record moves each coordinate of the sum by Δ
+#     consumer              Δ = 2: a record is replaced. Printed: ε
+#     summary               Δ = 4: a replaced record changes two of the chosen ones. Printed: ε
+#     auction               (ε_a, 1 − e^(−ε_a)) for each round and each owner that sees its bit
+
+ROUND_ITERATIONS = 5
+"""Iterations in each round after the first."""
+OPENING_EPSILON = 0.05
+"""Printed ε of an iteration on the seeds, which are public: it protects nobody, and is part of the method."""
+
+
+@dataclass(frozen=True)
+class PublishedBudget:
+    """`wish` and `means` are the printed ε of an iteration, for the consumer and for the summary."""
+
+    claimed: Approx
+    dimensions: int
+    rounds: int
+    readers: int
+    coins: RankCoins
+    wish: float
+    means: float
+
+    @classmethod
+    def of(cls, who: Consortium, dimensions: int, rounds: int, auction_epsilon: float) -> PublishedBudget:
+        loss = who.loss
+        if not isinstance(loss, Approx) or loss.delta <= 0 or loss.epsilon <= 0:
+            raise StudyError(
+                f"summary.variant = published lays an epsilon and a delta out over many iterations, found {loss}; set "
+                "privacy.epsilon and privacy.delta above 0",
+                key="privacy.delta",
+            )
+        epsilon, delta = float(loss.epsilon), float(loss.delta)
+        later = ROUND_ITERATIONS * max(1, rounds - 1)
+        return cls(
+            loss,
+            dimensions,
+            rounds,
+            max(1, who.colluders),
+            RankCoins(epsilon=auction_epsilon),
+            wish=iteration_epsilon(epsilon, delta, count_iterations(dimensions)),
+            means=iteration_epsilon(epsilon, delta, later),
+        )
+
+    @property
+    def wished(self) -> MeanWeights:
+        """The consumer's mean; one of its records may be replaced."""
+        count = count_iterations(self.dimensions)
+        return MeanWeights(epsilon=self.wish, iterations=count, dimensions=self.dimensions, sensitivity=2.0)
+
+    @property
+    def summarised(self) -> MeanWeights:
+        """The mean of the summary so far, in one round; two records of it may be others."""
+        return MeanWeights(epsilon=self.means, iterations=ROUND_ITERATIONS, dimensions=self.dimensions, sensitivity=4.0)
+
+    @property
+    def broadcasts(self) -> ZCDP:
+        """What all means of the summary cost a record."""
+        loss = self.summarised.charged
+        assert isinstance(loss, ZCDP)
+        return loss * (self.rounds - 1)
+
+    @property
+    def auction(self) -> Approx:
+        """What being asked, or not, tells the owners that read along, in all rounds."""
+        return self.coins.charged_for(self.rounds * self.readers)
+
+    @property
+    def owner(self) -> Approx:
+        """What a record of an owner loses: the means at the study's δ, and the auction, one after the other."""
+        auction, delta = self.auction, self.claimed.delta
+        means = Spent.zero().add(self.broadcasts).epsilon_at(delta)
+        # Nothing is out where neither of the two lets it out.
+        kept = (Decimal(1) - delta) * (Decimal(1) - auction.delta)
+        return Approx(LOSSES.add(means, auction.epsilon), LOSSES.subtract(Decimal(1), kept))
+
+
+def count_iterations(dimensions: int) -> int:
+    """Of the consumer's mean, and of the first broadcast: d^1.5."""
+    return int(dimensions**1.5)
+
+
+def printed_epsilon(epsilon: float, delta: float, count: int) -> float:
+    """ε' of so many iterations, by the paper's formula."""
+    return sqrt(2 * count * log(1 / delta)) * epsilon + count * epsilon * expm1(epsilon)
+
+
+def iteration_epsilon(whole: float, delta: float, count: int) -> float:
+    """The ε of an iteration for which `printed` says `whole`."""
+    # Beyond it one iteration alone would be printed as more.
+    low, high = 0.0, min(whole, 1 + log1p(whole))
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if printed_epsilon(middle, delta, count) <= whole else (low, middle)
+    return low
+
 
 Floats = NDArray[np.float64]
+Bid = Literal["printed", "corrected"]
+
+
+def bid_direction(bid: Bid, target: Floats, mean: Floats, number: int, held: int) -> Floats:
+    """Of round `number` = l = 1, 2, …, the summary having `held` = q records, seeds included.
+
+    Printed: max g_l·h − l/(l + 1)·g·h for the target g, which prefers records that are *unlike* the target, and like
+    what is there already. The marginal gain of the objective is, up to a factor, g·h − q/(q + 1)·g_l·h (proof.md, 1).
+    """
+    if bid == "printed":
+        return np.asarray(mean - number / (number + 1) * target, np.float64)
+    return np.asarray(target - held / (held + 1) * mean, np.float64)
+
+
+def weigh_seeds(sums: NDArray[np.int64], records: int, stream: Stream) -> Floats:
+    """As `MeanWeights` with the printed ε of the first round: two rows, means and λ."""
+    truth, weights = sums / STEPS, np.zeros(len(sums))
+    means, total, count = grid_mean(weights), np.zeros(len(sums)), count_iterations(len(sums))
+    chance = stream.uniform((count, len(sums)))
+    signed = stream.uniform(count) - 0.5
+    for number in range(count):
+        # Exponential noise on the scores, then a measurement with Laplace noise, both of scale 1/ε.
+        scores = np.abs(records * means - truth) - np.log(chance[number]) / OPENING_EPSILON
+        worst = int(np.argmax(scores))
+        noise = -np.sign(signed[number]) * np.log(1 - 2 * abs(signed[number])) / OPENING_EPSILON
+        weights[worst] += (truth[worst] + noise - records * means[worst]) / (2 * records)
+        means[worst] = grid_mean(weights[worst : worst + 1])[0]
+        total += means
+    return np.stack([total / count, weights])
+
+
+class OpenPool(Pool):
+    """The best of everything along the present direction wins, whenever it was offered."""
+
+    def take(self, offers: Mapping[str, Offer], aim: Floats) -> Floats | None:
+        """End a round; the features of the record that joined the summary, if there was any."""
+        places = {owner: place for place, owner in enumerate(self._owners)}
+        self.left_over += [Taken(places[owner], offer, 0.0) for owner, offer in offers.items()]
+        if not self.left_over:
+            return None
+        found = self._features(np.array([one.offer.row for one in self.left_over]))
+        best = int(np.argmax(found @ aim))
+        taken = self.left_over.pop(best)
+        self.winners.append(Taken(taken.owner, taken.offer, float(found[best] @ aim)))
+        self.sum = self.sum + found[best]
+        return np.asarray(found[best], np.float64)
+
 
 _SOLD, _CHOSEN = "summary.sold", "summary.chosen"
 
@@ -107,7 +253,7 @@ class PublishedSummary(Market):
                     loss=budget.owner,
                     numbers=2,
                     # A bid and a mark: the bound of bids never cuts the pair.
-                    limit=2 * bids.LIMIT,
+                    limit=2 * MAX_BID,
                     asking=budget.coins,
                     broadcast=Release(
                         name="means",
@@ -123,7 +269,7 @@ class PublishedSummary(Market):
             adversary="as claimed, each owner alone; in truth none for a small delta. The curator is trusted and sees "
             "every bid, and towards curator and consumer there is no differential privacy for the records that an "
             "owner is asked for",
-            claim=_claim(budget),
+            claim=_state_claim(budget),
         )
 
     # What the curator does.
@@ -131,13 +277,13 @@ class PublishedSummary(Market):
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         who = parties.consortium
         scale = sqrt(2 / self.dimensions)
-        got = parties.ask(self.wish, to=[consumer_of(who)])
-        target = got[consumer_of(who)]["wish"][0] * scale
+        got = parties.ask(self.wish, to=[find_consumer(who)])
+        target = got[find_consumer(who)]["wish"][0] * scale
         pool = OpenPool(who.among(OWNER), self.features, self.labels)
         held, sums = len(self.seeds), self._quantised(self.seeds).sum(axis=0)
-        means, weights = opening(sums, held, Stream.public(parties.study, parties.run, "summary opening"))
+        means, weights = weigh_seeds(sums, held, Stream.public(parties.study, parties.run, "summary opening"))
         for number in range(self.records):
-            aim = direction(self.bid_sign, target, means * scale, number + 1, held)
+            aim = bid_direction(self.bid_sign, target, means * scale, number + 1, held)
             taken = pool.take(self._round(parties, number, aim), aim)
             if taken is not None:
                 sums, held = sums + quantise(taken / scale), held + 1
@@ -150,7 +296,7 @@ class PublishedSummary(Market):
         owners = parties.consortium.among(OWNER)
         sent, made = self.offered(parties, number, aim)
         due = np.array([owner in sent and sent[owner][1] > 0 for owner in owners])
-        bits = parties.compute("asked", bids.ranks(made, owners))
+        bits = parties.compute("asked", rank_bids(made, owners))
         return self.bought(parties, number, aim, made, np.where(due, 1, bits).astype("<i8"))
 
     def _quantised(self, rows: Floats) -> NDArray[np.int64]:
@@ -175,7 +321,7 @@ class PublishedSummary(Market):
             tell_owner(site, self.sizes[site.party], "summary.sizes")
         sold = set(site.kept(_SOLD, []))
         mine = np.array([place for place in range(len(site.records)) if place not in sold], np.int64)
-        place, bid = bids.best(self.features(site.features[mine]), broadcast)
+        place, bid = find_best_bid(self.features(site.features[mine]), broadcast)
         if place < 0:
             self.chosen(site, -1)
             site.contribute(np.array([bid, 0.0]))
@@ -202,7 +348,7 @@ class PublishedSummary(Market):
         return (
             f"about {asked:.3g} of {owners} owners are asked in a round, and more whose choice has waited {self.tau} "
             f"rounds; a measurement of the consumer's sum has noise of deviation {sqrt(2) / budget.wish:.3g} for "
-            f"{self.sizes[consumer_of(who)]} records, one of the summary's {sqrt(2) / budget.means:.3g} for at most "
+            f"{self.sizes[find_consumer(who)]} records, one of the summary's {sqrt(2) / budget.means:.3g} for at most "
             f"{len(self.seeds) + self.records}"
         )
 
@@ -255,7 +401,7 @@ class PublishedSummary(Market):
         )
 
 
-def _claim(budget: PublishedBudget) -> str:
+def _state_claim(budget: PublishedBudget) -> str:
     alone = float(budget.coins.charged.delta)
     consumer = Spent.zero().add(budget.wished.charged).epsilon_at(budget.claimed.delta)
     return (

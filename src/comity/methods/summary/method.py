@@ -1,15 +1,17 @@
-"""Summaries in one shot, the default: a density ratio from two noisy releases, and records chosen by it at home.
+"""Summaries in one shot, the default: a density ratio from two noisy releases, and records that each owner chooses by
+it.
 
 After K. Sarpatwar et al., Differentially Private Distributed Data Summarization under Covariate Shift, NeurIPS 2019,
-where a curator broadcasts a running summary and owners bid record by record. Here owners open noisy moments of their
-features once, the consumer one noisy mean in the few directions that they leave, and everything else follows from
-those. Derivations are in `proof.md`.
+where a curator broadcasts a running summary and owners bid record by record. Here the owners release noisy moments of
+their features once, and the consumer releases one noisy mean in the few directions that the noise leaves. Everything
+else follows from those two. Derivations are in `proof.md`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_FLOOR, Context, Decimal
 from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -23,24 +25,196 @@ from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.bounds import RecordSum
+from comity.federation.declare.consortium import COORDINATOR, EVERYONE, Consortium
 from comity.federation.declare.declaration import DISCLOSING, PRIVATE, Declaration, Release
+from comity.federation.declare.protection import Derived, Disclosed, Noised, Sealed, Summed
+from comity.federation.declare.release import Array, Blob, Count, Fields
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.methods.declared_records import tell_owner
-from comity.methods.summary import dimensions as rule
-from comity.methods.summary import home, moments, ratio, spectrum
-from comity.methods.summary.constraints import AtLeastOne, Features, Payment
-from comity.methods.summary.features import FourierFeatures
-from comity.methods.summary.forms import Within
-from comity.methods.summary.quotas import quotas
-from comity.methods.summary.releases import handed_over, noisy_releases
-from comity.methods.summary.sizes import CONSUMER, OWNER, check_terms, consumer_of
+from comity.methods.summary.features import (
+    MOMENT_LENGTH,
+    MOMENT_SENSITIVITY,
+    FourierFeatures,
+    count_moments,
+    split_moments,
+    sum_moments,
+)
+from comity.methods.summary.herding import choose_records
+from comity.methods.summary.ratio import (
+    MAX_RANK,
+    MAX_RATIO,
+    NOISE_EDGE,
+    Ratio,
+    Spectrum,
+    allot_quotas,
+    denoise_spectrum,
+    estimate_discrepancies,
+    fit_ratio,
+)
+from comity.methods.summary.terms import (
+    CONSUMER,
+    HEADROOM,
+    OWNER,
+    AtLeastOne,
+    Chosen,
+    Features,
+    Payment,
+    Within,
+    check_terms,
+    find_consumer,
+)
 from comity.privacy.accounting import gaussian_budget
+from comity.privacy.loss import GDP
+from comity.privacy.mechanisms.gaussian import Gaussian
 
 if TYPE_CHECKING:
     from comity.federation.assessment import Assessment
     from comity.federation.own_score import OwnScore
+
+# The owner's loss is divided over two releases. The consumer spends all of its loss on one.
+
+MASS_SHARE = Decimal("0.05")
+"""Part of μ² for an owner's mass: one number, which needs few digits. Settled on MNIST."""
+_ROUND_DOWN = Context(prec=50, rounding=ROUND_FLOOR)
+
+
+@dataclass(frozen=True)
+class Budget:
+    moments: GDP
+    mass: GDP
+    wish: GDP
+
+    @classmethod
+    def of(cls, who: Consortium) -> Budget:
+        whole = gaussian_budget(who.loss)
+        mass = _ROUND_DOWN.multiply(whole.square, MASS_SHARE)
+        # A little less, so that the parts never exceed the whole.
+        left = _ROUND_DOWN.subtract(
+            _ROUND_DOWN.subtract(whole.square, mass), Decimal(1).scaleb(whole.square.adjusted() - 40)
+        )
+        return cls(GDP.squared(left), GDP.squared(mass), whole)
+
+
+# Settled on MNIST at two budgets (400 features at epsilon 1, 140 at 0.3, for 13,500 records); others may
+# want others.
+MAX_FEATURES, MIN_FEATURES = 400, 40
+_PER_RHO, _PER_RECORD = 1.76, 0.0115
+
+
+def choose_dimensions(records: int, square: float) -> int:
+    """An even number of features, for so many records of all owners and a budget of μ² = `square`.
+
+    Noise on D × D moments has eigenvalues up to about D^½·N⁻¹·ρ^−½: the number that keeps it below the directions that
+    matter grows as ρ·N², until more features would show nothing new.
+    """
+    wanted = _PER_RHO * (square / 2) * (_PER_RECORD * records) ** 2
+    return max(MIN_FEATURES, 2 * int(min(MAX_FEATURES, wanted) / 2))
+
+
+def noisy_releases(sizes: Mapping[str, int], width: int, who: Consortium) -> tuple[Release, ...]:
+    """Moments of `width` features over all owners, the consumer's mean in their directions, each owner's mass, and what
+    follows from those alone."""
+    budget, owners = Budget.of(who), len(who.among(OWNER))
+    most = HEADROOM * max(sizes[party] for party in who.among(OWNER))
+    wished = HEADROOM * sizes[find_consumer(who)]
+    return (
+        Release(
+            name="moments",
+            source=OWNER,
+            to=COORDINATOR,
+            protection=Summed(Gaussian(budget.moments)),
+            form=Array((count_moments(width),), "<i8"),
+            bound=RecordSum(MOMENT_SENSITIVITY, MOMENT_LENGTH * most, most),
+        ),
+        Release(
+            name="spectrum",
+            source=COORDINATOR,
+            to=EVERYONE,
+            protection=Derived("moments"),
+            form=Fields(
+                {
+                    "mean": Array((width,)),
+                    "axes": Array((width, MAX_RANK)),
+                    "variances": Array((MAX_RANK,)),
+                }
+            ),
+        ),
+        Release(
+            name="wish",
+            source=CONSUMER,
+            to=COORDINATOR,
+            protection=Noised(Gaussian(budget.wish)),
+            form=Array((MAX_RANK,), "<i8"),
+            bound=RecordSum(2.0, float(wished), wished),
+        ),
+        Release(
+            name="ratio",
+            source=COORDINATOR,
+            to=EVERYONE,
+            protection=Derived("moments", "wish"),
+            form=Array((1 + MAX_RANK,)),
+        ),
+        Release(
+            name="mass",
+            source=OWNER,
+            to=COORDINATOR,
+            protection=Noised(Gaussian(budget.mass)),
+            form=Array((1,), "<i8"),
+            bound=RecordSum(MAX_RATIO**2, MAX_RATIO**2 * most, most),
+        ),
+        Release(
+            name="attribution",
+            source=COORDINATOR,
+            to=EVERYONE,
+            protection=Derived("moments", "wish", "mass"),
+            form=Fields(
+                {
+                    "quotas": Array((owners,), "<i8"),
+                    "shares": Array((owners,)),
+                    "discrepancy": Array((2,)),
+                }
+            ),
+        ),
+    )
+
+
+def disclosing_releases(
+    width: int, records: int, labels: Literal["<i8", "<f8"] | None, owners: int, *, within: Within, hashed: bool
+) -> tuple[Release, ...]:
+    """`records` rows of `width` numbers of all owners together, without differential privacy towards their readers."""
+    what = "hashes of its chosen records, from which inner products and so distances follow" if hashed else "records"
+    quota = Release(name="quota", source=COORDINATOR, to=OWNER, protection=Derived("mass"), form=Count(records))
+    chosen = Release(
+        name="chosen",
+        source=OWNER,
+        to=COORDINATOR,
+        protection=Disclosed(
+            f"exactly as many {what} as its quota; no differential privacy towards curator and consumer",
+            "records_may_leave",
+            sealed=True,
+        ),
+        form=Chosen(width, records, labels, within=within),
+    )
+    summary = Release(
+        name="summary",
+        source=COORDINATOR,
+        to=(COORDINATOR, CONSUMER),
+        protection=Derived("chosen"),
+        form=Chosen(width, records, labels, owners, within),
+    )
+    if not hashed:
+        return quota, chosen, summary
+    seed = Release(
+        name="seed",
+        source=CONSUMER,
+        to=OWNER,
+        protection=Sealed("the seed of the hashes, which the curator does not know"),
+        form=Blob(32),
+    )
+    return seed, quota, chosen, summary
+
 
 Floats = NDArray[np.float64]
 Deliver = Literal["records", "hashes", "weights"]
@@ -103,7 +277,7 @@ class OneShotSummary(Protocol):
         """D: how many features, by the study or by a public rule."""
         if self.dimensions is not None:
             return self.dimensions
-        return rule.dimensions(self.held(who), float(gaussian_budget(who.loss).square))
+        return choose_dimensions(self.held(who), float(gaussian_budget(who.loss).square))
 
     def held(self, who: Consortium) -> int:
         """The records of all owners, as the study says."""
@@ -147,7 +321,7 @@ class OneShotSummary(Protocol):
         hashed = self.deliver == "hashes"
         width = self.hash_dimensions if hashed else self.columns
         within = Within.of(self.encoding, hashed=hashed)
-        return handed_over(width, self.records, self.labels, owners, within=within, hashed=hashed)
+        return disclosing_releases(width, self.records, self.labels, owners, within=within, hashed=hashed)
 
     def _adversary(self, who: Consortium) -> str:
         owners = len(who.among(OWNER))
@@ -169,11 +343,11 @@ class OneShotSummary(Protocol):
         owners = who.among(OWNER)
         total = parties.sum(self.moments)
         seen = self._spectrum(total.value, total.names or owners, who)
-        sent = _sent(seen)
+        sent = _pad_spectrum(seen)
         wish = parties.sum(self.wish, spectrum=sent).value[: seen.rank]
         mean, variance = self._wished(seen, wish, who)
-        theta = ratio.fitted(mean, variance)
-        padded = np.zeros(1 + spectrum.MOST)
+        theta = fit_ratio(mean, variance)
+        padded = np.zeros(1 + MAX_RANK)
         padded[: len(theta)] = theta
         masses = self._masses(parties, sent, padded)
         released: dict[str, Any] = {"spectrum": sent, "ratio": padded}
@@ -181,12 +355,12 @@ class OneShotSummary(Protocol):
         whole = sum(shares.values())
         dealt: dict[str, int] = {}
         if self.deliver != "weights":
-            dealt = quotas(masses, {owner: self.sizes[owner] for owner in masses}, self._asked(masses))
+            dealt = allot_quotas(masses, {owner: self.sizes[owner] for owner in masses}, self._asked(masses))
             released["summary"] = self._summary(parties, dealt, owners)
         released["attribution"] = {
             "quotas": np.array([dealt.get(owner, 0) for owner in owners], "<i8"),
             "shares": np.array([shares.get(owner, 0.0) / whole if whole else 1 / len(owners) for owner in owners]),
-            "discrepancy": np.array(ratio.discrepancies(seen, theta, mean, variance)),
+            "discrepancy": np.array(estimate_discrepancies(seen, theta, mean, variance)),
         }
         return released
 
@@ -194,20 +368,20 @@ class OneShotSummary(Protocol):
         """As many as the study says, or as the owners that are left have by its figures."""
         return min(self.records, sum(self.sizes[owner] for owner in masses))
 
-    def _spectrum(self, total: Floats, names: Sequence[str], who: Consortium) -> spectrum.Spectrum:
+    def _spectrum(self, total: Floats, names: Sequence[str], who: Consortium) -> Spectrum:
         """Divided by the public sizes of the owners in the sum."""
         width, count = self.width(who), sum(self.sizes[name] for name in names)
-        product, mean = moments.opened(total, width)
+        product, mean = split_moments(total, width)
         deviation = self._moment_deviation(who, len(names)) / sqrt(2)
-        return spectrum.denoised(product / count, mean / count, deviation / count)
+        return denoise_spectrum(product / count, mean / count, deviation / count)
 
     def _moment_deviation(self, who: Consortium, owners: int) -> float:
         """Of the noise on the diagonal of Σφφᵀ."""
         return self.declared(who).accept(who)["moments"].opened_deviation(who, owners)
 
-    def _wished(self, seen: spectrum.Spectrum, wish: Floats, who: Consortium) -> tuple[Floats, Floats]:
+    def _wished(self, seen: Spectrum, wish: Floats, who: Consortium) -> tuple[Floats, Floats]:
         """The consumer's mean in whitened coordinates, and the variance of its noise in each."""
-        count = self.sizes[consumer_of(who)]
+        count = self.sizes[find_consumer(who)]
         deviation = np.full(seen.rank, self.declared(who)["wish"].opened_deviation(who) / count)
         return seen.from_ball(wish / count), seen.from_ball(deviation) ** 2
 
@@ -222,7 +396,7 @@ class OneShotSummary(Protocol):
     def _summary(self, parties: Parties, dealt: Mapping[str, int], owners: Sequence[str]) -> dict[str, Any]:
         who = parties.consortium
         if self.deliver == "hashes":
-            parties.ask(self.deal_seed, to=[consumer_of(who)])
+            parties.ask(self.deal_seed, to=[find_consumer(who)])
 
         def counted(owner: str, values: Mapping[str, Any]) -> None:
             if len(values["chosen"]["rows"]) != dealt[owner]:
@@ -246,7 +420,7 @@ class OneShotSummary(Protocol):
     def moments(self, site: Site) -> None:
         self._enough(site)
         features = self.features(site.consortium)
-        site.contribute(site.total(lambda rows: moments.summed(rows.features, features)))
+        site.contribute(site.total(lambda rows: sum_moments(rows.features, features)))
 
     def _enough(self, site: Site) -> None:
         """Before anything is drawn: an owner that has fewer records than the study says could not fill its quota."""
@@ -262,7 +436,7 @@ class OneShotSummary(Protocol):
     @step(sends="wish")
     def wish(self, site: Site, spectrum: Mapping[str, Floats]) -> None:
         tell_owner(site, self.sizes[site.party], "summary.sizes")
-        seen, features = _read(spectrum), self.features(site.consortium)
+        seen, features = _read_spectrum(spectrum), self.features(site.consortium)
 
         def wished(rows: Floats) -> Floats:
             total = np.zeros(_MOST)
@@ -274,15 +448,15 @@ class OneShotSummary(Protocol):
 
     @step(sends="mass")
     def weigh(self, site: Site, spectrum: Mapping[str, Floats], ratio: Floats) -> None:
-        weights = self._ratio(site, _read(spectrum), ratio)
+        weights = self._ratio(site, _read_spectrum(spectrum), ratio)
         site.keep("weighed", {"spectrum": dict(spectrum), "ratio": ratio})
         if self.deliver == "weights":
             site.deliver("weights", weights)
         site.contribute(np.array([float(weights @ weights)]))
 
-    def _ratio(self, site: Site, seen: spectrum.Spectrum, theta: Floats) -> Floats:
+    def _ratio(self, site: Site, seen: Spectrum, theta: Floats) -> Floats:
         """r of each of this owner's records."""
-        found, features = _ratio_of(seen, theta), self.features(site.consortium)
+        found, features = _read_ratio(seen, theta), self.features(site.consortium)
         rows = site.features
         parts = [found(features(rows[start : start + _ROWS])) for start in range(0, len(rows), _ROWS)]
         return np.concatenate([np.zeros(0), *parts])
@@ -298,8 +472,8 @@ class OneShotSummary(Protocol):
         weighed = site.kept("weighed")
         if weighed is None:
             raise Refused("records are chosen after they were weighed", code="undeclared")
-        rows, seen = site.features, _read(weighed["spectrum"])
-        places = home.chosen(
+        rows, seen = site.features, _read_spectrum(weighed["spectrum"])
+        places = choose_records(
             rows,
             self._ratio(site, seen, weighed["ratio"]),
             quota,
@@ -323,9 +497,30 @@ class OneShotSummary(Protocol):
     # What a consumer works with.
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> Any:
-        from comity.methods.summary.artefact import presented
+        """What the study delivers; KeyError for a receiver that was not sent it."""
+        from comity.methods.summary.artefact import Bought, BoughtHashes, BoughtRecords, RatioWeights, RunSetting
 
-        return presented(self, released, who)
+        summary: dict[str, Any] = {"rows": ()} if self.deliver == "weights" else released["summary"]
+        bought = Bought.of(
+            tuple(who.among(OWNER)),
+            released["attribution"],
+            payment=self.payment,
+            asked=self.records,
+            seen=len(summary["rows"]),
+        )
+        setting = RunSetting.of(self.gamma, who)
+        # Identifiers are neither encoded nor handed over.
+        schema = None if self.encoding is None else replace(self.encoding.schema, identifier=None)
+        if self.deliver == "weights":
+            sent = released["spectrum"]
+            kept = sent["variances"] > 0
+            spectrum = Spectrum(sent["mean"], sent["axes"][:, kept], sent["variances"][kept])
+            theta = np.asarray(released["ratio"][: 1 + spectrum.rank], np.float64)
+            return RatioWeights(self.features(who), spectrum, theta, bought, schema, setting)
+        rows, labels, sellers = summary["rows"], summary.get("labels"), summary["owners"]
+        if self.deliver == "hashes":
+            return BoughtHashes(rows, labels, sellers, bought, self.gamma, self.columns)
+        return BoughtRecords(rows, labels, sellers, bought, schema, self.image, setting)
 
     def assess(self, presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
         from comity.methods.summary.assessment import assess
@@ -333,7 +528,7 @@ class OneShotSummary(Protocol):
         return assess(presented, train, test)
 
     def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
-        from comity.methods.summary.own_score import score_bought
+        from comity.methods.summary.assessment import score_bought
 
         return score_bought(presented, records)
 
@@ -345,14 +540,14 @@ class OneShotSummary(Protocol):
     def expectation(self, who: Consortium) -> str:
         width, count = self.width(who), self.held(who)
         noise = self._moment_deviation(who, len(who.among(OWNER))) / sqrt(2) * sqrt(width) / count
-        wished = self.declared(who)["wish"].opened_deviation(who) / self.sizes[consumer_of(who)]
+        wished = self.declared(who)["wish"].opened_deviation(who) / self.sizes[find_consumer(who)]
         useless = (
             ", so expect hardly more than a uniform sample: raise epsilon or bring more records"
-            if spectrum.EDGE * noise > 0.1 or wished > 0.5
+            if NOISE_EDGE * noise > 0.1 or wished > 0.5
             else ""
         )
         return (
-            f"directions with less than {spectrum.EDGE * noise:.2g} of the features' variance, which is below 1, are "
+            f"directions with less than {NOISE_EDGE * noise:.2g} of the features' variance, which is below 1, are "
             f"lost in noise; the consumer's mean carries {wished:.2g} in each direction, of a ball of radius 1{useless}"
         )
 
@@ -377,21 +572,21 @@ class OneShotSummary(Protocol):
         return tuple(found)
 
 
-_MOST = spectrum.MOST
+_MOST = MAX_RANK
 
 
-def _sent(seen: spectrum.Spectrum) -> dict[str, Floats]:
+def _pad_spectrum(seen: Spectrum) -> dict[str, Floats]:
     """A spectrum in its declared form, directions that are not kept being zero."""
     axes, variances = np.zeros((len(seen.mean), _MOST)), np.zeros(_MOST)
     axes[:, : seen.rank], variances[: seen.rank] = seen.axes, seen.variances
     return {"mean": seen.mean, "axes": axes, "variances": variances}
 
 
-def _read(sent: Mapping[str, Floats]) -> spectrum.Spectrum:
+def _read_spectrum(sent: Mapping[str, Floats]) -> Spectrum:
     """Whatever a coordinator sends, in public ranges: what a site makes of it is bounded record by record."""
     kept = sent["variances"] > 0
-    return spectrum.Spectrum(sent["mean"], sent["axes"][:, kept], sent["variances"][kept]).in_range()
+    return Spectrum(sent["mean"], sent["axes"][:, kept], sent["variances"][kept]).in_range()
 
 
-def _ratio_of(seen: spectrum.Spectrum, theta: Floats) -> ratio.Ratio:
-    return ratio.Ratio(seen, clipped(theta[: 1 + seen.rank]))
+def _read_ratio(seen: Spectrum, theta: Floats) -> Ratio:
+    return Ratio(seen, clipped(theta[: 1 + seen.rank]))

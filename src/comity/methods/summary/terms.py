@@ -1,0 +1,170 @@
+"""What all forms of the summary share: ranges of options, roles and public sizes, and the form of records handed
+over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_types import Interval, MultipleOf
+
+from comity.data import Classes, Encoding
+from comity.errors import StudyError
+from comity.federation.declare.consortium import Consortium
+from comity.methods.summary.features import LENGTH
+from comity.privacy.unit import Neighbours, Unit
+
+AtLeastOne = Annotated[int, Interval(ge=1)]
+Features = Annotated[int, Interval(ge=2, le=2000), MultipleOf(2)]
+"""Cosines and sines come in pairs."""
+Payment = Annotated[float, Interval(ge=0, lt=inf)]
+
+
+# Roles, and the public sizes that the study states.
+
+OWNER, CONSUMER = "owner", "consumer"
+# Sums have room for parties that hold so many times the records that the study says; beyond, they are shrunk. It
+# decides how wide the integers are, and moves no noise: a limit of size.
+HEADROOM = 2
+_KEY = "summary.sizes"
+
+
+def find_consumer(who: Consortium) -> str:
+    """The one consumer; refused where there are none or several, or a party plays no part."""
+    found = who.among(CONSUMER) if CONSUMER in who.roles else ()
+    if len(found) != 1:
+        raise StudyError(
+            f"summary serves one consumer, and {len(found)} parties have that role; set [parties.NAME] "
+            'role = "consumer" for one of them',
+            key="parties",
+        )
+    idle = [party for party in who.parties if not who.includes((OWNER, CONSUMER), party)]
+    if idle:
+        raise StudyError(
+            f'{idle[0]!r} has no role; set [parties.{idle[0]}] role = "owner" if it has records to hand over, or '
+            '"consumer"',
+            key="parties",
+        )
+    both = [party for party in found if party in who.roles.get(OWNER, ())]
+    if both or len(who.among(OWNER)) < 1:
+        raise StudyError("summary needs owners beside its consumer, who is none of them; add parties", key="parties")
+    return str(found[0])
+
+
+def check_sizes(sizes: Mapping[str, int] | None, who: Consortium) -> Mapping[str, int]:
+    """A number of records for every party. Under replacement it is public; what a site counts is not used."""
+    if not sizes:
+        raise StudyError(
+            "summary.sizes is missing: the study must state how many records each owner and the consumer have; add "
+            "[summary.sizes] with a line NAME = COUNT for each",
+            key=_KEY,
+        )
+    for party, size in sizes.items():
+        count: Any = size
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 1 << 40:
+            raise StudyError(f"{_KEY}.{party} must be a whole number of at least 1, found {count!r}", key=_KEY)
+    absent = [party for party in who.parties if party not in sizes]
+    unknown = [party for party in sizes if not who.knows(party)]
+    if absent or unknown:
+        wrong = f"no size for {absent[0]!r}" if absent else f"a size for {unknown[0]!r}, which is no party of the study"
+        raise StudyError(f"{_KEY} has {wrong}; give one for each party of the study", key=_KEY)
+    return sizes
+
+
+def check_terms(who: Consortium, sizes: Mapping[str, int] | None, records: int) -> None:
+    """Refuse terms on which no form of the method holds; `records` is how many the owners are to hand over."""
+    if who.unit is not Unit.RECORD:
+        raise StudyError(
+            f'summary protects a record; found privacy.unit = "{who.unit}". Set privacy.unit = "record"',
+            key="privacy.unit",
+        )
+    if who.neighbours is not Neighbours.REPLACE:
+        raise StudyError(
+            f'summary protects records that are replaced; found privacy.neighbours = "{who.neighbours}". Set '
+            'privacy.neighbours = "replace": sizes are public, because quotas are capped by them',
+            key="privacy.neighbours",
+        )
+    find_consumer(who)
+    known = check_sizes(sizes, who)
+    held = sum(known[party] for party in who.among(OWNER))
+    if records > held:
+        raise StudyError(
+            f"summary.records = {records} is more than the owners have, {held} by summary.sizes; lower it",
+            key="summary.records",
+        )
+
+
+# The form of records that are handed over.
+
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Within:
+    """Public intervals of the entries of rows and of labels; None where no schema says."""
+
+    rows: Bounds | None = None
+    labels: Bounds | None = None
+
+    @classmethod
+    def of(cls, encoding: Encoding | None, *, hashed: bool = False) -> Within:
+        if encoding is None:
+            return cls()
+        target = encoding.schema.target
+        labels: Bounds | None = None
+        if isinstance(target, Classes):
+            labels = 0.0, len(target.values) - 1.0
+        elif target is not None:
+            labels = target.low, target.high
+        if hashed:
+            return cls((-LENGTH, LENGTH), labels)
+        return cls((0.0 if encoding.scaling == "unit" else -1.0, 1.0), labels)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Rows of `width` finite numbers, `most` of them at most, with a label of type `labels` for each where the study
+    has a target, and where they are those of several owners the place of each one's.
+
+    Rows and labels lie `within` what the schema lets a record have: an owner with a program of its own can't hand over
+    a class that there is none of, which whoever reads the records would take for a place in a list.
+    """
+
+    width: int
+    most: int
+    labels: str | None
+    owners: int = 0
+    within: Within = Within()
+
+    def __str__(self) -> str:
+        labels = ", each with a label that the schema allows" if self.labels else ""
+        return f"at most {self.most} rows of {self.width} numbers within the schema's bounds{labels}"
+
+    def fits(self, value: Any, dims: Mapping[str, int], who: Consortium) -> bool:
+        names = {"rows", *(("labels",) if self.labels else ()), *(("owners",) if self.owners else ())}
+        if type(value) is not dict or set(value) != names:
+            return False
+        rows = value["rows"]
+        if not _is_array(rows, "<f8") or rows.ndim != 2 or rows.shape[1] != self.width or len(rows) > self.most:
+            return False
+        if self.labels and not (_is_array(value["labels"], self.labels) and value["labels"].shape == (len(rows),)):
+            return False
+        if not _lies_in(rows, self.within.rows) or not _lies_in(value.get("labels"), self.within.labels):
+            return False
+        if not self.owners:
+            return True
+        owners = value["owners"]
+        return bool(
+            _is_array(owners, "<i8") and owners.shape == (len(rows),) and ((owners >= 0) & (owners < self.owners)).all()
+        )
+
+
+def _lies_in(values: Any, interval: Bounds | None) -> bool:
+    return values is None or interval is None or bool(((values >= interval[0]) & (values <= interval[1])).all())
+
+
+def _is_array(value: Any, dtype: str) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.str == dtype and bool(np.isfinite(value).all())
