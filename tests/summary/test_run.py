@@ -78,7 +78,7 @@ def test_the_declaration_says_plainly_what_is_not_private(bought: Any) -> None:
     text = bought.plan.as_text()
     assert bought.declaration.claim == DISCLOSING and not bought.guarantee.private
     assert "no differential privacy towards curator and consumer" in text
-    assert "towards curator and consumer there is no differential privacy for the records" in text
+    assert "Towards curator and consumer there is no differential privacy for the records" in text
     assert "needs policy.records_may_leave" in text
 
 

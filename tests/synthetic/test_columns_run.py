@@ -126,7 +126,7 @@ def test_every_owner_pays_once_and_the_plan_says_how_much_wider_the_noise_is() -
     assert out.guarantee.private and out.guarantee.epsilon <= 0.5
     assert len({account.spent for account in out.accounts}) == 1
     text = out.plan.as_text()
-    assert "1.73 times as wide" in text and "1.41 for records that are replaced, 1.22 for 1 of 3" in text
+    assert "1.73 times as wide" in text and "1.41 because records are replaced, times 1.22 because 1 of 3" in text
     layout, held = tried.counting(out.consortium).layout, tried.holding.holders
     across = sum(1 for key in layout.keys if len({held[place] for place in key}) == 2)
     assert across == 13 and f"13 of {len(layout.blocks)} tables are across parties" in text

@@ -64,7 +64,10 @@ def test_a_plan_says_the_model_the_counts_and_the_expected_error(tmp_path: Path)
 
 def test_a_plan_of_two_rounds_shows_what_both_release_and_cost(tmp_path: Path) -> None:
     text = study(tmp_path, "rows = 600\nrounds = 2").plan().as_text()
-    assert "synthetic (mixture, Gaussian, two rounds)" in text and "two rounds: all tables with 40% of the loss" in text
+    assert (
+        "synthetic (mixture, Gaussian, two rounds)" in text
+        and "two rounds: the first counts all tables with 40% of the loss" in text
+    )
     for name in ("counts", "again"):
         assert re.search(rf"  {name} +every party +coordinator +secure sum \+ shared noise +mu 0\.", text)
     for name in ("opened", "pairs"):

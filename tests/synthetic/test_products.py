@@ -121,7 +121,7 @@ def test_intervals_of_a_regression_hold_the_truth_as_often_as_they_say(releases:
 
 def test_a_regression_that_noise_covers_is_refused_and_one_on_fewer_columns_is_not() -> None:
     noisy = released(0, OWN, 1500.0)
-    with pytest.raises(DataError, match=r"noise covers what tells the 5 terms apart.*name fewer columns"):
+    with pytest.raises(DataError, match=r"noise covers the differences between the 5 terms.*name fewer columns"):
         noisy.regression("score")
     assert len(noisy.regression("score", on=["age"]).rows) == 2
 
@@ -129,9 +129,9 @@ def test_a_regression_that_noise_covers_is_refused_and_one_on_fewer_columns_is_n
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (lambda one: one.regression("arm"), "'arm' has no order"),
+        (lambda one: one.regression("arm"), "'arm', which has no order"),
         (lambda one: one.regression("cost"), "'cost' is no column"),
-        (lambda one: one.regression("score", on=["score"]), "explained by itself"),
+        (lambda one: one.regression("score", on=["score"]), "explain itself"),
         (lambda one: one.table_one(by="cost"), "'cost' is no column"),
         (lambda one: one.rows(target="cost"), "'cost' can't be the target"),
         (lambda one: one.rows(0), "rows must lie between"),

@@ -87,8 +87,8 @@ class Budget:
     wish: GDP
 
     @classmethod
-    def of(cls, who: Consortium) -> Budget:
-        whole = gaussian_budget(who.loss)
+    def of(cls, consortium: Consortium) -> Budget:
+        whole = gaussian_budget(consortium.loss)
         mass = _ROUND_DOWN.multiply(whole.square, MASS_SHARE)
         # A little less, so that the parts never exceed the whole.
         left = _ROUND_DOWN.subtract(
@@ -113,12 +113,12 @@ def choose_dimensions(records: int, square: float) -> int:
     return max(MIN_FEATURES, 2 * int(min(MAX_FEATURES, wanted) / 2))
 
 
-def noisy_releases(sizes: Mapping[str, int], width: int, who: Consortium) -> tuple[Release, ...]:
+def noisy_releases(sizes: Mapping[str, int], width: int, consortium: Consortium) -> tuple[Release, ...]:
     """Moments of `width` features over all owners, the consumer's mean in their directions, each owner's mass, and what
     follows from those alone."""
-    budget, owners = Budget.of(who), len(who.among(OWNER))
-    most = HEADROOM * max(sizes[party] for party in who.among(OWNER))
-    wished = HEADROOM * sizes[find_consumer(who)]
+    budget, owners = Budget.of(consortium), len(consortium.among(OWNER))
+    most = HEADROOM * max(sizes[party] for party in consortium.among(OWNER))
+    wished = HEADROOM * sizes[find_consumer(consortium)]
     return (
         Release(
             name="moments",
@@ -273,19 +273,19 @@ class OneShotSummary(Protocol):
     def stackable(self) -> bool:
         return False
 
-    def width(self, who: Consortium) -> int:
+    def width(self, consortium: Consortium) -> int:
         """D: how many features, by the study or by a public rule."""
         if self.dimensions is not None:
             return self.dimensions
-        return choose_dimensions(self.held(who), float(gaussian_budget(who.loss).square))
+        return choose_dimensions(self.held(consortium), float(gaussian_budget(consortium.loss).square))
 
-    def held(self, who: Consortium) -> int:
+    def held(self, consortium: Consortium) -> int:
         """The records of all owners, as the study says."""
-        return sum(self.sizes[party] for party in who.among(OWNER))
+        return sum(self.sizes[party] for party in consortium.among(OWNER))
 
-    def features(self, who: Consortium) -> FourierFeatures:
+    def features(self, consortium: Consortium) -> FourierFeatures:
         """The public map; its seed is a label that everybody knows."""
-        return self._drawn(self.width(who))
+        return self._drawn(self.width(consortium))
 
     @cached_property
     def _maps(self) -> dict[int, FourierFeatures]:
@@ -301,15 +301,20 @@ class OneShotSummary(Protocol):
         """The map of hashes, whose seed owners and consumer keep from the curator."""
         return FourierFeatures.drawn(self.columns, self.hash_dimensions, self.gamma, Stream(seed))
 
-    def titled(self, who: Consortium) -> str:
-        return f"summary (one-shot, {self.width(who)} features, delivers {self.deliver})"
+    def titled(self, consortium: Consortium) -> str:
+        return f"summary (one-shot, {self.width(consortium)} features, delivers {self.deliver})"
 
     # What leaves.
 
-    def declare(self, who: Consortium) -> Declaration:
-        check_terms(who, self.sizes, 0 if self.deliver == "weights" else self.records)
-        releases = (*noisy_releases(self.sizes, self.width(who), who), *self._handed_over(len(who.among(OWNER))))
-        return Declaration(releases, adversary=self._adversary(who), claim=DISCLOSING if self._discloses else PRIVATE)
+    def declare(self, consortium: Consortium) -> Declaration:
+        check_terms(consortium, self.sizes, 0 if self.deliver == "weights" else self.records)
+        releases = (
+            *noisy_releases(self.sizes, self.width(consortium), consortium),
+            *self._handed_over(len(consortium.among(OWNER))),
+        )
+        return Declaration(
+            releases, adversary=self._adversary(consortium), claim=DISCLOSING if self._discloses else PRIVATE
+        )
 
     @property
     def _discloses(self) -> bool:
@@ -323,29 +328,29 @@ class OneShotSummary(Protocol):
         within = Within.of(self.encoding, hashed=hashed)
         return disclosing_releases(width, self.records, self.labels, owners, within=within, hashed=hashed)
 
-    def _adversary(self, who: Consortium) -> str:
-        owners = len(who.among(OWNER))
+    def _adversary(self, consortium: Consortium) -> str:
+        owners = len(consortium.among(OWNER))
         if not self._discloses:
             return (
-                f"whoever sees the noisy releases, curator and consumer included, with up to {who.colluders} of "
+                f"whoever sees the noisy releases, curator and consumer included, with up to {consortium.colluders} of "
                 f"{owners} owners"
             )
         return (
-            f"up to {who.colluders} of {owners} owners that pool what they saw, and the consumer's records against "
-            "them and the curator; towards curator and consumer there is no differential privacy for the "
+            f"up to {consortium.colluders} of {owners} owners that pool what they saw; for the consumer's records, "
+            "also the curator. Towards curator and consumer there is no differential privacy for the "
             f"{'records' if self.deliver == 'records' else 'hashes of records'} that an owner hands over"
         )
 
     # What the coordinator does.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        who = parties.consortium
-        owners = who.among(OWNER)
+        consortium = parties.consortium
+        owners = consortium.among(OWNER)
         total = parties.sum(self.moments)
-        seen = self._spectrum(total.value, total.names or owners, who)
+        seen = self._spectrum(total.value, total.names or owners, consortium)
         sent = _pad_spectrum(seen)
         wish = parties.sum(self.wish, spectrum=sent).value[: seen.rank]
-        mean, variance = self._wished(seen, wish, who)
+        mean, variance = self._wished(seen, wish, consortium)
         theta = fit_ratio(mean, variance)
         padded = np.zeros(1 + MAX_RANK)
         padded[: len(theta)] = theta
@@ -368,42 +373,42 @@ class OneShotSummary(Protocol):
         """As many as the study says, or as the owners that are left have by its figures."""
         return min(self.records, sum(self.sizes[owner] for owner in masses))
 
-    def _spectrum(self, total: Floats, names: Sequence[str], who: Consortium) -> Spectrum:
+    def _spectrum(self, total: Floats, names: Sequence[str], consortium: Consortium) -> Spectrum:
         """Divided by the public sizes of the owners in the sum."""
-        width, count = self.width(who), sum(self.sizes[name] for name in names)
+        width, count = self.width(consortium), sum(self.sizes[name] for name in names)
         product, mean = split_moments(total, width)
-        deviation = self._moment_deviation(who, len(names)) / sqrt(2)
+        deviation = self._moment_deviation(consortium, len(names)) / sqrt(2)
         return denoise_spectrum(product / count, mean / count, deviation / count)
 
-    def _moment_deviation(self, who: Consortium, owners: int) -> float:
+    def _moment_deviation(self, consortium: Consortium, owners: int) -> float:
         """Of the noise on the diagonal of Σφφᵀ."""
-        return self.declared(who).accept(who)["moments"].opened_deviation(who, owners)
+        return self.declared(consortium).accept(consortium)["moments"].opened_deviation(consortium, owners)
 
-    def _wished(self, seen: Spectrum, wish: Floats, who: Consortium) -> tuple[Floats, Floats]:
+    def _wished(self, seen: Spectrum, wish: Floats, consortium: Consortium) -> tuple[Floats, Floats]:
         """The consumer's mean in whitened coordinates, and the variance of its noise in each."""
-        count = self.sizes[find_consumer(who)]
-        deviation = np.full(seen.rank, self.declared(who)["wish"].opened_deviation(who) / count)
+        count = self.sizes[find_consumer(consortium)]
+        deviation = np.full(seen.rank, self.declared(consortium)["wish"].opened_deviation(consortium) / count)
         return seen.from_ball(wish / count), seen.from_ball(deviation) ** 2
 
     def _masses(self, parties: Parties, sent: Mapping[str, Floats], theta: Floats) -> dict[str, float]:
-        who = parties.consortium
+        consortium = parties.consortium
         release = parties.declaration["mass"]
-        grid = release.spacing(who)
-        asked = [owner for owner in who.among(OWNER) if owner in parties.alive]
-        got = parties.ask(self.weigh, to=asked, need=release.min_parties(who), spectrum=sent, ratio=theta)
+        grid = release.spacing(consortium)
+        asked = [owner for owner in consortium.among(OWNER) if owner in parties.alive]
+        got = parties.ask(self.weigh, to=asked, need=release.min_parties(consortium), spectrum=sent, ratio=theta)
         return {owner: float(values["mass"][0] * grid) for owner, values in got.items()}
 
     def _summary(self, parties: Parties, dealt: Mapping[str, int], owners: Sequence[str]) -> dict[str, Any]:
-        who = parties.consortium
+        consortium = parties.consortium
         if self.deliver == "hashes":
-            parties.ask(self.deal_seed, to=[find_consumer(who)])
+            parties.ask(self.deal_seed, to=[find_consumer(consortium)])
 
         def counted(owner: str, values: Mapping[str, Any]) -> None:
             if len(values["chosen"]["rows"]) != dealt[owner]:
                 raise Malformed(f"{owner} was asked for {dealt[owner]} records and sent another number", code="form")
 
         each = {owner: {"quota": quota} for owner, quota in dealt.items()}
-        got = parties.ask(self.choose, each=each, need=max(1, len(each) - who.dropouts), valid=counted)
+        got = parties.ask(self.choose, each=each, need=max(1, len(each) - consortium.dropouts), valid=counted)
         places = {owner: place for place, owner in enumerate(owners)}
         found = {owner: values["chosen"] for owner, values in got.items()}
         made = {"rows": np.concatenate([one["rows"] for one in found.values()])}
@@ -496,19 +501,19 @@ class OneShotSummary(Protocol):
 
     # What a consumer works with.
 
-    def present(self, released: Mapping[str, Any], who: Consortium) -> Any:
+    def present(self, released: Mapping[str, Any], consortium: Consortium) -> Any:
         """What the study delivers; KeyError for a receiver that was not sent it."""
         from comity.methods.summary.artefact import Bought, BoughtHashes, BoughtRecords, RatioWeights, RunSetting
 
         summary: dict[str, Any] = {"rows": ()} if self.deliver == "weights" else released["summary"]
         bought = Bought.of(
-            tuple(who.among(OWNER)),
+            tuple(consortium.among(OWNER)),
             released["attribution"],
             payment=self.payment,
             asked=self.records,
             seen=len(summary["rows"]),
         )
-        setting = RunSetting.of(self.gamma, who)
+        setting = RunSetting.of(self.gamma, consortium)
         # Identifiers are neither encoded nor handed over.
         schema = None if self.encoding is None else replace(self.encoding.schema, identifier=None)
         if self.deliver == "weights":
@@ -516,7 +521,7 @@ class OneShotSummary(Protocol):
             kept = sent["variances"] > 0
             spectrum = Spectrum(sent["mean"], sent["axes"][:, kept], sent["variances"][kept])
             theta = np.asarray(released["ratio"][: 1 + spectrum.rank], np.float64)
-            return RatioWeights(self.features(who), spectrum, theta, bought, schema, setting)
+            return RatioWeights(self.features(consortium), spectrum, theta, bought, schema, setting)
         rows, labels, sellers = summary["rows"], summary.get("labels"), summary["owners"]
         if self.deliver == "hashes":
             return BoughtHashes(rows, labels, sellers, bought, self.gamma, self.columns)
@@ -534,13 +539,13 @@ class OneShotSummary(Protocol):
 
     # What the plan says.
 
-    def protected(self, who: Consortium) -> int:
-        return self.held(who)
+    def protected(self, consortium: Consortium) -> int:
+        return self.held(consortium)
 
-    def expectation(self, who: Consortium) -> str:
-        width, count = self.width(who), self.held(who)
-        noise = self._moment_deviation(who, len(who.among(OWNER))) / sqrt(2) * sqrt(width) / count
-        wished = self.declared(who)["wish"].opened_deviation(who) / self.sizes[find_consumer(who)]
+    def expectation(self, consortium: Consortium) -> str:
+        width, count = self.width(consortium), self.held(consortium)
+        noise = self._moment_deviation(consortium, len(consortium.among(OWNER))) / sqrt(2) * sqrt(width) / count
+        wished = self.declared(consortium)["wish"].opened_deviation(consortium) / self.sizes[find_consumer(consortium)]
         useless = (
             ", so expect hardly more than a uniform sample: raise epsilon or bring more records"
             if NOISE_EDGE * noise > 0.1 or wished > 0.5
@@ -551,9 +556,10 @@ class OneShotSummary(Protocol):
             f"lost in noise; the consumer's mean carries {wished:.2g} in each direction, of a ball of radius 1{useless}"
         )
 
-    def notes(self, who: Consortium) -> tuple[str, ...]:
+    def notes(self, consortium: Consortium) -> tuple[str, ...]:
         found = [
-            f"kernel: exp(-{self.gamma:.4g} |x - y|^2), its width {self.width_from}; {self.width(who)} random features"
+            f"kernel: exp(-{self.gamma:.4g} |x - y|^2), its width {self.width_from}; {self.width(consortium)} random "
+            "features"
         ]
         if self.deliver == "weights":
             return (

@@ -32,29 +32,29 @@ HEADROOM = 2
 _KEY = "summary.sizes"
 
 
-def find_consumer(who: Consortium) -> str:
+def find_consumer(consortium: Consortium) -> str:
     """The one consumer; refused where there are none or several, or a party plays no part."""
-    found = who.among(CONSUMER) if CONSUMER in who.roles else ()
+    found = consortium.among(CONSUMER) if CONSUMER in consortium.roles else ()
     if len(found) != 1:
         raise StudyError(
             f"summary serves one consumer, and {len(found)} parties have that role; set [parties.NAME] "
             'role = "consumer" for one of them',
             key="parties",
         )
-    idle = [party for party in who.parties if not who.includes((OWNER, CONSUMER), party)]
+    idle = [party for party in consortium.parties if not consortium.includes((OWNER, CONSUMER), party)]
     if idle:
         raise StudyError(
             f'{idle[0]!r} has no role; set [parties.{idle[0]}] role = "owner" if it has records to hand over, or '
             '"consumer"',
             key="parties",
         )
-    both = [party for party in found if party in who.roles.get(OWNER, ())]
-    if both or len(who.among(OWNER)) < 1:
+    both = [party for party in found if party in consortium.roles.get(OWNER, ())]
+    if both or len(consortium.among(OWNER)) < 1:
         raise StudyError("summary needs owners beside its consumer, who is none of them; add parties", key="parties")
     return str(found[0])
 
 
-def check_sizes(sizes: Mapping[str, int] | None, who: Consortium) -> Mapping[str, int]:
+def check_sizes(sizes: Mapping[str, int] | None, consortium: Consortium) -> Mapping[str, int]:
     """A number of records for every party. Under replacement it is public; what a site counts is not used."""
     if not sizes:
         raise StudyError(
@@ -66,30 +66,30 @@ def check_sizes(sizes: Mapping[str, int] | None, who: Consortium) -> Mapping[str
         count: Any = size
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 1 << 40:
             raise StudyError(f"{_KEY}.{party} must be a whole number of at least 1, found {count!r}", key=_KEY)
-    absent = [party for party in who.parties if party not in sizes]
-    unknown = [party for party in sizes if not who.knows(party)]
+    absent = [party for party in consortium.parties if party not in sizes]
+    unknown = [party for party in sizes if not consortium.knows(party)]
     if absent or unknown:
         wrong = f"no size for {absent[0]!r}" if absent else f"a size for {unknown[0]!r}, which is no party of the study"
         raise StudyError(f"{_KEY} has {wrong}; give one for each party of the study", key=_KEY)
     return sizes
 
 
-def check_terms(who: Consortium, sizes: Mapping[str, int] | None, records: int) -> None:
+def check_terms(consortium: Consortium, sizes: Mapping[str, int] | None, records: int) -> None:
     """Refuse terms on which no form of the method holds; `records` is how many the owners are to hand over."""
-    if who.unit is not Unit.RECORD:
+    if consortium.unit is not Unit.RECORD:
         raise StudyError(
-            f'summary protects a record; found privacy.unit = "{who.unit}". Set privacy.unit = "record"',
+            f'summary protects a record; found privacy.unit = "{consortium.unit}". Set privacy.unit = "record"',
             key="privacy.unit",
         )
-    if who.neighbours is not Neighbours.REPLACE:
+    if consortium.neighbours is not Neighbours.REPLACE:
         raise StudyError(
-            f'summary protects records that are replaced; found privacy.neighbours = "{who.neighbours}". Set '
+            f'summary protects records that are replaced; found privacy.neighbours = "{consortium.neighbours}". Set '
             'privacy.neighbours = "replace": sizes are public, because quotas are capped by them',
             key="privacy.neighbours",
         )
-    find_consumer(who)
-    known = check_sizes(sizes, who)
-    held = sum(known[party] for party in who.among(OWNER))
+    find_consumer(consortium)
+    known = check_sizes(sizes, consortium)
+    held = sum(known[party] for party in consortium.among(OWNER))
     if records > held:
         raise StudyError(
             f"summary.records = {records} is more than the owners have, {held} by summary.sizes; lower it",
@@ -143,7 +143,7 @@ class Chosen:
         labels = ", each with a label that the schema allows" if self.labels else ""
         return f"at most {self.most} rows of {self.width} numbers within the schema's bounds{labels}"
 
-    def fits(self, value: Any, dims: Mapping[str, int], who: Consortium) -> bool:
+    def fits(self, value: Any, dims: Mapping[str, int], consortium: Consortium) -> bool:
         names = {"rows", *(("labels",) if self.labels else ()), *(("owners",) if self.owners else ())}
         if type(value) is not dict or set(value) != names:
             return False

@@ -40,19 +40,19 @@ MODELS = ("mixture", "naive-bayes")
 _FORMAT: Final = "comity-counts-1"
 _PAGE, _ARRAYS = "counts.json", "counts.npz"
 _MAX_COUNT: Final = 2.0**53
-"""No count of records comes near, and squares of what is below stay finite."""
-# Rows that are made at most, whatever the counts say: a limit of size.
+"""No count of records comes near it, and squares of smaller numbers stay finite."""
+# The most rows that are made, whatever the counts say: a limit of size.
 MAX_ROWS = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyCounts:
-    """`values` are the weighted counts as they were opened; `deviation` is that of the noise in each of them.
+    """The release: `values` are the weighted counts as opened, `deviation` is that of the noise in each.
 
-    `narrowed` says by block how much narrower that noise is where tables were counted twice: their values are then the
-    mean of both, weighted by inverse variance. `total` is the number of records where it is public. Whatever is
-    computed from here is post-processing: it costs nothing, and the same counts give the same rows to whoever holds
-    them, because chance comes from their digest.
+    `narrowed` gives for each block the factor of that noise where tables were counted twice; their values are then the
+    mean of both, weighted by inverse variance. `total` is the number of records where it is public. Everything computed
+    from here is post-processing and costs nothing. Randomness comes from the digest of the counts, so everyone makes
+    the same rows from them.
     """
 
     __repr__ = short_repr
@@ -76,7 +76,7 @@ class NoisyCounts:
 
     @cached_property
     def tables(self) -> Mapping[tuple[int, ...], Floats]:
-        """Noisy counts by column, (k,), and by pair of columns, as they were opened."""
+        """Noisy counts as opened, by column, (k,), and by pair of columns, (i, j)."""
         return self.counting.layout.tables(self.values)
 
     @cached_property
@@ -86,7 +86,7 @@ class NoisyCounts:
         return found if self.narrowed is None else {k: s * f for (k, s), f in zip(found.items(), self.narrowed)}
 
     def noised(self, chance: Stream) -> Floats:
-        """The values with noise of the same width once more, by public chance: to see how far it moves things."""
+        """The values with noise of the same width added once more, by public randomness: to measure its effect."""
         width: float | Floats = self.deviation
         if self.narrowed is not None:
             width = self.deviation * np.repeat(self.narrowed, [block.cells for block in self.counting.layout.blocks])
@@ -98,7 +98,7 @@ class NoisyCounts:
 
     @property
     def records(self) -> int:
-        """How many records there are, as far as the counts say."""
+        """The number of records that the counts imply."""
         return max(1, round(self.agreed.total))
 
     @property
@@ -107,15 +107,15 @@ class NoisyCounts:
         return Synthesis(counting.layout, self.model, counting.cells.ordered, counting.classified, self.total)
 
     def frame(self, rows: int | None = None, target: str | None = None) -> pd.DataFrame:
-        """A table that the schema reads as it read the owners' records; as many rows as there are records, unless
-        told. `target` names the column that is drawn anew from all others, instead of the schema's own."""
+        """A table in the form of the schema: `rows` rows, or as many as there are records. `target` names the column to
+        redraw from all others, instead of the schema's target."""
         if rows is not None and not 1 <= rows <= MAX_ROWS:
             raise DataError(f"rows must lie between 1 and {MAX_ROWS:,}, found {rows}", key="rows")
         count = min(self.records, MAX_ROWS) if rows is None else rows
         chance = Stream.public("synthetic rows", self.digest, count)
         synthesis = self._synthesis if target is None else self._aimed(target)
         with threadpool_limits(1, user_api="blas"):
-            codes = synthesis.made(self.agreed, chance, count)
+            codes = synthesis.make_rows(self.agreed, chance, count)
         return self.counting.cells.draw(codes, chance)
 
     def _aimed(self, target: str) -> Synthesis:
@@ -128,7 +128,7 @@ class NoisyCounts:
                 "one of those",
                 key=target,
             )
-        # What has an order is drawn with the other columns: effects on it are no classes.
+        # The label model is for classes; an ordered column is drawn with the others.
         classified = place not in self.counting.cells.ordered
         return replace(self._synthesis, layout=replace(layout, target=place), classified=classified)
 
@@ -156,7 +156,7 @@ class NoisyCounts:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """What `save` wrote; a `DataError` whatever is wrong with it."""
+        """Read what `save` wrote. Raises `DataError` for anything else."""
         path = folder / _PAGE
         try:
             page = json.loads(path.read_text(encoding="utf-8"))
@@ -179,7 +179,7 @@ class NoisyCounts:
                 _read_narrowed(page["narrowed"], counting) if "narrowed" in page else None,
             )
             if made.model not in MODELS or not 0 < made.deviation < math.inf:
-                raise ValueError("its model or its deviation is none")
+                raise ValueError("unknown model, or no valid deviation")
             if made.values.shape != (counting.layout.counts,) or not (np.abs(made.values) < _MAX_COUNT).all():
                 raise ValueError(f"it needs {counting.layout.counts} counts below 2^53")
         except (OSError, ValueError, KeyError, TypeError, RecursionError, SchemaError) as error:
@@ -206,14 +206,13 @@ def _read_flag(value: Any) -> bool:
     return value
 
 
-# More than a reader takes in.
+# Rows of a table on a page.
 _MAX_SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False)
 class SyntheticDataset:
-    """Records that are nobody's, made from `counts`; those that were read from files, or else made when first asked
-    for. `len` is the number of rows."""
+    """Synthetic records made from `counts` when first needed, or read from files. `len` is the number of rows."""
 
     __repr__ = short_repr
 
@@ -242,7 +241,7 @@ class SyntheticDataset:
     # Further products of the same release, at no further cost.
 
     def rows(self, count: int | None = None, *, target: str | None = None) -> pd.DataFrame:
-        """Another number of rows, or rows whose `target` is drawn anew from all other columns."""
+        """Another number of rows, or rows whose `target` is redrawn from all other columns."""
         return self.counts.frame(count, target)
 
     def table_one(self, by: str | None = None) -> Table:
@@ -258,7 +257,7 @@ class SyntheticDataset:
         return tabulate_correlations(self.counts)
 
     def regression(self, target: str, on: Sequence[str] | None = None) -> Table:
-        """Least squares of an ordered column on all others, or on those that are named, with intervals."""
+        """Least squares of an ordered column on all others, or on the columns `on`, with intervals."""
         from comity.methods.synthetic.statistics import tabulate_regression
 
         return tabulate_regression(self.counts, target, on)
@@ -285,8 +284,8 @@ class SyntheticDataset:
         parts["Expected error"] = " ".join(_describe_errors(counts))
         parts["How it was made"] = (
             f"From {len(counts.values):,} noisy counts of {counts.parties} parties, {twice}the only thing that was "
-            f"released: {how}. Labels of classes are drawn anew from all columns of a row. Numbers are uniform inside "
-            "their bins."
+            f"released: {how}. Class labels are redrawn from all columns of a row. Numbers are uniform inside their "
+            "bins."
         )
         parts["Files"] = (
             f"{own.parts['Files']} `counts.json` and `counts.npz` hold the counts: another number of rows, tables and "
@@ -327,7 +326,7 @@ _FRAMES: OrderedDict[str, pd.DataFrame] = OrderedDict()
 
 
 def _make_frame(counts: NoisyCounts) -> pd.DataFrame:
-    """The rows of these counts, which several receivers of one release ask for."""
+    """The rows of these counts, cached because several receivers of one release ask for them."""
     if counts.digest not in _FRAMES:
         _FRAMES[counts.digest] = counts.frame()
         while len(_FRAMES) > 2:

@@ -56,13 +56,14 @@ Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
 PLACES = 8
-"""Binary places of a one-hot cell in the secure products. Shares of a product may add up to one unit beside it: that
-is a whole count without any places, and 2^−16 of one with these. More would need a wider ring for many rows."""
+"""Binary places of a one-hot cell in the secure products. Shares of a product may add up to one unit more or less: a
+whole count without binary places, and 2^−16 of one with these. More would need a wider ring for many rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Holding:
-    """`names` are all columns in the order of the layout, `sizes` their cells, `held` the columns of each party."""
+    """All columns by `names`, in the order of the layout, their cells by `sizes`, and the columns `held` by each
+    party."""
 
     schema: Schema
     bins: int
@@ -71,19 +72,19 @@ class Holding:
     held: Mapping[str, tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        # Every column, the target too, at exactly one party.
+        # Every column, including the target, must be at exactly one party.
         by_features(self.schema, self.held)
         empty = [party for party, columns in self.held.items() if not columns]
         if len(self.held) < 2 or empty:
             raise StudyError(
-                "synthetic over columns needs two parties or more that hold some, found "
+                "synthetic over columns needs at least two parties that hold some, found "
                 + (f"none at {empty[0]}" if empty else f"{len(self.held)}")
                 + "; give every [parties.NAME] its columns",
                 key=f"parties.{empty[0]}.columns" if empty else "parties",
             )
 
     def encoding_of(self, party: str) -> CellEncoding:
-        """One party's part of a record, in the very cells of the whole."""
+        """One party's part of a record, in the same cells as the whole."""
         if party not in self.held:
             raise StudyError(f"{party} holds no columns; add parties.{party}.columns", key=f"parties.{party}.columns")
         return self._encodings[party]
@@ -102,12 +103,12 @@ class Holding:
 
     @cached_property
     def places(self) -> dict[str, tuple[int, ...]]:
-        """Of each party's columns in the layout, in the order in which it encodes them."""
+        """Indices of each party's columns in the layout, in the order in which it encodes them."""
         return {party: tuple(map(self.names.index, one.cells.names)) for party, one in self._encodings.items()}
 
     @cached_property
     def widths(self) -> dict[str, int]:
-        """One-hot cells of each party."""
+        """The number of one-hot cells of each party."""
         return {party: sum(self._sizes(party)) for party in self.held}
 
     def _sizes(self, party: str) -> tuple[int, ...]:
@@ -115,7 +116,7 @@ class Holding:
 
     @cached_property
     def _spans(self) -> dict[int, slice]:
-        """Where the cells of each column of the layout lie among its holder's."""
+        """The slice of each column's cells among its holder's."""
         found: dict[int, slice] = {}
         for party, places in self.places.items():
             stops = np.cumsum(self._sizes(party)).tolist()
@@ -125,7 +126,7 @@ class Holding:
     # At a site.
 
     def one_hot(self, codes: NDArray[Any], party: str) -> Floats:
-        """Rows (n, cells): a one in one cell of each column, whatever the records say; what is no cell is refused."""
+        """Rows (n, cells) with a one in exactly one cell of each column. Values that are no cell are refused."""
         sizes = np.array(self._sizes(party), np.int64)
         cells = check_cells(codes, self._sizes(party))
         found = np.zeros((len(cells), self.widths[party]))
@@ -133,8 +134,8 @@ class Holding:
         return found
 
     def share(self, layout: Layout, party: str, own: Floats, products: Mapping[tuple[str, str], Words]) -> Words:
-        """A party's share of the weighted counts in product units: its own tables whole, its shares of tables across
-        parties, zero elsewhere. `own` are the sums of products of its one-hot cells."""
+        """A party's share of the weighted counts, in product units: its own tables, its shares of tables across
+        parties, and zero elsewhere. `own` are the sums of products of its one-hot cells."""
         found = np.zeros(layout.counts, np.uint64)
         whole = own.astype(np.int64).view(np.uint64) << np.uint64(2 * PLACES)
         for block in layout.blocks:
@@ -154,13 +155,13 @@ class Holding:
         return found
 
     def across(self, layout: Layout) -> Iterator[Block]:
-        """The tables whose two columns different parties hold."""
+        """The tables whose two columns are at different parties."""
         return (block for block in layout.blocks if len({self.holders[place] for place in block.key}) > 1)
 
-    # Where all columns are in one place: a simulation.
+    # In a simulation, where all columns are in one place.
 
     def joined(self, parties: Sequence[Records]) -> Records:
-        """Whole records of those whom all parties hold, by identifier where there is one."""
+        """Whole records of the people whom all parties hold, matched by identifier if there is one."""
         orders = _match_ids([records.ids for records in parties])
         rows = min(map(len, parties)) if orders is None else len(orders[0])
         features, labels = np.empty((rows, len(self.names))), None
@@ -181,7 +182,7 @@ def _match_ids(ids: Sequence[NDArray[np.object_] | None]) -> list[NDArray[np.int
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CellProducts(ProductsAndOwn):
-    """Products of rows that have a one in one cell of each column, because their owners made them so."""
+    """Secure products of one-hot rows, and each owner's own tables. The owner makes its rows one-hot."""
 
     holding: Holding
 
@@ -189,7 +190,7 @@ class CellProducts(ProductsAndOwn):
         return self.holding.one_hot(site.records.features[which], site.party)
 
     def summed(self, matrix: Floats) -> Floats:
-        """Whole numbers below 2^53, so that blocks of rows add up exactly."""
+        """Whole numbers below 2^53, so blocks of rows add up exactly."""
         return np.asarray(matrix.T @ matrix, np.float64)
 
     def digested(self, matrix: Floats) -> NDArray[np.uint8]:
@@ -198,7 +199,7 @@ class CellProducts(ProductsAndOwn):
 
 # How far one replaced record moves the counts that are opened from shares (columns_proof.md, 2).
 
-# More than the rounding of the few floating-point operations below.
+# Exceeds the rounding of the few floating-point operations below.
 _ROUND_UP = 1 + 1e-12
 
 
@@ -209,13 +210,16 @@ class Sensitivity:
 
 
 def sensitivity(layout: Layout, holding: Holding, carry: float) -> Sensitivity:
-    """Of the weighted counts. `carry` is how far a count across parties may lie from the table, either way: 0 with
-    a dealer. It may lie above for one neighbour and below for the other."""
+    """Sensitivity of the weighted counts to one replaced record.
+
+    `carry` bounds the distance of a count across parties from the exact table, in either direction; it is 0 with a
+    dealer. The count may lie above for one neighbour and below for the other, so it counts twice.
+    """
     moved = Counts(layout.weights, replaced=True, records=1)
     across = list(holding.across(layout))
     l1 = sum(2 * carry * block.weight * block.cells for block in across)
     l2 = 2 * carry * sqrt(sum(block.weight**2 * block.cells for block in across))
-    # Whole numbers, or their roots, need no rounding up but where something is added to them.
+    # Without a carry these are whole numbers or their roots, which need no rounding up.
     return (
         Sensitivity((moved.l1 + l1) * _ROUND_UP, (moved.l2 + l2) * _ROUND_UP)
         if carry
@@ -223,24 +227,24 @@ def sensitivity(layout: Layout, holding: Holding, carry: float) -> Sensitivity:
     )
 
 
-# Room for the noise in product units, whatever the budget; what it does not hold is refused by the plan.
+# Room for the noise in product units, for any budget; the plan refuses noise that does not fit.
 _NOISE_ROOM = 1 << 46
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SyntheticColumns(ByColumns, CountedData):
-    """Weighted counts of every column and pair of columns, across owners by secure products, opened once with noise.
+    """Weighted counts of every column and pair of columns, by secure products across owners, opened once with noise.
 
-    Adversary    semi-honest: the coordinator with up to `colluders` parties. With `products="dealer"` a coordinator
-                 that colludes with a party learns that party's peers' columns, because it deals; and the sensitivity
+    Adversary    semi-honest: the coordinator with up to `colluders` parties. With `products="dealer"` the coordinator
+                 deals: if it colludes with a party it learns the columns of that party's peers, and the sensitivity
                  assumes that it deals correctly.
-                 Not a party with a program of its own: a row that it multiplies beyond its bound reads its peers' row.
+                 Not a party that deviates from the program: it can scale a row beyond its bound to read its peers' row.
     Unit         a record: all columns of one row, at all parties, may be replaced. The number of rows is public, and
-                 with an alignment so is who is among them to the owners: nothing could be added or removed unseen.
+                 with an alignment the owners know whose rows they are: adding or removing one could not be hidden.
     Learned      everyone: the noisy counts and the number of rows (at `colluders` = 0: the coordinator alone, because a
                  party could subtract its own part of the noise).
-    Sensitivity  `sensitivity.sensitivity`: √2·√Σ w_b² in L2 and 2·Σ w_b in L1 (pure) for blocks of weight w_b, and with
-                 rlwe the carry of the products (proof.md).
+    Sensitivity  √2·√Σ w_b² in L2 and 2·Σ w_b in L1 (pure) for blocks of weight w_b, plus the carry of the products with
+                 rlwe (`sensitivity`, columns_proof.md).
     """
 
     columns: Mapping[str, tuple[str, ...]]
@@ -278,45 +282,45 @@ class SyntheticColumns(ByColumns, CountedData):
 
     # What leaves.
 
-    def declare(self, who: Consortium) -> Declaration:
-        self._check(who)
-        counts = self._counts(self.counting(who), who)
+    def declare(self, consortium: Consortium) -> Declaration:
+        self._check(consortium)
+        counts = self._counts(self.counting(consortium), consortium)
         tables = Release(
             name="tables",
             source=COORDINATOR,
-            to=EVERYONE if who.colluders else COORDINATOR,
+            to=EVERYONE if consortium.colluders else COORDINATOR,
             protection=Derived("counts"),
             form=Fields({"counts": Array(counts.shape), "rows": Count(self.most)}),
         )
         return Declaration(
-            (*self.declared_by_parts(who), counts, tables), adversary=adversary(self, who, "the dataset")
+            (*self.declared_by_parts(consortium), counts, tables), adversary=adversary(self, consortium, "the dataset")
         )
 
-    def _check(self, who: Consortium) -> None:
-        """Refuse what the proof does not cover, before anything is reserved."""
-        if who.neighbours is not Neighbours.REPLACE:
+    def _check(self, consortium: Consortium) -> None:
+        """Refuse terms that the proof does not cover, before anything is reserved."""
+        if consortium.neighbours is not Neighbours.REPLACE:
             raise StudyError(
                 "synthetic over columns of different parties protects a record that may be replaced: matching rows "
-                "tells how many records there are and whose they are, which add-remove would have to hide; found "
-                f'privacy.neighbours = "{who.neighbours}". Set privacy.neighbours = "replace"',
+                "reveals how many records there are and whose they are, which add-remove would have to hide; found "
+                f'privacy.neighbours = "{consortium.neighbours}". Set privacy.neighbours = "replace"',
                 key="privacy.neighbours",
             )
-        if not protects(self.alignment, who.unit):
+        if not protects(self.alignment, consortium.unit):
             raise StudyError(
-                f"synthetic over columns of different parties protects a record; found unit = {who.unit}, alignment = "
-                f'{self.alignment}. Set privacy.unit = "record" ("person" only with an alignment)',
+                f"synthetic over columns of different parties protects a record; found unit = {consortium.unit}, "
+                f'alignment = {self.alignment}. Set privacy.unit = "record" ("person" only with an alignment)',
                 key="privacy.unit",
             )
-        check_parties(self.name, self.columns, who)
+        check_parties(self.name, self.columns, consortium)
 
-    def _counts(self, counting: Counting, who: Consortium) -> Release:
+    def _counts(self, counting: Counting, consortium: Consortium) -> Release:
         layout, unit = counting.layout, self.product.unit
         moved = sensitivity(layout, self.holding, unit if self.products == "rlwe" else 0.0)
         return Release(
             name="counts",
             source=EVERY_PARTY,
             to=COORDINATOR,
-            protection=Summed(self._noise(who)),
+            protection=Summed(self._noise(consortium)),
             form=Array((layout.counts,), "<i8"),
             bound=Opened(
                 l2=moved.l2, l1=moved.l1, limit=float(max(layout.weights) * self.most), ring=self.product.bits
@@ -344,9 +348,9 @@ class SyntheticColumns(ByColumns, CountedData):
 
     # What a consumer works with.
 
-    def present(self, released: Mapping[str, Any], who: Consortium) -> SyntheticDataset:
+    def present(self, released: Mapping[str, Any], consortium: Consortium) -> SyntheticDataset:
         tables = released["tables"]
-        return self._dataset(tables["counts"], who.size, int(tables["rows"]), who)
+        return self._dataset(tables["counts"], consortium.size, int(tables["rows"]), consortium)
 
     def assess(self, presented: SyntheticDataset, train: Sequence[Records] | None, test: Records) -> Assessment:
         from comity.methods.synthetic.fidelity import assess
@@ -359,47 +363,49 @@ class SyntheticColumns(ByColumns, CountedData):
         return assess(presented, whole, test, lambda task, tested: task.compare_columns(whole, own, tested))
 
     def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
-        """Of the owner's own columns."""
+        """Score the owner's own columns."""
         from comity.methods.synthetic.fidelity import score_columns
 
         return score_columns(presented, records, self.holding.places[party])
 
     # What the plan says.
 
-    def titled(self, who: Consortium) -> str:
-        return self._titled(who, f", columns of different parties by {self.products}")
+    def titled(self, consortium: Consortium) -> str:
+        return self._titled(consortium, f", columns of different parties by {self.products}")
 
-    def notes(self, who: Consortium) -> tuple[str, ...]:
-        layout = self.counting(who).layout
+    def notes(self, consortium: Consortium) -> tuple[str, ...]:
+        layout = self.counting(consortium).layout
         across = sum(1 for _ in self.holding.across(layout))
-        replaced = self._sensitivity_ratio(who)
-        shared = sqrt(who.size / who.honest_parts)
+        replaced = self._sensitivity_ratio(consortium)
+        shared = sqrt(consortium.size / consortium.honest_parts)
         return (
-            *super().notes(who),
-            f"{across} of {len(layout.blocks)} tables are across parties: products on shares, which nobody sees",
-            f"noise is {self.wider(who):.2f} times as wide as that of the same tables by rows, of many parties whose "
-            f"records may come and go: {replaced:.2f} for records that are replaced, {shared:.2f} for "
-            f"{who.colluders} of {who.size} parties that may collude",
+            *super().notes(consortium),
+            f"{across} of {len(layout.blocks)} tables are across parties: secure products that nobody sees",
+            f"noise is {self.wider(consortium):.2f} times as wide as for whole records under add-remove at many "
+            f"parties: {replaced:.2f} because records are replaced, times {shared:.2f} because "
+            f"{consortium.colluders} of {consortium.size} parties may collude",
         )
 
-    def wider(self, who: Consortium) -> float:
-        """The deviation of a count over that by rows, where records come and go and so many parties share the noise
-        that those which may collude do not matter."""
-        counting = self.counting(who)
-        counts = self._counts(counting, who)
-        return counts.opened_deviation(who, who.size) / self._by_rows(counting, who).opened_deviation(who, 1)
+    def wider(self, consortium: Consortium) -> float:
+        """The deviation of a count over that of whole records under add-remove, shared by so many parties that
+        colluders do not matter."""
+        counting = self.counting(consortium)
+        counts = self._counts(counting, consortium)
+        return counts.opened_deviation(consortium, consortium.size) / self._by_rows(
+            counting, consortium
+        ).opened_deviation(consortium, 1)
 
-    def _sensitivity_ratio(self, who: Consortium) -> float:
-        counting = self.counting(who)
-        return self._counts(counting, who).sensitivity / self._by_rows(counting, who).sensitivity
+    def _sensitivity_ratio(self, consortium: Consortium) -> float:
+        counting = self.counting(consortium)
+        return self._counts(counting, consortium).sensitivity / self._by_rows(counting, consortium).sensitivity
 
-    def _by_rows(self, counting: Counting, who: Consortium) -> Release:
+    def _by_rows(self, counting: Counting, consortium: Consortium) -> Release:
         layout = counting.layout
         return Release(
             name="counts",
             source=EVERY_PARTY,
             to=COORDINATOR,
-            protection=Noised(self._noise(who)),
+            protection=Noised(self._noise(consortium)),
             form=Array((layout.counts,), "<i8"),
             bound=Counts(layout.weights, replaced=False, records=self.most),
         )

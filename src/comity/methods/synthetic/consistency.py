@@ -20,8 +20,8 @@ Tables = Mapping[tuple[int, ...], Floats]
 
 @dataclass(frozen=True)
 class Consistent:
-    """`total` records; `singles` and `pairs` are non-negative and add up to it. `noisy` are the counts as they were
-    opened, `deviation` that of each."""
+    """Counts that agree: `singles` and `pairs` are non-negative and add up to `total` records. `noisy` are the counts
+    as opened, `deviation` is that of each table's cells."""
 
     total: float
     singles: Mapping[int, Floats]
@@ -31,7 +31,7 @@ class Consistent:
 
     @property
     def narrowest(self) -> float:
-        """Deviation of the pair that is known best."""
+        """The smallest deviation of a pair."""
         pairs = [sigma for pair, sigma in self.deviation.items() if len(pair) == 2]
         return min(pairs or self.deviation.values())
 
@@ -39,9 +39,9 @@ class Consistent:
 def make_consistent(
     layout: Layout, noisy: Tables, deviation: Mapping[tuple[int, ...], float], total: float | None = None
 ) -> Consistent:
-    """Each number as the mean of all the tables that imply it, weighted by how well they know it.
+    """Estimate each number by the mean of all tables that imply it, weighted by inverse variance.
 
-    `total` is the number of records where it is public; else it is estimated with the rest.
+    `total` is the number of records where it is public; otherwise it is estimated too.
     """
     known = total if total is not None else _estimate_total(noisy, deviation)
     known = max(known, 1.0)
@@ -60,7 +60,7 @@ def _estimate_total(noisy: Tables, deviation: Mapping[tuple[int, ...], float]) -
 
 
 def _estimate_single(column: int, noisy: Tables, deviation: Mapping[tuple[int, ...], float], total: float) -> Floats:
-    """Summing a pair over the other column adds that column's number of cells in variance."""
+    """Summing a pair over the other column multiplies the variance by that column's number of cells."""
     weighted, weight = np.zeros(1), 0.0
     for key, table in noisy.items():
         if column in key:
@@ -72,20 +72,20 @@ def _estimate_single(column: int, noisy: Tables, deviation: Mapping[tuple[int, .
 
 
 def add_interaction(expected: Floats, table: Floats, deviation: float) -> Floats:
-    """What was expected of a table and what the noisy one says beyond it, as far as that stands out of the noise."""
+    """The expected table plus the part of the noisy table's interaction that stands out of the noise."""
     return project_onto_simplex(
         expected + shrink_singular_values(double_centre(table - expected), deviation), float(expected.sum())
     )
 
 
 def double_centre(table: Floats) -> Floats:
-    """What is left of a table without its row and column effects."""
+    """The table without its row and column effects."""
     return np.asarray(table - table.mean(0, keepdims=True) - table.mean(1, keepdims=True) + table.mean())
 
 
 def shrink_singular_values(table: Floats, deviation: float) -> Floats:
-    """Singular values shrunk as is best in the Frobenius norm for white noise of a known deviation (Gavish and Donoho
-    2017). A centred table has one row and one column less of it."""
+    """Shrink singular values optimally in the Frobenius norm for white noise of a known deviation (Gavish and Donoho
+    2017). A centred table has one row and one column less of noise."""
     rows, columns = (max(1, size - 1) for size in sorted(table.shape))
     u, s, v = np.linalg.svd(table, full_matrices=False)
     unit = deviation * sqrt(columns)
@@ -97,15 +97,15 @@ def shrink_singular_values(table: Floats, deviation: float) -> Floats:
 
 
 def denoise_determined(table: Floats, deviation: float) -> Floats:
-    """A table whose columns follow from its rows, without what noise may have put beside the few cells that are filled:
-    of each row, the cells beyond the largest that so many cells of pure noise would have, or else its largest."""
+    """Denoise a table whose columns follow from its rows, so few cells are filled. Each row keeps the cells above the
+    largest value expected from this many cells of pure noise, or else its largest cell."""
     kept = np.where(table > deviation * sqrt(2 * log(max(2, table.size))), table, 0.0)
     largest = table == table.max(1, keepdims=True)
     return np.where(kept.any(1, keepdims=True), kept, largest.astype(np.float64))
 
 
 def project_onto_simplex(table: Floats, total: float) -> Floats:
-    """The nearest table without negative counts that adds up to the total."""
+    """The nearest non-negative table that adds up to the total."""
     flat = table.ravel()
     ordered = np.sort(flat)[::-1]
     excess = (np.cumsum(ordered) - total) / np.arange(1, len(flat) + 1)

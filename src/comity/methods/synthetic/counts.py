@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 
 
 def check_cells(codes: NDArray[Any], sizes: tuple[int, ...]) -> NDArray[np.int64]:
-    """Records (n, columns) as whole numbers, each below its column's number of cells; refused where one is not."""
+    """Records (n, columns) as whole numbers. Raises where one is not below its column's number of cells."""
     found = codes.astype(np.int64)
     if found.shape[1] != len(sizes) or (found < 0).any() or (found >= np.array(sizes)).any():
         raise DataError(f"records must be given as cells of {len(sizes)} columns, below {sizes}")
@@ -40,15 +40,14 @@ def check_cells(codes: NDArray[Any], sizes: tuple[int, ...]) -> NDArray[np.int64
 
 
 class BlockWeights(NamedTuple):
-    """How strongly single columns, pairs of them, and pairs with the label are counted: integers, so that sums stay
-    exact."""
+    """Weights of single columns, of pairs, and of pairs with the label. They are integers to keep sums exact."""
 
     single: int
     pair: int
     label: int
 
 
-# Settled on Adult, with noise on the L2 norm and on the L1 norm of what a record moves.
+# Settled on Adult, for noise on the L2 norm and on the L1 norm of what a record moves.
 GAUSSIAN = BlockWeights(1, 2, 4)
 LAPLACE = BlockWeights(1, 4, 6)
 
@@ -79,13 +78,13 @@ class Block:
 @dataclass(frozen=True)
 class Layout:
     """`sizes` cells per column; `target` is the label's place, if there is one. A column that `follows` another is
-    counted with that one alone: it is drawn from it, and what its other pairs would have cost stays for the rest."""
+    counted with that one alone and drawn from it; the budget of its other pairs goes to the rest."""
 
     sizes: tuple[int, ...]
     target: int | None = None
     follows: Mapping[int, int] = field(default_factory=dict)
     sparse: bool = False
-    """Whether only pairs with the label are counted: all that is left where the noise would cover the others."""
+    """Whether only pairs with the label are counted, because noise would cover the others."""
     emphasis: BlockWeights = GAUSSIAN
 
     @property
@@ -94,12 +93,12 @@ class Layout:
 
     @cached_property
     def leading(self) -> tuple[int, ...]:
-        """Columns that follow no other one: those that the model is about."""
+        """Columns that follow no other one. The model is about these."""
         return tuple(k for k in range(self.columns) if k not in self.follows)
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """Where each column's cells begin in a row of all cells."""
+        """Index of each column's first cell in a row of all cells."""
         return tuple(int(start) for start in np.concatenate([[0], np.cumsum(self.sizes)[:-1]]))
 
     @property
@@ -113,7 +112,7 @@ class Layout:
     def _blocks(self) -> Iterator[Block]:
         start, paired = 0, {k for pair in self.pairs for k in pair}
         for k in self.leading:
-            # Where pairs with the label are all that there is, they say what each column is like as well.
+            # Where only pairs with the label are counted, they imply the counts of each column.
             if not self.sparse or k not in paired:
                 yield Block(k, None, self.emphasis.single, start, (self.sizes[k],))
                 start += self.sizes[k]
@@ -140,19 +139,19 @@ class Layout:
 
     @property
     def counts(self) -> int:
-        """How many numbers are counted."""
+        """The number of counts."""
         return self.blocks[-1].stop
 
     @property
     def weights(self) -> tuple[int, ...]:
-        """The weight of every block: what one record adds to one of its cells (`Counts`)."""
+        """The weight of every block, which one record adds to one of its cells (`Counts`)."""
         return tuple(block.weight for block in self.blocks)
 
     def count(self, codes: NDArray[Any], filled: NDArray[np.bool_] | None = None) -> Floats:
-        """The weighted counts (..., counts) of records that are given as cells (..., n, columns): whole numbers.
+        """The weighted counts (..., counts), whole numbers, of records given as cells (..., n, columns).
 
-        `filled` (..., n) tells records from padding. A record adds the block's weight to one cell of each block,
-        whatever it says; cells that the layout does not have are refused, because they would be counted elsewhere.
+        `filled` (..., n) tells records from padding. Every record adds the block's weight to one cell of each block.
+        Cells outside the layout are refused, because they would be counted elsewhere.
         """
         return count_blocks(self.blocks, self.sizes, self.counts, codes, filled)
 
@@ -163,7 +162,7 @@ class Layout:
         }
 
     def deviations(self, deviation: float) -> dict[tuple[int, ...], float]:
-        """Standard deviation of each table's cells, if that of a weighted count is `deviation`."""
+        """Standard deviation of each table's cells; `deviation` is that of a weighted count."""
         return {block.key: deviation / block.weight for block in self.blocks}
 
 
@@ -174,8 +173,8 @@ def count_blocks(
     codes: NDArray[Any],
     filled: NDArray[np.bool_] | None,
 ) -> Floats:
-    """Weighted counts (..., counts) of these blocks, of records as cells of columns of these sizes; zero where no block
-    lies."""
+    """Weighted counts (..., counts) of these blocks; zero where no block lies. `codes` are cells of columns of these
+    sizes."""
     lead = codes.shape[:-2]
     stack = codes.reshape(prod(lead), *codes.shape[-2:])
     here = np.ones(stack.shape[:2], np.bool_) if filled is None else filled.reshape(stack.shape[:2])
@@ -192,21 +191,21 @@ def count_blocks(
 
 # The tables of a schema.
 
-# Cells of a number, or a date, for which the schema says none, and those that are tried where there would be too many
-# counts. Not tuned on data.
+# Cells of a number or date where the schema says nothing. The next value is tried if there would be too many counts.
+# Not tuned on data.
 BINS = (8, 6, 5, 4, 3, 2)
-# Cells of a target that is a number: as in the published method.
+# Cells of a numeric target, as in the published method.
 BUCKETS = 10
-# Columns and counts that a release may have: a limit of size.
+# The most columns and counts of a release: a limit of size.
 MAX_COLUMNS = 64
 MAX_COUNTS = 1 << 17
 
 
 @dataclass(frozen=True)
 class Counting:
-    """The cells of a schema and the pairs of columns that are counted: public, and the same for all who read it.
+    """The cells of a schema and the pairs of columns that are counted. Everyone derives the same from the schema.
 
-    `sparse`: only pairs with the target. `pure`: weighted for noise on the L1 norm.
+    `sparse`: only pairs with the target are counted. `pure`: weights are for noise on the L1 norm.
     """
 
     __repr__ = short_repr
@@ -244,8 +243,8 @@ class Counting:
 
 
 def fit_counting(schema: Schema, *, bins: int | None = None, pure: bool = False) -> Counting:
-    """All pairs of columns, in as many cells as keep the number of counts within limits: fewer for numbers of which the
-    schema says nothing, if need be. A study that asks for `bins` gets those or a refusal."""
+    """All pairs of columns, with as many cells as keep the number of counts within the limit. Numbers without declared
+    bins get fewer if necessary. With `bins` given, exactly those are used or the schema is refused."""
     found = Counting(replace(schema, identifier=None), BINS[0] if bins is None else bins, pure=pure)
     columns = len(found.cells.names)
     if columns > MAX_COLUMNS:
@@ -269,14 +268,14 @@ def fit_counting(schema: Schema, *, bins: int | None = None, pure: bool = False)
 # Which model the budget affords, and the error that noise brings. Both use public figures alone, so they release
 # nothing.
 
-# Above it the noise of a typical pair covers what the pair would tell. Settled on Adult, credit defaults, bikes, news
-# and diabetic retinopathy at three budgets by the method's reference figures; others may want another.
+# Above it, noise covers what a typical pair tells. Settled on Adult, credit defaults, bikes, news and diabetic
+# retinopathy at three budgets; other data may want another value.
 MAX_PAIR_NOISE = 0.3
 
 
 def pair_noise(layout: Layout, deviation: float, rows: int) -> float:
-    """Deviation of a pair's counts, all cells together, as a share of the records. `deviation` is that of a weighted
-    count, `rows` the round figure that the study declares."""
+    """Deviation of a pair's counts, over all cells, as a share of the records. `deviation` is that of a weighted
+    count, `rows` the number of records that the study declares."""
     pairs = [block.cells for block in layout.blocks if block.second is not None]
     if not pairs:
         return 0.0
@@ -284,16 +283,16 @@ def pair_noise(layout: Layout, deviation: float, rows: int) -> float:
 
 
 def affords_pairs(layout: Layout, deviation: float, rows: int | None) -> bool:
-    """Whether all pairs are counted, for a mixture; else those with the label alone. Without a figure for the records
-    there is nothing to say against it."""
+    """Whether all pairs are counted, for a mixture, or only those with the label. True where the study declares no
+    number of records."""
     return rows is None or pair_noise(layout, deviation, rows) <= MAX_PAIR_NOISE
 
 
 def expected_errors(
     layout: Layout, deviations: Mapping[tuple[int, ...], float], records: float
 ) -> dict[tuple[int, ...], float]:
-    """Total variation that noise of these deviations is expected to bring to each table: half the mean magnitude of a
-    normal variable for every cell, over the records; no more than all of them."""
+    """The total variation that noise of these deviations is expected to bring to each table: for every cell, half the
+    mean magnitude of a normal variable, divided by the records; at most 1."""
     mean = sqrt(2 / pi) / 2
     return {block.key: min(1.0, mean * block.cells * deviations[block.key] / records) for block in layout.blocks}
 
@@ -308,19 +307,20 @@ def expected_errors(
 Integers = NDArray[np.int64]
 Noise = Gaussian | Laplace
 
-# Pairs without the target that are counted again, and the first round's part of the loss. Settled on Adult.
+# The number of pairs without the target that are counted again, and the first round's part of the loss. Settled on
+# Adult.
 RECOUNTED_PAIRS = 25
 FIRST_SHARE = Decimal("0.4")
-# Parts of a loss are rounded down, so that together they never exceed it.
+# Parts of a loss are rounded down: together they never exceed it.
 _ROUND_DOWN = Context(prec=50, rounding=ROUND_FLOOR)
 
 
-def split_loss(who: Consortium) -> tuple[Noise, Noise]:
-    """The noise of each round: parts of μ², which add up under Gaussian noise, or of a pure ε."""
-    if isinstance(who.loss, Pure):
-        first, second = _split(who.loss.epsilon)
+def split_loss(consortium: Consortium) -> tuple[Noise, Noise]:
+    """The noise of each round. Gaussian noise splits μ², Laplace noise splits ε; both add up."""
+    if isinstance(consortium.loss, Pure):
+        first, second = _split(consortium.loss.epsilon)
         return Laplace(Pure(first)), Laplace(Pure(second))
-    first, second = _split(gaussian_budget(who.loss).square)
+    first, second = _split(gaussian_budget(consortium.loss).square)
     return Gaussian(GDP.squared(first)), Gaussian(GDP.squared(second))
 
 
@@ -331,8 +331,8 @@ def _split(whole: Decimal) -> tuple[Decimal, Decimal]:
 
 @dataclass(frozen=True)
 class Recount:
-    """What is counted again of the tables of `layout`: pairs with the target, and so many others. Pairs of a column
-    that follows another stay as they are, because few cells of them are filled."""
+    """Which tables of `layout` the second round counts: the pairs with the target, and the strongest others. Pairs of a
+    column that follows another are not counted again, because few of their cells are filled."""
 
     layout: Layout
 
@@ -355,30 +355,32 @@ class Recount:
 
     @cached_property
     def candidates(self) -> tuple[Block, ...]:
-        """Those that the choice is among."""
+        """The pairs to choose from."""
         return tuple(block for block in self._pairs if self.layout.target not in block.key)
 
     @property
     def chosen(self) -> int:
-        """How many of the candidates are counted again."""
+        """The number of candidates that are counted again."""
         return min(RECOUNTED_PAIRS, len(self.candidates))
 
     @cached_property
     def weights(self) -> tuple[int, ...]:
-        """One for each table, whichever are chosen: all candidates weigh the same."""
+        """One weight for each table. All candidates weigh the same, so the weights do not depend on the choice."""
         return tuple(block.weight for block in (*self.labelled, *self.candidates[: self.chosen]))
 
     @cached_property
     def counts(self) -> int:
-        """As many numbers as the largest tables have, whichever are chosen: the rest is noise alone."""
+        """The size of the largest possible choice, whatever is chosen. The rest is padding that holds noise alone."""
         largest = sorted((block.cells for block in self.candidates), reverse=True)
         return sum(block.cells for block in self.labelled) + sum(largest[: self.chosen])
 
     def strongest(self, opened: Floats, deviation: float) -> Integers:
-        """The places among the candidates, in their order, of those whose opened counts lie furthest from independent
-        columns: by the squared distance from the product of the table's own margins, less what noise of this deviation
-        adds to it. Margins are sums of whole numbers on a grid, hence exact, and squares are summed with one rounding:
-        the order of a sum, in which machines differ, decides nothing, and every owner finds what the others find."""
+        """Indices, in order, of the candidates whose opened counts lie furthest from independent columns: by the
+        squared distance from the product of the table's margins, less what noise of this deviation adds to it.
+
+        Every machine finds the same: margins are sums of whole numbers on a grid, hence exact, and squares are summed
+        with one rounding, so the order of summation does not matter.
+        """
         found = [
             _interaction_strength(opened[block.start : block.stop].reshape(block.shape), deviation)
             for block in self.candidates
@@ -391,7 +393,7 @@ class Recount:
         return (*self.labelled, *(self.candidates[int(place)] for place in pairs))
 
     def count(self, pairs: Integers, codes: NDArray[Any], filled: NDArray[np.bool_] | None = None) -> Floats:
-        """The weighted counts (..., counts) of records that are given as cells (..., n, columns)."""
+        """The weighted counts (..., counts) of records given as cells (..., n, columns)."""
         placed, start = [], 0
         for block in self.blocks(pairs):
             placed.append(Block(block.first, block.second, block.weight, start, block.shape))
@@ -399,7 +401,7 @@ class Recount:
         return count_blocks(tuple(placed), self.layout.sizes, self.counts, codes, filled)
 
     def combined(self, first: Floats, second: Floats, pairs: Integers, deviations: tuple[float, float]) -> Combined:
-        """Both rounds as one: a table that was counted twice is the mean of both, weighted by inverse variance."""
+        """Both rounds as one: a table counted twice is the mean of both, weighted by inverse variance."""
         precise = [1 / deviation**2 for deviation in deviations]
         share, factor = precise[1] / sum(precise), sqrt(precise[0] / sum(precise))
         values, narrowed, start = first.copy(), dict.fromkeys(self.layout.keys, 1.0), 0
@@ -413,7 +415,7 @@ class Recount:
 
 @dataclass(frozen=True, eq=False)
 class Combined:
-    """Weighted counts of all tables, and by block how much narrower their noise is than that of the first round."""
+    """Weighted counts of all tables, and for each block the factor of its noise over that of the first round."""
 
     values: Floats
     narrowed: tuple[float, ...]
@@ -433,14 +435,14 @@ def _interaction_strength(table: Floats, deviation: float) -> float:
 # is that number. Where a study declares a round figure, no table counts more than `MAX_ROWS_FACTOR` times as many.
 
 MAX_ROWS_FACTOR = 4
-"""How far a declared number of rows may be from the truth: as much room as averaging gives declared sizes."""
+"""The factor by which records may exceed the declared number of rows, as for declared sizes in averaging."""
 
 
 def table_ranges(
     layout: Layout, counts: Floats, *, exactly: int | None = None, about: int | None = None
 ) -> tuple[Range, ...]:
-    """Of the opened, weighted counts of a layout. `exactly` is the number of records where it is public, `about` the
-    round figure that a study declares."""
+    """Ranges of the opened, weighted counts of a layout. `exactly` is the number of records where it is public, `about`
+    the number that a study declares."""
     found = [*_total_ranges(layout, counts, exactly, about), *_shared_column_ranges(layout, counts)]
     if exactly is not None:
         weights = np.concatenate([np.full(block.cells, float(block.weight)) for block in layout.blocks])
@@ -456,7 +458,7 @@ def _total_ranges(layout: Layout, counts: Floats, exactly: int | None, about: in
     own = Weights(l1, l2, largest)
     if exactly is not None:
         yield Range("the number of records in every table", totals, float(exactly), float(exactly), own)
-        # All tables together know it better than any of them: each by what its noise leaves of it.
+        # All tables together know it better than any of them: the mean weighted by inverse variance.
         trust = l2**-2 / (l2**-2).sum()
         mean = Weights(float(trust @ l1), float(np.sqrt((trust**2) @ l2**2)), float((trust * largest).max()))
         what = "the mean number of records in the tables"
@@ -464,15 +466,15 @@ def _total_ranges(layout: Layout, counts: Floats, exactly: int | None, about: in
         return
     if about is not None:
         yield Range("the number of records in every table", totals, 0.0, float(MAX_ROWS_FACTOR * about), own)
-    # Beside the table whose total is known best.
+    # Each is compared with the table whose total is known best.
     best = int(np.argmin(l2))
     both = Weights(l1 + l1[best], np.hypot(l2, l2[best]), np.maximum(largest, largest[best]))
     yield Range("the number of records in a table, less that in another,", totals - totals[best], 0.0, 0.0, both)
 
 
 def _shared_column_ranges(layout: Layout, counts: Floats) -> Iterator[Range]:
-    """The records in each cell of a column, by every table that has the column, beside the table that knows them best:
-    each of them adds up fewer cells than the others."""
+    """The records in each cell of a column: every table that has the column, compared with the one that knows them
+    best, which adds up the fewest cells."""
     for column in range(layout.columns):
         having = [block for block in layout.blocks if column in block.key]
         having.sort(key=lambda block: _cell_norms(block, column)[1])
@@ -484,7 +486,7 @@ def _shared_column_ranges(layout: Layout, counts: Floats) -> Iterator[Range]:
 
 
 def _cell_norms(block: Block, column: int) -> tuple[float, float, float]:
-    """Norms of the weights by which counts of a table add up to the records in one cell of a column."""
+    """L1, L2 and maximum norm of the weights by which a table's counts add up to the records in one cell."""
     added = block.cells // block.shape[block.key.index(column)]
     return added / block.weight, sqrt(added) / block.weight, 1 / block.weight
 

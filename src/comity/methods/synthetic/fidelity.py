@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Records that a learner sees, and parties that are tried alone: limits of size.
+# The most records that a learner sees, and the most parties that are tried alone: limits of size.
 MAX_LEARNED, MAX_ALONE = 30_000, 5
 
 
@@ -53,7 +53,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Task:
-    """To tell the target from the other columns."""
+    """Predict the target from the other columns."""
 
     counting: Counting
 
@@ -68,7 +68,7 @@ class Task:
         return "mean squared error of a ridge regression on the dataset, with the target on [-1, 1]"
 
     def examples(self, records: Records, most: int = MAX_LEARNED) -> Examples:
-        """Some of the records, by public chance where there are more."""
+        """At most `most` of the records, chosen by public randomness."""
         chosen = _sample_places(len(records), most)
         cells = records.features[chosen].astype(np.int64)
         assert records.labels is not None
@@ -81,7 +81,7 @@ class Task:
         return np.asarray(2 * (values - target.low) / (target.high - target.low) - 1, np.float64)
 
     def linear(self, learned: Examples, test: Examples) -> float:
-        """Error of a linear learner; of a constant where there is nothing to learn."""
+        """Error of a linear learner, or of a constant where there is nothing to learn."""
         from sklearn.linear_model import LogisticRegression, Ridge
 
         if len(learned) < 2 or len(np.unique(learned.targets)) < 2:
@@ -93,7 +93,7 @@ class Task:
             return self._error(learner.predict(tested), test)
 
     def trees(self, learned: Examples, test: Examples) -> tuple[float, float | None]:
-        """Error of boosted trees and, of two classes, their AUC."""
+        """Error of boosted trees and, for two classes, their AUC."""
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
         if len(learned) < 2 or len(np.unique(learned.targets)) < 2:
@@ -115,7 +115,7 @@ class Task:
         return self._error(np.full(len(test), told), test)
 
     def compare(self, train: Sequence[Records], test: Examples) -> list[Baseline]:
-        """A constant, parties alone, all records pooled."""
+        """Baselines: a constant, parties alone, all records pooled."""
         pooled = self.examples(pool_records(train))
         alone = [self.linear(self.examples(own), test) for own in train[:MAX_ALONE]]
         tried = f"the first {len(alone)} of {len(train)} parties" if len(train) > len(alone) else "each party"
@@ -123,7 +123,7 @@ class Task:
         return self._beside(pooled, own, test)
 
     def compare_columns(self, whole: Records, own: Sequence[int], test: Examples) -> list[Baseline]:
-        """A constant, the target's holder with the columns `own` alone, all columns in one place."""
+        """Baselines: a constant, the target's holder with its columns `own` alone, all columns in one place."""
         pooled = self.examples(whole)
         alone = self.linear(_hide_other_columns(pooled, own), _hide_other_columns(test, own))
         return self._beside(pooled, Baseline("own data", alone, note="the target's holder, without privacy"), test)
@@ -154,7 +154,7 @@ def pool_records(records: Sequence[Records]) -> Records:
 
 
 def _hide_other_columns(examples: Examples, columns: Sequence[int]) -> Examples:
-    """With every other column the same for all records, so that it tells nothing."""
+    """Make every other column the same for all records, so it tells nothing."""
     cells = np.zeros_like(examples.cells)
     cells[:, list(columns)] = examples.cells[:, list(columns)]
     return Examples(cells, examples.targets)
@@ -169,11 +169,11 @@ def _sample_places(count: int, most: int) -> Integers:
 # The figures of a simulation.
 
 PARTITIONS, PARTS = 50, 32
-# Rows whose nearest records are looked for, and records among which: a limit of size.
+# The most rows whose nearest records are searched, and the most records searched: limits of size.
 _NEAREST_ROWS, _NEAREST_RECORDS = 400, 4000
-# More than a reader takes in.
+# Columns, and cells of a column, on a page.
 _MAX_PANELS, _MAX_LABELS = 12, 8
-# Standard deviations beyond which rows lie too near to the records that were counted.
+# Standard deviations beyond which rows lie too near to the counted records.
 _SUSPICIOUS = 4.0
 
 
@@ -183,9 +183,9 @@ Compare = Callable[[Task, Examples], list[Baseline]]
 def assess(
     presented: SyntheticDataset, counted: Records | None, test: Records, compare: Compare | None = None
 ) -> Assessment:
-    """Total variation, Wasserstein distance and correlations against the records that were counted, or the test records
-    where those are not given; the error of learners that saw the dataset alone; and how near rows lie to records.
-    `compare` says what the parties reach without it."""
+    """Compare the dataset with the counted records, or with the test records where those are not given: total
+    variation, Wasserstein distance, correlations, the error of learners that saw the dataset alone, and how near rows
+    lie to records. `compare` gives what the parties reach without it."""
     counting = presented.counts.counting
     made = counting.encoding.encode(presented.frame, where="the dataset").records
     real = test if counted is None else counted
@@ -214,7 +214,7 @@ def assess(
             baselines = compare(task, tested)
         if counted is not None:
             figures += _tree_figures(task, task.examples(real), tested, " on the records themselves")
-    sentences = ["Measured on the records of the simulation: outside of one, these figures stay with their owner."]
+    sentences = ["Measured on the records of the simulation. Outside a simulation these figures stay with their owner."]
     if counted is not None:
         sentences.append(describe_nearness(ours, theirs, test.features.astype(np.int64)))
     return Assessment(
@@ -223,7 +223,7 @@ def assess(
 
 
 def total_variation(counting: Counting, ours: Integers, theirs: Integers, ways: int) -> float:
-    """Mean over all columns, or all pairs of them, whether they were counted or not."""
+    """Mean over all columns, or all pairs of columns, counted or not."""
     sizes = counting.layout.sizes
     found = []
     for key in combinations(range(len(sizes)), ways):
@@ -241,13 +241,13 @@ def _shares(codes: Integers, key: tuple[int, ...], sizes: Sequence[int]) -> Floa
 
 def partition_distance(counting: Counting, ours: Integers, theirs: Integers) -> float:
     """Wasserstein distance of the histograms that random partitions of all possible records induce, as in the published
-    evaluation. A partition cuts a random direction through the cells into parts of equal length; parts one step apart
-    are at distance one over their number, so that 1 is the largest distance."""
+    evaluation. A partition divides a random direction through the cells into parts of equal length. Adjacent parts are
+    at distance one over their number, so the largest distance is 1."""
     chance = Stream.public("partitions", len(counting.layout.sizes))
     sizes = np.array(counting.layout.sizes)
     found = []
     for _ in range(PARTITIONS):
-        # A weight for every cell of every column: directions need no order of categories.
+        # A weight for every cell of every column needs no order of categories.
         cells = [chance.uniform(int(size)) for size in sizes]
         most, least = sum(w.max() for w in cells), sum(w.min() for w in cells)
         histograms = []
@@ -260,7 +260,7 @@ def partition_distance(counting: Counting, ours: Integers, theirs: Integers) -> 
 
 
 def correlations(counting: Counting, codes: Integers) -> Floats:
-    """Between columns whose cells have an order, missing values left out, and a target of two classes."""
+    """Correlations of columns whose cells have an order or that have two cells, without missing values."""
     places, values = _ordered(counting), []
     for k, cells in places.items():
         values.append(np.where(codes[:, k] < cells, codes[:, k], np.nan))
@@ -282,18 +282,18 @@ def _ordered(counting: Counting) -> dict[int, int]:
 
 
 def describe_nearness(ours: Integers, train: Integers, test: Integers) -> str:
-    """Whether rows lie nearer to records that were counted than to others of the same kind: copies would."""
+    """Say whether rows lie nearer to counted records than to others of the same kind, as copies would."""
     chance = Stream.public("nearness")
     size = min(_NEAREST_RECORDS, len(train), len(test))
     if size < 50 or not len(ours):
-        return "Too few records to say how near rows lie to those that were counted."
+        return "Too few records to say how near rows lie to the counted ones."
     rows = ours[chance.permutation(len(ours))[:_NEAREST_ROWS]]
     among = [codes[chance.permutation(len(codes))[:size]] for codes in (train, test)]
     nearest = [np.array([(one != records).sum(1).min() for one in rows]) for records in among]
     counted, other = int((nearest[0] < nearest[1]).sum()), int((nearest[1] < nearest[0]).sum())
-    said = f"Of {len(rows)} rows, {counted} lie nearer to a record that was counted and {other} nearer to a test record"
+    said = f"Of {len(rows)} rows, {counted} lie nearer to a counted record and {other} nearer to a test record"
     if counted - other > _SUSPICIOUS * sqrt(max(1, counted + other)):
-        return f"WARNING: {said}: rows resemble records that were counted more than chance allows."
+        return f"WARNING: {said}: rows resemble counted records more than chance allows."
     return f"{said}, by the number of columns in which they differ."
 
 
@@ -354,7 +354,7 @@ def encode_rows(presented: SyntheticDataset) -> Integers:
 def score_target(presented: SyntheticDataset, records: LocalRecords) -> OwnScore | None:
     sizes = presented.counts.counting.layout.sizes
     made = encode_rows(presented)
-    # One record of every kind more, so that what the dataset lacks is not impossible.
+    # One more record of every kind: what the dataset lacks is not impossible.
     prior = np.log(np.bincount(made[:, -1], minlength=sizes[-1]) + 1.0)
     given = []
     for column, size in enumerate(sizes[:-1]):
@@ -374,7 +374,7 @@ def score_target(presented: SyntheticDataset, records: LocalRecords) -> OwnScore
 
 
 def score_columns(presented: SyntheticDataset, records: LocalRecords, places: tuple[int, ...]) -> OwnScore | None:
-    """`places` are those of the owner's columns among all of the dataset's."""
+    """Compare the shares of cells. `places` are the indices of the owner's columns in the dataset."""
     sizes, made = presented.counts.counting.layout.sizes, encode_rows(presented)
     own = [np.zeros(sizes[place], np.int64) for place in places]
     for block in records.blocks():
@@ -388,7 +388,7 @@ def score_columns(presented: SyntheticDataset, records: LocalRecords, places: tu
     for counts, place in zip(own, places):
         theirs = np.bincount(made[:, place], minlength=sizes[place]) / max(1, len(made))
         shares, alike = counts / count, np.full(sizes[place], 1 / sizes[place])
-        # Shares of so many records are this far from those of the people that they come from.
+        # The sampling error of shares of this many records.
         chance = sqrt(sizes[place] / (4 * count))
         found.append([np.abs(shares - theirs).sum() / 2, np.abs(shares - alike).sum() / 2, chance])
     error, constant, chance = np.mean(found, axis=0)

@@ -1,8 +1,8 @@
 """Labels from an additive logistic model of the released counts, on the rows that were sampled.
 
-The mixture knows pairs; a label depends on all columns together. The model adds up one effect per cell and is fitted so
-that the sampled rows have the released (column, label) counts, as far as those are known; then each row's label is
-drawn from it, systematically along the fitted chance.
+The mixture knows pairs, but a label depends on all columns together. The model adds one effect per cell. It is fitted
+until the sampled rows have the released (column, label) counts, within their noise. Then each row's label is drawn from
+it, systematically along the fitted probability.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from comity.methods.synthetic.counts import Layout
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Standard deviation of an effect before anything is known; an ordered column may be far from zero but goes there in
-# small steps. Settled on Adult.
+# Prior standard deviation of an effect. Effects of an ordered column may be far from zero but change in small steps.
+# Settled on Adult.
 _PRIOR = 0.5
 _STEP, _WIDE = 0.5, 2.0
 _ROUNDS = 30
-# Rows that the effects are fitted on; a limit of size.
+# The most rows that effects are fitted on: a limit of size.
 _FITTED = 50_000
 
 
 def redraw(
     layout: Layout, agreed: Consistent, codes: Integers, chance: Stream, *, ordered: Mapping[int, int] | None = None
 ) -> Integers:
-    """New cells of the target for every row. `ordered` says of columns how many of their cells have an order, from the
-    first: effects vary little from one of those to the next."""
+    """New target cells for every row. `ordered` gives, for columns, how many of their first cells have an order:
+    effects vary little from one of those to the next."""
     target = layout.target
     assert target is not None
     used = [k for k in layout.leading if k != target]
     if layout.sizes[target] < 2 or not used:
         return codes[:, target]
-    # Rows are in an order that tells nothing: some of them say what the effects are, as well as all.
+    # Rows are in random order: the first ones determine the effects as well as all.
     design = one_hot(codes[:_FITTED], used, layout.sizes)
     share = len(design) / agreed.total
     wanted = np.concatenate([_with(agreed, k, target) for k in used]) * share
@@ -56,13 +56,13 @@ def redraw(
 
 @dataclass(frozen=True)
 class Effects:
-    """Of every cell on the log odds of each class against the last, and where nothing is known."""
+    """Effects of every cell on the log odds of each class against the last, and the intercept."""
 
     intercept: Floats
     of_cells: Floats
 
     def chances(self, design: NDArray[np.float32]) -> Floats:
-        """Of every class, for every row."""
+        """The probability of every class, for every row."""
         eta = self.intercept[None] + design @ self.of_cells.T.astype(np.float32)
         eta = np.column_stack([eta, np.zeros(len(design))])
         eta -= eta.max(1, keepdims=True)
@@ -79,10 +79,10 @@ def one_hot(codes: Integers, used: Sequence[int], sizes: Sequence[int]) -> NDArr
 
 
 def fit(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prior: Floats, share: Floats) -> Effects:
-    """Effects by Levenberg–Marquardt on the standardised misses.
+    """Fit effects by Levenberg–Marquardt on standardised misses.
 
-    A miss is a (cell, class) count of the model less the released one, over its deviation and the chance that the
-    rows' own labels would bring. The last class has no effects of its own.
+    A miss is a (cell, class) count of the model less the released one, divided by its deviation, which includes some
+    sampling of labels. The last class has no effects.
     """
     cells = design.shape[1]
     free = len(share) - 1
@@ -129,8 +129,8 @@ def fit(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prior: Float
 
 
 def draw(chances: Floats, chance: Stream) -> Integers:
-    """A class for every row. Along the order of the first class's chance each class comes as often as its chances add
-    up to, to within one."""
+    """A class for every row. Rows are ordered by the probability of the first class; of two classes, each then comes as
+    often as its probabilities add up to, within one."""
     rows, classes = chances.shape
     order = np.lexsort((chance.words(rows), chances[:, 0]))
     cumulated = np.cumsum(chances[order], axis=0)
@@ -146,8 +146,8 @@ def draw(chances: Floats, chance: Stream) -> Integers:
 
 
 def _precision(columns: Sequence[tuple[int, int]]) -> Floats:
-    """Prior precision of the effects of columns of so many cells, of which the first so many have an order: along it
-    those of neighbouring cells are drawn together."""
+    """Prior precision of effects. `columns` are pairs: the number of cells, and how many of the first have an order.
+    Effects of neighbouring ordered cells are pulled together."""
     width = sum(size for size, _ in columns)
     found, start = np.zeros((width, width)), 0
     for size, ordered in columns:

@@ -94,32 +94,36 @@ class CountedData(Protocol):
         """The cells of records, whatever the noise is."""
         return self._gaussian
 
-    def whole(self, who: Consortium) -> Counting:
+    def whole(self, consortium: Consortium) -> Counting:
         """With all pairs."""
-        return self._laplace if isinstance(who.loss, Pure) else self._gaussian
+        return self._laplace if isinstance(consortium.loss, Pure) else self._gaussian
 
-    def counting(self, who: Consortium) -> Counting:
+    def counting(self, consortium: Consortium) -> Counting:
         """What is counted: all pairs, or those with the target where naive Bayes is chosen."""
-        whole = self.whole(who)
-        return whole.sparser if self.chosen(who) == "naive-bayes" else whole
+        whole = self.whole(consortium)
+        return whole.sparser if self.chosen(consortium) == "naive-bayes" else whole
 
-    def chosen(self, who: Consortium) -> str:
+    def chosen(self, consortium: Consortium) -> str:
         """The model, by the study or by a rule from public figures."""
         if self.model != "auto":
             return self.model
-        whole = self.whole(who)
-        deviation = self._counts(whole, who).opened_deviation(who, who.size)
+        whole = self.whole(consortium)
+        deviation = self._counts(whole, consortium).opened_deviation(consortium, consortium.size)
         return "mixture" if affords_pairs(whole.layout, deviation, self.rows) else "naive-bayes"
 
     # What leaves.
 
-    def _counts(self, counting: Counting, who: Consortium) -> Release:
+    def _counts(self, counting: Counting, consortium: Consortium) -> Release:
         """The one release that costs anything."""
         raise NotImplementedError(f"{type(self).__name__} releases no counts")
 
     @staticmethod
-    def _noise(who: Consortium) -> Gaussian | Laplace:
-        return Laplace(who.loss) if isinstance(who.loss, Pure) else Gaussian(gaussian_budget(who.loss))
+    def _noise(consortium: Consortium) -> Gaussian | Laplace:
+        return (
+            Laplace(consortium.loss)
+            if isinstance(consortium.loss, Pure)
+            else Gaussian(gaussian_budget(consortium.loss))
+        )
 
     # What a consumer works with.
 
@@ -128,39 +132,43 @@ class CountedData(Protocol):
         values: Any,
         parties: int,
         total: int | None,
-        who: Consortium,
+        consortium: Consortium,
         narrowed: tuple[float, ...] | None = None,
     ) -> SyntheticDataset:
         """The dataset of opened counts; `total` is the number of records where it is public, `narrowed` by block how
         much narrower noise is than that of the release."""
         from comity.methods.synthetic.artefact import NoisyCounts, SyntheticDataset
 
-        counting = self.counting(who)
-        deviation = self._counts(counting, who).opened_deviation(who, parties)
+        counting = self.counting(consortium)
+        deviation = self._counts(counting, consortium).opened_deviation(consortium, parties)
         values = np.asarray(values, np.float64)
-        return SyntheticDataset(NoisyCounts(counting, self.chosen(who), values, deviation, total, parties, narrowed))
+        return SyntheticDataset(
+            NoisyCounts(counting, self.chosen(consortium), values, deviation, total, parties, narrowed)
+        )
 
     # What the plan says.
 
-    def _titled(self, who: Consortium, how: str = "") -> str:
-        noise = "Laplace" if isinstance(who.loss, Pure) else "Gaussian"
-        return f"synthetic ({self.chosen(who)}, {noise}{how})"
+    def _titled(self, consortium: Consortium, how: str = "") -> str:
+        noise = "Laplace" if isinstance(consortium.loss, Pure) else "Gaussian"
+        return f"synthetic ({self.chosen(consortium)}, {noise}{how})"
 
-    def protected(self, who: Consortium) -> int | None:
+    def protected(self, consortium: Consortium) -> int | None:
         return self.rows
 
-    def _planned(self, who: Consortium) -> dict[tuple[int, ...], float]:
+    def _planned(self, consortium: Consortium) -> dict[tuple[int, ...], float]:
         """The deviation of each table's counts, as far as it is known before anything runs."""
-        counting = self.counting(who)
-        return counting.layout.deviations(self._counts(counting, who).opened_deviation(who, who.size))
+        counting = self.counting(consortium)
+        return counting.layout.deviations(
+            self._counts(counting, consortium).opened_deviation(consortium, consortium.size)
+        )
 
-    def expectation(self, who: Consortium) -> str:
-        deviations = self._planned(who)
+    def expectation(self, consortium: Consortium) -> str:
+        deviations = self._planned(consortium)
         found = deviations.values()
         said = f"counts carry noise of deviation {min(found):.3g} to {max(found):.3g}"
         if self.rows is None:
             return f"{said}; declare synthetic.rows, a round figure, to see what that is of your records"
-        errors = expected_errors(self.counting(who).layout, deviations, self.rows)
+        errors = expected_errors(self.counting(consortium).layout, deviations, self.rows)
         pairs = [error for key, error in errors.items() if len(key) == 2] or list(errors.values())
         mean = sum(pairs) / len(pairs)
         useless = ", so expect a useless dataset: raise epsilon or bring more records" if mean > 0.5 else ""
@@ -169,8 +177,8 @@ class CountedData(Protocol):
             f"{max(errors.values()):.2%} at most, before tables are made to agree{useless}"
         )
 
-    def notes(self, who: Consortium) -> tuple[str, ...]:
-        counting, whole = self.counting(who), self.whole(who)
+    def notes(self, consortium: Consortium) -> tuple[str, ...]:
+        counting, whole = self.counting(consortium), self.whole(consortium)
         layout = counting.layout
         found = [
             f"{layout.counts:,} counts of {layout.columns} columns in {len(layout.blocks)} tables, "
@@ -181,10 +189,12 @@ class CountedData(Protocol):
         if self.model == "auto" and self.rows is None:
             found.append("model: mixture, because synthetic.rows says nothing that a rule could go by")
         elif self.model == "auto" and self.rows is not None:
-            noise = pair_noise(whole.layout, self._counts(whole, who).opened_deviation(who, who.size), self.rows)
+            noise = pair_noise(
+                whole.layout, self._counts(whole, consortium).opened_deviation(consortium, consortium.size), self.rows
+            )
             than = "above" if noise > MAX_PAIR_NOISE else "at most"
             found.append(
-                f"model: {self.chosen(who)}, because the noise of a pair of columns would be {noise:.3g} of the "
+                f"model: {self.chosen(consortium)}, because the noise of a pair of columns would be {noise:.3g} of the "
                 f"records, {than} {MAX_PAIR_NOISE}"
             )
         return (*found, "rows are made of the counts by public chance, by whoever holds them and as often as they like")
@@ -232,43 +242,43 @@ class SyntheticData(CountedData):
         if self.rounds == 2:
             assert Recount(self.cells.layout).chosen
 
-    def titled(self, who: Consortium) -> str:
+    def titled(self, consortium: Consortium) -> str:
         alone = ", each party alone" if self.pooling == "none" else ""
-        return self._titled(who, ", two rounds" if self.rounds == 2 else alone)
+        return self._titled(consortium, ", two rounds" if self.rounds == 2 else alone)
 
     # What leaves.
 
-    def declare(self, who: Consortium) -> Declaration:
-        if who.unit is not Unit.RECORD:
+    def declare(self, consortium: Consortium) -> Declaration:
+        if consortium.unit is not Unit.RECORD:
             raise StudyError(
-                f'synthetic protects a record; found privacy.unit = "{who.unit}". Set privacy.unit = "record"',
+                f'synthetic protects a record; found privacy.unit = "{consortium.unit}". Set privacy.unit = "record"',
                 key="privacy.unit",
             )
-        counts = self._counts(self.counting(who), who)
+        counts = self._counts(self.counting(consortium), consortium)
         one = Array(counts.shape)
         if self.rounds == 2:
-            return self._declare_both(counts, who)
+            return self._declare_both(counts, consortium)
         tables = Release(
             name="tables",
             source=COORDINATOR,
             to=EVERYONE,
             protection=Derived("counts"),
-            form=Each(one) if self.pooling == "none" else Fields({"counts": one, "parties": Count(who.size)}),
+            form=Each(one) if self.pooling == "none" else Fields({"counts": one, "parties": Count(consortium.size)}),
         )
         alone = "whoever receives what a party released, coordinator and other parties included"
         return Declaration(
-            (counts, tables), adversary=alone if self.pooling == "none" else _coordinator_with_parties(who)
+            (counts, tables), adversary=alone if self.pooling == "none" else _coordinator_with_parties(consortium)
         )
 
-    def _declare_both(self, counts: Release, who: Consortium) -> Declaration:
-        if self.chosen(who) == "naive-bayes":
+    def _declare_both(self, counts: Release, consortium: Consortium) -> Declaration:
+        if self.chosen(consortium) == "naive-bayes":
             raise StudyError(
                 "synthetic.rounds = 2 counts the strongest pairs of columns again, and the model is naive-bayes, which "
                 'knows only those with the target; set rounds = 1, or model = "mixture"',
                 key="synthetic.rounds",
             )
-        again = self._again(who)
-        one, pairs, many = Array(counts.shape), Array((self.recount(who).chosen,), "<i8"), Count(who.size)
+        again = self._again(consortium)
+        one, pairs, many = Array(counts.shape), Array((self.recount(consortium).chosen,), "<i8"), Count(consortium.size)
         opened, listed = (
             Release(name=name, source=COORDINATOR, to=EVERY_PARTY, protection=Derived("counts"), form=form)
             for name, form in (("opened", one), ("pairs", pairs))
@@ -282,22 +292,22 @@ class SyntheticData(CountedData):
                 {"counts": one, "parties": many, "pairs": pairs, "again": Array(again.shape), "parties_again": many}
             ),
         )
-        return Declaration((counts, opened, listed, again, tables), adversary=_coordinator_with_parties(who))
+        return Declaration((counts, opened, listed, again, tables), adversary=_coordinator_with_parties(consortium))
 
-    def recount(self, who: Consortium) -> Recount:
+    def recount(self, consortium: Consortium) -> Recount:
         """What a second round counts."""
-        return Recount(self.whole(who).layout)
+        return Recount(self.whole(consortium).layout)
 
-    def _counts(self, counting: Counting, who: Consortium) -> Release:
-        noise = split_loss(who)[0] if self.rounds == 2 else self._noise(who)
-        return self._counted("counts", counting.layout.counts, counting.layout.weights, noise, who)
+    def _counts(self, counting: Counting, consortium: Consortium) -> Release:
+        noise = split_loss(consortium)[0] if self.rounds == 2 else self._noise(consortium)
+        return self._counted("counts", counting.layout.counts, counting.layout.weights, noise, consortium)
 
-    def _again(self, who: Consortium) -> Release:
-        recount = self.recount(who)
-        return self._counted("again", recount.counts, recount.weights, split_loss(who)[1], who)
+    def _again(self, consortium: Consortium) -> Release:
+        recount = self.recount(consortium)
+        return self._counted("again", recount.counts, recount.weights, split_loss(consortium)[1], consortium)
 
     def _counted(
-        self, name: str, counts: int, weights: tuple[int, ...], noise: Gaussian | Laplace, who: Consortium
+        self, name: str, counts: int, weights: tuple[int, ...], noise: Gaussian | Laplace, consortium: Consortium
     ) -> Release:
         return Release(
             name=name,
@@ -305,14 +315,14 @@ class SyntheticData(CountedData):
             to=COORDINATOR,
             protection=Noised(noise) if self.pooling == "none" else Summed(noise),
             form=Array((counts,), "<i8"),
-            bound=Counts(weights, who.neighbours is Neighbours.REPLACE, MAX_RECORDS),
+            bound=Counts(weights, consortium.neighbours is Neighbours.REPLACE, MAX_RECORDS),
         )
 
     @property
     def stackable(self) -> bool:
         return self.pooling == "sum"
 
-    def streams(self, who: Consortium) -> bool:
+    def streams(self, consortium: Consortium) -> bool:
         return True
 
     # What the coordinator does.
@@ -324,16 +334,16 @@ class SyntheticData(CountedData):
             total = parties.sum(self.count)
             parties.require("counts", total.parties, self._ranges(total.value, parties.consortium))
             return {"tables": {"counts": total.value, "parties": total.parties}}
-        who, release = parties.consortium, parties.declaration["counts"]
-        grid = release.spacing(who)
-        got = parties.ask(self.count, need=release.min_parties(who))
+        consortium, release = parties.consortium, parties.declaration["counts"]
+        grid = release.spacing(consortium)
+        got = parties.ask(self.count, need=release.min_parties(consortium))
         tables = {party: np.asarray(values["counts"] * grid, np.float64) for party, values in got.items()}
         for party, counts in tables.items():
-            parties.require("counts", 1, self._ranges(counts, who), sender=party)
+            parties.require("counts", 1, self._ranges(counts, consortium), sender=party)
         return {"tables": tables}
 
-    def _ranges(self, counts: NDArray[np.float64], who: Consortium) -> tuple[Range, ...]:
-        return table_ranges(self.counting(who).layout, counts, about=self.rows)
+    def _ranges(self, counts: NDArray[np.float64], consortium: Consortium) -> tuple[Range, ...]:
+        return table_ranges(self.counting(consortium).layout, counts, about=self.rows)
 
     def _both(self, parties: Parties) -> dict[str, Any]:
         first = parties.sum(self.count)
@@ -348,8 +358,10 @@ class SyntheticData(CountedData):
             "parties_again": second.parties,
         }
 
-    def _strongest(self, opened: NDArray[np.float64], who: Consortium) -> NDArray[np.int64]:
-        return self.recount(who).strongest(opened, self._counts(self.whole(who), who).opened_deviation(who, who.size))
+    def _strongest(self, opened: NDArray[np.float64], consortium: Consortium) -> NDArray[np.int64]:
+        return self.recount(consortium).strongest(
+            opened, self._counts(self.whole(consortium), consortium).opened_deviation(consortium, consortium.size)
+        )
 
     # What a site does.
 
@@ -361,54 +373,61 @@ class SyntheticData(CountedData):
     @step(sends="again", stacked=True)
     def count_again(self, site: Site, opened: NDArray[np.float64], pairs: NDArray[np.int64]) -> None:
         """Only what the opened counts say: a list of the coordinator's own could ask for what nobody agreed to."""
-        who = site.consortium
-        if not np.array_equal(pairs, self._strongest(opened, who)):
+        consortium = site.consortium
+        if not np.array_equal(pairs, self._strongest(opened, consortium)):
             raise Malformed(
                 "the pairs to be counted again are not the strongest of the opened counts; nothing was drawn. Ask the "
                 "coordinator which version it runs",
                 code="form",
                 key="pairs",
             )
-        recount = self.recount(who)
+        recount = self.recount(consortium)
         site.contribute(site.total(lambda rows: recount.count(pairs, rows.features, rows.filled)))
 
     # What a consumer works with.
 
-    def present(self, released: Mapping[str, Any], who: Consortium) -> SyntheticDataset:
+    def present(self, released: Mapping[str, Any], consortium: Consortium) -> SyntheticDataset:
         tables = released["tables"]
         # Without a party that was in the first, the second is about other records: no mean of both is about either.
         if self.rounds == 2 and tables["parties"] == tables["parties_again"]:
-            return self._combined(tables, who)
+            return self._combined(tables, consortium)
         if self.pooling == "none":
-            return self._made(sum(tables.values()), len(tables), who)
-        return self._made(tables["counts"], tables["parties"], who)
+            return self._made(sum(tables.values()), len(tables), consortium)
+        return self._made(tables["counts"], tables["parties"], consortium)
 
-    def beside(self, released: Mapping[str, Any], who: Consortium, *, study: str, run: str) -> Mapping[str, Artefact]:
+    def beside(
+        self, released: Mapping[str, Any], consortium: Consortium, *, study: str, run: str
+    ) -> Mapping[str, Artefact]:
         """Of parties that release alone, each one's own dataset."""
         tables = released["tables"] if self.pooling == "none" else {}
         if not 1 < len(tables) <= MAX_DATASETS:
             return {}
-        return {f"data-{place}": self._made(tables[party], 1, who) for place, party in self._numbered(tables, who)}
+        return {
+            f"data-{place}": self._made(tables[party], 1, consortium)
+            for place, party in self._numbered(tables, consortium)
+        }
 
     @staticmethod
-    def _numbered(tables: Mapping[str, Any], who: Consortium) -> Sequence[tuple[int, str]]:
-        return [(place, party) for place, party in enumerate(who.parties, start=1) if party in tables]
+    def _numbered(tables: Mapping[str, Any], consortium: Consortium) -> Sequence[tuple[int, str]]:
+        return [(place, party) for place, party in enumerate(consortium.parties, start=1) if party in tables]
 
-    def _combined(self, tables: Mapping[str, Any], who: Consortium) -> SyntheticDataset:
+    def _combined(self, tables: Mapping[str, Any], consortium: Consortium) -> SyntheticDataset:
         parties = int(tables["parties"])
-        rounds = (self._counts(self.whole(who), who), self._again(who))
-        first, second = (release.opened_deviation(who, parties) for release in rounds)
-        both = self.recount(who).combined(
+        rounds = (self._counts(self.whole(consortium), consortium), self._again(consortium))
+        first, second = (release.opened_deviation(consortium, parties) for release in rounds)
+        both = self.recount(consortium).combined(
             np.asarray(tables["counts"], np.float64), tables["again"], tables["pairs"], (first, second)
         )
-        return self._made(both.values, parties, who, both.narrowed)
+        return self._made(both.values, parties, consortium, both.narrowed)
 
     def _made(
-        self, values: Any, parties: int, who: Consortium, narrowed: tuple[float, ...] | None = None
+        self, values: Any, parties: int, consortium: Consortium, narrowed: tuple[float, ...] | None = None
     ) -> SyntheticDataset:
-        replaced = who.neighbours is Neighbours.REPLACE
+        replaced = consortium.neighbours is Neighbours.REPLACE
         # The declared number is that of all records: one party's own is in its counts alone.
-        return self._dataset(values, parties, self.rows if replaced and parties == who.size else None, who, narrowed)
+        return self._dataset(
+            values, parties, self.rows if replaced and parties == consortium.size else None, consortium, narrowed
+        )
 
     def assess(self, presented: SyntheticDataset, train: Sequence[Records] | None, test: Records) -> Assessment:
         from comity.methods.synthetic.fidelity import assess, pool_records
@@ -426,34 +445,37 @@ class SyntheticData(CountedData):
 
     # What the plan says.
 
-    def _planned(self, who: Consortium) -> dict[tuple[int, ...], float]:
+    def _planned(self, consortium: Consortium) -> dict[tuple[int, ...], float]:
         """Which pairs are counted again is not known before the first round: those with the target are."""
-        found = super()._planned(who)
+        found = super()._planned(consortium)
         if self.rounds == 2:
-            found |= {block.key: found[block.key] * self._narrower(who) for block in self.recount(who).labelled}
+            found |= {
+                block.key: found[block.key] * self._narrower(consortium) for block in self.recount(consortium).labelled
+            }
         return found
 
-    def _narrower(self, who: Consortium) -> float:
+    def _narrower(self, consortium: Consortium) -> float:
         """The deviation of what both rounds count over that of the first."""
-        rounds = (self._counts(self.whole(who), who), self._again(who))
-        first, second = (release.opened_deviation(who, who.size) for release in rounds)
+        rounds = (self._counts(self.whole(consortium), consortium), self._again(consortium))
+        first, second = (release.opened_deviation(consortium, consortium.size) for release in rounds)
         return second / hypot(first, second)
 
-    def _said_of_rounds(self, who: Consortium) -> str:
-        recount = self.recount(who)
+    def _said_of_rounds(self, consortium: Consortium) -> str:
+        recount = self.recount(consortium)
         return (
-            f"two rounds: all tables with {FIRST_SHARE:.0%} of the loss, then with the rest {len(recount.labelled)} "
-            f"tables with the target and the {recount.chosen} strongest of {len(recount.candidates)} others, chosen "
-            f"from the opened counts of the first; both together know those with {self._narrower(who):.2f} of its "
-            "deviation. If a party is lost in between, the first stands alone"
+            f"two rounds: the first counts all tables with {FIRST_SHARE:.0%} of the loss; the second spends the rest "
+            f"on the {len(recount.labelled)} tables with the target and the {recount.chosen} strongest of "
+            f"{len(recount.candidates)} others, chosen from the opened counts. For these the deviation falls to "
+            f"{self._narrower(consortium):.2f} of the first round's. If a party drops out in between, only the first "
+            "round is used"
         )
 
-    def notes(self, who: Consortium) -> tuple[str, ...]:
-        many = who.size > MAX_DATASETS and self.pooling == "none"
+    def notes(self, consortium: Consortium) -> tuple[str, ...]:
+        many = consortium.size > MAX_DATASETS and self.pooling == "none"
         said = (f"above {MAX_DATASETS} parties only the dataset of all of them is written out",) if many else ()
-        rounds = (self._said_of_rounds(who),) if self.rounds == 2 else ()
-        return (*super().notes(who), *said, *rounds)
+        rounds = (self._said_of_rounds(consortium),) if self.rounds == 2 else ()
+        return (*super().notes(consortium), *said, *rounds)
 
 
-def _coordinator_with_parties(who: Consortium) -> str:
-    return f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties"
+def _coordinator_with_parties(consortium: Consortium) -> str:
+    return f"an honest-but-curious coordinator with up to {consortium.colluders} of {consortium.size} parties"

@@ -26,7 +26,7 @@ NOISE_DRAWS = 100
 
 
 class Tables(dict[tuple[int, ...], Floats]):
-    """Tables of one set of counts; `singles` keeps what was found about columns, which is asked for again and again."""
+    """Tables of one set of counts; `singles` caches the counts of columns."""
 
     def __init__(self, tables: Mapping[tuple[int, ...], Floats]) -> None:
         super().__init__(tables)
@@ -35,14 +35,14 @@ class Tables(dict[tuple[int, ...], Floats]):
 
 @dataclass(frozen=True)
 class Measured:
-    """Values and the deviations that the noise gives them."""
+    """Values and their deviations by noise."""
 
     values: Floats
     deviations: Floats
 
 
 def measure(counts: NoisyCounts, statistic: Callable[[Tables], Floats]) -> Measured:
-    """A statistic of the tables. It must be finite for tables that noise may have made negative."""
+    """A statistic of the tables and its deviation. It must be finite for tables that noise makes negative."""
     layout = counts.counting.layout
     chance = Stream.public("error bars", counts.digest)
     tried = [statistic(Tables(layout.tables(counts.noised(chance)))) for _ in range(NOISE_DRAWS)]
@@ -50,7 +50,7 @@ def measure(counts: NoisyCounts, statistic: Callable[[Tables], Floats]) -> Measu
 
 
 def estimate_single(counts: NoisyCounts, tables: Tables, column: int) -> Floats:
-    """Counts of a column: the mean of all tables that imply them, weighted by how well they know them."""
+    """Counts of a column: the mean of all tables that imply them, weighted by inverse variance."""
     if column in tables.singles:
         return tables.singles[column]
     weighted, weight = np.zeros(counts.counting.layout.sizes[column]), 0.0
@@ -65,7 +65,7 @@ def estimate_single(counts: NoisyCounts, tables: Tables, column: int) -> Floats:
 
 
 def find_pair(counts: NoisyCounts, tables: Tables, one: int, other: int) -> Floats:
-    """Counts of a pair of columns, the first along rows; refused where they were not counted."""
+    """Counts of a pair of columns, the first along rows. Raises if they were not counted together."""
     key = (min(one, other), max(one, other))
     if key not in tables:
         names = counts.counting.cells.names
@@ -78,8 +78,8 @@ def find_pair(counts: NoisyCounts, tables: Tables, one: int, other: int) -> Floa
 
 
 def cell_middles(counts: NoisyCounts, column: int) -> Floats | None:
-    """The value in the middle of each cell of a number, in its own units, days for dates, places for an order; NaN for
-    missing values; None where cells have no order. Of two classes the second is 1."""
+    """The middle of each cell: in units of a number, days of a date, ranks of an order; NaN for missing values. None
+    where cells have no order. Of two classes the second is 1."""
     cells = counts.counting.cells
     kind, size = cells.columns[column], cells.sizes[column]
     if isinstance(kind, Categorical | Classes):
@@ -110,8 +110,8 @@ HEADS = ("group", "column", "figure", "value", "deviation")
 
 
 def table_one(counts: NoisyCounts, by: str | None = None) -> Table:
-    """A row for every figure with the deviation that the noise gives it. `by` names a column whose cells are groups;
-    columns that were not counted with it are left out."""
+    """A row for every figure with its deviation by noise. `by` names a column whose cells are groups; columns that were
+    not counted with it are left out."""
     names = counts.counting.cells.names
     rows: list[tuple[str | float, ...]] = []
     if by is None:
@@ -172,27 +172,29 @@ def _edges(counts: NoisyCounts, column: int) -> Floats:
 
 
 def _describe_number(table: Floats, middle: Floats, edges: Floats) -> Floats:
-    """Mean and quantiles of a number that is uniform inside its cells."""
+    """Mean and quantiles, taking the number as uniform inside its cells."""
     total = float(table.sum())
     if total < 1:
         return np.full(1 + len(QUANTILES), float(middle.mean()))
     share = np.maximum(table, 0)
     reached = np.concatenate([[0.0], np.cumsum(share) / share.sum()])
-    # A table whose noise outweighs it may lead out of the bounds, which are public.
+    # Strong noise may lead out of the public bounds.
     mean = np.clip(float(table @ middle) / total, edges[0], edges[-1])
     return np.array([mean, *np.interp(QUANTILES, reached, edges)])
 
 
 # Correlations and least squares.
 
-# Of a normal variable: 95 of 100 lie within.
+# 95 % of a standard normal variable lie within.
 _NORMAL_95 = 1.959964
-# The least eigenvalue of what explains must be so many times what noise moves it by. Not tuned on data.
+# The least eigenvalue of the explaining terms' correlations must be this many times what noise moves it by, measured by
+# this many draws. Not tuned on data.
 _MIN_EIGENVALUE, _EIGENVALUE_DRAWS = 2.0, 20
 
 
 def tabulate_correlations(counts: NoisyCounts) -> Table:
-    """Between all columns whose cells have an order and that were counted together, with the deviation of the noise."""
+    """Correlations of all columns whose cells have an order and that were counted together, with deviations by
+    noise."""
     names = counts.counting.cells.names
     used = {k: Term(names[k], k, middle) for k in range(len(names)) if (middle := cell_middles(counts, k)) is not None}
     keys = [key for key in counts.tables if len(key) == 2 and key[0] in used and key[1] in used]
@@ -219,7 +221,7 @@ def tabulate_correlations(counts: NoisyCounts) -> Table:
 
 @dataclass(frozen=True)
 class Term:
-    """One entry of a row: a column's value in its own units, or that it lies in one of its cells."""
+    """One term of a regression: a column's value in its units, or the indicator of one of its cells."""
 
     name: str
     column: int
@@ -227,23 +229,23 @@ class Term:
 
 
 def tabulate_regression(counts: NoisyCounts, target: str, on: Sequence[str] | None = None) -> Table:
-    """Least squares of an ordered column on others, or on those that are named, from the counts alone.
+    """Least squares of an ordered column on all others, or on the columns `on`, from the counts alone.
 
-    Numbers enter by the middle of their cells, categories as one entry for each but the first. An interval holds the
-    coefficient that the records themselves would give in those cells, in about 95 of 100 releases; `sampling` is the
-    deviation that another sample of records would add. Where noise covers what tells columns apart there is no such
-    interval, and the regression is refused.
+    Numbers enter by the middle of their cells, categories as one term for each value but the first. In about 95 of 100
+    releases an interval holds the coefficient that the records would give in those cells. `sampling` is the deviation
+    that another sample of records would add. Where noise covers the differences between columns, no such interval
+    exists and the regression is refused.
     """
     of, layout, names = find_column(counts, target), counts.counting.layout, counts.counting.cells.names
     told = cell_middles(counts, of)
     if told is None or np.isnan(told).any():
         raise DataError(
-            f"{target!r} has no order, or missing values, so that least squares can't explain it; choose a number",
+            f"least squares can't explain {target!r}, which has no order or has missing values; choose a number",
             key=target,
         )
     columns = [find_column(counts, name) for name in on] if on else [k for k in layout.leading if k != of]
     if of in columns:
-        raise DataError(f"{target!r} is explained by itself; leave it out", key=target)
+        raise DataError(f"{target!r} can't explain itself; leave it out", key=target)
     explained, opened = Term(target, of, told), Tables(counts.tables)
     entries = [one for k in columns for one in _terms(counts, k)]
     for k, one in enumerate(columns):
@@ -261,8 +263,8 @@ def tabulate_regression(counts: NoisyCounts, target: str, on: Sequence[str] | No
     ]
     if np.linalg.eigvalsh(matrix[:-1, :-1])[0] < _MIN_EIGENVALUE * float(np.mean(moved)):
         raise DataError(
-            f"noise covers what tells the {len(entries)} terms apart, so that no interval for them would hold; name "
-            f"fewer columns, of those that vary most, among {', '.join(names[k] for k in columns)}",
+            f"noise covers the differences between the {len(entries)} terms, and no interval would hold; name fewer "
+            f"columns, those that vary most, among {', '.join(names[k] for k in columns)}",
             key=target,
         )
 
@@ -301,7 +303,7 @@ def _terms(counts: NoisyCounts, column: int) -> list[Term]:
 
 
 def _estimate_records(counts: NoisyCounts, tables: Tables) -> float:
-    """Of all records, by the column that is known best."""
+    """The number of records, by the last leading column."""
     return max(1.0, float(estimate_single(counts, tables, counts.counting.layout.leading[-1]).sum()))
 
 
@@ -316,14 +318,14 @@ def _mean(counts: NoisyCounts, tables: Tables, entry: Term) -> float:
 
 def _deviation(counts: NoisyCounts, tables: Tables, entry: Term) -> float:
     apart = np.nan_to_num(entry.of_cells) - _mean(counts, tables, entry)
-    # No column varies by less than one record would make it.
+    # One record alone would make a column vary by this much.
     least = float(np.ptp(np.nan_to_num(entry.of_cells))) / max(1.0, _estimate_records(counts, tables))
     return max(float(np.sqrt(_shares(counts, tables, entry) @ apart**2)), least, 1e-12)
 
 
 def _standardise(counts: NoisyCounts, tables: Tables, entry: Term) -> Floats:
-    """Values of the cells on the column's own scale: noise in a pair then weighs as little as it can. Missing values
-    count as the mean."""
+    """Cell values with mean 0 and deviation 1, which keeps the noise of a pair smallest. Missing values count as the
+    mean."""
     scaled = (entry.of_cells - _mean(counts, tables, entry)) / _deviation(counts, tables, entry)
     return np.asarray(np.nan_to_num(scaled))
 

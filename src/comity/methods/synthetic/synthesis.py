@@ -26,20 +26,20 @@ Floats = NDArray[np.float64]
 # It has K components of equal weight. In each, the columns are independent with probabilities softmax(logits). The
 # two-way counts of the mixture are n·PᵀP/K, so it is fitted by least squares with gradients.
 
-# Settled on Adult. Credit defaults and bikes alone choose the same number of steps against 600: two-way distances at
-# ε = 1 are .0206 and .0237 instead of .0231 and .0265, and at .1 equal within 2 %. Schemas with more cells get fewer,
-# so that no fit takes much longer than one there.
+# Settled on Adult. Credit defaults and bikes alone choose the same number of steps over 600: two-way distances at ε = 1
+# are .0206 and .0237 instead of .0231 and .0265, and at .1 equal within 2 %. Schemas with more cells get fewer steps,
+# so no fit takes much longer than on Adult.
 COMPONENTS, STEPS, RATE = 100, 2000, 0.1
 _WIDE_CELLS, _MIN_STEPS = 160, 400
-# No count is believed to more than this: the mixture can't reach every exact table, and what it misses of one should
-# not be paid by the others. Settled on Adult.
+# Counts are treated as no more exact than this: the mixture can't fit every exact table, and its misfit of one should
+# not distort the others. Settled on Adult.
 _MIN_DEVIATION = 20.0
 _BETA_1, _BETA_2, _ADAM_EPSILON = 0.9, 0.999, 1e-8
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Probabilities (components, cells); those of each column add up to one in each component."""
+    """Probabilities (components, cells). In each component, those of a column add up to one."""
 
     layout: Layout
     probabilities: Floats
@@ -68,11 +68,12 @@ def fit_mixture(
     steps: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Mixture:
-    """Least squares on `pairs`, or on the agreed ones, by Adam, each weighted by how well it is known.
+    """Fit `pairs`, or the consistent ones, by weighted least squares with Adam, from `start` or near the single
+    columns.
 
-    `pull` draws components together: it costs what all of them are apart from their mean, the trace of the matrix of
-    interactions, in units of the largest eigenvalue that noise alone would give that matrix. A column that follows
-    another is left out, since it is drawn from that one. From `start`, or from near the single columns.
+    `pull` penalises the distance of components from their mean, which is the trace of the matrix of interactions, in
+    units of the largest eigenvalue that noise alone would give that matrix. A column that follows another is left out,
+    because it is drawn from that one.
     """
     width, total = layout.width, agreed.total
     if steps is None:
@@ -97,7 +98,7 @@ def fit_mixture(
     single_weight = layout.columns / max(agreed.narrowest, _MIN_DEVIATION) ** 2
     together = 0.0
     if noise and pull:
-        # Half a squared distance with eigenvalues pulled by λ, in units of the loss; a symmetric matrix of noise has
+        # In units of the loss: half a squared distance with eigenvalues pulled by λ. A symmetric matrix of noise has
         # eigenvalues up to 2σ√width.
         typical = float(np.median(noise))
         together = 2 * total / max(typical, _MIN_DEVIATION) ** 2 * pull * 2 * typical * sqrt(width)
@@ -148,12 +149,12 @@ def _softmax(logits: Floats, starts: NDArray[np.int64], sizes: NDArray[np.int64]
 
 Pairs = dict[tuple[int, int], Floats]
 
-# How strongly components are drawn together, in units of the largest eigenvalue of noise. Of 0.3 and 0.6, two-way
-# distances of any two of Adult, credit defaults and bikes choose this one (five splits at ε = 1, 0.5 and 0.1); on the
-# one left out they are .0128/.0192/.0489, .0195/.0301/.1001 and .0234/.0358/.1084, where tables that are shrunk one by
-# one gave bikes .0264/.0389/.1089.
+# How strongly components are pulled together, in units of the largest eigenvalue of noise. Of 0.3 and 0.6, any two of
+# Adult, credit defaults and bikes choose this one by their two-way distances (five splits at ε = 1, 0.5 and 0.1). On
+# the one left out, distances are .0128/.0192/.0489, .0195/.0301/.1001 and .0234/.0358/.1084; tables that are shrunk one
+# by one gave bikes .0264/.0389/.1089.
 PULL = 0.3
-# Of the steps of a fit, those of the first pass and of the second.
+# Shares of the steps for the first and the second pass.
 _FIRST_STEPS, _SECOND_STEPS = 0.25, 0.75
 
 
@@ -185,7 +186,7 @@ Integers = NDArray[np.int64]
 
 
 def sample_mixture(mixture: Mixture, rows: int, chance: Stream) -> Integers:
-    """Cells (rows, columns). Independent draws would add the noise of a survey to counts that were paid for."""
+    """Cells (rows, columns). Independent draws would add sampling noise to counts that were paid for."""
     components, layout = len(mixture.probabilities), mixture.layout
     groups = draw_systematically(np.full((1, components), 1.0), np.zeros(rows, np.int64), chance)
     found = np.empty((rows, layout.columns), np.int64)
@@ -196,8 +197,8 @@ def sample_mixture(mixture: Mixture, rows: int, chance: Stream) -> Integers:
 
 
 def draw_systematically(shares: Floats, groups: Integers, chance: Stream) -> Integers:
-    """A cell for every row; in each group each cell comes as often as that group's shares say, rounded up or down by
-    one coin for the group, in an order that tells nothing."""
+    """A cell for every row, in random order. In each group, each cell comes as often as the group's shares say, rounded
+    up or down by one coin for the group."""
     rows = len(groups)
     if rows == 0:
         return np.empty(0, np.int64)
@@ -205,7 +206,7 @@ def draw_systematically(shares: Floats, groups: Integers, chance: Stream) -> Int
     order = np.lexsort((chance.words(rows), groups))
     first = np.repeat(np.cumsum(count) - count, count)
     coins = np.repeat(chance.uniform(len(shares)), count)
-    # A group's places and its edges both lie between its number and the next, so that one search serves all groups.
+    # A group's places and edges both lie between its number and the next, so one search serves all groups.
     sorted_groups = groups[order]
     places = sorted_groups + (np.arange(rows) - first + coins) / np.repeat(count, count)
     shares = np.maximum(shares, 0) + 1e-12
@@ -218,7 +219,7 @@ def draw_systematically(shares: Floats, groups: Integers, chance: Stream) -> Int
 
 
 def draw_following(codes: Integers, pairs: Floats, chance: Stream) -> Integers:
-    """A column's cells, given those of the column that determines it, as the released counts of the pair say."""
+    """A column's cells given those of the column that determines it, by the released counts of the pair."""
     return draw_systematically(np.where(pairs.sum(1, keepdims=True) > 0, pairs, pairs.sum(0)), codes, chance)
 
 
@@ -228,8 +229,8 @@ def draw_following(codes: Integers, pairs: Floats, chance: Stream) -> Integers:
 # noise on top of that in the counts. Two rows of one component exchange their values of a column where that brings the
 # two-way counts nearer. This changes neither how often a value comes nor the component.
 
-# Times that every row is offered an exchange of each column. More of them move two-way distances by less than 1 %
-# on Adult, credit defaults and bikes.
+# How often each row is offered an exchange of each column. More sweeps move two-way distances by less than 1 % on
+# Adult, credit defaults and bikes.
 SWEEPS = 2
 
 
@@ -258,8 +259,8 @@ def balance_pairs(mixture: Mixture, codes: Integers, groups: Integers, chance: S
 
 @compiled
 def _exchange(cells: Integers, groups: Integers, order: Integers, k: int, columns: Integers, gap: Floats) -> None:
-    """Neighbours in `order` of one group exchange column k where that lessens the sum of squares of `gap`, the rows'
-    two-way counts less those that are wanted."""
+    """Exchange column k between neighbours in `order` of one group where that lessens the sum of squares of `gap`, the
+    rows' two-way counts less the wanted ones."""
     for place in range(0, len(order) - 1, 2):
         one, other = order[place], order[place + 1]
         a, b = cells[one, k], cells[other, k]
@@ -292,20 +293,20 @@ def _exchange(cells: Integers, groups: Integers, order: Integers, k: int, column
 # is their noise. For classes this moves probabilities and seldom the answer. For a number it moves the answer, further
 # than a constant would miss. `temper` therefore weakens what columns say of a number.
 
-# No cell is less likely than this times what it would be without the other column, before tempering: an empty one is
-# not impossible. Not tuned on data.
+# Before tempering, no cell is less likely than this times its probability under independence: an empty cell is not
+# impossible. Not tuned on data.
 _MIN_RATIO = 1e-3
 
 
 def temper(layout: Layout, agreed: Consistent) -> Consistent:
-    """Pairs with the target whose log-likelihood ratios are divided by the effective number of columns.
+    """Divide the log-likelihood ratios of pairs with the target by the effective number of columns.
 
-    With I_j what column j tells of the target (their mutual information), that number is (Σ I_j)²/Σ I_j²: as many as
-    there are where all tell as much, one where one tells all. How far columns repeat each other is not counted, so that
-    the most that they could is assumed: together they say as much as one of them. Chosen among no tempering, fixed
-    powers from a half to a tenth, the root of that number and the number itself, on credit limits, working hours, wages
-    and two tables of motion with made targets, at two budgets each, two runs a cell: the geometric mean of errors, and
-    the worst, is lowest with the number itself. Wages, which many columns tell apart, lose by it.
+    With I_j the mutual information of column j and the target, that number is (Σ I_j)²/Σ I_j²: the number of columns if
+    all tell as much, one if one tells all. How far columns repeat each other is not measured; the worst case is
+    assumed, that together they say as much as one of them. This was chosen among no tempering, fixed powers from a half
+    to a tenth, the root of that number and the number itself, on credit limits, working hours, wages and two tables of
+    motion with generated targets, at two budgets each, two runs a cell: the number itself has the lowest geometric mean
+    of errors and the lowest worst error. Wages, which many columns tell apart, lose by it.
     """
     tables = {pair: table for pair, table in agreed.pairs.items() if layout.target in pair}
     alone = {(i, j): np.outer(agreed.singles[i], agreed.singles[j]) / agreed.total for i, j in tables}
@@ -316,8 +317,7 @@ def temper(layout: Layout, agreed: Consistent) -> Consistent:
 
 
 def _mutual_information(table: Floats, alone: Floats) -> float:
-    """Between the two columns of a table, in nats; `alone` is what it would be if they had nothing to do with each
-    other."""
+    """The mutual information of a table's two columns, in nats; `alone` is the table under independence."""
     filled = (table > 0) & (alone > 0)
     return max(0.0, float((table[filled] * np.log(table[filled] / alone[filled])).sum() / table.sum()))
 
@@ -329,7 +329,7 @@ def _temper_table(table: Floats, alone: Floats, columns: float) -> Floats:
 
 
 def sample_naive_bayes(layout: Layout, agreed: Consistent, rows: int, chance: Stream) -> Integers:
-    """Labels by their counts, and within each label every column by its own; without a label every column alone."""
+    """Draw labels by their counts, and within each label every column separately; without a label, columns alone."""
     found = np.zeros((rows, layout.columns), np.int64)
     together = np.zeros(rows, np.int64)
     target = layout.target
@@ -346,8 +346,8 @@ def sample_naive_bayes(layout: Layout, agreed: Consistent, rows: int, chance: St
 
 @dataclass(frozen=True)
 class Synthesis:
-    """How rows are made of counts. `ordered` says of columns how many of their cells have an order; a `classified`
-    label is drawn anew from the rows' own columns. `total` is the number of records where it is public."""
+    """How rows are made from counts. `ordered` gives, for columns, how many of their cells have an order. A
+    `classified` label is redrawn from the row's columns. `total` is the number of records where it is public."""
 
     layout: Layout
     model: str
@@ -368,19 +368,19 @@ class Synthesis:
         count: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Integers:
-        """Cells (rows, columns); as many rows as the counts say that there are records, unless told."""
-        # Products this small take longer on several threads, and their last bits would depend on how many there are.
+        """Cells (rows, columns): `count` rows, or as many as the counts imply."""
+        # Small products take longer on several threads, and their last bits would depend on the number of threads.
         with threadpool_limits(1, user_api="blas"):
-            return self.made(self.agreed(weighted, deviation), chance, count, progress)
+            return self.make_rows(self.agreed(weighted, deviation), chance, count, progress)
 
-    def made(
+    def make_rows(
         self,
         agreed: Consistent,
         chance: Stream,
         count: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Integers:
-        """Rows of what the counts agree on."""
+        """Rows from consistent counts."""
         size = max(1, round(agreed.total)) if count is None else count
         if self.model == "naive-bayes":
             told = agreed if self.classified else temper(self.layout, agreed)

@@ -192,7 +192,7 @@ class Market(Protocol):
     # What leaves in every auction.
 
     def announced(
-        self, who: Consortium, *, loss: Loss, numbers: int, limit: float, asking: Mechanism, broadcast: Release
+        self, consortium: Consortium, *, loss: Loss, numbers: int, limit: float, asking: Mechanism, broadcast: Release
     ) -> tuple[Release, ...]:
         """Bids of so many `numbers`, at a `loss` that whom the curator asks and what it broadcasts have between them;
         the bits of `asking`, one for each owner; the release that broadcasts are made from."""
@@ -212,15 +212,15 @@ class Market(Protocol):
                 source=COORDINATOR,
                 to=COORDINATOR,
                 protection=Curated(asking, of="bids"),
-                form=Array((len(who.among(OWNER)),), "<i8"),
+                form=Array((len(consortium.among(OWNER)),), "<i8"),
                 times=self.records,
             ),
             broadcast,
         )
 
-    def traded(self, who: Consortium, *broadcast_from: str) -> tuple[Release, ...]:
+    def traded(self, consortium: Consortium, *broadcast_from: str) -> tuple[Release, ...]:
         """Broadcasts, asks, offers, and what curator and consumer have at the end."""
-        owners = len(who.among(OWNER))
+        owners = len(consortium.among(OWNER))
         return (
             Release(
                 name="broadcast",
@@ -335,13 +335,13 @@ class Market(Protocol):
 
     # What a consumer works with.
 
-    def present(self, released: Mapping[str, Any], who: Consortium) -> Any:
+    def present(self, released: Mapping[str, Any], consortium: Consortium) -> Any:
         """Bought records with the value of winning bids; KeyError for a receiver that was not sent them."""
         from comity.methods.summary.artefact import Bought, BoughtRecords, RunSetting
 
         summary, attribution = released["summary"], released["attribution"]
         bought = Bought.of(
-            tuple(who.among(OWNER)),
+            tuple(consortium.among(OWNER)),
             attribution,
             payment=self.payment,
             asked=self.records,
@@ -349,7 +349,7 @@ class Market(Protocol):
             basis="bids",
         )
         schema = None if self.encoding is None else replace(self.encoding.schema, identifier=None)
-        setting = RunSetting.of(self.gamma, who)
+        setting = RunSetting.of(self.gamma, consortium)
         return BoughtRecords(
             summary["rows"], summary.get("labels"), summary["owners"], bought, schema, self.image, setting
         )
@@ -372,5 +372,5 @@ class Market(Protocol):
             f"kernel: exp(-{self.gamma:.4g} |x - y|^2), its width {self.width_from}; {self.dimensions} random features"
         )
 
-    def protected(self, who: Consortium) -> int:
-        return sum(self.sizes[party] for party in who.among(OWNER))
+    def protected(self, consortium: Consortium) -> int:
+        return sum(self.sizes[party] for party in consortium.among(OWNER))

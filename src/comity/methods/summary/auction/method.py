@@ -91,15 +91,15 @@ class AuctionBudget:
     readers: int
 
     @classmethod
-    def of(cls, who: Consortium, share: float) -> AuctionBudget:
+    def of(cls, consortium: Consortium, share: float) -> AuctionBudget:
         """`share` is the part of μ² that the bits have."""
-        whole = gaussian_budget(who.loss)
+        whole = gaussian_budget(consortium.loss)
         bits = _ROUND_DOWN.multiply(whole.square, Decimal(repr(share)))
         asked = _pure_within(bits)
         left = _ROUND_DOWN.subtract(whole.square, pure_square(asked.epsilon))
         # A little less, so that the parts never exceed the whole.
         left = _ROUND_DOWN.subtract(left, Decimal(1).scaleb(whole.square.adjusted() - 40))
-        return cls(asked, GDP.squared(left), whole, max(1, who.colluders))
+        return cls(asked, GDP.squared(left), whole, max(1, consortium.colluders))
 
     @property
     def owner(self) -> GDP:
@@ -171,19 +171,19 @@ class AuctionSummary(Market):
     def title(self) -> str:
         return f"summary (auction, {self.records} rounds, {self.dimensions} features)"
 
-    def budget(self, who: Consortium) -> AuctionBudget:
-        return AuctionBudget.of(who, self.ask_share)
+    def budget(self, consortium: Consortium) -> AuctionBudget:
+        return AuctionBudget.of(consortium, self.ask_share)
 
-    def running(self, who: Consortium) -> PrefixSums:
+    def running(self, consortium: Consortium) -> PrefixSums:
         """The noise of the sums before rounds 2, 3, …; of a single round there is none to broadcast."""
-        return PrefixSums(loss=self.budget(who).running, rounds=max(1, self.records - 1))
+        return PrefixSums(loss=self.budget(consortium).running, rounds=max(1, self.records - 1))
 
     # What leaves.
 
-    def declare(self, who: Consortium) -> Declaration:
-        check_terms(who, self.sizes, self.records)
-        budget, width, owners = self.budget(who), self.dimensions, len(who.among(OWNER))
-        wished = HEADROOM * self.sizes[find_consumer(who)]
+    def declare(self, consortium: Consortium) -> Declaration:
+        check_terms(consortium, self.sizes, self.records)
+        budget, width, owners = self.budget(consortium), self.dimensions, len(consortium.among(OWNER))
+        wished = HEADROOM * self.sizes[find_consumer(consortium)]
         return Declaration(
             (
                 Release(
@@ -195,7 +195,7 @@ class AuctionSummary(Market):
                     bound=RecordSum(2.0 * LENGTH, LENGTH * wished, wished),
                 ),
                 *self.announced(
-                    who,
+                    consortium,
                     loss=budget.owner,
                     numbers=1,
                     limit=MAX_BID,
@@ -204,13 +204,13 @@ class AuctionSummary(Market):
                         name="running",
                         source=COORDINATOR,
                         to=COORDINATOR,
-                        protection=Perturbed(self.running(who), of="bids"),
+                        protection=Perturbed(self.running(consortium), of="bids"),
                         form=Array((width,)),
                         bound=Opened(l2=2.0 * LENGTH, limit=LENGTH * self.records),
                         times=max(1, self.records - 1),
                     ),
                 ),
-                *self.traded(who, "wish", "running"),
+                *self.traded(consortium, "wish", "running"),
             ),
             adversary=f"up to {budget.readers} of {owners} owners that pool what they saw; the curator is trusted and "
             "sees every bid, and towards curator and consumer there is no differential privacy for the records that "
@@ -221,11 +221,11 @@ class AuctionSummary(Market):
     # What the curator does.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        who = parties.consortium
-        owners = tuple(who.among(OWNER))
-        count = self.sizes[find_consumer(who)]
+        consortium = parties.consortium
+        owners = tuple(consortium.among(OWNER))
+        count = self.sizes[find_consumer(consortium)]
         target = parties.sum(self.wish).value / count
-        grid = parties.declaration["running"].scale(who).grid
+        grid = parties.declaration["running"].scale(consortium).grid
         pool, running = Pool(owners, self.features, self.labels, grid), np.zeros(self.dimensions)
         for number in range(self.records):
             aim = bid_direction(target, running, number)
@@ -235,12 +235,12 @@ class AuctionSummary(Market):
                 running = parties.perturb("running", pool.sum)
         return {
             "summary": pool.summary(self.records),
-            "attribution": pool.attribution(target, self._spread(who)),
+            "attribution": pool.attribution(target, self._spread(consortium)),
         }
 
-    def _spread(self, who: Consortium) -> float:
+    def _spread(self, consortium: Consortium) -> float:
         """Deviation of the noise on one coordinate of the target."""
-        return self.declared(who)["wish"].opened_deviation(who) / self.sizes[find_consumer(who)]
+        return self.declared(consortium)["wish"].opened_deviation(consortium) / self.sizes[find_consumer(consortium)]
 
     def _round(self, parties: Parties, number: int, aim: Floats) -> tuple[dict[str, Offer], dict[str, float]]:
         """What who was asked offers, by owner, and all bids."""
@@ -269,9 +269,9 @@ class AuctionSummary(Market):
 
     # What the plan says.
 
-    def expectation(self, who: Consortium) -> str:
-        budget, owners = self.budget(who), len(who.among(OWNER))
-        noise = self.declared(who)["running"].opened_deviation(who) / self.records
+    def expectation(self, consortium: Consortium) -> str:
+        budget, owners = self.budget(consortium), len(consortium.among(OWNER))
+        noise = self.declared(consortium)["running"].opened_deviation(consortium) / self.records
         useless = ", so expect little more than records that are like the target one by one" if noise > 0.1 else ""
         number = expected_asks(owners, budget.each, self.missed)
         return (
@@ -279,8 +279,8 @@ class AuctionSummary(Market):
             f"to {noise:.2g} in each direction, of features of length 1{useless}"
         )
 
-    def notes(self, who: Consortium) -> tuple[str, ...]:
-        budget = self.budget(who)
+    def notes(self, consortium: Consortium) -> tuple[str, ...]:
+        budget = self.budget(consortium)
         return (
             self.kernel_note,
             f"being asked tells one owner eps {budget.each:.3g} about a record of another, {budget.readers} that pool "
@@ -290,7 +290,7 @@ class AuctionSummary(Market):
             "learns its share exactly, outside the guarantee",
         )
 
-    def warnings(self, who: Consortium) -> tuple[str, ...]:
+    def warnings(self, consortium: Consortium) -> tuple[str, ...]:
         return (
             "every broadcast of an auction carries noise: at epsilon 1 and 100 records it came closer to the consumer "
             'than a uniform sample on one of three datasets tried; selection = "one-shot" has less noise',

@@ -73,8 +73,8 @@ class PublishedBudget:
     means: float
 
     @classmethod
-    def of(cls, who: Consortium, dimensions: int, rounds: int, auction_epsilon: float) -> PublishedBudget:
-        loss = who.loss
+    def of(cls, consortium: Consortium, dimensions: int, rounds: int, auction_epsilon: float) -> PublishedBudget:
+        loss = consortium.loss
         if not isinstance(loss, Approx) or loss.delta <= 0 or loss.epsilon <= 0:
             raise StudyError(
                 f"summary.variant = published lays an epsilon and a delta out over many iterations, found {loss}; set "
@@ -87,7 +87,7 @@ class PublishedBudget:
             loss,
             dimensions,
             rounds,
-            max(1, who.colluders),
+            max(1, consortium.colluders),
             RankCoins(epsilon=auction_epsilon),
             wish=iteration_epsilon(epsilon, delta, count_iterations(dimensions)),
             means=iteration_epsilon(epsilon, delta, later),
@@ -231,14 +231,14 @@ class PublishedSummary(Market):
     def title(self) -> str:
         return f"summary (published auction, bids as {self.bid_sign}, {self.records} rounds)"
 
-    def budget(self, who: Consortium) -> PublishedBudget:
-        return PublishedBudget.of(who, self.dimensions, self.records, self.auction_epsilon)
+    def budget(self, consortium: Consortium) -> PublishedBudget:
+        return PublishedBudget.of(consortium, self.dimensions, self.records, self.auction_epsilon)
 
     # What leaves.
 
-    def declare(self, who: Consortium) -> Declaration:
-        check_terms(who, self.sizes, self.records)
-        budget, width = self.budget(who), self.dimensions
+    def declare(self, consortium: Consortium) -> Declaration:
+        check_terms(consortium, self.sizes, self.records)
+        budget, width = self.budget(consortium), self.dimensions
         return Declaration(
             (
                 Release(
@@ -249,7 +249,7 @@ class PublishedSummary(Market):
                     form=Array((2, width)),
                 ),
                 *self.announced(
-                    who,
+                    consortium,
                     loss=budget.owner,
                     numbers=2,
                     # A bid and a mark: the bound of bids never cuts the pair.
@@ -264,7 +264,7 @@ class PublishedSummary(Market):
                         times=max(1, self.records - 1),
                     ),
                 ),
-                *self.traded(who, "wish", "means"),
+                *self.traded(consortium, "wish", "means"),
             ),
             adversary="as claimed, each owner alone; in truth none for a small delta. The curator is trusted and sees "
             "every bid, and towards curator and consumer there is no differential privacy for the records that an "
@@ -275,11 +275,11 @@ class PublishedSummary(Market):
     # What the curator does.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        who = parties.consortium
+        consortium = parties.consortium
         scale = sqrt(2 / self.dimensions)
-        got = parties.ask(self.wish, to=[find_consumer(who)])
-        target = got[find_consumer(who)]["wish"][0] * scale
-        pool = OpenPool(who.among(OWNER), self.features, self.labels)
+        got = parties.ask(self.wish, to=[find_consumer(consortium)])
+        target = got[find_consumer(consortium)]["wish"][0] * scale
+        pool = OpenPool(consortium.among(OWNER), self.features, self.labels)
         held, sums = len(self.seeds), self._quantised(self.seeds).sum(axis=0)
         means, weights = weigh_seeds(sums, held, Stream.public(parties.study, parties.run, "summary opening"))
         for number in range(self.records):
@@ -342,19 +342,19 @@ class PublishedSummary(Market):
     def charged_once(self) -> str:
         return "no small delta holds for one of them at one owner, and none for a person with several"
 
-    def expectation(self, who: Consortium) -> str:
-        budget, owners = self.budget(who), len(who.among(OWNER))
+    def expectation(self, consortium: Consortium) -> str:
+        budget, owners = self.budget(consortium), len(consortium.among(OWNER))
         asked = sum(exp(-self.auction_epsilon * place) for place in range(owners))
         return (
-            f"about {asked:.3g} of {owners} owners are asked in a round, and more whose choice has waited {self.tau} "
-            f"rounds; a measurement of the consumer's sum has noise of deviation {sqrt(2) / budget.wish:.3g} for "
-            f"{self.sizes[find_consumer(who)]} records, one of the summary's {sqrt(2) / budget.means:.3g} for at most "
-            f"{len(self.seeds) + self.records}"
+            f"about {asked:.3g} of {owners} owners are asked in a round, plus those whose choice has waited {self.tau} "
+            f"rounds; noise in the consumer's sum has deviation {sqrt(2) / budget.wish:.3g} for "
+            f"{self.sizes[find_consumer(consortium)]} records, in the summary's {sqrt(2) / budget.means:.3g} for at "
+            f"most {len(self.seeds) + self.records}"
         )
 
-    def true_losses(self, who: Consortium) -> tuple[TrueLoss, ...]:
+    def true_losses(self, consortium: Consortium) -> tuple[TrueLoss, ...]:
         """published/proof.md, 2 to 4."""
-        budget = self.budget(who)
+        budget = self.budget(consortium)
         claimed, delta = str(budget.claimed), budget.claimed.delta
         consumer, means = (
             Approx(Spent.zero().add(loss).epsilon_at(delta), delta)
@@ -385,8 +385,8 @@ class PublishedSummary(Market):
             ),
         )
 
-    def notes(self, who: Consortium) -> tuple[str, ...]:
-        budget = self.budget(who)
+    def notes(self, consortium: Consortium) -> tuple[str, ...]:
+        budget = self.budget(consortium)
         return (
             self.kernel_note,
             f"the noise is as printed for {budget.claimed}: eps {budget.wish:.3g} an iteration for the consumer, which "
@@ -394,7 +394,7 @@ class PublishedSummary(Market):
             f"all means of the summary cost an owner {budget.broadcasts}, the auction {budget.auction}",
         )
 
-    def warnings(self, who: Consortium) -> tuple[str, ...]:
+    def warnings(self, consortium: Consortium) -> tuple[str, ...]:
         return (
             "with the noise of epsilon 1 the published summary was further from the consumer's records than a uniform "
             'sample on all three datasets tried; use selection = "one-shot" of the default variant to work with',

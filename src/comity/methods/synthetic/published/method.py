@@ -155,8 +155,8 @@ class OneOf:
 
     of: tuple[Form, ...]
 
-    def fits(self, value: Any, dims: Mapping[str, int], who: Consortium) -> bool:
-        return any(form.fits(value, dims, who) for form in self.of)
+    def fits(self, value: Any, dims: Mapping[str, int], consortium: Consortium) -> bool:
+        return any(form.fits(value, dims, consortium) for form in self.of)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Rows:
     width: int
     most: int
 
-    def fits(self, value: Any, dims: Mapping[str, int], who: Consortium) -> bool:
+    def fits(self, value: Any, dims: Mapping[str, int], consortium: Consortium) -> bool:
         return (
             isinstance(value, np.ndarray)
             and value.dtype.str == "<f8"
@@ -339,26 +339,26 @@ class PublishedSynthetic(Protocol):
         stream = ("published tree", self._digest, self.seed, party)
         return _shape(self.attributes.all, self.depth, self.candidates, self.leaves, stream)
 
-    def sharers(self, who: Consortium) -> Sequence[str]:
-        return who.among(self.source(who))
+    def sharers(self, consortium: Consortium) -> Sequence[str]:
+        return consortium.among(self.source(consortium))
 
-    def source(self, who: Consortium) -> str:
-        return SHARER if who.roles.get(SHARER) else EVERY_PARTY
+    def source(self, consortium: Consortium) -> str:
+        return SHARER if consortium.roles.get(SHARER) else EVERY_PARTY
 
-    def budget(self, who: Consortium) -> Budget:
-        return Budget.of(who.loss, self.depth, self.levels, who.neighbours, counted=self.consistency)
+    def budget(self, consortium: Consortium) -> Budget:
+        return Budget.of(consortium.loss, self.depth, self.levels, consortium.neighbours, counted=self.consistency)
 
     # What leaves.
 
-    def declare(self, who: Consortium) -> Declaration:
-        if who.unit is not Unit.RECORD:
+    def declare(self, consortium: Consortium) -> Declaration:
+        if consortium.unit is not Unit.RECORD:
             raise StudyError(
-                f'synthetic.variant = published protects a record; found privacy.unit = "{who.unit}". Set '
+                f'synthetic.variant = published protects a record; found privacy.unit = "{consortium.unit}". Set '
                 'privacy.unit = "record"',
                 key="privacy.unit",
             )
-        budget, source = self.budget(who), self.source(who)
-        shapes = [self.shape(party) for party in self.sharers(who)]
+        budget, source = self.budget(consortium), self.source(consortium)
+        shapes = [self.shape(party) for party in self.sharers(consortium)]
         return Declaration(
             declare_releases(
                 shapes,
@@ -455,7 +455,7 @@ class PublishedSynthetic(Protocol):
 
     # What a consumer works with.
 
-    def present(self, released: Mapping[str, Any], who: Consortium) -> Dataset:
+    def present(self, released: Mapping[str, Any], consortium: Consortium) -> Dataset:
         """All shared records in one table. They are nobody's, so that they name nobody."""
         from comity.artefacts.dataset import Dataset
         from comity.methods.synthetic.published.synthesis import build_table
@@ -463,7 +463,7 @@ class PublishedSynthetic(Protocol):
         made = np.concatenate([np.zeros((0, len(self.attributes.all) + 1)), *released["datasets"].values()])
         return Dataset(build_table(self.attributes, made[:, :-1], made[:, -1]), replace(self.schema, identifier=None))
 
-    def present_own(self, own: Mapping[str, Any], who: Consortium) -> Mapping[str, Artefact]:
+    def present_own(self, own: Mapping[str, Any], consortium: Consortium) -> Mapping[str, Artefact]:
         """The owner's own model, in the form of any other model; it was fitted to raw records, and is its owner's."""
         return {"model": build_model(self.target, own["model"], self.encoding)} if "model" in own else {}
 
@@ -502,26 +502,26 @@ class PublishedSynthetic(Protocol):
 
     # What the plan says.
 
-    def expectation(self, who: Consortium) -> str:
-        budget = self.budget(who)
-        leaves = [self.shape(party).leaves for party in self.sharers(who)]
+    def expectation(self, consortium: Consortium) -> str:
+        budget = self.budget(consortium)
+        leaves = [self.shape(party).leaves for party in self.sharers(consortium)]
         return (
             f"trees of {min(leaves)} to {max(leaves)} leaves; each class count of a leaf carries noise of standard "
             f"deviation {2**0.5 * budget.leaves.scale.total:.3g}, each count of a level above "
             f"{2**0.5 * budget.counts.scale.total:.3g}"
         )
 
-    def true_losses(self, who: Consortium) -> tuple[TrueLoss, ...]:
+    def true_losses(self, consortium: Consortium) -> tuple[TrueLoss, ...]:
         """published/proof.md, 5."""
-        budget = self.budget(who)
+        budget = self.budget(consortium)
         why = "scores of thresholds all move the same way, so that a choice costs half of what is printed"
         if budget.replaced:
             why = "a record that is replaced moves the counts of two nodes on each level"
         sees, claimed = "whoever sees all trees and datasets", str(Pure(budget.epsilon))
         return (TrueLoss("a record", sees, claimed, f"at most {Pure(budget.total)}", why),)
 
-    def notes(self, who: Consortium) -> tuple[str, ...]:
-        budget = self.budget(who)
+    def notes(self, consortium: Consortium) -> tuple[str, ...]:
+        budget = self.budget(consortium)
         return (
             f"the noise is as printed for {Pure(budget.epsilon)}; what it costs is {budget.factor:.3f} of that "
             "(proof.md, 5)",
@@ -529,7 +529,7 @@ class PublishedSynthetic(Protocol):
             "at its site",
         )
 
-    def warnings(self, who: Consortium) -> tuple[str, ...]:
+    def warnings(self, consortium: Consortium) -> tuple[str, ...]:
         return (
             "as published, what is learned from the shared records is about what a constant knows (Census .239 at eps "
             '1, a constant .239): leaves hold less than their noise; use variant = "default" for records to work with',

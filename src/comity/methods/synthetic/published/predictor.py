@@ -29,11 +29,11 @@ Floats = NDArray[np.float64]
 Learner = Literal["logistic", "svm", "linear"]
 
 TOLERANCE = 1e-7
-"""Gradient norm at which a fit stops: it is released to nobody, and no sensitivity rests on it."""
+"""Gradient norm at which a fit stops. The fit is not released, and no sensitivity depends on it."""
 
 
 def choose_learner(learner: str | None, target: Target) -> Learner:
-    """The kind of model for this target: what was asked for, or logistic for classes and linear for a number."""
+    """The kind of model for this target: the requested one, or logistic for classes and linear for a number."""
     found = learner or ("linear" if isinstance(target, Bounded) else "logistic")
     if found not in get_args(Learner):
         raise StudyError(
@@ -64,7 +64,7 @@ def scale_target(target: Target, labels: NDArray[np.int64] | Floats) -> Floats:
 def train_model(
     learner: Learner, target: Target, rows: Floats, labels: NDArray[np.int64] | Floats, l2: float
 ) -> Floats:
-    """Weights (1, d), or (C, d) for more than two classes; zero where there is nothing to learn from."""
+    """Weights (1, d), or (C, d) for more than two classes; zero if there are no rows."""
     classes = len(target.values) if isinstance(target, Classes) else 0
     if not len(rows):
         return np.zeros((classes if classes > 2 else 1, rows.shape[1]))
@@ -82,7 +82,7 @@ def train_model(
 
 
 def build_model(target: Target, weights: Floats, encoding: Encoding) -> LinearClassifier | LinearRegressor:
-    """Weights of `trained` as a model that takes tables of the schema."""
+    """Weights of `train_model` as a model that takes tables of the schema."""
     if isinstance(target, Bounded):
         from comity.learn.regressor import LinearRegressor
 
@@ -93,7 +93,7 @@ def build_model(target: Target, weights: Floats, encoding: Encoding) -> LinearCl
 
 
 def measure_error(target: Target, weights: Floats, rows: Floats, labels: NDArray[np.int64] | Floats) -> float:
-    """Share of records on the wrong side; of numbers the mean squared error, the target's bounds being −1 and 1."""
+    """The share of misclassified records; for numbers the mean squared error, with the target's bounds at −1 and 1."""
     if isinstance(target, Bounded):
         return float(np.mean((np.clip(rows @ weights[0], -1.0, 1.0) - scale_target(target, labels)) ** 2))
     several = len(weights) > 1
@@ -105,7 +105,7 @@ def measure_error(target: Target, weights: Floats, rows: Floats, labels: NDArray
 # they exist in simulations only.
 
 MAX_ALONE = 200
-"""Errors of owners alone are averaged over at most so many of them."""
+"""Errors of owners alone are averaged over at most this many owners."""
 
 
 def compare_baselines(
@@ -125,7 +125,7 @@ def compare_baselines(
     pooled = measure_error(target, train_model(learner, target, rows, labels, l2), test.features, test.labels)
     return [
         Baseline(
-            "constant", constant_error(target, labels, test), note="knows the mean or the most frequent class alone"
+            "constant", constant_error(target, labels, test), note="knows only the mean or the most frequent class"
         ),
         Baseline("own data", float(np.mean(alone)), float(np.std(alone)), f"mean of {len(alone)} owners, each alone"),
         Baseline("pooled", pooled, note="all records in one place, no privacy"),
@@ -133,7 +133,7 @@ def compare_baselines(
 
 
 def constant_error(target: Target, labels: NDArray[Any], test: Records) -> float:
-    """Of the most frequent class, or the mean, of the labels that were learned from."""
+    """The error of the most frequent class, or of the mean, of the training labels."""
     assert test.labels is not None
     if isinstance(target, Bounded):
         return float(np.mean((scale_target(target, test.labels) - scale_target(target, labels).mean()) ** 2))

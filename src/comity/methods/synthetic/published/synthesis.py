@@ -45,8 +45,8 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class _Message:
-    """What the nodes of one level take, by the prices of their children: node j has the breakpoints start[j] …
-    start[j + 1] − 1, at each of which it is known what its children see and what it sees itself."""
+    """Breakpoints of the nodes of one level: node j has start[j] … start[j + 1] − 1. Each gives the price that the
+    node's children see (`inner`), the price that the node sees (`outer`), and the slope of S after it."""
 
     start: Integers
     inner: Floats
@@ -107,8 +107,8 @@ def _pass_up(
     slope: Floats,
     raised: Floats,
 ) -> None:
-    """For each node, from the sorted breakpoints of its children and by how much each raises the slope of S: the same
-    breakpoints as the node's own parent sees them, the slope of S after each, and how each raises the node's slope."""
+    """From the sorted breakpoints of each node's children and the gain of each in the slope of S: the breakpoints as
+    the node's parent sees them, the slope of S after each, and the gain of each in the node's slope."""
     for node in range(counts.shape[0]):
         mass, steep, before, last = 0.0, 0.0, 0.0, 0.0
         for place in range(start[node], start[node + 1]):
@@ -134,7 +134,7 @@ def _pass_down(
     prices: Floats,
     seen: Floats,
 ) -> None:
-    """What the children of each node see when the node sees its price."""
+    """The price that the children of each node see, given the node's price."""
     for node in range(counts.shape[0]):
         low, high = start[node], start[node + 1]
         # The last breakpoint that is not above the price.
@@ -171,9 +171,9 @@ def _check_levels(counts: list[Floats], parents: list[Integers], weights: list[f
 
 
 def solve_leaf_masses(tree: Tree, counts: Integers, levels: int) -> Floats:
-    """The size of each leaf that is consistent with the noisy counts of the first `levels` levels and of the leaves.
+    """Leaf sizes that are consistent with the noisy counts of the first `levels` levels and of the leaves.
 
-    Leaves hang directly below the last level that was counted, as published.
+    As published, leaves are direct children of the last counted level.
     """
     shape, place, noisy, parents = tree.shape, 0, [], []
     for number in range(levels):
@@ -188,21 +188,21 @@ def solve_leaf_masses(tree: Tree, counts: Integers, levels: int) -> Floats:
 
 
 def clip_leaf_masses(tree: Tree) -> Floats:
-    """The noisy size of each leaf as it is, nothing below zero: what the published comparison without least squares
-    takes. Noise that is cut off below adds up to far more records than there are."""
+    """The noisy size of each leaf, clipped at zero, as in the published comparison without least squares. Clipped noise
+    adds up to far more records than there are."""
     return np.asarray(np.maximum(0.0, tree.counts.sum(axis=1)), np.float64)
 
 
 def round_masses(masses: Floats, stream: Stream) -> Integers:
-    """Whole sizes whose running sums are within one of the masses': systematic rounding, so that leaves of a tenth of a
-    record each are not all rounded to none."""
+    """Whole sizes whose running sums are within one of the masses'. Systematic rounding keeps leaves of a tenth of a
+    record each from all becoming empty."""
     edges = np.floor(np.concatenate([[0.0], np.cumsum(masses)]) + float(stream.uniform()))
     return np.diff(edges).astype(np.int64)
 
 
 def draw_records(tree: Tree, sizes: Integers, stream: Stream) -> Floats:
-    """As many records as each leaf's size, one number for each attribute: numbers uniform in the leaf's box, categories
-    as its path says; attributes that the path did not split are uniform over their domain."""
+    """Records of each leaf, as many as its size: numbers uniform in the leaf's box, categories by its path, attributes
+    that the path does not split uniform over their domain."""
     return draw_in_leaves(tree.shape, tree.thresholds, np.repeat(np.arange(tree.shape.leaves), sizes), stream)
 
 
@@ -224,7 +224,7 @@ def draw_in_leaves(shape: Shape, thresholds: tuple[Floats, ...], leaves: Integer
         fixed[named, attribute[named]] = child[named]
         place = node
     share = stream.uniform((count, len(shape.attributes)))
-    # Rounding leads to no higher than the largest number below the end of the interval.
+    # Rounding must not reach the end of the interval.
     out = np.minimum(low + share * (high - low), np.maximum(low, np.nextafter(high, 0.0)))
     for at, one in enumerate(shape.attributes):
         if not one.numeric:
@@ -234,7 +234,7 @@ def draw_in_leaves(shape: Shape, thresholds: tuple[Floats, ...], leaves: Integer
 
 
 def vote(trees: Iterable[Tree], values: Floats, classes: int) -> Integers:
-    """The class that most trees give each record, the first of several."""
+    """The class that most trees give each record; the first of equals."""
     votes = np.zeros((len(values), classes), np.int64)
     every = np.arange(len(values))
     for tree in trees:

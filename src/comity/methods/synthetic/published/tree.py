@@ -24,12 +24,12 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 BUCKETS = 10
-"""Into how many classes of equal length a target that is a number is cut, as published."""
+"""The number of classes of equal length that a numeric target is divided into, as published."""
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """Entries of an encoded row, from `place` on: a number on [0, 1], or one of `values` categories, one-hot, or as a
+    """Entries of an encoded row from `place` on: a number on [0, 1], or one of `values` categories, one-hot or as a
     `flag` in a single entry."""
 
     name: str
@@ -46,9 +46,9 @@ class Attribute:
 class Attributes:
     """The attributes of a schema in order, and the classes of its target.
 
-    Records are rows of numbers, one for each attribute: a number on [0, 1], or the place of a category. A number whose
-    missing values are a cell is two attributes: the number, which is 0 where it is missing, and whether it is. A date
-    is the number of its steps.
+    Records are rows with one number for each attribute: a number on [0, 1], or the index of a category. A number whose
+    missing values are a cell is two attributes: the number, 0 where it is missing, and whether it is missing. A date is
+    the number of its steps.
     """
 
     schema: Schema
@@ -63,7 +63,7 @@ class Attributes:
 
     @cached_property
     def encoding(self) -> Encoding:
-        # Shared records are nobody's: what is made and scored has no identifiers.
+        # Synthetic records have no identifiers.
         return Encoding(replace(self.schema, identifier=None), scaling="unit", rows="none", intercept=True)
 
     @cached_property
@@ -98,7 +98,7 @@ class Attributes:
         return out
 
     def rows(self, values: Floats) -> Floats:
-        """The other way round, with the intercept."""
+        """The inverse of `values`: encoded rows, with the intercept."""
         out = np.zeros((len(values), self.encoding.width))
         every = np.arange(len(values))
         for place, one in enumerate(self.all):
@@ -113,7 +113,7 @@ class Attributes:
         return out
 
     def labels(self, target: NDArray[np.int64] | Floats) -> Integers:
-        """Class of each record: its own, or the bucket of the target's public range that the number lies in."""
+        """The class of each record, or the bucket of the target's public range that holds its number."""
         found = self.schema.target
         if not isinstance(found, Bounded):
             return np.clip(np.asarray(target, np.int64), 0, self.classes - 1)
@@ -122,7 +122,7 @@ class Attributes:
 
 
 def draw_targets(target: Target, labels: Integers, stream: Stream) -> Integers | Floats:
-    """Classes as they are; of a number a uniform draw inside the bucket, by public chance."""
+    """Classes as they are; for a number, a uniform draw inside the bucket by public randomness."""
     if not isinstance(target, Bounded):
         return labels
     share = (labels + stream.uniform(len(labels))) / BUCKETS
@@ -145,7 +145,7 @@ PASS_THROUGH = -1
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """Nodes that are split: the attribute of each, its first child in the next level, each child's parent; which nodes
+    """Nodes of one level: the attribute of each, its first child in the next level, each child's parent; the nodes that
     split a number, and their candidates as shares of the node's interval."""
 
     attribute: Integers
@@ -165,7 +165,7 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """`levels` are those that are split, from the root on; the children of the last are the leaves."""
+    """`levels` are the split levels from the root on; the children of the last are the leaves."""
 
     attributes: tuple[Attribute, ...]
     levels: tuple[Level, ...]
@@ -176,16 +176,16 @@ class Shape:
 
     @property
     def depth(self) -> int:
-        """Levels of the tree, that of the leaves included."""
+        """Levels of the tree, including the leaves."""
         return len(self.levels) + 1
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """How many thresholds each level chooses."""
+        """The number of thresholds that each level chooses."""
         return tuple(len(level.numbers) for level in self.levels)
 
     def above_leaves(self, level: int) -> Integers:
-        """The place, in this level, of the node that each leaf lies below."""
+        """The index, in this level, of the node above each leaf."""
         found = np.arange(self.leaves)
         for split in reversed(self.levels[level:]):
             found = split.parent[found]
@@ -218,7 +218,7 @@ def _draw_level(
     left: NDArray[np.bool_], width: Integers, spent: NDArray[np.bool_], candidates: int, most: int, stream: Stream
 ) -> Level:
     nodes, count = len(left), left.sum(axis=1)
-    # The k-th of those that are left.
+    # The k-th attribute that is left.
     rank = np.floor(stream.uniform(nodes) * count).astype(np.int64)
     attribute = (np.cumsum(left, axis=1) <= rank[:, None]).sum(axis=1)
     attribute[count == 0] = PASS_THROUGH
@@ -250,7 +250,7 @@ def _draw_level(
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """What is public of the nodes of a level: for each, the interval of every number, (nodes, attributes)."""
+    """The public intervals of every number in the nodes of a level, (nodes, attributes)."""
 
     low: Floats
     high: Floats
@@ -261,7 +261,7 @@ class Boxes:
 
 
 def offer_candidates(level: Level, boxes: Boxes) -> Floats:
-    """Thresholds that each node splitting a number may choose, inside its interval: (numbers, candidates)."""
+    """Candidate thresholds inside the interval of each node that splits a number: (numbers, candidates)."""
     low = boxes.low[level.numbers, level.attribute[level.numbers]][:, None]
     high = boxes.high[level.numbers, level.attribute[level.numbers]][:, None]
     return np.asarray(low + level.shares * (high - low), np.float64)
@@ -270,7 +270,7 @@ def offer_candidates(level: Level, boxes: Boxes) -> Floats:
 def score_candidates(
     level: Level, offered: Floats, values: Floats, labels: Integers, at: Integers, classes: int
 ) -> Integers:
-    """u of every candidate, (numbers, candidates); `at` is the node that each record is in."""
+    """u of every candidate, (numbers, candidates); `at` is the node of each record."""
     out = np.zeros(offered.shape, np.int64)
     row = np.full(level.nodes, -1)
     row[level.numbers] = np.arange(len(level.numbers))
@@ -304,7 +304,7 @@ def _score_nodes(row: Integers, values: Floats, labels: Integers, offered: Float
 
 
 def place_thresholds(level: Level, offered: Floats, chosen: Integers) -> Floats:
-    """The threshold of every node of the level; 0 where none is needed."""
+    """The threshold of every node of the level; 0 for nodes without one."""
     out = np.zeros(level.nodes)
     if len(level.numbers):
         out[level.numbers] = offered[np.arange(len(offered)), chosen]
@@ -321,7 +321,7 @@ def split_boxes(level: Level, thresholds: Floats, boxes: Boxes) -> Boxes:
 
 
 def route(level: Level, numeric: NDArray[np.bool_], thresholds: Floats, values: Floats, at: Integers) -> Integers:
-    """The node of the next level that each record goes to: left of its threshold strictly, or by its category."""
+    """The node of the next level for each record: left if strictly below the threshold, or by its category."""
     out = np.empty(len(at), np.int64)
     _route_records(level.attribute, level.first, numeric, thresholds, values, at, out)
     return out
@@ -349,19 +349,19 @@ def _route_records(
 
 
 def count_classes(at: Integers, labels: Integers, leaves: int, classes: int) -> Integers:
-    """How many records of each class are in each leaf.
+    """Count the records of each class in each leaf.
 
-    Sensitivity  one histogram: 1 in L1 for a record that comes or goes, 2 for one that is replaced.
+    Sensitivity  one histogram: 1 in L1 for a record that is added or removed, 2 for one that is replaced.
     """
     return np.bincount(at * classes + labels, minlength=leaves * classes).reshape(leaves, classes).astype(np.int64)
 
 
 def count_levels(shape: Shape, path: tuple[Integers, ...], levels: int) -> Integers:
-    """How many records are in each node of the first `levels` levels, one after the other; `path` says in which node of
-    each level every record is.
+    """Count the records in each node of the first `levels` levels, concatenated; `path` gives the node of every record
+    in each level.
 
-    Sensitivity  a histogram for each level: `levels` in L1 for a record that comes or goes. One that is replaced leaves
-                 the root's count as it is and moves every other level by 2.
+    Sensitivity  a histogram for each level: `levels` in L1 for a record that is added or removed. A replaced record
+                 leaves the root's count and moves every other level by 2.
     """
     sizes = [level.nodes for level in shape.levels[:levels]]
     return np.concatenate([np.bincount(path[k], minlength=size) for k, size in enumerate(sizes)]).astype(np.int64)
@@ -377,7 +377,7 @@ class Tree:
 
     @property
     def labels(self) -> Integers:
-        """The class of each leaf: that of the largest noisy count, the first of several."""
+        """The class of each leaf: the one with the largest noisy count; the first of equals."""
         return np.asarray(self.counts.argmax(axis=1), np.int64)
 
     @property
@@ -389,7 +389,7 @@ class Tree:
         return boxes
 
     def path(self, values: Floats) -> tuple[Integers, ...]:
-        """The node of every level that each record is in; the last is its leaf."""
+        """The node of each record in every level; the last is its leaf."""
         numeric = np.array([one.numeric for one in self.shape.attributes])
         found = [np.zeros(len(values), np.int64)]
         for level, thresholds in zip(self.shape.levels, self.thresholds):
@@ -401,17 +401,17 @@ class Tree:
 
 
 Choose = Callable[[int, Integers], Integers]
-"""By the number of a level and the scores of its rows, the chosen candidate of each row."""
+"""Takes the number of a level and the scores of its rows; returns the chosen candidate of each row."""
 Noise = Callable[[Integers], Integers]
-"""The noisy counts of the leaves, from the exact ones."""
+"""Takes the exact counts of the leaves; returns the noisy ones."""
 
 
 def grow_tree(shape: Shape, values: Floats, labels: Integers, classes: int, *, choose: Choose, noise: Noise) -> Tree:
-    """The tree of these records. `choose` is asked once for each level that splits a number anywhere, for all of its
-    nodes together, whether they hold records or not; `noise` once, for all leaves.
+    """Grow the tree of these records.
 
-    What it may be told of the records are scores and counts, through these two, so that their losses add up to that of
-    the tree: whatever else it uses is public or came out of them.
+    `choose` is called once for each level that splits a number, for all of its nodes together, empty or not; `noise`
+    once, for all leaves. Records enter the tree through these two calls alone, so their losses add up to the loss of
+    the tree. Everything else is public or came out of them.
     """
     numeric = np.array([one.numeric for one in shape.attributes])
     at, boxes, thresholds = np.zeros(len(values), np.int64), Boxes.root(len(shape.attributes)), []
