@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from comity.crypto.masking import prg
+from comity.crypto import masks
 from comity.entropy import derive
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
@@ -69,8 +69,8 @@ class Heard(Whole):
         else:
             knowing, own = set(coalition), True
         if own:
-            prg.subtract(left, derive(self.roots[party], STUDY, RUN, "self", label))
-        for way, take_off in (("given", prg.subtract), ("taken", prg.add)):
+            masks.subtract(left, derive(self.roots[party], STUDY, RUN, "self", label))
+        for way, take_off in (("given", masks.subtract), ("taken", masks.add)):
             for peer, seed in self.seeds[party][way].items():
                 if peer in knowing and peer in self.masked[label]:
                     take_off(left, derive(seed, STUDY, RUN, "mask", label))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.data import Records
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Parties

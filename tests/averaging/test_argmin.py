@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, chi2_contingency
 
-from comity.crypto.comparisons.bits import binary, unpack
-from comity.crypto.comparisons.exchange import Side
-from comity.crypto.comparisons.triples import Triples, deal, dealt
+from comity.crypto.comparisons.exchange import Side, binary, unpack
+from comity.crypto.comparisons.triples import Triples, deal, read_dealt
 from comity.errors import Malformed, Refused, SiteLost, StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
@@ -223,7 +222,7 @@ class Reusing(Argmin):
     def _curator_triples(self, view: Parties, use: int) -> Triples:
         seed = fixed_triples(self)[0]
         self._told(view, "deal", use, triple_seed=seed)
-        return dealt(Side.CURATOR, seed, self.tournament.triples)
+        return read_dealt(Side.CURATOR, seed, self.tournament.triples)
 
 
 _FIXED: dict[int, tuple[bytes, bytes]] = {}
@@ -304,7 +303,7 @@ def test_control_a_dealer_in_league_with_the_curator_reads_the_values(
     part = protocol.argmin
     gates, count = part.tournament.gates[0], part.tournament.triples
     # What a dealer remembers of the triples of the broken kind; of the true ones it keeps nothing.
-    _, mask, _ = dealt(Side.PARTIES, fixed_triples(part)[1], count).take(gates)
+    _, mask, _ = read_dealt(Side.PARTIES, fixed_triples(part)[1], count).take(gates)
     bits = unpack(seen["masked_by_parties"][0], 2 * gates)[gates:] ^ mask
     stolen = sum(int(bit) << place for place, bit in enumerate(bits))
     own = protocol.curator[0][1] - protocol.curator[0][0]
@@ -681,7 +680,7 @@ def test_the_curators_seed_would_show_the_representative_its_inputs() -> None:
         protocol.coordinate(parties)
         crossed.append(unpack(next(line.asked(SIDE, "masked_by_curator")), 2 * gates))
         seed = parties.under("argmin").once("triple_seed/0", dict)
-        a, b, _ = dealt(Side.CURATOR, seed, triples).take(gates)
+        a, b, _ = read_dealt(Side.CURATOR, seed, triples).take(gates)
         inputs.append(crossed[-1] ^ np.concatenate([a, b]))
     np.testing.assert_array_equal(*inputs)
     assert not np.array_equal(crossed[0], crossed[1])

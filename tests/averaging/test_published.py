@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from comity.crypto.products.additive import join
+from comity.crypto.products.fixed_point import join_shares
 from comity.data import Records
 from comity.errors import Refused, StudyError
 from comity.federation.coordinator.lifecycle import run
@@ -50,7 +50,7 @@ def test_the_shares_add_up_to_the_models_and_the_noise_of_the_smallest(noise: st
     released = run(meeting.parties())
     smallest = meeting.who.parties[int(np.argmin(sizes))]
     expected = meeting.exact() + drawn_by(meeting, smallest)
-    np.testing.assert_array_equal(join(list(released["shares"].values())), expected)
+    np.testing.assert_array_equal(join_shares(list(released["shares"].values())), expected)
     model = meeting.protocol.present(released, meeting.who)
     grid = meeting.protocol.scaled(meeting.who).grid
     np.testing.assert_allclose(model.coef_[0], expected * grid / len(sizes), rtol=1e-14)
@@ -60,16 +60,16 @@ def test_every_participant_publishes_a_share_and_none_can_be_left_out() -> None:
     meeting = Meeting(protocol(), (30, 20, 40))
     shares = run(meeting.parties())["shares"]
     assert set(shares) == {*meeting.who.parties, "curator"}
-    whole = join(list(shares.values()))
+    whole = join_shares(list(shares.values()))
     for name in shares:
-        rest = join([words for other, words in shares.items() if other != name])
+        rest = join_shares([words for other, words in shares.items() if other != name])
         # Without it what is left is spread over the whole ring, 2^20 times further than the model.
         assert np.median(np.abs(rest.astype(float))) > 2.0**20 * np.median(np.abs(whole.astype(float)))
 
 
 def test_of_equal_sizes_one_noise_is_taken_and_the_model_is_that_of_all() -> None:
     meeting = Meeting(protocol(), (25, 25, 60))
-    added = join(list(run(meeting.parties())["shares"].values())) - meeting.exact()
+    added = join_shares(list(run(meeting.parties())["shares"].values())) - meeting.exact()
     matching = [name for name in meeting.who.parties if np.array_equal(added, drawn_by(meeting, name))]
     assert len(matching) == 1 and matching[0] in meeting.who.parties[:2]
 
@@ -93,7 +93,7 @@ def test_noise_is_scaled_for_the_own_records_as_published() -> None:
 
 def test_a_party_without_records_or_with_too_many_takes_part() -> None:
     empty = Meeting(protocol(), (30, 0, 40))
-    added = join(list(run(empty.parties())["shares"].values()))
+    added = join_shares(list(run(empty.parties())["shares"].values()))
     np.testing.assert_array_equal(added, _sum_without(empty, "birch") + drawn_by(empty, "birch"))
     many = Meeting(protocol(most=25), (40, 30))
     run(many.parties())

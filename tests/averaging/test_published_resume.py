@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from comity.crypto.products.additive import join
+from comity.crypto.products.fixed_point import join_shares
 from comity.federation.coordinator.lifecycle import run
 
 from .published_consortium import Interrupted, Meeting, Mortal, QuickKeys
@@ -25,7 +25,7 @@ def asks_of_a_run() -> int:
 def ended_and_resumed(room: Meeting, die_at: int, *, after: bool) -> np.ndarray:
     with pytest.raises(Interrupted):
         run(room.parties(Mortal(room.hosts, die_at, after=after)))
-    return join(list(run(room.parties())["shares"].values()))
+    return join_shares(list(run(room.parties())["shares"].values()))
 
 
 def whole(room: Meeting) -> np.ndarray:
@@ -58,7 +58,7 @@ def test_sites_that_ended_too_go_on_from_their_files(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         run(room.parties(Mortal(room.hosts, 18)))
     room.open_sites()
-    np.testing.assert_array_equal(join(list(run(room.parties())["shares"].values())), whole(room))
+    np.testing.assert_array_equal(join_shares(list(run(room.parties())["shares"].values())), whole(room))
     assert all(len(noise.drawn) == 1 for noise in room.noises.values())
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from comity.crypto.psi import keyed as psi_keyed
-from comity.crypto.psi.ecdh import on_curve
-from comity.crypto.psi.keyed import Packed
+from comity.crypto import psi_keyed
+from comity.crypto.psi_ecdh import on_curve
+from comity.crypto.psi_keyed import Packed
 from comity.data import Records
 from comity.entropy import derive
 from comity.errors import DataError, Malformed, Refused, SiteLost, Stopped, StudyError
@@ -398,7 +398,7 @@ def places(lists: Any, method: Any, times: Any) -> Any:
         parties, _ = started(lists, method)
         Aligned(method).align.coordinate_alignment(parties)
         seen, _ = views(parties)
-        positions = psi_keyed.matched(seen, Alignment(method).width)
+        positions = psi_keyed.match_lists(seen, Alignment(method).width)
         found.append(np.array(list(positions.values())) / 30)
         # A token that two parties share counts once, or the bytes would not be independent.
         listed = np.frombuffer(b"".join(seen.values()), np.uint8).reshape(-1, Alignment(method).width)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.crypto.products import dealer_product, rlwe_plan
+from comity.crypto.products import dealer_product, rlwe_product
 from comity.crypto.products.dealer_product import Layout, Party, _fill_mask, deal
 from comity.crypto.products.fixed_point import FixedPoint
 from comity.data import Records
@@ -280,7 +280,7 @@ def test_every_block_has_a_mask_of_its_own_whatever_pass_makes_it(short: None) -
     masks = []
     for number, block in enumerate(blocks):
         words = whole.mask(block)
-        whole.forgo()
+        whole.skip()
         later = Party(layout, 0, hands[0], [form] * 3, block=number)
         np.testing.assert_array_equal(later.mask(block), words)
         masks.append(form.columns(block, np.int64).view(np.uint64) - words)
@@ -358,7 +358,7 @@ def test_a_run_killed_between_stretches_is_resumed(
 @pytest.fixture
 def stretched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stretches of one block: 9,000 rows are three of them."""
-    monkeypatch.setattr(rlwe_plan, "STRETCH_BLOCKS", 1)
+    monkeypatch.setattr(rlwe_product, "STRETCH_BLOCKS", 1)
     monkeypatch.setattr(f"{__name__}.ROWS", 9000)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from comity.crypto.sealing import key_file
-from comity.crypto.sealing.sealed import PublicIdentity
+from comity.crypto import key_file
+from comity.crypto.sealing import PublicIdentity
 from comity.errors import BadInput
 
 

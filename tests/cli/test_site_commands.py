@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from comity.crypto.sealing import key_file
+from comity.crypto import key_file
 from comity.data import clinic_schema, clinics
 from comity.errors import Refused
 from comity.privacy.ledger import Ledger

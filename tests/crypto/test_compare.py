@@ -8,11 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comity.crypto.comparisons.bits import binary, pack, unpack
-from comity.crypto.comparisons.compare import all_of, is_negative, less_than, xor_shared
-from comity.crypto.comparisons.exchange import Side, run_locally
-from comity.crypto.comparisons.gmw import evaluate, gates, negated, together
-from comity.crypto.comparisons.triples import deal, dealt
+from comity.crypto.comparisons.circuits import (
+    all_of,
+    count_gates,
+    evaluate,
+    is_negative,
+    less_than,
+    negate,
+    run_together,
+    to_xor_shares,
+)
+from comity.crypto.comparisons.exchange import Side, binary, pack, run_locally, unpack
+from comity.crypto.comparisons.triples import deal, read_dealt
 from comity.errors import Malformed
 
 RNG = np.random.default_rng(5)
@@ -30,10 +37,10 @@ def xored(bits: Any) -> Any:
 
 def run(circuit: Any) -> Any:
     """What a circuit computes, `circuit` making one side's half."""
-    rounds = gates(circuit(Side.CURATOR))
+    rounds = count_gates(circuit(Side.CURATOR))
     count = sum(rounds)
     messages = deal(count, dealer="office", sides=("curator", "parties"))
-    triples = [dealt(side, messages[side], count) for side in Side]
+    triples = [read_dealt(side, messages[side], count) for side in Side]
     done = run_locally(*(evaluate(side, circuit(side), triples[side]) for side in Side))
     assert done.rounds == len(rounds)
     assert [len(m) for m in done.sent_to_curator] == [-(-2 * g // 8) for g in rounds]
@@ -64,7 +71,7 @@ def test_xor_shared(case: Any) -> None:
     bits, values = case
     shares = additive(values)
     expected = binary(np.array([v % 2**64 for v in values], np.uint64), bits)
-    np.testing.assert_array_equal(run(lambda side: xor_shared(side, shares[side], bits)), expected)
+    np.testing.assert_array_equal(run(lambda side: to_xor_shares(side, shares[side], bits)), expected)
 
 
 @given(ranged(), st.integers(0, 2**32))
@@ -81,7 +88,7 @@ def test_less_than(case: Any, seed: int) -> None:
 
 
 def test_all_of_one_needs_no_gate() -> None:
-    assert gates(all_of(np.ones((1, 5), np.uint8))) == []
+    assert count_gates(all_of(np.ones((1, 5), np.uint8))) == []
 
 
 @pytest.mark.parametrize("count", [2, 3, 7, 9])
@@ -89,7 +96,7 @@ def test_all_of_and_negation(count: int) -> None:
     bits = RNG.integers(0, 8, (count, 500), dtype=np.uint8).clip(0, 1)
     shares = xored(bits)
     np.testing.assert_array_equal(run(lambda side: all_of(shares[side])), bits.all(0))
-    np.testing.assert_array_equal(negated(Side(0), shares[0]) ^ negated(Side(1), shares[1]), 1 - bits)
+    np.testing.assert_array_equal(negate(Side(0), shares[0]) ^ negate(Side(1), shares[1]), 1 - bits)
 
 
 def test_together_takes_the_rounds_of_the_longer_circuit_in_either_order() -> None:
@@ -97,14 +104,14 @@ def test_together_takes_the_rounds_of_the_longer_circuit_in_either_order() -> No
     shares = additive(values)
     bits = RNG.integers(0, 2, (3, 11), dtype=np.uint8)
     few = xored(bits)
-    long, short = gates(is_negative(Side(0), shares[0], 20)), gates(all_of(few[0]))
-    both = gates(together(all_of(few[0]), is_negative(Side(0), shares[0], 20)))
+    long, short = count_gates(is_negative(Side(0), shares[0], 20)), count_gates(all_of(few[0]))
+    both = count_gates(run_together(all_of(few[0]), is_negative(Side(0), shares[0], 20)))
     assert both == [x + y for x, y in zip(long, short + [0] * (len(long) - len(short)))]
     for order in (1, -1):
 
         def circuit(side: Any, order: Any = order) -> Any:
             halves = (all_of(few[side]), is_negative(side, shares[side], 20))[::order]
-            return together(*halves)
+            return run_together(*halves)
 
         conjunction, negative = run(circuit)[::order]
         np.testing.assert_array_equal(conjunction, bits.all(0))

@@ -10,7 +10,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from comity.crypto.products import fixed_point, inner_products, negacyclic, rlwe
-from comity.crypto.psi import keyed as psi_keyed
+from comity.crypto import psi_keyed
 assert "numba" not in sys.modules
 ids = psi_keyed.Packed.of([b"%d" % k for k in range(psi_keyed.COMPILED_FROM)])
 with ThreadPoolExecutor(8) as pool:

@@ -31,8 +31,8 @@ def test_shares_add_up_to_the_curve_within_its_rounding(parties: int) -> None:
     generator = np.random.default_rng(parties)
     shares = generator.integers(0, waves.STEPS, (parties, ROWS)).astype(np.uint16)
     hands = waves.deal_waves(seeds(parties, "waves"), ROWS, CURVE)
-    shown = waves.opened([waves.masked(hand, share) for hand, share in zip(hands, shares)])
-    total: Any = sum(waves.on_curve(hand, CURVE, shown) for hand in hands)
+    shown = waves.open_angles([waves.mask_angles(hand, share) for hand, share in zip(hands, shares)])
+    total: Any = sum(waves.evaluate_share(hand, CURVE, shown) for hand in hands)
     found = total.view(np.int64) * 4.0**-waves.PLACES
     z = 2 * np.pi * (shares.astype(np.int64).sum(axis=0) % waves.STEPS) / waves.STEPS
     exact = sum(b * np.sin(k * z) for k, b in zip(CURVE.harmonics, CURVE.amplitudes))
@@ -45,8 +45,10 @@ def test_the_bound_of_a_curve_counts_the_rounding_of_what_was_dealt() -> None:
     for turn in range(8):
         hands = waves.deal_waves(seeds(2, f"rounding {turn}"), rows, CURVE)
         every = np.arange(rows).astype(np.uint16)
-        shown = waves.opened([waves.masked(hands[0], every), waves.masked(hands[1], np.zeros_like(every))])
-        total: Any = sum(waves.on_curve(hand, CURVE, shown) for hand in hands)
+        shown = waves.open_angles(
+            [waves.mask_angles(hands[0], every), waves.mask_angles(hands[1], np.zeros_like(every))]
+        )
+        total: Any = sum(waves.evaluate_share(hand, CURVE, shown) for hand in hands)
         highest = max(highest, np.abs(total.view(np.int64) * 4.0**-waves.PLACES).max())
     assert np.abs(CURVE.values).max() < highest <= CURVE.largest
 
@@ -71,8 +73,8 @@ def test_shares_add_up_to_the_combinations(parties: int) -> None:
     # One opening of the matrices serves several vectors.
     for turn in range(2):
         hands = vectors.deal_vector(list(zip(own, widths)), seeds(parties, f"vector {turn}"), ROWS)
-        opened: Any = sum(vectors.masked(hand, share) for hand, share in zip(hands, shares))
-        found = [vectors.combination(hand, at, matrices[at], masked, opened) for at, hand in enumerate(hands)]
+        opened: Any = sum(vectors.mask_share(hand, share) for hand, share in zip(hands, shares))
+        found = [vectors.combine(hand, at, matrices[at], masked, opened) for at, hand in enumerate(hands)]
         s = [int(one) for one in sum(shares)]
         exact = [sum(int(a) * b for a, b in zip(line, s)) % 2**64 for x in matrices for line in x]
         np.testing.assert_array_equal(sum(sums for sums, _ in found), np.array(exact, np.uint64))
@@ -88,10 +90,10 @@ def test_what_is_opened_and_what_the_last_party_is_dealt_have_no_pattern_of_the_
     zero = np.zeros(rows, np.uint64)
     shown = [*hands[0].shares, *hands[1].shares]
     for hand in hands:
-        counts = np.bincount(waves.masked(hand, np.zeros(rows, np.uint16)) >> 8, minlength=16)
+        counts = np.bincount(waves.mask_angles(hand, np.zeros(rows, np.uint16)) >> 8, minlength=16)
         assert counts.min() > rows / 16 * 0.7 and counts.max() < rows / 16 * 1.3
     vector = vectors.deal_vector([(b"a" * 32, 1), (b"b" * 32, 1)], seeds(2, "spread"), rows)
-    shown += [vectors.masked(hand, zero) for hand in vector]
+    shown += [vectors.mask_share(hand, zero) for hand in vector]
     for one in shown:
         assert abs((one >> np.uint64(63)).mean() - 0.5) < 0.05
         assert abs((one & np.uint64(1)).mean() - 0.5) < 0.05

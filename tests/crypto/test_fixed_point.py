@@ -8,8 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from comity.crypto.products.additive import join, lower_from_word, raise_to_word, split
-from comity.crypto.products.fixed_point import FixedPoint, product_bits, require
+from comity.crypto.products.fixed_point import (
+    FixedPoint,
+    join_shares,
+    lower_from_word,
+    product_bits,
+    raise_to_word,
+    require_bits,
+    split_values,
+)
 from comity.errors import Malformed, Refused
 
 
@@ -65,9 +72,9 @@ def test_product_bits_are_enough_and_no_more(rows: int, places: int, bound: floa
 
 
 def test_too_narrow_a_ring_is_refused() -> None:
-    require(64, 64)
+    require_bits(64, 64)
     with pytest.raises(Refused, match="needs 65 bits and the ring has 64"):
-        require(65, 64)
+        require_bits(65, 64)
 
 
 @given(st.sampled_from([32, 64]), st.integers(2, 6), st.data())
@@ -75,23 +82,23 @@ def test_shares_add_up(bits: Any, parties: int, data: Any) -> None:
     half = 2 ** (bits - 1)
     edges = st.sampled_from([0, 1, -1, half - 1, -half])
     values = np.array(data.draw(st.lists(edges | st.integers(-half, half - 1), min_size=1, max_size=20)), np.int64)
-    shares = split(values, parties, bits=bits)
+    shares = split_values(values, parties, bits=bits)
     assert len(shares) == parties
-    assert np.array_equal(join(shares, bits=bits), values)
+    assert np.array_equal(join_shares(shares, bits=bits), values)
 
 
 def test_what_is_no_set_of_shares_is_refused() -> None:
     with pytest.raises(Malformed):
-        split(np.array([2**31]), 2, bits=32)
+        split_values(np.array([2**31]), 2, bits=32)
     with pytest.raises(Malformed):
-        split(np.array([1]), 1)
+        split_values(np.array([1]), 1)
     with pytest.raises(Malformed):
-        split(np.array([1]), 2, bits=48)
-    shares = split(np.arange(4), 2)
+        split_values(np.array([1]), 2, bits=48)
+    shares = split_values(np.arange(4), 2)
     wrong: Any
     for wrong in ([], [shares[0], shares[1][:3]], [shares[0], shares[1].view(np.int64)]):
         with pytest.raises(Malformed):
-            join(wrong)
+            join_shares(wrong)
 
 
 def uniform(words: Any) -> Any:
@@ -104,7 +111,7 @@ def uniform(words: Any) -> Any:
 @pytest.mark.parametrize("value", [0, 12345, -(2**31)])
 @pytest.mark.parametrize("bits", [32, 64])
 def test_each_share_alone_is_uniform(value: Any, bits: int) -> None:
-    for share in split(np.full(40_000, value), 3, bits=bits):
+    for share in split_values(np.full(40_000, value), 3, bits=bits):
         assert uniform(share) > 1e-6
 
 

@@ -9,8 +9,8 @@ import pytest
 from nacl.bindings import crypto_core_ed25519_add, crypto_core_ed25519_sub, crypto_scalarmult_ed25519_base_noclamp
 from scipy.stats import kstest
 
-from comity.crypto.comparisons import ot
-from comity.crypto.comparisons.ot import choose, offer
+from comity.crypto.comparisons import oblivious_transfer as ot
+from comity.crypto.comparisons.oblivious_transfer import choose, offer
 from comity.errors import Malformed
 
 P = 2**255 - 19

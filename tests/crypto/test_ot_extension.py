@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from comity.crypto.comparisons import ot_extension
-from comity.crypto.comparisons.bits import transpose
-from comity.crypto.comparisons.exchange import Side, Transcript, run_locally
-from comity.crypto.comparisons.ot_extension import BASE, correlation_robust, receive, send
-from comity.crypto.comparisons.triples import Triples, by_transfer, deal, dealt
+from comity.crypto.comparisons import oblivious_transfer as ot_extension
+from comity.crypto.comparisons.exchange import Side, Transcript, run_locally, transpose
+from comity.crypto.comparisons.oblivious_transfer import BASE, correlation_robust, receive, send
+from comity.crypto.comparisons.triples import Triples, by_transfer, deal, read_dealt
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, Refused
 
@@ -84,8 +83,8 @@ def test_the_sender_sees_uniform_columns_whatever_the_choices(choice: int, monke
 
 
 def test_control_columns_under_one_key_show_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = ot_extension._columns
-    monkeypatch.setattr(ot_extension, "_columns", lambda keys, width: honest([bytes(32)] * len(keys), width))
+    honest = ot_extension._expand_columns
+    monkeypatch.setattr(ot_extension, "_expand_columns", lambda keys, width: honest([bytes(32)] * len(keys), width))
     assert not looks_uniform(view_of_sender(1, 640, monkeypatch))
 
 
@@ -105,14 +104,14 @@ def test_triples_multiply(count: int) -> None:
     assert product.size == count
     np.testing.assert_array_equal(product, c)
     curator, parties = deal(count, **OUTSIDE)
-    product, c = multiply(dealt(Side.CURATOR, curator, count), dealt(Side.PARTIES, parties, count))
+    product, c = multiply(read_dealt(Side.CURATOR, curator, count), read_dealt(Side.PARTIES, parties, count))
     np.testing.assert_array_equal(product, c)
 
 
 def test_shares_of_triples_are_fair_and_independent_across_the_sides() -> None:
     done = run_locally(*(by_transfer(side, 100_000, session=b"s") for side in Side))
     curator, parties = deal(100_000, **OUTSIDE)
-    dealt_pair = dealt(Side.CURATOR, curator, 100_000), dealt(Side.PARTIES, parties, 100_000)
+    dealt_pair = read_dealt(Side.CURATOR, curator, 100_000), read_dealt(Side.PARTIES, parties, 100_000)
     for one, two in ((done.curator, done.parties), dealt_pair):
         (a0, b0, c0), (a1, b1, c1) = shares(one), shares(two)
         for sample in (a0, b0, c0, a1, b1, c1, a0 ^ a1, b0 ^ b1, a0 ^ b1, a1 ^ b0, a0 ^ b0, a1 ^ b1, c0 ^ a0, c1 ^ b1):
@@ -130,7 +129,7 @@ def test_sides_in_different_sessions_get_nothing_that_multiplies() -> None:
 def test_a_triple_never_serves_twice() -> None:
     triples = Triples(*np.arange(9, dtype=np.uint8).reshape(3, 3))
     assert [x.tolist() for x in triples.take(2)] == [[0, 1], [3, 4], [6, 7]]
-    with pytest.raises(Refused, match="never serves twice"):
+    with pytest.raises(Refused, match="never used twice"):
         triples.take(2)
     assert [x.tolist() for x in triples.take(1)] == [[2], [5], [8]]
     with pytest.raises(Refused):
@@ -176,6 +175,6 @@ def test_dealt_messages_of_a_wrong_length_are_refused() -> None:
     for side, message in ((Side.CURATOR, curator), (Side.PARTIES, parties)):
         for wrong in (message[:-1], message + b"\0", b"", message[:31]):
             with pytest.raises(Malformed):
-                dealt(side, wrong, 100)
+                read_dealt(side, wrong, 100)
     with pytest.raises(Malformed):
-        dealt(Side.PARTIES, parties[:-1] + bytes([parties[-1] | 0x80]), 100)
+        read_dealt(Side.PARTIES, parties[:-1] + bytes([parties[-1] | 0x80]), 100)

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from scipy.stats import ks_2samp, kstest
 
 from comity.crypto.paillier import cryptosystem as paillier
-from comity.crypto.paillier.cryptosystem import Ciphertext, PrivateKey, PublicKey
-from comity.crypto.paillier.tables import FixedBase
+from comity.crypto.paillier.cryptosystem import Ciphertext, FixedBase, PrivateKey, PublicKey
 from comity.errors import Malformed
 
 LIKELY = 1e-6
@@ -280,7 +279,7 @@ def test_a_common_factor_of_the_orders_is_refused() -> None:
         while not is_prime(mpz(6 * k + 1)):
             k += 2
         primes.append(mpz(6 * k + 1))
-    assert "common factor" in paillier._fault_of_primes(primes[0], primes[1], 1024)
+    assert "common factor" in paillier._describe_fault(primes[0], primes[1], 1024)
 
 
 def _fractions(values: list[mpz], modulus: mpz) -> np.ndarray:

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, ks_2samp
 
 from comity.crypto.products import dealer_product
-from comity.crypto.products.additive import join
 from comity.crypto.products.dealer_product import Hand, Layout, Party, deal
-from comity.crypto.products.fixed_point import FixedPoint
+from comity.crypto.products.fixed_point import FixedPoint, join_shares
 from comity.crypto.products.inner_products import RUN, add_narrow_products, add_word_products
 from comity.errors import Malformed, Refused
 
@@ -70,7 +69,7 @@ def test_all_pairs_are_exact(rows: int, columns: Any, seed: int) -> None:
     for j in range(len(columns)):
         for i in range(j):
             exact = form.columns(matrices[i], np.int64) @ form.columns(matrices[j], np.int64).T
-            assert np.array_equal(join([shares[i][j], shares[j][i]]), exact)
+            assert np.array_equal(join_shares([shares[i][j], shares[j][i]]), exact)
 
 
 @pytest.mark.parametrize("x, y", [(1.0, 1.0), (-1.0, 1.0), (0.0, -1.0)])
@@ -78,7 +77,7 @@ def test_extreme_values_are_exact(x: float, y: float) -> None:
     layout, form = Layout(5000, (2, 3)), FixedPoint(25)
     parties = parties_for(layout, form)
     exchange(layout, parties, [np.full((5000, 2), x), np.full((5000, 3), y)])
-    product = join([parties[0].shares()[1], parties[1].shares()[0]])
+    product = join_shares([parties[0].shares()[1], parties[1].shares()[0]])
     assert np.all(product == int(5000 * x * y) * 2**50)
 
 
@@ -170,10 +169,10 @@ def test_a_pass_that_only_masks_opens_the_same_and_has_no_share() -> None:
     opened = exchange(layout, parties_for(layout, form, hands), matrices)
     party, at, found = parties_for(layout, form, hands)[0], 0, []
     with pytest.raises(Malformed):
-        party.forgo()
+        party.skip()
     for rows in layout.blocks():
         found.append(party.mask(matrices[0][at : at + rows]))
-        party.forgo()
+        party.skip()
         at += rows
     assert np.array_equal(np.concatenate(found, axis=1), opened[0])
     with pytest.raises(Malformed):
@@ -222,7 +221,7 @@ def test_parties_keep_to_the_order() -> None:
             party.absorb(wrong)
     party.absorb({1: good})
     other.absorb({0: message})
-    assert not join([party.shares()[1], other.shares()[0]]).any()
+    assert not join_shares([party.shares()[1], other.shares()[0]]).any()
     with pytest.raises(Malformed):
         party.mask(rows)
 

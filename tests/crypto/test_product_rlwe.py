@@ -9,12 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare, ks_2samp
 
-from comity.crypto.products import rlwe, rlwe_plan
-from comity.crypto.products.additive import lower_from_word, raise_to_word
-from comity.crypto.products.fixed_point import FixedPoint
+from comity.crypto.products import rlwe, rlwe_product
+from comity.crypto.products.fixed_point import FixedPoint, lower_from_word, raise_to_word
 from comity.crypto.products.rlwe import NARROW, WIDE, ProductSum, public_block
-from comity.crypto.products.rlwe_plan import Plan, pairs
-from comity.crypto.products.rlwe_product import Encryptor, Evaluator, Reply
+from comity.crypto.products.rlwe_product import Encryptor, Evaluator, Plan, Reply, order_pairs
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused
 
@@ -421,7 +419,7 @@ def test_the_messages_have_the_stated_size() -> None:
 
 
 def test_the_party_with_fewer_columns_encrypts() -> None:
-    assert pairs({"b": 3, "a": 5, "c": 3}) == [("b", "c"), ("b", "a"), ("c", "a")]
+    assert order_pairs({"b": 3, "a": 5, "c": 3}) == [("b", "c"), ("b", "a"), ("c", "a")]
 
 
 # Stretches.
@@ -429,7 +427,7 @@ def test_the_party_with_fewer_columns_encrypts() -> None:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rlwe_plan, "STRETCH_BLOCKS", 2)
+    monkeypatch.setattr(rlwe_product, "STRETCH_BLOCKS", 2)
 
 
 def blocks_of(x: Any, plan: Any) -> list[Any]:
@@ -439,11 +437,11 @@ def blocks_of(x: Any, plan: Any) -> list[Any]:
 
 def test_stretches_are_shorter_where_many_columns_are_multiplied_together() -> None:
     few = Plan.choose(200_000, 4, 4, F12, F12)
-    assert few.stretch_blocks == rlwe_plan.STRETCH_BLOCKS
+    assert few.stretch_blocks == rlwe_product.STRETCH_BLOCKS
     for together in (100, 160, 640):
         plan = Plan.choose(200_000, 20, 40, F12, F12, together=together)
-        assert 1 <= plan.stretch_blocks < rlwe_plan.STRETCH_BLOCKS
-        assert plan.stretch_blocks * plan.block_rows * together <= rlwe_plan.STRETCH_ENTRIES
+        assert 1 <= plan.stretch_blocks < rlwe_product.STRETCH_BLOCKS
+        assert plan.stretch_blocks * plan.block_rows * together <= rlwe_product.STRETCH_ENTRIES
         assert sum(part.stop - part.start for part in plan.stretches) == 200_000
     assert Plan.choose(200_000, 4, 4, F12, F12, together=1 << 20).stretch_blocks == 1
 
@@ -463,8 +461,8 @@ def test_a_side_that_goes_on_makes_the_message_that_a_whole_one_makes(short: Non
             assert np.array_equal(encryptor.begin(other.nonce), messages[0])
             other.begin(encryptor.nonce, messages[0])
         else:
-            encryptor = Encryptor.going_on(plan, seeds[0], evaluator.nonce, number)
-            other = Evaluator.going_on(plan, seeds[1], whole.nonce, number, sums)
+            encryptor = Encryptor.resume(plan, seeds[0], evaluator.nonce, number)
+            other = Evaluator.resume(plan, seeds[1], whole.nonce, number, sums)
         for lines, line, message in zip(blocks_of(x, plan)[part], blocks_of(y, plan)[part], messages[1:][part]):
             lines, line = np.ascontiguousarray(lines), np.ascontiguousarray(line)
             assert np.array_equal(encryptor.encrypt(lines), message)
@@ -494,7 +492,7 @@ def test_a_stretch_that_is_not_there_can_not_be_gone_on_at(short: None) -> None:
     plan = Plan.choose(9000, 1, 1, F12, F12)
     for stretch in (-1, 0, 2):
         with pytest.raises(Malformed, match="no stretch"):
-            Encryptor.going_on(plan, fresh_seed(), bytes(32), stretch)
+            Encryptor.resume(plan, fresh_seed(), bytes(32), stretch)
     sums = Evaluator(plan).so_far
     with pytest.raises(Malformed, match="to go on with"):
-        Evaluator.going_on(plan, fresh_seed(), bytes(32), 1, dataclasses.replace(sums, inner=sums.inner[:1]))
+        Evaluator.resume(plan, fresh_seed(), bytes(32), 1, dataclasses.replace(sums, inner=sums.inner[:1]))

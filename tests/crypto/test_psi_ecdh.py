@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from nacl.bindings import crypto_scalarmult
 from scipy import stats
 
-from comity.crypto.psi.ecdh import blind, elligator, field_element, fresh_secret, on_curve, points
-from comity.crypto.psi.keyed import matched
+from comity.crypto.psi_ecdh import blind, elligator, field_element, fresh_secret, on_curve, points
+from comity.crypto.psi_keyed import match_lists
 from comity.errors import Malformed
 
 PRIME = 2**255 - 19
@@ -88,7 +88,7 @@ def test_lists_that_all_have_blinded_match_where_the_ids_do(sets: Any, chance: A
         for turn in range(len(secrets)):
             raw = blind(secrets[(place + turn) % len(secrets)], raw)
         tokens[str(place)] = raw
-    positions = matched(tokens, 32)
+    positions = match_lists(tokens, 32)
     aligned = [[ids[at] for at in positions[str(place)]] for place, ids in enumerate(held)]
     assert all(one == aligned[0] for one in aligned)
     assert set(aligned[0]) == set.intersection(*map(set, sets))

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from comity.crypto.psi import keyed as psi_keyed
-from comity.crypto.psi.keyed import Packed, matched, pseudonyms, repeated
+from comity.crypto import psi_keyed
+from comity.crypto.psi_keyed import Packed, find_repeated, match_lists, pseudonyms
 from comity.errors import Malformed
 
 KEY = bytes(range(32))
@@ -77,7 +77,7 @@ def test_matching_gives_the_intersection_in_one_order(sets: Any, chance: Any) ->
         f"party {place}": pseudonyms(KEY, Packed.of([b"id %d" % one for one in held])).tobytes()
         for place, held in enumerate(lists)
     }
-    positions = matched(tokens)
+    positions = match_lists(tokens)
     aligned = [[held[at] for at in positions[f"party {place}"]] for place, held in enumerate(lists)]
     assert all(one == aligned[0] for one in aligned)
     assert len(aligned[0]) == len(set(aligned[0]))
@@ -91,7 +91,7 @@ def test_tokens_that_agree_in_their_first_words_are_still_told_apart(sets: Any, 
         return (one % 3).to_bytes(8, "little") + bytes(width - 16) + one.to_bytes(8, "little")
 
     held = [sorted(one) for one in sets]
-    positions = matched({str(i): b"".join(map(token, one)) for i, one in enumerate(held)}, width)
+    positions = match_lists({str(i): b"".join(map(token, one)) for i, one in enumerate(held)}, width)
     aligned = [[one[at] for at in positions[str(i)]] for i, one in enumerate(held)]
     assert all(one == aligned[0] for one in aligned)
     assert set(aligned[0]) == set.intersection(*map(set, sets))
@@ -102,26 +102,26 @@ def test_a_person_that_two_of_three_parties_hold_is_not_in_the_intersection() ->
         name: pseudonyms(KEY, Packed.of(ids)).tobytes()
         for name, ids in {"a": [b"1", b"2"], "b": [b"2", b"3"], "c": [b"3", b"1"]}.items()
     }
-    assert all(len(found) == 0 for found in matched(made).values())
+    assert all(len(found) == 0 for found in match_lists(made).values())
 
 
 @pytest.mark.parametrize("raw", [b"x" * 15, b"x" * 17, b"a" * 16 + b"b" * 16 + b"a" * 16])
 def test_truncated_lists_and_repeated_tokens_are_refused(raw: Any) -> None:
     with pytest.raises(Malformed):
-        matched({"a": raw, "b": bytes(16)})
+        match_lists({"a": raw, "b": bytes(16)})
 
 
 def test_one_list_alone_is_no_intersection() -> None:
     with pytest.raises(ValueError, match="two lists"):
-        matched({"a": bytes(16)})
+        match_lists({"a": bytes(16)})
 
 
 def test_repeated_tokens_are_found_where_they_are() -> None:
     tokens = [os.urandom(16) for _ in range(50)]
-    assert repeated(b"".join(tokens)) is None
-    assert sorted(repeated(b"".join([*tokens, tokens[17]])) or ()) == [17, 50]
+    assert find_repeated(b"".join(tokens)) is None
+    assert sorted(find_repeated(b"".join([*tokens, tokens[17]])) or ()) == [17, 50]
     near = tokens[3][:8] + bytes(8)
-    assert repeated(b"".join([*tokens, near])) is None
+    assert find_repeated(b"".join([*tokens, near])) is None
 
 
 # What the matcher sees.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from comity.crypto.sealing.sealed import Identity, PublicIdentity, lock, unlock
+from comity.crypto.sealing import Identity, PublicIdentity, lock, unlock
 from comity.errors import Malformed
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comity.crypto.masking.shamir import PRIME, SHARE_BYTES, _weights, join, rebuilt, split
+from comity.crypto.shamir import PRIME, SHARE_BYTES, _weights, join, rebuild, split
 from comity.errors import Malformed
 
 
@@ -68,7 +68,7 @@ def test_wrong_shares_are_left_out_and_named(data: Any) -> None:
     wrong = data.draw(st.sets(st.sampled_from(points), max_size=more))
     for point in wrong:
         shares[point] = secrets.token_bytes(66)
-    secret, strangers = rebuilt(shares, threshold)
+    secret, strangers = rebuild(shares, threshold)
     assert secret == b"s" * 32
     # A wrong share behind the ones that were needed is not looked at.
     assert strangers <= wrong
@@ -78,9 +78,9 @@ def test_wrong_shares_are_left_out_and_named(data: Any) -> None:
 def test_a_secret_without_enough_right_shares_is_given_up() -> None:
     shares = split(b"s" * 32, 3, range(1, 6))
     with pytest.raises(Malformed):
-        rebuilt({1: shares[1], 2: shares[2]}, 3)
+        rebuild({1: shares[1], 2: shares[2]}, 3)
     with pytest.raises(Malformed):
-        rebuilt({**shares, **{point: secrets.token_bytes(66) for point in (1, 2, 3)}}, 3)
+        rebuild({**shares, **{point: secrets.token_bytes(66) for point in (1, 2, 3)}}, 3)
 
 
 def test_the_weights_of_many_points_are_computed_once() -> None:

@@ -10,8 +10,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from nacl import bindings
 
-from comity.crypto.sealing import signatures
-from comity.crypto.sealing.signatures import Signer, unremembered, verify
+from comity.crypto import sealing
+from comity.crypto.sealing import Signer, signature_memory_disabled, verify_signature
 from comity.errors import Malformed
 
 SEED, OTHER = b"a" * 32, b"b" * 32
@@ -19,9 +19,9 @@ SEED, OTHER = b"a" * 32, b"b" * 32
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    signatures._good.clear()
+    sealing._memory.clear()
     yield
-    signatures._good.clear()
+    sealing._memory.clear()
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def test_signatures_are_those_of_the_standard(data: Any) -> None:
     assert ours.public == theirs.public_key().public_bytes_raw()
     assert ours.sign(data) == theirs.sign(data)
     Ed25519PublicKey.from_public_bytes(ours.public).verify(ours.sign(data), data)
-    signatures._good.clear()
-    verify(ours.public, theirs.sign(data), data)
+    sealing._memory.clear()
+    verify_signature(ours.public, theirs.sign(data), data)
 
 
 def wrongs() -> Iterator[Any]:
@@ -62,46 +62,46 @@ def wrongs() -> Iterator[Any]:
 @pytest.mark.parametrize("known", [False, True])
 def test_what_does_not_verify_never_does_however_often_it_is_asked(known: bool) -> None:
     for public, signature, data in wrongs():
-        signatures._good.clear()
+        sealing._memory.clear()
         if known:
             # The good one is in memory, and makes no other good.
             Signer(SEED).sign(b"data")
         for _ in range(3):
             with pytest.raises(Malformed) as raised:
-                verify(public, signature, data)
+                verify_signature(public, signature, data)
             assert raised.value.code == "signature"
 
 
 def test_a_signature_is_verified_once_in_a_process_and_not_at_all_where_it_was_made(verified: Any) -> None:
     signer, foreign = Signer(SEED), Ed25519PrivateKey.from_private_bytes(OTHER)
-    verify(signer.public, signer.sign(b"own"), b"own")
+    verify_signature(signer.public, signer.sign(b"own"), b"own")
     assert verified == []
     public, signature = foreign.public_key().public_bytes_raw(), foreign.sign(b"theirs")
     for _ in range(3):
-        verify(public, signature, b"theirs")
+        verify_signature(public, signature, b"theirs")
     assert verified == [public]
 
 
 def test_what_one_site_would_do_can_be_measured(verified: Any) -> None:
     signer = Signer(SEED)
     signature = signer.sign(b"data")
-    with unremembered():
+    with signature_memory_disabled():
         for _ in range(3):
-            verify(signer.public, signature, b"data")
+            verify_signature(signer.public, signature, b"data")
     assert len(verified) == 3
-    verify(signer.public, signature, b"data")
+    verify_signature(signer.public, signature, b"data")
     assert len(verified) == 3
 
 
 def test_the_memory_is_bounded_and_what_it_forgot_is_verified_again(
     monkeypatch: pytest.MonkeyPatch, verified: Any
 ) -> None:
-    monkeypatch.setattr(signatures, "_MOST", 4)
+    monkeypatch.setattr(sealing, "_MAX_REMEMBERED", 4)
     signer = Signer(SEED)
     made = {b"%d" % number: signer.sign(b"%d" % number) for number in range(20)}
-    assert len(signatures._good._new) + len(signatures._good._old) <= 8
+    assert len(sealing._memory._new) + len(sealing._memory._old) <= 8
     for data, signature in made.items():
-        verify(signer.public, signature, data)
+        verify_signature(signer.public, signature, data)
     assert 12 <= len(verified) <= 20
 
 
@@ -109,14 +109,14 @@ def test_threads_share_the_memory() -> None:
     signer = Signer(SEED)
     made = [(signer.sign(b"%d" % number), b"%d" % number) for number in range(200)]
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda one: verify(signer.public, *one), made * 4))
+        list(pool.map(lambda one: verify_signature(signer.public, *one), made * 4))
         bad = list(pool.map(_fails, [(signer.public, made[0][0], data) for _, data in made[1:]]))
     assert all(bad)
 
 
 def _fails(one: Any) -> bool:
     try:
-        verify(*one)
+        verify_signature(*one)
     except Malformed:
         return True
     return False
@@ -128,4 +128,4 @@ def test_a_key_of_small_order_signs_nothing() -> None:
     forged = weak + bytes(32)
     for data in (b"a", b"b"):
         with pytest.raises(Malformed):
-            verify(weak, forged, data)
+            verify_signature(weak, forged, data)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from comity.crypto.sealing.sealed import SUITE, PublicIdentity
+from comity.crypto.sealing import SUITE, PublicIdentity
 from comity.errors import Malformed
 
 # RFC 8032, section 7.1: (secret key, public key, message, signature).

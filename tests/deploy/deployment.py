@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from comity.cli import main
-from comity.crypto.sealing import key_file
-from comity.crypto.sealing.sealed import PublicIdentity
+from comity.crypto import key_file
+from comity.crypto.sealing import PublicIdentity
 from comity.methods import PROTOCOLS
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from comity.crypto.sealing import key_file
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto import key_file
+from comity.crypto.sealing import Identity
 from comity.data import clinic_schema, clinics, public_cohort
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.errors import ComityError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.coordinator.parties import Parties

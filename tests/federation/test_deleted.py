@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, StudyError
 from comity.federation.coordinator.journal import Journal

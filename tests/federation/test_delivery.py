@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.errors import Refused
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import COORDINATOR, EVERYONE, Consortium

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.crypto.sealing.sealed import PublicIdentity, lock
+from comity.crypto.sealing import PublicIdentity, lock
 from comity.entropy import fresh_seed
 from comity.errors import Refused, SiteLost
 from comity.federation.coordinator.journal import Journal

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.data.records import Records
 from comity.errors import BudgetExceeded, Refused
 from comity.federation.agreement import Agreement

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.errors import Malformed
 from comity.federation.messages import heads, rolls
 from comity.federation.messages.ask import NONCE_BYTES, Ask, ask_bytes

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from comity.crypto.masking import prg
-from comity.crypto.masking.peers import choose
+from comity.crypto import masks
+from comity.crypto.share_holders import choose_degree
 from comity.entropy import derive
 from comity.errors import ComityError, Refused, SiteLost
 from comity.federation.coordinator.lifecycle import run
@@ -110,12 +110,12 @@ def test_pair_masks_alone_would_show_a_late_vector() -> None:
     without_pairs = masked.copy()
     seeds = decode(cedar.state("run-1", "sum.seeds") or b"")
     assert set(seeds["given"]) | set(seeds["taken"]) == set(parties.consortium.parties) - {"cedar"}
-    for way, undo in (("given", prg.subtract), ("taken", prg.add)):
+    for way, undo in (("given", masks.subtract), ("taken", masks.add)):
         for seed in seeds[way].values():
             undo(without_pairs, derive(seed, parties.study, "run-1", "mask", "mean/0"))
     assert not np.array_equal(to_units(without_pairs), vector)
     root = decode(cedar.state("run-1", "sum.root") or b"")
-    prg.subtract(without_pairs, derive(root, parties.study, "run-1", "self", "mean/0"))
+    masks.subtract(without_pairs, derive(root, parties.study, "run-1", "self", "mean/0"))
     np.testing.assert_array_equal(to_units(without_pairs), vector)
 
 
@@ -214,7 +214,7 @@ def test_a_sum_that_is_not_declared_has_no_masks() -> None:
 
 def test_too_many_drop_outs_for_the_colluders_are_refused_before_anything_is_sent() -> None:
     with pytest.raises(Refused, match="lower it to 1"):
-        choose(5, 1, 2)
+        choose_degree(5, 1, 2)
 
 
 def letters_to_ash() -> Any:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from comity.crypto.sealing.sealed import PublicIdentity
+from comity.crypto.sealing import PublicIdentity
 from comity.data import Records
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.lifecycle import run

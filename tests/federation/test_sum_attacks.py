@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.crypto.masking import prg, shamir
-from comity.crypto.masking.peers import Degree
+from comity.crypto import masks, shamir
+from comity.crypto.share_holders import Degree
 from comity.errors import ComityError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import Consortium
@@ -156,7 +156,7 @@ def alone_on_its_list(who: Any) -> Any:
     opened = view.ask("unmask", each=each, label="mean/0")
     points = {holder: point for point, holder in enumerate(holders[VICTIM], 1)}
     shares = {point: opened[holder]["opening"]["self"][VICTIM] for holder, point in points.items()}
-    prg.subtract(masked, shamir.join(dict(list(shares.items())[: degree_of(who).threshold])))
+    masks.subtract(masked, shamir.join(dict(list(shares.items())[: degree_of(who).threshold])))
     hidden = decode(hosts[VICTIM].store.state("run-1", "out:mean/0") or b"")
     return to_units(masked), hidden
 
@@ -165,10 +165,10 @@ def test_a_party_that_is_left_alone_on_its_list_would_be_read(monkeypatch: pytes
     """Positive control: sites that are content with themselves on a list are read exactly; a quorum ends the attack at
     the first list."""
     who = many(41, dropouts=18)
-    monkeypatch.setattr("comity.federation.sum.terms.choose", lambda *_: Degree(5, 4, 1))
+    monkeypatch.setattr("comity.federation.sum.terms.choose_degree", lambda *_: Degree(5, 4, 1))
     read, hidden = alone_on_its_list(who)
     np.testing.assert_array_equal(read, hidden)
-    monkeypatch.setattr("comity.federation.sum.terms.choose", lambda *_: Degree(5, 4, 5))
+    monkeypatch.setattr("comity.federation.sum.terms.choose_degree", lambda *_: Degree(5, 4, 5))
     with pytest.raises(ComityError, match=r"p000 refused sum\.enlist"):
         alone_on_its_list(who)
 

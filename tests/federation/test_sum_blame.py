@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from comity.crypto.sealing.sealed import PublicIdentity
+from comity.crypto.sealing import PublicIdentity
 from comity.errors import ComityError, SiteLost, Stopped
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import sign_reply

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.data import Records
 from comity.entropy import derive
 from comity.errors import ComityError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.errors import BadInput, Refused
 from comity.privacy.ledger import Draw, Ledger, verify_export
 from comity.privacy.ledger.chain import FIELDS, next_head

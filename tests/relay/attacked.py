@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from comity.cli import main
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.federation.messages.asking import Lost, Replied
 from comity.federation.messages.channel import Patience
 from comity.federation.messages.codec import decode

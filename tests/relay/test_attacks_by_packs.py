@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.site.pack import _signed

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.errors import Stopped
 from comity.federation.messages.sealed_channel import sealed
 from comity.federation.owner.registry import Registry

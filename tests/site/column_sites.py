@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from comity.crypto.sealing import key_file
+from comity.crypto import key_file
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit

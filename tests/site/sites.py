@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from comity.crypto.sealing import key_file
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto import key_file
+from comity.crypto.sealing import Identity
 from comity.data import clinic_schema, clinics
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.lifecycle import execute

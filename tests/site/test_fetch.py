@@ -18,7 +18,7 @@ import pytest
 from comity.cli import main
 from comity.cli.deployed import JOURNAL, _begun, save_signed
 from comity.cli.run_folder import begin, describe, make_folder, read_begun
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.federation.coordinator.journal import Journal
 from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from comity.cli import main
-from comity.crypto.sealing import key_file
+from comity.crypto import key_file
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.relay import consortium_health as relay_health

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.errors import BadInput, ComityError, Malformed, Refused, StudyError
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
@@ -144,7 +144,7 @@ def test_a_study_that_does_not_ask_this_site_or_pins_another_key_is_refused(site
         receive(sites, sites.packed(sites.study(names=("south",))))
     study = sites.study()
     (sites.home("north") / "north.keys").rename(sites.home("north") / "old.keys")
-    from comity.crypto.sealing import key_file
+    from comity.crypto import key_file
 
     key_file.create(sites.home("north") / "north.keys")
     with pytest.raises(Refused, match="pins another key of north") as refusal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.errors import Refused, StudyError
 from comity.site.approval import OwnersView, considered
 from comity.site.inbox import WITHIN_POLICY, Arrival

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.data import Records
 from comity.entropy import derive
 from comity.federation.agreement import Agreement

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.federation.messages.envelope import signed_ask
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from comity.crypto.products import dealer_product, rlwe_plan
+from comity.crypto.products import dealer_product, rlwe_product
 from comity.data import Records
 from comity.errors import ComityError, DataError, SiteLost, StudyError
 from comity.federation.coordinator.lifecycle import run
@@ -59,7 +59,7 @@ def test_with_a_number_as_target_or_none_and_with_fewer_pairs_the_counts_are_the
 
 @pytest.mark.parametrize(("products", "step"), [("rlwe", "product.evaluate"), ("dealer", "product.absorb")])
 def test_rows_in_several_stretches_are_counted_once(products: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rlwe_plan, "STRETCH_ENTRIES", 1)
+    monkeypatch.setattr(rlwe_product, "STRETCH_ENTRIES", 1)
     monkeypatch.setattr(product, "STRETCH", 1)
     monkeypatch.setattr(dealer_product, "_BLOCK_WORDS", 512)
     tried, given = built(2, products=products), people(9000)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.data import Bounded, Categorical, Classes, Numeric, Records, Schema
 from comity.entropy import derive
 from comity.federation.agreement import Agreement

@@ -30,10 +30,10 @@ def test_false_words_of_a_dealer_exceed_the_bound() -> None:
     honest = waves.deal_waves([derive(b"test", number) for number in range(2)], rows, CURVE)
     assert honest[-1].rest is not None
     false = replace(honest[-1], rest=honest[-1].rest + np.uint64(1 << 46))
-    shown = waves.opened([waves.masked(hand, np.zeros(rows, np.uint16)) for hand in honest])
+    shown = waves.open_angles([waves.mask_angles(hand, np.zeros(rows, np.uint16)) for hand in honest])
 
     def response(hands: Any) -> float:
-        total: Any = sum(waves.on_curve(hand, CURVE, shown) for hand in hands)
+        total: Any = sum(waves.evaluate_share(hand, CURVE, shown) for hand in hands)
         return float(np.abs(total.view(np.int64) * 4.0**-waves.PLACES).max())
 
     assert response(honest) <= LARGEST_RESIDUAL

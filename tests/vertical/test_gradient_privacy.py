@@ -98,8 +98,10 @@ def test_shares_of_a_response_add_up_to_no_more_than_declared_for_any_mask() -> 
     largest = 0.0
     for turn in range(4):
         hands = waves.deal_waves([derive(b"mask", turn, one) for one in range(2)], rows, CURVE)
-        shown = waves.opened([waves.masked(hands[0], places), waves.masked(hands[1], np.zeros_like(places))])
-        total: Any = sum(waves.on_curve(hand, CURVE, shown) for hand in hands)
+        shown = waves.open_angles(
+            [waves.mask_angles(hands[0], places), waves.mask_angles(hands[1], np.zeros_like(places))]
+        )
+        total: Any = sum(waves.evaluate_share(hand, CURVE, shown) for hand in hands)
         found = total.view(np.int64) * 2.0**-24
         assert np.abs(found - responses(places)).max() <= CURVE.rounding
         largest = max(largest, np.abs(found).max())

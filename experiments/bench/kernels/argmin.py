@@ -14,7 +14,7 @@ import numpy as np
 
 from comity.crypto.comparisons.argmin import Tournament, argmin
 from comity.crypto.comparisons.exchange import Side, Transcript, run_locally
-from comity.crypto.comparisons.triples import Triples, by_transfer, deal, dealt
+from comity.crypto.comparisons.triples import Triples, by_transfer, deal, read_dealt
 from comity.entropy import Stream
 
 _CLEAR = 1000
@@ -72,7 +72,7 @@ def _exactness(tournament: Tournament, stream: Stream, cases: int) -> dict[str, 
     exact = 0
     for _ in range(cases):
         messages = deal(tournament.triples, dealer="bench", sides=("curator", "parties"))
-        curator, parties = (dealt(side, messages[side], tournament.triples) for side in Side)
+        curator, parties = (read_dealt(side, messages[side], tournament.triples) for side in Side)
         exact += _play(tournament, stream, curator, parties)[1]
     return {
         "case": f"K={tournament.count} exact",

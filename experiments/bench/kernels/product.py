@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from comity.crypto.products import dealer_product, rlwe_plan, rlwe_product
-from comity.crypto.products.additive import join, lower_from_word, raise_to_word
-from comity.crypto.products.fixed_point import FixedPoint
+from comity.crypto.products import dealer_product, rlwe_product
+from comity.crypto.products.fixed_point import FixedPoint, join_shares, lower_from_word, raise_to_word
 from comity.entropy import Stream
 from experiments.bench.kernels.product_stream import stream_apart, write
 
@@ -91,7 +90,7 @@ def _dealer_turn(
             seconds[me] += process_time() - started
         at += rows
         sent += sum(message.nbytes for message in opened)
-    _compare(join([parties[0].shares()[1], parties[1].shares()[0]]), exact)
+    _compare(join_shares([parties[0].shares()[1], parties[1].shares()[0]]), exact)
     return _Turn((*seconds, dealing), max(seconds), sent)
 
 
@@ -101,7 +100,7 @@ def _measure_rlwe(rows: int, columns: int, places: int, repeats: int) -> dict[st
     exact = _encoded(form, x, y)
     _rlwe_turn((x[:100], y[:100]), form, None)
     turns = [(_clear(x, y), _rlwe_turn((x, y), form, exact)) for _ in range(repeats)]
-    plan = rlwe_plan.Plan.choose(rows, columns, columns, form, form)
+    plan = rlwe_product.Plan.choose(rows, columns, columns, form, form)
     encryptor, evaluator = (statistics.median(turn.seconds[side] for _, turn in turns) for side in range(2))
     note = (
         f"CPU of both parties, N={plan.parameters.degree}, q=2^{plan.parameters.modulus}, shares of {plan.bits} "
@@ -114,7 +113,7 @@ def _measure_rlwe(rows: int, columns: int, places: int, repeats: int) -> dict[st
 
 def _rlwe_turn(matrices: tuple[Matrix, Matrix], form: FixedPoint, exact: NDArray[np.int64] | None) -> _Turn:
     x, y = matrices
-    plan = rlwe_plan.Plan.choose(len(x), x.shape[1], y.shape[1], form, form)
+    plan = rlwe_product.Plan.choose(len(x), x.shape[1], y.shape[1], form, form)
     started = process_time()
     encryptor = rlwe_product.Encryptor(plan)
     encrypting = process_time() - started

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from comity.crypto.products.additive import join
 from comity.crypto.products.dealer_product import Layout, Party, deal
-from comity.crypto.products.fixed_point import FixedPoint
+from comity.crypto.products.fixed_point import FixedPoint, join_shares
 from comity.entropy import Stream
 from experiments.bench.kernels.row_blocks import in_blocks
 
@@ -66,7 +65,7 @@ def _stream(paths: Sequence[Path], rows: int, columns: int) -> Streamed:
         parties[1].absorb({0: opened[0]})
         sent += sum(message.nbytes for message in opened)
         exact += form.columns(blocks[0], np.int64) @ form.columns(blocks[1], np.int64).T
-    product = join([parties[0].shares()[1], parties[1].shares()[0]])
+    product = join_shares([parties[0].shares()[1], parties[1].shares()[0]])
     return Streamed(product, exact, peak_mb(), sent, process_time() - started)
 
 

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.psi import ecdh as psi_ecdh
-from comity.crypto.psi import keyed as psi_keyed
+from comity.crypto import psi_ecdh, psi_keyed
 from comity.entropy import Stream, fresh_seed
 from comity.methods.by_columns.alignment import canonical, distinct
 
@@ -74,7 +73,7 @@ def _keyed(count: int, repeats: int) -> dict[str, Any]:
             distinct(made.tobytes(), width)
             orders.append(np.argsort(Stream(fresh_seed()).words(len(ids))))
             tokens[str(place)] = made.take(orders[-1], axis=0).tobytes()
-        rows = [order[at] for order, at in zip(orders, psi_keyed.matched(tokens, width).values(), strict=True)]
+        rows = [order[at] for order, at in zip(orders, psi_keyed.match_lists(tokens, width).values(), strict=True)]
         _check(lists, rows)
 
     def anchor() -> None:
@@ -96,7 +95,7 @@ def _ecdh(count: int, repeats: int) -> dict[str, Any]:
         for place, ids in enumerate(lists):
             once = psi_ecdh.blind(secrets[place], psi_ecdh.points(canonical(ids)))
             tokens[str(place)] = psi_ecdh.blind(secrets[1 - place], once)
-        _check(lists, list(psi_keyed.matched(tokens, psi_ecdh.POINT_BYTES).values()))
+        _check(lists, list(psi_keyed.match_lists(tokens, psi_ecdh.POINT_BYTES).values()))
 
     theirs = _openmined([list(ids) for ids in lists])
     note = "each list is blinded by both parties; points checked on receipt"

@@ -14,7 +14,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 
 BAR = 1.0
 _BYTES = 50_000_000

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from comity.crypto.masking import prg, shamir
-from comity.crypto.masking.peers import choose
-from comity.crypto.sealing.sealed import Identity, lock, unlock
+from comity.crypto import masks, shamir
+from comity.crypto.sealing import Identity, lock, unlock
+from comity.crypto.share_holders import choose_degree
 from comity.entropy import Stream, derive, fresh_seed
 from experiments.bench.kernels.securesum_runs import measure_runs
 
@@ -68,12 +68,12 @@ def _plain(vectors: list[Any]) -> Any:
 def _mask(vector: Any, seeds: list[bytes]) -> Any:
     total = vector.copy()
     for seed in seeds:
-        prg.add(total, seed)
+        masks.add(total, seed)
     return total
 
 
 def _set_up(parties: int) -> None:
-    threshold = choose(parties, 1, parties // 3 if parties > 8 else 0).threshold
+    threshold = choose_degree(parties, 1, parties // 3 if parties > 8 else 0).threshold
     fresh, pinned = Identity(), Identity()
     pinned.sign(fresh.public.sealing())
     shares = [shamir.split(fresh_seed(), threshold, range(1, parties + 1)) for _ in range(2)]

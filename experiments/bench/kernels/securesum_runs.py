@@ -2,7 +2,7 @@
 coordinator.
 
 A simulated run plays all parties in one process, which verifies each signature once
-(`comity.crypto.sealing.signatures`). The figures of a party and of the coordinator are from a second run in which each
+(`comity.crypto.sealing`). The figures of a party and of the coordinator are from a second run in which each
 verifies for itself, as they would apart from each other: those are what a deployment computes.
 """
 
@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from comity import Ledger
-from comity.crypto.sealing.sealed import Identity
-from comity.crypto.sealing.signatures import unremembered
+from comity.crypto.sealing import Identity, signature_memory_disabled
 from comity.data import Records
 from comity.entropy import derive
 from comity.federation.agreement import Agreement
@@ -154,7 +153,7 @@ def _measured(parties: int, length: int, *, alone: bool) -> tuple[float, list[fl
     hosts = {name: Timed(host_of(agreed, name, noise)) for name in agreed.consortium.parties}
     coordinator = coordinator_of(agreed, LocalChannel(hosts))
     started = process_time()
-    with unremembered() if alone else nullcontext():
+    with signature_memory_disabled() if alone else nullcontext():
         run(coordinator)
     seconds = process_time() - started
     crossed = sum(line.bytes for line in coordinator.transcript.lines)

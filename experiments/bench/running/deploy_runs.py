@@ -23,7 +23,7 @@ from statistics import median, stdev
 from typing import Any
 
 from comity import Study
-from comity.crypto.sealing import key_file
+from comity.crypto import key_file
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.lifecycle import execute, run
 from comity.federation.messages.channel import Channel, Patience

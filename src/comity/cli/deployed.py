@@ -11,7 +11,7 @@ from comity.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from comity.cli.run_folder import Begun
-    from comity.crypto.sealing.sealed import Identity
+    from comity.crypto.sealing import Identity
     from comity.report.result import Result
     from comity.study.study import Study
 
@@ -22,7 +22,7 @@ JOURNAL = "journal.sqlite"
 def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | None, *, quiet: bool) -> Path:  # noqa: C901
     """Hand the study over, run it or go on with a run of it; the run's folder."""
     from comity.cli.run_folder import begin, find_folder, make_folder, read_begun, site_log
-    from comity.crypto.sealing import key_file
+    from comity.crypto import key_file
     from comity.errors import BadInput, Refused, Stopped
     from comity.federation.declare.consortium import COORDINATOR
     from comity.relay.submissions import note_submission

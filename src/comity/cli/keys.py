@@ -11,7 +11,7 @@ from comity.cli.options import AsJson
 from comity.cli.output import show
 
 if TYPE_CHECKING:
-    from comity.crypto.sealing.sealed import PublicIdentity
+    from comity.crypto.sealing import PublicIdentity
 
 app = typer.Typer(
     help="A party's keys: one signs, one opens what is sealed to it.\n\nExample: comity keys new north.key",
@@ -29,7 +29,7 @@ def new(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> None:
 
     Example: comity keys new north.key --party north
     """
-    from comity.crypto.sealing import key_file
+    from comity.crypto import key_file
     from comity.federation.declare.consortium import check_party_name
 
     check_party_name(party, key="party")
@@ -42,7 +42,7 @@ def show_keys(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> 
 
     Example: comity keys show north.key --party north
     """
-    from comity.crypto.sealing import key_file
+    from comity.crypto import key_file
     from comity.federation.declare.consortium import check_party_name
 
     check_party_name(party, key="party")

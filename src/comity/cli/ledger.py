@@ -209,7 +209,7 @@ def export(
 
     sign = None
     if keys is not None:
-        from comity.crypto.sealing import key_file
+        from comity.crypto import key_file
         from comity.study.results.signed_export import sign_with
 
         sign = sign_with(key_file.load(keys))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from comity.errors import BadInput
 
 if TYPE_CHECKING:
-    from comity.crypto.sealing.sealed import PublicIdentity
+    from comity.crypto.sealing import PublicIdentity
 
 TEXTS = ("sign", "mlkem", "x25519")
 _KEY_FILE = b"comity-identity-"
@@ -29,8 +29,8 @@ def key_texts(path: Path, *, key: str) -> dict[str, str]:
 
 def read_public_keys(path: Path, *, key: str) -> PublicIdentity:
     """Whose keys a file holds: a key file, or public keys."""
-    from comity.crypto.sealing import key_file
-    from comity.crypto.sealing.sealed import PublicIdentity
+    from comity.crypto import key_file
+    from comity.crypto.sealing import PublicIdentity
 
     try:
         is_key_file = path.read_bytes()[: len(_KEY_FILE)] == _KEY_FILE

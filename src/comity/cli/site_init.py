@@ -17,7 +17,7 @@ from comity.cli.records import Decimal, Encoding, PasswordFile, Query, Separator
 from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
-    from comity.crypto.sealing.sealed import PublicIdentity
+    from comity.crypto.sealing import PublicIdentity
 
 
 def init(  # noqa: PLR0913 (a parameter for each option of the command)
@@ -232,7 +232,7 @@ def _make(
     ledger: Path, keys: Path, dataset: str, epsilon: str, delta: str, unit: Unit, neighbours: Neighbours
 ) -> PublicIdentity:
     from comity.cli.ledger import grant_of
-    from comity.crypto.sealing import key_file
+    from comity.crypto import key_file
     from comity.privacy.ledger import Ledger
 
     grant = grant_of(epsilon, delta)

@@ -31,7 +31,7 @@ def pack(
 
     Example: comity study pack study.toml --keys coordinator.key
     """
-    from comity.crypto.sealing import key_file
+    from comity.crypto import key_file
     from comity.errors import BadInput
     from comity.files import write_new
     from comity.site.pack import pack as packed

@@ -1,23 +1,22 @@
-"""A periodic curve of numbers that K parties share additively, left shared, with randomness from a dealer and one
-opening.
+"""A periodic function of additively shared numbers, left shared among K parties, with a dealer and one opening.
 
-The curve is f(z) = Σ_k b_k sin(k z), z an angle on a grid of `STEPS` steps to the turn: parties share it modulo a turn,
-so that a number outside the period comes round again and no comparison is needed to bound what comes out.
+The function is f(z) = Σ_k b_k sin(k z), where z is an angle on a grid of `STEPS` steps per turn. Parties share z modulo
+a turn, so a number outside the period wraps around, and no comparison is needed to bound the result.
 
-Construction (after D. Beaver, Efficient multiparty protocols using circuit randomization, 1991: what is opened is
-masked, what depends on the mask is dealt). The dealer gives every party a seed, which expands into its share of a mask
-α, a uniform angle, and of cos kα and sin kα for every k, integers of `PLACES` binary places; the last party is given
-the shares that make the sums right. Each party opens its share of A = z − α to the others, and with A known to all
+Construction (after D. Beaver, Efficient multiparty protocols using circuit randomization, 1991: the opened value is
+masked, and values that depend on the mask are dealt). The dealer gives every party a seed, which expands into its share
+of a mask α, a uniform angle, and of cos kα and sin kα for every k, integers of `PLACES` binary places; the last party
+gets the shares that make the sums right. Each party opens its share of A = z − α to the others. Since all know A,
 
     sin k(A + α)  =  sin kA · cos kα  +  cos kA · sin kα
 
-is a sum of public multiples of what is shared, so that every party computes its own share by itself. Both factors are
-rounded: the curve comes out within `Curve.rounding`, whatever the mask.
+is a sum of public multiples of shared values, so every party computes its share locally. Both factors are rounded: the
+result is within `Curve.rounding` of f for every mask.
 
 Adversary: semi-honest; a coalition of all parties but one, without the dealer. Assumption: AES-128 in counter mode is a
 pseudorandom generator. A party learns A, which is uniform to it. The dealer learns nothing as long as it sees neither
 A (its shares travel sealed among the parties) nor a share of the result; together with one party it sees z. The bound
-`Curve.largest` holds for waves that were dealt as `deal_waves` does: shares of other words can't be told from these.
+`Curve.largest` holds for an honest dealer: parties can't tell shares of other words from these.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 STEPS = 1 << 12
-"""Of a turn. A power of two, so that angles add up as words do."""
+"""Steps per turn: a power of two, so angles add up as words do."""
 
 PLACES = 12
-"""Binary places of a dealt wave, and as many of what it is multiplied with."""
+"""Binary places of a dealt wave and of the public factors."""
 
-_WITHIN = np.uint16(STEPS - 1)
-# A quarter of a turn before the sine; the same table for both, so that all parties have the same integers.
+_ANGLE_MASK = np.uint16(STEPS - 1)
+# The cosine is the sine a quarter of a turn ahead; one table for both gives all parties the same integers.
 _QUARTER = STEPS // 4
 
 
@@ -58,7 +57,7 @@ class Curve:
 
     def __post_init__(self) -> None:
         if len(self.harmonics) != len(self.amplitudes) or not self.harmonics:
-            raise Malformed("a curve has an amplitude for each of its harmonics, and at least one of them")
+            raise Malformed("a curve needs at least one harmonic, and an amplitude for each")
 
     @cached_property
     def values(self) -> Floats:
@@ -68,14 +67,14 @@ class Curve:
 
     @property
     def rounding(self) -> float:
-        """How far a shared value may lie from f, whatever the mask: each of a harmonic's two products has a dealt and a
-        public factor, both off by half a unit at most, and |sin| + |cos| <= √2."""
+        """The largest error of a shared value, for every mask: each of a harmonic's two products has a dealt and a
+        public factor, both off by at most half a unit, and |sin| + |cos| <= √2."""
         unit = 0.5 * 2.0**-PLACES
         return sum(unit * sqrt(2) * (1 + abs(b)) + 2 * unit**2 for b in self.amplitudes)
 
     @property
     def largest(self) -> float:
-        """Of |f|, as it comes out."""
+        """The largest |f|, with its rounding."""
         return float(np.abs(self.values).max()) + self.rounding
 
     @cached_property
@@ -86,8 +85,8 @@ class Curve:
 
 @dataclass(frozen=True)
 class WaveHand:
-    """One party's part of what is dealt for `rows` angles; `rest` are the last party's shares of all cosines and, after
-    them, all sines."""
+    """The dealer's message to one party for `rows` angles; `rest` has the last party's shares of all cosines, then of
+    all sines."""
 
     seed: bytes = field(repr=False)
     rows: int
@@ -105,7 +104,7 @@ class WaveHand:
     def mask(self) -> Angles:
         """This party's share of α."""
         words = Stream(derive(self.seed, "waves", "mask")).words(-(-self.rows // 4))
-        return words.astype("<u8").view("<u2")[: self.rows].astype(np.uint16) & _WITHIN
+        return words.astype("<u8").view("<u2")[: self.rows].astype(np.uint16) & _ANGLE_MASK
 
     @property
     def shares(self) -> Words:
@@ -117,13 +116,13 @@ class WaveHand:
 
 
 def deal_waves(seeds: Sequence[bytes], rows: int, curve: Curve) -> list[WaveHand]:
-    """Hands for one opening of `rows` angles, from a fresh seed for each party: seeds serve once."""
+    """Hands for one opening of `rows` angles, from a fresh seed for each party; seeds are used once."""
     hands = [WaveHand(seed, rows, len(curve.harmonics)) for seed in seeds]
     alpha = np.zeros(rows, np.uint16)
     for hand in hands:
-        alpha = (alpha + hand.mask) & _WITHIN
+        alpha = (alpha + hand.mask) & _ANGLE_MASK
     sine = _sine(1.0)
-    turned = [_turned(alpha, harmonic) for harmonic in curve.harmonics]
+    turned = [_multiply_angle(alpha, harmonic) for harmonic in curve.harmonics]
     cosines = [sine[(angle + _QUARTER) % STEPS] for angle in turned]
     rest = np.stack([*cosines, *(sine[angle] for angle in turned)]).view(np.uint64)
     for hand in hands[:-1]:
@@ -131,33 +130,33 @@ def deal_waves(seeds: Sequence[bytes], rows: int, curve: Curve) -> list[WaveHand
     return [*hands[:-1], WaveHand(seeds[-1], rows, len(curve.harmonics), rest)]
 
 
-def masked(hand: WaveHand, angles: Angles) -> Angles:
-    """This party's share of A, as it may be shown to the other parties."""
-    return np.asarray((angles - hand.mask) & _WITHIN, "<u2")
+def mask_angles(hand: WaveHand, angles: Angles) -> Angles:
+    """This party's share of A, which the other parties may see."""
+    return np.asarray((angles - hand.mask) & _ANGLE_MASK, "<u2")
 
 
-def opened(shares: Sequence[Angles]) -> Angles:
-    """A from everybody's share."""
+def open_angles(shares: Sequence[Angles]) -> Angles:
+    """A from the shares of all parties."""
     total = np.zeros(shares[0].shape, np.uint16)
     for share in shares:
         total = total + share.astype(np.uint16)
-    return total & _WITHIN
+    return total & _ANGLE_MASK
 
 
-def on_curve(hand: WaveHand, curve: Curve, shown: Angles) -> Words:
+def evaluate_share(hand: WaveHand, curve: Curve, shown: Angles) -> Words:
     """This party's share of f(z), in units of 2^(−2·PLACES), from the opened A."""
     shares, total = hand.shares, np.zeros(hand.rows, np.uint64)
     for line, (harmonic, table) in enumerate(zip(curve.harmonics, curve.multipliers)):
-        angle = _turned(shown, harmonic)
+        angle = _multiply_angle(shown, harmonic)
         total += table[angle].view(np.uint64) * shares[line]
         total += table[(angle + _QUARTER) % STEPS].view(np.uint64) * shares[hand.waves + line]
     return total
 
 
-def _turned(angles: Angles, harmonic: int) -> NDArray[np.int64]:
+def _multiply_angle(angles: Angles, harmonic: int) -> NDArray[np.int64]:
     return np.asarray(angles.astype(np.int64) * harmonic % STEPS, np.int64)
 
 
 def _sine(amplitude: float) -> Integers:
-    """One turn, in units of 2^−PLACES. No entry is near a half, so that every machine rounds alike (a test looks)."""
+    """One turn, in units of 2^−PLACES. No entry is near a half, so every machine rounds alike (tested)."""
     return np.rint(np.ldexp(amplitude * np.sin(2 * pi * np.arange(STEPS) / STEPS), PLACES)).astype(np.int64)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from comity.crypto.sealing.sealed import SEALING_BYTES
+from comity.crypto.sealing import SEALING_BYTES
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Public

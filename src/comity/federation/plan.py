@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from comity.crypto.masking.peers import choose
+from comity.crypto.share_holders import choose_degree
 from comity.federation.declare.consortium import Consortium, format_participants
 from comity.federation.declare.declaration import PRIVATE, Declaration, TrueLoss, is_unproven
 from comity.federation.declare.payers import Payer, delta_of, describe, groups, in_words, payers, spent_at_two_parties
@@ -187,7 +187,7 @@ def _holders(declaration: Declaration, consortium: Consortium) -> list[str]:
     """Where not everyone is everyone's holder sums hold with a probability and under an assumption, which are said."""
     summed = [release for release in declaration.releases if isinstance(release.protection, Summed)]
     sizes = {over.size: over for over in (release.summed_over(consortium) for release in summed)}
-    graphs = [(size, choose(size, over.colluders, over.dropouts)) for size, over in sizes.items()]
+    graphs = [(size, choose_degree(size, over.colluders, over.dropouts)) for size, over in sizes.items()]
     return [
         f"secure sums: each party keeps a share of its mask and picks {graph.degree} others at random to hold shares; "
         f"any {graph.threshold} of these {graph.degree + 1} recover the mask. A coordinator that lies about dropouts "

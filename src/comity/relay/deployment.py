@@ -29,7 +29,7 @@ from comity.site.pack import pack
 from comity.study.results.outcome import Outcome
 
 if TYPE_CHECKING:
-    from comity.crypto.sealing.sealed import Identity
+    from comity.crypto.sealing import Identity
     from comity.federation.coordinator.exchange import Watch
     from comity.federation.coordinator.journal import Journal
     from comity.study.study import Study

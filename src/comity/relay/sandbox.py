@@ -22,8 +22,8 @@ from typing import Self
 
 import pandas as pd
 
-from comity.crypto.sealing import key_file
-from comity.crypto.sealing.sealed import PublicIdentity
+from comity.crypto import key_file
+from comity.crypto.sealing import PublicIdentity
 from comity.data import clinic_schema, clinics
 from comity.errors import Stopped
 from comity.files import make_file, open_private, write_file

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from comity.artefacts.writing import write_text
-from comity.crypto.sealing.sealed import PublicIdentity
+from comity.crypto.sealing import PublicIdentity
 from comity.errors import BadInput, DataError, Refused
 from comity.privacy.ledger import heads_folder
 from comity.study.results.received import safe_name

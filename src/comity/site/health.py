@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from comity._version import __version__
-from comity.crypto.sealing import key_file
+from comity.crypto import key_file
 from comity.errors import ComityError
 from comity.files import is_wider
 from comity.privacy.ledger import Ledger, describe_freeze

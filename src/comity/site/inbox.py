@@ -43,7 +43,7 @@ from comity.study.study import Study
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from comity.crypto.sealing.sealed import PublicIdentity
+    from comity.crypto.sealing import PublicIdentity
     from comity.federation.declare.policy import Policy
 
 LEAST = 4

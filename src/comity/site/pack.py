@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from comity.crypto.sealing.sealed import Identity, PublicIdentity
+from comity.crypto.sealing import Identity, PublicIdentity
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages.codec import decode, encode

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from comity.artefacts.writing import write_text
-from comity.crypto.sealing import key_file
+from comity.crypto import key_file
 from comity.errors import BadInput, Stopped
 from comity.federation.agreement import measured_by
 from comity.federation.coordinator.transcript import Transcript

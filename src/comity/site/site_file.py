@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from comity.crypto.sealing import key_file
-from comity.crypto.sealing.sealed import PublicIdentity
+from comity.crypto import key_file
+from comity.crypto.sealing import PublicIdentity
 from comity.data import check_table, open_source
 from comity.errors import BadInput, StudyError
 from comity.federation.agreement import Agreement

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from comity.crypto.psi import keyed as psi_keyed
+from comity.crypto import psi_keyed
 from experiments.bench.kernels import psi, seal
 
 
@@ -24,7 +24,9 @@ def test_the_rows_of_both_measurements_have_figures_and_say_what_is_missing(monk
 
 
 def test_a_wrong_matching_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = psi_keyed.matched
-    monkeypatch.setattr(psi_keyed, "matched", lambda *a: {n: p[::-1] if n == "0" else p for n, p in real(*a).items()})
+    real = psi_keyed.match_lists
+    monkeypatch.setattr(
+        psi_keyed, "match_lists", lambda *a: {n: p[::-1] if n == "0" else p for n, p in real(*a).items()}
+    )
     with pytest.raises(ArithmeticError, match="wrongly"):
         psi._keyed(100, 2)

@@ -1,1 +1,1 @@
-"""Two-sided computations on bits: oblivious transfer, gates, comparisons, the place of the least."""
+"""Two-sided computations on bits: oblivious transfer, triples, circuits, and the index of the smallest."""

@@ -1,18 +1,18 @@
 """The index of the smallest of K integers, additively shared mod 2^64 between the curator and the parties.
 
 A tournament: in every group of at most `fan_in` candidates all pairs are compared at once, the winner's place becomes a
-shared one-hot vector, and the winner's value and index are selected under it, still shared. So who met whom, who won an
-intermediate level and every value stay hidden. `fan_in` trades rounds against gates: 2 is a binary tournament, K is one
-level with all pairs. Of equal values the lowest index wins.
+shared one-hot vector, and this vector selects the winner's value and index, still shared. All values and the winners of
+intermediate levels stay hidden. `fan_in` trades rounds against gates: 2 is a binary tournament, K is one level with all
+pairs. Of equal values the lowest index wins.
 
-Range: −2^(bits−1) ≤ value < 2^(bits−1), with bits = 63 at most, so that no difference wraps. A value outside of it can
-give a wrong index, and nothing else.
+Range: −2^(bits−1) ≤ value < 2^(bits−1), with bits = 63 at most, so no difference wraps. A value outside this range can
+give a wrong index, and nothing worse.
 
 Adversary: either side, semi-honest; the curator and the parties' representative do not collude. The curator learns the
 index and nothing else, the parties' side learns nothing. Given the triples this holds without assumption; triples by
-oblivious transfer rest on a classical one (`comity.crypto.comparisons.ot`), dealt ones on a dealer that stays outside
-(`comity.crypto.comparisons.triples`). The index is exact: where it must be private, the values carry their noise before
-they get here.
+oblivious transfer rest on a classical one (`comity.crypto.comparisons.oblivious_transfer`), dealt ones on a dealer that
+stays outside (`comity.crypto.comparisons.triples`). The index is exact: where it must be private, noise is added to the
+values before.
 """
 
 from __future__ import annotations
@@ -23,10 +23,17 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.comparisons.bits import Bits, Words, binary, pack, unpack
-from comity.crypto.comparisons.compare import all_of, is_negative, less_than, xor_shared
-from comity.crypto.comparisons.exchange import Exchange, Side
-from comity.crypto.comparisons.gmw import Circuit, evaluate, gates, together
+from comity.crypto.comparisons.circuits import (
+    Circuit,
+    all_of,
+    count_gates,
+    evaluate,
+    is_negative,
+    less_than,
+    run_together,
+    to_xor_shares,
+)
+from comity.crypto.comparisons.exchange import Bits, Exchange, Side, Words, binary, pack, unpack
 from comity.crypto.comparisons.triples import Triples
 from comity.errors import Malformed
 
@@ -51,7 +58,7 @@ class Tournament:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The size of a group at each level: the fewest levels that `fan_in` allows, then groups as even as can be."""
+        """The size of a group at each level: as few levels as `fan_in` allows, then groups as even as possible."""
         levels = 0
         while self.fan_in**levels < self.count:
             levels += 1
@@ -75,7 +82,7 @@ class Tournament:
 
     @property
     def rounds(self) -> int:
-        """With the opening of the index."""
+        """Rounds, with the opening of the index."""
         return len(self.gates) + 1 if self.count > 1 else 0
 
     @property
@@ -92,7 +99,7 @@ def argmin(side: Side, shares: NDArray[np.uint64], triples: Triples, tournament:
         raise ValueError(f"{tournament.count} uint64 shares were expected, found {shares.shape} of {shares.dtype}")
     if tournament.count == 1:
         return 0 if side is Side.CURATOR else None
-    share = yield from evaluate(side, _smallest(side, shares, tournament), triples)
+    share = yield from evaluate(side, _select_smallest(side, shares, tournament), triples)
     if side is Side.PARTIES:
         answer = yield pack(share)
         if answer:
@@ -109,36 +116,36 @@ def argmin(side: Side, shares: NDArray[np.uint64], triples: Triples, tournament:
 def _gates(tournament: Tournament) -> tuple[int, ...]:
     if tournament.count == 1:
         return ()
-    return tuple(gates(_smallest(Side.CURATOR, np.zeros(tournament.count, np.uint64), tournament)))
+    return tuple(count_gates(_select_smallest(Side.CURATOR, np.zeros(tournament.count, np.uint64), tournament)))
 
 
-def _smallest(side: Side, shares: Words, tournament: Tournament) -> Circuit[Bits]:
+def _select_smallest(side: Side, shares: Words, tournament: Tournament) -> Circuit[Bits]:
     """Shares of the index's bits."""
     widths, bits = tournament.widths, tournament.bits
-    words = _filled(side, shares, int(np.prod(widths)), bits).reshape(-1, widths[0])
+    words = _pad(side, shares, int(np.prod(widths)), bits).reshape(-1, widths[0])
     first, second = np.triu_indices(widths[0], 1)
     duels = is_negative(side, (words[:, second] - words[:, first]).ravel(), bits)
-    # At the first level the indices are public, so that selecting one is local.
+    # At the first level the indices are public, so selecting one is local.
     indices = binary(np.arange(words.size, dtype=np.uint64), tournament.index_bits)
     if len(widths) == 1:
         later = yield from duels
         winner = yield from _one_hot(side, later, widths[0])
         return _xor_within(indices & winner, widths[0])[:, 0]
-    # The later levels compare selected values, for which XOR shares are made while the first one compares.
-    values, later = yield from together(xor_shared(side, words.ravel(), bits), duels)
+    # The later levels compare selected values: their XOR shares are made while the first level compares.
+    values, later = yield from run_together(to_xor_shares(side, words.ravel(), bits), duels)
     winner = yield from _one_hot(side, later, widths[0])
     indices = _xor_within(indices & winner, widths[0])
     values = yield from _select(winner, values, widths[0])
     for width in widths[1:-1]:
-        winner = yield from _winner(side, values, width)
+        winner = yield from _find_winner(side, values, width)
         selected = yield from _select(winner, np.concatenate((values, indices)), width)
         values, indices = selected[:bits], selected[bits:]
-    winner = yield from _winner(side, values, widths[-1])
+    winner = yield from _find_winner(side, values, widths[-1])
     indices = yield from _select(winner, indices, widths[-1])
     return indices[:, 0]
 
 
-def _winner(side: Side, values: Bits, width: int) -> Circuit[Bits]:
+def _find_winner(side: Side, values: Bits, width: int) -> Circuit[Bits]:
     groups = values.reshape(len(values), -1, width)
     first, second = (groups[:, :, places].reshape(len(values), -1) for places in np.triu_indices(width, 1))
     later = yield from less_than(side, second, first)
@@ -152,8 +159,8 @@ def _select(winner: Bits, bits: Bits, width: int) -> Circuit[Bits]:
     return _xor_within(selected, width)
 
 
-def _filled(side: Side, shares: Words, count: int, bits: int) -> Words:
-    """Shares of the values moved to 0 … 2^bits − 1, then candidates that lose every tie at the highest value."""
+def _pad(side: Side, shares: Words, count: int, bits: int) -> Words:
+    """Shares of the values shifted to 0 … 2^bits − 1, then candidates of the highest value, which lose every tie."""
     offset, highest = (1 << (bits - 1), (1 << bits) - 1) if side is Side.CURATOR else (0, 0)
     return np.concatenate((shares + np.uint64(offset), np.full(count - shares.size, highest, np.uint64)))
 

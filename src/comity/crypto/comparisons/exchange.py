@@ -1,10 +1,13 @@
-"""Two sides that send each other one message per round.
+"""Two sides that send each other one message per round, and bits as they are sent.
 
 A two-sided computation is a generator on each side: it yields the message of a round and is sent the other side's
-message of the same round. Whoever has nothing to say yields no bytes. What a generator yields depends on its arguments,
-secrets included, and on what it was sent, so a carrier may rebuild one after a restart from the same arguments by
-sending it the stored messages again; never a different message in place of a stored one. Messages are neither sealed
-nor signed here: an altered one of the right form is noticed by the signatures of whoever carries it.
+message of the same round. A side with nothing to say yields no bytes. What a generator yields depends only on its
+arguments, secrets included, and on the messages that it was sent. A carrier may therefore rebuild one after a restart,
+from the same arguments and the stored messages, but must never replace a stored message by another. Messages are
+neither sealed nor signed here: the carrier's signatures detect an altered message of the right form.
+
+In memory a bit is a uint8 that is 0 or 1; in a message eight bits make a byte, the first bit lowest. The unused bits of
+the last byte are zero, so a list of bits has one encoding.
 """
 
 from __future__ import annotations
@@ -14,6 +17,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.entropy import Stream
+from comity.errors import Malformed
+
 Result = TypeVar("Result")
 OfCurator = TypeVar("OfCurator")
 OfParties = TypeVar("OfParties")
@@ -22,7 +31,7 @@ Exchange = Generator[bytes, bytes, Result]
 
 
 class Side(IntEnum):
-    """The curator, and whoever represents the parties."""
+    """The curator, and the representative of the parties."""
 
     CURATOR = 0
     PARTIES = 1
@@ -30,7 +39,7 @@ class Side(IntEnum):
 
 @dataclass(frozen=True)
 class Transcript(Generic[OfCurator, OfParties]):
-    """What each side ended with, and every message it was sent, by round."""
+    """The result of each side, and every message that it was sent, by round."""
 
     curator: OfCurator
     parties: OfParties
@@ -68,3 +77,48 @@ def _advance(side: Exchange[Result], message: bytes | None) -> tuple[bool, bytes
         return False, next(side) if message is None else side.send(message), None
     except StopIteration as end:
         return True, b"", (end.value,)
+
+
+Bits = NDArray[np.uint8]
+Words = NDArray[np.uint64]
+
+# The three swaps that transpose eight rows of eight bits in one 64-bit word: by 1, 2 and 4 places.
+_SWAPS = ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0x00000000F0F0F0F0))
+
+
+def pack(bits: Bits) -> bytes:
+    return np.packbits(bits, axis=None, bitorder="little").tobytes()
+
+
+def unpack(message: bytes, count: int) -> Bits:
+    """The `count` bits of a message that holds exactly that many."""
+    if len(message) != -(-count // 8):
+        raise Malformed(f"{count} bits in {-(-count // 8)} bytes were expected, found {len(message)} bytes")
+    bits = np.unpackbits(np.frombuffer(message, np.uint8), bitorder="little")
+    if bits[count:].any():
+        raise Malformed(f"the unused bits after the {count} declared ones were expected to be zero")
+    return bits[:count]
+
+
+def uniform(stream: Stream, count: int) -> Bits:
+    """`count` independent uniform bits."""
+    words = stream.words(-(-count // 64))
+    return np.unpackbits(words.view(np.uint8), bitorder="little")[:count]
+
+
+def binary(words: Words, count: int) -> Bits:
+    """The lowest `count` bits of each word, lowest first: shape (count, words)."""
+    octets = np.ascontiguousarray(words, "<u8").view(np.uint8).reshape(-1, 8)
+    return np.ascontiguousarray(np.unpackbits(octets, axis=1, bitorder="little")[:, :count].T)
+
+
+def transpose(matrix: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The transpose of a packed bit matrix of 8r rows and c bytes (8c columns): 8c rows and r bytes."""
+    rows, width = matrix.shape
+    blocks = matrix.reshape(rows // 8, 8, width).transpose(2, 0, 1)
+    words = np.ascontiguousarray(blocks).view("<u8")[..., 0]
+    for shift, mask in _SWAPS:
+        moved = (words ^ (words >> np.uint64(shift))) & np.uint64(mask)
+        words = words ^ moved ^ (moved << np.uint64(shift))
+    octets = np.ascontiguousarray(words, "<u8")[..., None].view(np.uint8)
+    return np.ascontiguousarray(octets.transpose(0, 2, 1)).reshape(8 * width, rows // 8)

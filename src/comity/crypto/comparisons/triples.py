@@ -1,25 +1,24 @@
 """Shared bit triples: random a, b and c = a·b, each XOR-shared between two sides, for one AND gate (D. Beaver, 1991).
 
-A triple masks the inputs of one gate, and whoever knows both shares of it reads them. So triples come from oblivious
-transfers between the two sides (`by_transfer`), or from a dealer that is neither of them and hears nothing of what
-follows (`deal`); never from one side. Each triple serves once: `Triples.take` never gives the same one again.
+A triple masks the inputs of one gate, and anyone who knows both of its shares can read them. So triples come from
+oblivious transfers between the two sides (`by_transfer`), or from a dealer outside of them who sees no later message
+(`deal`); never from one side. Each triple is used once: `Triples.take` never returns the same one again.
 
-From transfers: the parties' side receives with its shares of a and b as choices, the curator's side sends, and what it
-sends differs by its shares of b and a. That gives shares of a₁·b₀ and b₁·a₀; the other two products are local. Neither
-side learns anything of the other's shares; adversary and assumption are those of
-`comity.crypto.comparisons.ot_extension`. From a dealer: the curator's side gives it a seed of 32 bytes, and the
-parties' side gets another and its shares of c. What the parties' side masks is uniform to the curator's whatever seed
-that one chose, because the other seed is the dealer's. A dealer that colludes with a side shows it the other's inputs,
-and a dealer alone learns the number of triples.
+From transfers: the parties' side receives with its shares of a and b as choices, the curator's side sends pairs that
+differ by its shares of b and a. That gives shares of a₁·b₀ and b₁·a₀; the other two products are local. Neither side
+learns anything of the other's shares; adversary and assumption are those of
+`comity.crypto.comparisons.oblivious_transfer`. From a dealer: the curator's side gives the dealer a seed of 32 bytes,
+and the parties' side gets another seed and its shares of c. Whatever seed the curator's side chose, the masked inputs
+of the parties' side are uniform to it, because the other seed is the dealer's. A dealer that colludes with a side
+reveals the other's inputs; a dealer alone learns the number of triples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from comity.crypto.comparisons.bits import Bits, pack, uniform, unpack
-from comity.crypto.comparisons.exchange import Exchange, Side
-from comity.crypto.comparisons.ot_extension import MULTIPLE, receive, send
+from comity.crypto.comparisons.exchange import Bits, Exchange, Side, pack, uniform, unpack
+from comity.crypto.comparisons.oblivious_transfer import MULTIPLE, receive, send
 from comity.entropy import Stream, fresh_seed
 from comity.errors import Malformed, Refused
 
@@ -42,7 +41,7 @@ class Triples:
     def take(self, count: int) -> tuple[Bits, Bits, Bits]:
         """The next `count` triples."""
         if count > self.left:
-            raise Refused(f"{count} unused triples are needed, {self.left} are left; a triple never serves twice")
+            raise Refused(f"{count} unused triples are needed, {self.left} are left; a triple is never used twice")
         start, self._taken = self._taken, self._taken + count
         a, b, c = (share[start : self._taken] for share in self._shares)
         return a, b, c
@@ -52,7 +51,7 @@ def by_transfer(side: Side, count: int, *, session: bytes, seed: bytes | None = 
     """`count` triples in three messages, the third of 32 bytes per triple from the parties' side.
 
     `session` names the run, the release and the index, equally on both sides. A side that must be able to rebuild its
-    triples after a restart keeps its own fresh 32-byte `seed`, secret and for these triples only; by default it is
+    triples after a restart stores a fresh 32-byte `seed`, secret and for these triples only; by default the seed is
     drawn and forgotten.
     """
     if count <= 0:
@@ -72,10 +71,10 @@ def by_transfer(side: Side, count: int, *, session: bytes, seed: bytes | None = 
 
 
 def deal(count: int, *, dealer: str, sides: Collection[str], curator: bytes | None = None) -> tuple[bytes, bytes]:
-    """The messages of a named dealer outside the two named sides: for the curator's side, unless that one gave its own
-    fresh seed, and for the parties' side."""
+    """The messages of a dealer outside the two sides: a seed for the curator's side, unless that side gave one, and the
+    message for the parties' side."""
     if dealer in sides:
-        raise Refused(f"{dealer!r} is a side of the computation and can't deal its triples: name somebody else")
+        raise Refused(f"{dealer!r} is a side of the computation and can't deal its triples: name another dealer")
     if count <= 0:
         raise ValueError(f"a positive number of triples was expected, found {count}")
     curator, parties = fresh_seed() if curator is None else curator, fresh_seed()
@@ -86,7 +85,7 @@ def deal(count: int, *, dealer: str, sides: Collection[str], curator: bytes | No
     return curator, parties + pack(((a0 ^ a1) & (b0 ^ b1)) ^ c0)
 
 
-def dealt(side: Side, message: bytes, count: int) -> Triples:
+def read_dealt(side: Side, message: bytes, count: int) -> Triples:
     """The triples in a dealer's message to this side."""
     seed, correction = message[:SEED_BYTES], message[SEED_BYTES:]
     if len(seed) != SEED_BYTES:

@@ -1,1 +1,1 @@
-"""The Paillier cryptosystem: keys, packing, tables, a threshold."""
+"""The Paillier cryptosystem: keys and encryption, packed vectors, threshold decryption."""

@@ -1,32 +1,31 @@
-"""Paillier encryption: sums and known multiples of encrypted integers, read by the holder of the key alone.
+"""Paillier encryption: sums and known multiples of encrypted integers, which only the holder of the key can read.
 
 Construction: P. Paillier, Public-key cryptosystems based on composite degree residuosity classes (1999), with g = 1 + n
 and the randomness of I. Damgård, M. Jurik, J. B. Nielsen, A generalization of Paillier's public-key system with
 applications to electronic voting (2010): n = p·q with p ≡ q ≡ 3 (mod 4) and gcd(p − 1, q − 1) = 2, h = −x² mod n, and
-Enc(m) = (1 + n·m) · (h^n)^r mod n² with r of half the bits of n. Fixed-base tables give the powers (`tables`),
-the Chinese remainder theorem the decryption.
+Enc(m) = (1 + n·m) · (h^n)^r mod n² with r of half the bits of n. Fixed-base tables give the powers, the Chinese
+remainder theorem the decryption.
 
 Assumptions: deciding n-th residues modulo n² is hard, and powers of h with half-length exponents look like powers with
-full ones (O. Goldreich and V. Rosen, 2003, derive a similar statement from factoring). A modulus of 2048 bits stands
-for 112 bits of security, 3072 for 128; r has 1024 and 1536 bits, far above twice that. A quantum computer breaks all of
-it.
+full ones (O. Goldreich and V. Rosen, 2003, derive a similar statement from factoring). A modulus of 2048 bits gives 112
+bits of security, 3072 gives 128; r has 1024 and 1536 bits, far above twice that. A quantum computer breaks all of it.
 
 Adversary: semi-honest parties, any number of whom may collude as long as they lack the private key.
-- Whoever lacks the key learns nothing from ciphertexts, not even which of them are equal.
-- The key's holder learns the plaintexts it decrypts and, from a ciphertext that went through `rerandomise`, nothing of
-  how it was computed: its randomness is within 2^-128 of an independent one, whatever computing power looks at it, if
-  the ciphertexts that went in were made under this key's h. Without that step a factor or the choice of terms can be
-  read off; `PublicKey.write` therefore refuses a result that was not re-randomised.
-Ciphertexts are malleable and not authenticated: they travel sealed and signed, and whoever decrypts for others must
-not decrypt what anyone chooses.
+- Without the key, ciphertexts reveal nothing, not even which of them are equal.
+- The key's holder learns the plaintexts that it decrypts. From a ciphertext that went through `rerandomise` it learns
+  nothing of how the ciphertext was computed: its randomness is within 2^-128 of an independent one, at any computing
+  power, if the input ciphertexts were made under this key's h. Without that step a factor or the choice of terms can be
+  read off, so `PublicKey.write` refuses a result that was not re-randomised.
+Ciphertexts are malleable and not authenticated: they travel sealed and signed, and a party that decrypts for others
+must not decrypt ciphertexts that anyone chooses.
 
 Time: arithmetic here takes time that depends on values. Decryption raises to the secret p − 1 with GMP's `powmod`, and
-what that gives away is limited from three sides. The exponent of a key is always the same, so that how long its windows
-take is one number for all ciphertexts; what varies with the base says nothing, because every ciphertext is first
-multiplied by a fresh secret n-th power, which leaves the plaintext as it is: whoever chooses ciphertexts and measures
-replies does not know what was raised. And a key serves one run. Somebody with a program on the same processor, who
-watches caches, is outside what Comity protects from: that program could read more than a key. (`powmod_sec` would take
-1.4 times as long; a share of a threshold key, whose base can't be blinded without the other parties, uses it.)
+three things limit what that reveals. The exponent of a key is always the same, so the time of its windows is one number
+for all ciphertexts. Time that varies with the base reveals nothing, because every ciphertext is first multiplied by a
+fresh secret n-th power, which keeps the plaintext: someone who chooses ciphertexts and measures replies does not know
+the base. And a key is used in one run. An adversary that watches caches from a program on the same processor is out of
+scope: that program could read more than a key. (`powmod_sec` takes 1.4 times as long; a share of a threshold key, whose
+base can't be blinded without the other parties, uses it.)
 """
 
 from __future__ import annotations
@@ -36,9 +35,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import index
 
-from gmpy2 import divexact, gcd, invert, is_power, is_prime, isqrt, jacobi, mpz, powmod, primorial
+from gmpy2 import divexact, gcd, invert, is_power, is_prime, isqrt, jacobi, mpz, powmod, primorial, unpack
 
-from comity.crypto.paillier.tables import FixedBase
 from comity.errors import Malformed
 
 SIZES = (2048, 3072)
@@ -52,7 +50,7 @@ _FERMAT_STEPS = 64
 
 @dataclass(frozen=True)
 class Ciphertext:
-    """A number of Z*_{n²}. `fresh`: made or re-randomised here since, so that it may leave."""
+    """A number of Z*_{n²}. Only a `fresh` one, encrypted or re-randomised here, may leave."""
 
     value: mpz
     fresh: bool = False
@@ -60,8 +58,8 @@ class Ciphertext:
 
 @dataclass(frozen=True)
 class PublicKey:
-    """Encrypts, adds, multiplies. Plaintexts are integers of absolute value up to n/3; the third between the two ends
-    stays empty, so that a sum that left the range is refused at decryption unless it went all the way round.
+    """Encrypts, adds, multiplies. Plaintexts are integers of absolute value up to n/3. The third between the two ends
+    stays empty, so decryption refuses a sum that left the range, unless it wrapped around completely.
 
     The first encryption and the first re-randomisation build a table each (some tenths of a second, tens of MB).
     """
@@ -93,12 +91,12 @@ class PublicKey:
     @cached_property
     def _full(self) -> FixedBase:
         # A half-length exponent would hide computed randomness from others but not from the key's holder, who knows
-        # p and q: in r0·k + r the high bits show k. Beyond the order of h nothing is left to see.
+        # p and q: in r0·k + r the high bits show k. An exponent beyond the order of h shows nothing.
         return FixedBase(self._residue, self.n, bits=self.bits + STATISTICAL_BITS, window=_RERANDOMISE_WINDOW)
 
     @cached_property
     def _residue(self) -> mpz:
-        # Computed here and never taken from a message: a power of something else would carry a plaintext.
+        # Computed here and never read from a message: a power of another base would carry a plaintext.
         return powmod(self.h, self.n, self.square)
 
     def encrypt(self, message: int) -> Ciphertext:
@@ -106,7 +104,7 @@ class PublicKey:
         return Ciphertext(self._short.power(secrets.randbits(self._short.bits), self._encode(message)), fresh=True)
 
     def add(self, first: Ciphertext, *others: Ciphertext) -> Ciphertext:
-        """An encryption of the sum. Sums are not checked against `limit`: the caller's bounds leave room for them."""
+        """An encryption of the sum. Sums are not checked against `limit`: the caller bounds them."""
         return Ciphertext(reduce(lambda a, b: a * b % self.square, (c.value for c in others), first.value))
 
     def add_plain(self, ciphertext: Ciphertext, message: int) -> Ciphertext:
@@ -140,7 +138,7 @@ class PublicKey:
         return value
 
     def decode(self, residue: mpz) -> int:
-        """The signed integer that a residue modulo n stands for."""
+        """The signed integer of a residue modulo n."""
         if residue <= self.limit:
             return int(residue)
         if residue >= self.n - self.limit:
@@ -178,7 +176,7 @@ class PublicKey:
 
 @dataclass(frozen=True)
 class PrivateKey:
-    """The primes. Whoever holds them decrypts everything under `public`."""
+    """The primes, which decrypt everything under `public`."""
 
     public: PublicKey
     p: mpz = field(repr=False)
@@ -191,7 +189,7 @@ class PrivateKey:
             raise ValueError(f"a Paillier key has {' or '.join(map(str, SIZES))} bits, not {bits}")
         while True:
             p, q = _random_prime(bits // 2), _random_prime(bits // 2)
-            if not _fault_of_primes(p, q, bits // 2):
+            if not _describe_fault(p, q, bits // 2):
                 break
         n = p * q
         while True:
@@ -200,7 +198,7 @@ class PrivateKey:
                 return cls(PublicKey(n, -x * x % n), p, q)
 
     def decrypt(self, ciphertext: Ciphertext) -> int:
-        """The signed integer; refused if it lies in the empty third of the range."""
+        """The signed integer; refused if it is in the empty third of the range."""
         below_p, below_q = (half.decrypt(ciphertext.value) for half in self._halves)
         return self.public.decode(below_q + self.q * ((below_p - below_q) * self._q_inverse % self.p))
 
@@ -213,7 +211,7 @@ class PrivateKey:
         return invert(self.q, self.p)
 
     def to_bytes(self) -> bytes:
-        """bits (4 bytes), p, q, h; little-endian. A secret: it is stored locked and never sent in clear."""
+        """bits (4 bytes), p, q, h; little-endian. A secret: store it locked and never send it in clear."""
         quarter = self.public.bits // 16
         primes = self.p.to_bytes(quarter, "little") + self.q.to_bytes(quarter, "little")
         h = self.public.h.to_bytes(2 * quarter, "little")
@@ -223,7 +221,7 @@ class PrivateKey:
     def from_bytes(cls, data: bytes) -> PrivateKey:
         bits = _read_bits(data)
         p, q, h = _read_numbers(data[4:], (bits // 16, bits // 16, bits // 8), "Paillier private key")
-        if fault := _fault_of_primes(p, q, bits // 2):
+        if fault := _describe_fault(p, q, bits // 2):
             raise Malformed(f"the primes of a Paillier private key can't be used: {fault}", code="private-key")
         # −h must be a square modulo both primes: then h = −x² and every power of it is what the public half assumes.
         if not 1 < h < p * q - 1 or jacobi(-h, p) != 1 or jacobi(-h, q) != 1:
@@ -257,7 +255,7 @@ def _random_prime(bits: int) -> mpz:
             return candidate
 
 
-def _fault_of_primes(p: mpz, q: mpz, bits: int) -> str:
+def _describe_fault(p: mpz, q: mpz, bits: int) -> str:
     """Why two primes make no key; empty if they do."""
     if any(prime >> (bits - 2) != 3 for prime in (p, q)):
         return f"each must have {bits} bits, the upper two set"
@@ -273,7 +271,7 @@ def _fault_of_primes(p: mpz, q: mpz, bits: int) -> str:
 
 
 def _check_modulus(n: mpz, bits: int) -> None:
-    """What can be seen of a bad modulus without its factors; that it has two large ones is the peer's word."""
+    """The checks of a modulus that need no factors; that it has two large ones can't be checked."""
     if n.bit_length() != bits:
         raise Malformed(f"a Paillier modulus of {bits} bits was declared, found {n.bit_length()}", code="public-key")
     if n % 4 != 1 or gcd(n, primorial(1 << 12)) != 1 or is_power(n) or is_prime(n) or _factors_are_close(n):
@@ -304,3 +302,54 @@ def _read_number(data: bytes, length: int, what: str) -> mpz:
     if len(data) != length:
         raise Malformed(f"a {what} of {length} bytes was expected, found {len(data)}")
     return mpz.from_bytes(data, "little")
+
+
+class FixedBase:
+    """Powers of `base`, a unit modulo n², for exponents below 2^bits; 2^window entries for each window of them.
+
+    An element y of Z*_{n²} is written as a·(1 + n·t) with a = y mod n and 0 <= t < n. In a product of such elements the
+    second factors only add up, because (1 + n·t)(1 + n·u) = 1 + n·(t + u) modulo n², and the first factors are half as
+    long as y. A product of table entries therefore multiplies a number of the length of n² by one of the length of n,
+    about half the work of multiplying the entries themselves. The exponent is split into windows with one row of the
+    table each, so no squarings are left (E. Brickell, D. Gordon, K. McCurley, D. Wilson, Fast exponentiation with
+    precomputation, 1992). A secret exponent selects table entries, which cache timing on this machine may reveal: that
+    adversary is out of scope.
+    """
+
+    def __init__(self, base: mpz, n: mpz, *, bits: int, window: int) -> None:
+        self.bits = bits
+        self._n = n
+        self._square = n * n
+        self._window = window
+        self._values: list[list[mpz]] = []
+        self._lifts: list[list[mpz]] = []
+        value, lift = base % n, base // n * invert(base, n) % n
+        for _ in range(-(-bits // window)):
+            values, lifts = _powers(value, lift, n, 1 << window)
+            value, lift = values.pop(), lifts.pop()
+            self._values.append(values)
+            self._lifts.append(lifts)
+
+    def power(self, exponent: int, message: int | mpz = 0) -> mpz:
+        """base^exponent · (1 + n·message) modulo n²."""
+        if exponent < 0 or exponent >> self.bits:
+            raise ValueError(f"an exponent of at most {self.bits} bits and no sign was expected")
+        square = self._square
+        product, lift = mpz(1), mpz(message)
+        for values, lifts, digit in zip(self._values, self._lifts, unpack(exponent, self._window)):
+            product = product * values[digit] % square
+            lift += lifts[digit]
+        return product * (1 + self._n * (lift % self._n)) % square
+
+
+def _powers(value: mpz, lift: mpz, n: mpz, count: int) -> tuple[list[mpz], list[mpz]]:
+    """The powers 0 … count of value·(1 + n·lift), in the same form."""
+    values, lifts, inverse = [mpz(1)], [mpz(0)], mpz(1)
+    step = invert(value, n)
+    for _ in range(count):
+        # a·b = r + n·q = r·(1 + n·q/r): the part above n moves into the lift.
+        quotient, remainder = divmod(values[-1] * value, n)
+        inverse = inverse * step % n
+        lifts.append((lifts[-1] + lift + quotient * inverse) % n)
+        values.append(remainder)
+    return values, lifts

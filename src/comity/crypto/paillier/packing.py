@@ -1,9 +1,9 @@
 """Many small integers in one Paillier plaintext.
 
 A plaintext is the integer Σ v_i · 2^(width·i) with |v_i| < 2^(value_bits − 1). Each slot has headroom for `terms`
-summands, so that slots never reach into their neighbours: a vector counts its load (how many vectors of fresh values it
-stands for, a factor k counting |k| times), the load is public, and what would exceed `terms` is refused before it is
-computed. Encryption refuses values out of range, decoding refuses slots beyond what the load allows.
+summands, so slots never overflow into their neighbours. A vector counts its load: the number of fresh vectors that were
+added, where a factor k counts |k| times. The load is public, and an operation that would exceed `terms` is refused
+before it is computed. Encryption refuses values out of range, decoding refuses slots beyond what the load allows.
 
 Adversary, assumption and what each participant learns are those of `cryptosystem`; length and load are public.
 """
@@ -71,13 +71,13 @@ class Packing:
     def add(self, first: PackedVector, *others: PackedVector) -> PackedVector:
         if any(other.length != first.length for other in others):
             raise Malformed(f"packed vectors of one length ({first.length}) were expected", code="shape")
-        load = self._loaded(first.load + sum(other.load for other in others))
+        load = self._require_load(first.load + sum(other.load for other in others))
         columns = zip(first.ciphertexts, *(other.ciphertexts for other in others), strict=True)
         return PackedVector(tuple(self.key.add(*column) for column in columns), first.length, load)
 
     def multiply(self, vector: PackedVector, factor: int) -> PackedVector:
         """Every value times one signed integer."""
-        load = self._loaded(vector.load * max(abs(index(factor)), 1))
+        load = self._require_load(vector.load * max(abs(index(factor)), 1))
         return PackedVector(tuple(self.key.multiply(c, factor) for c in vector.ciphertexts), vector.length, load)
 
     def rerandomise(self, vector: PackedVector) -> PackedVector:
@@ -87,7 +87,7 @@ class Packing:
         return self.unpack([key.decrypt(c) for c in vector.ciphertexts], vector.length, vector.load)
 
     def write(self, vector: PackedVector) -> bytes:
-        """The ciphertexts one after the other. Length and load belong to the protocol: both sides know them."""
+        """The ciphertexts one after the other. Both sides know length and load from the protocol."""
         return b"".join(map(self.key.write, vector.ciphertexts))
 
     def read(self, data: bytes, length: int, load: int = 1) -> PackedVector:
@@ -99,7 +99,7 @@ class Packing:
             )
         starts = range(0, len(data), size)
         ciphertexts = tuple(self.key.read(data[start : start + size]) for start in starts)
-        return PackedVector(ciphertexts, length, self._loaded(load))
+        return PackedVector(ciphertexts, length, self._require_load(load))
 
     def pack(self, values: Sequence[int]) -> list[int]:
         """The plaintexts of a vector; a value out of range is refused."""
@@ -123,7 +123,7 @@ class Packing:
                 raise Malformed("a packed plaintext exceeds its slots", code="overflow")
             digits = unpack(shifted, self.width)
             values += [int(digit) - half for digit in digits] + [-half] * (size - len(digits))
-        if values and max(max(values), -min(values)) > self._loaded(load) * self.limit:
+        if values and max(max(values), -min(values)) > self._require_load(load) * self.limit:
             raise Malformed(f"a packed slot exceeds what {load} terms can reach", code="overflow")
         return values
 
@@ -131,7 +131,7 @@ class Packing:
         """2^(width−1) in each of `size` slots: added, it makes every slot non-negative."""
         return ((mpz(1) << (self.width * size)) - 1) // ((mpz(1) << self.width) - 1) << (self.width - 1)
 
-    def _loaded(self, load: int) -> int:
+    def _require_load(self, load: int) -> int:
         if not 1 <= load <= self.terms:
             raise Malformed(f"slots with room for {self.terms} terms can't hold {load}", code="overflow")
         return load

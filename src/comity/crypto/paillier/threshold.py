@@ -4,15 +4,15 @@ Construction: the exponent d with d ≡ 0 mod λ and d ≡ 1 mod n, where λ = l
 modulo n² (Damgård, Jurik, Nielsen 2010, with s = 1 and all parties needed). Shares d_1 … d_K are uniform with sum d
 modulo n·λ, the exponent of the group; a party gives c^{d_k}, and the product of all K shows m.
 
-Key set-up: a named *dealer*, outside the computation and trusted for this alone. It makes the key, hands each party its
-share sealed to that party, and forgets it: its process ends. A dealer that keeps the key, or colludes with anyone who
-sees ciphertexts, reads everything. (Parties can make n among themselves by a long protocol of its own; not here.)
+Key set-up: a named *dealer*, outside the computation and trusted only for this. It makes the key, sends each party its
+share sealed to that party, and forgets the key when its process ends. A dealer that keeps the key, or colludes with
+anyone who sees ciphertexts, reads everything. (Parties can also make n among themselves by a long protocol; not here.)
 
 Adversary: semi-honest, up to K − 1 of the parties colluding, with the coordinator too. Any K − 1 shares are uniform
-below n·λ and so, given n, within (K − 1)·2^(2 − bits/2) in distribution of being independent of the primes and of d,
-whatever computing power looks at them. From the partial decryptions of c they learn m and nothing else: the last one
-equals (1 + n·m) over the product of theirs.
-What each learns: who combines learns m; who holds a share learns n, and m only if it is told or combines.
+below n·λ and so, given n, within (K − 1)·2^(2 − bits/2) in distribution of being independent of the primes and of d, at
+any computing power. From the partial decryptions of c they learn m and nothing else: the last one equals (1 + n·m) over
+the product of theirs.
+Learned: the party that combines learns m; a share holder learns n, and m only if it is told or combines.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from comity.errors import Malformed, Refused
 
 @dataclass(frozen=True)
 class KeyShare:
-    """What one party holds: number `party` (from 0) of `parties`."""
+    """The share of party number `party` (from 0) of `parties`."""
 
     public: PublicKey
     party: int
@@ -62,7 +62,7 @@ class KeyShare:
 
 
 def split(private: PrivateKey, parties: int) -> tuple[KeyShare, ...]:
-    """Fresh shares of a key. Whoever still holds `private` decrypts alone."""
+    """Fresh shares of a key. A holder of `private` still decrypts alone."""
     if parties < 2:
         raise ValueError(f"at least two parties share a key, not {parties}")
     n = private.public.n

@@ -1,1 +1,1 @@
-"""Products of what different parties hold, left shared between them."""
+"""Products of matrices that different parties hold, left additively shared: by a dealer, or by ring-LWE encryption."""

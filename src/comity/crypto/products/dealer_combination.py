@@ -1,4 +1,4 @@
-"""X_kᵀ s for matrices X_k that one party each knows and a vector s that all share, left shared, with a dealer.
+"""X_kᵀ s for matrices X_k, each known to one party, and a vector s that all share; left shared, with a dealer.
 
 Construction (after D. Beaver 1991, over Z_2^64). Once: the dealer gives party k a seed that both expand into a mask U_k
 as large as X_k, and the party opens D_k = X_k − U_k to the others. For each vector: every party's seed expands into its
@@ -7,7 +7,7 @@ share of a mask v, and all open E = s − v. Then
     X_kᵀ s  =  X_kᵀ E  +  D_kᵀ v  +  U_kᵀ v :
 
 the first term is party k's alone, the second is linear in the shares of v, and the third, one number per column, is
-dealt in shares. One opening of D_k serves any number of vectors; a vector's mask serves one vector.
+dealt in shares. One opening of D_k is enough for any number of vectors; a vector's mask is used for one vector.
 
 Adversary and assumption are those of `dealer_product`: parties learn D and E, which are uniform to a coalition of all
 but one; the dealer must see neither, nor a share of the result outside a secure sum.
@@ -35,7 +35,7 @@ def matrix_mask(seed: bytes, columns: int, rows: int) -> Words:
 
 @dataclass(frozen=True)
 class VectorHand:
-    """One party's part of what is dealt for one vector; `rest` is the last party's share of Uᵀ v."""
+    """The dealer's message to one party for one vector; `rest` is the last party's share of Uᵀ v."""
 
     seed: bytes = field(repr=False)
     rows: int
@@ -66,18 +66,18 @@ def deal_vector(matrices: Sequence[tuple[bytes, int]], seeds: Sequence[bytes], r
     v = np.zeros(rows, np.uint64)
     for hand in hands:
         v += hand.mask
-    rest = np.concatenate([combined(matrix_mask(seed, columns, rows), v) for seed, columns in matrices])
+    rest = np.concatenate([inner_products(matrix_mask(seed, columns, rows), v) for seed, columns in matrices])
     for hand in hands[:-1]:
         rest -= hand.correction
     return [*hands[:-1], VectorHand(seeds[-1], rows, total, rest)]
 
 
-def masked(hand: VectorHand, share: Words) -> Words:
-    """This party's share of E, as it may be shown to the other parties."""
+def mask_share(hand: VectorHand, share: Words) -> Words:
+    """This party's share of E, which the other parties may see."""
     return np.asarray(share - hand.mask, "<u8")
 
 
-def combination(
+def combine(
     hand: VectorHand, me: int, own: Words, masked_matrices: Mapping[int, Words], opened: Words
 ) -> tuple[Words, Words]:
     """This party's share of X_kᵀ s over all parties k, and of the sum of s (one word).
@@ -85,15 +85,15 @@ def combination(
     `own` is X_me and `masked_matrices` every party's D, with one line per column; `opened` is E.
     """
     v = hand.mask
-    parts = [combined(masked_matrices[party], v) for party in range(len(masked_matrices))]
-    parts[me] = parts[me] + combined(own, opened)
+    parts = [inner_products(masked_matrices[party], v) for party in range(len(masked_matrices))]
+    parts[me] = parts[me] + inner_products(own, opened)
     total = v.sum(dtype=np.uint64, keepdims=True)
     if me == 0:
         total += opened.sum(dtype=np.uint64, keepdims=True)
     return np.concatenate(parts) + hand.correction, total
 
 
-def combined(lines: Words, vector: Words) -> Words:
+def inner_products(lines: Words, vector: Words) -> Words:
     """Inner products of every line with the vector, modulo 2^64."""
     out = np.zeros((lines.shape[0], 1), np.uint64)
     if lines.shape[0]:

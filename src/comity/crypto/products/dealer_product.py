@@ -13,9 +13,9 @@ dealer. Each party does one matrix product per pair, in memory that does not gro
 Adversary: semi-honest; a coalition of parties without the dealer. Assumption: AES-128 in counter mode is a
 pseudorandom generator. A party learns the other parties' D_j, which are uniform to it, and the number of rows.
 The dealer learns nothing as long as it sees neither a D_i (they travel sealed among the parties) nor a share: it knows
-every U and W, so that a single share gives it U_iᵀ X_j or X_iᵀ U_j in clear, whatever noise was added. A share is
-opened only inside a secure sum. A dealer that works together with one party sees all that its peers hold. A dealer that
-deals false words adds to the product what it likes, times D_j at that: no party can tell, and no bound on the product
+every U and W, so a single share would give it U_iᵀ X_j or X_iᵀ U_j in clear, whatever noise was added. A share is
+opened only inside a secure sum. A dealer that colludes with one party sees the data of all its peers. A dealer that
+deals false words can add anything to the product, also times D_j: no party can tell, and no bound on the product
 holds.
 """
 
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.products.fixed_point import FixedPoint, product_bits, require
+from comity.crypto.products.fixed_point import FixedPoint, product_bits, require_bits
 from comity.crypto.products.inner_products import RUN, add_word_products
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed
@@ -40,7 +40,7 @@ _SEED_BYTES = 32
 
 @dataclass(frozen=True)
 class Layout:
-    """The public shape of the computation: how many rows all parties have in common, and each party's columns."""
+    """The public shape of the computation: the common rows of all parties, and each party's columns."""
 
     rows: int
     columns: tuple[int, ...]
@@ -51,7 +51,7 @@ class Layout:
 
     @property
     def block_rows(self) -> int:
-        """Rows that are masked and sent at a time: what stays in the second cache, by the widest party."""
+        """Rows that are masked and sent at a time: as many as fit the second cache at the widest party."""
         return max(1, _BLOCK_WORDS // max(self.columns) // RUN) * RUN
 
     def blocks(self) -> Iterator[int]:
@@ -61,20 +61,20 @@ class Layout:
 
     @property
     def opened_bytes(self) -> int:
-        """What all parties together open: eight bytes for each of their numbers."""
+        """Bytes that all parties together open: eight for each of their numbers."""
         return 8 * self.rows * sum(self.columns)
 
 
 @dataclass(frozen=True)
 class Hand:
-    """What the dealer gives one party, sealed to it: its seed, and R_ij for every later party j."""
+    """The dealer's message to one party, sealed to it: its seed, and R_ij for every later party j."""
 
     seed: bytes = field(repr=False)
     corrections: Mapping[int, Words] = field(repr=False)
 
 
 def deal(layout: Layout) -> list[Hand]:
-    """Fresh hands for one computation. Dealing again is dealing anew: a seed masks one matrix, once."""
+    """Fresh hands for one computation. Every call draws new seeds: a seed masks one matrix, once."""
     seeds = [fresh_seed() for _ in layout.columns]
     pairs = [(i, j) for j in range(len(seeds)) for i in range(j)]
     corrections = {(i, j): -_own_share(seeds[j], i, layout.columns[i], layout.columns[j]) for i, j in pairs}
@@ -89,7 +89,7 @@ def deal(layout: Layout) -> list[Hand]:
 
 
 def _fill_mask(mask: Words, seed: bytes, block: int) -> None:
-    """The mask of a block: its key is its own, so no keystream serves two blocks."""
+    """The mask of a block, under a separate key: no keystream is used for two blocks."""
     Stream(derive(seed, "product", "block", block)).fill(mask.reshape(-1).view(np.uint8))
 
 
@@ -98,10 +98,10 @@ def _own_share(seed: bytes, other: int, rows: int, columns: int) -> Words:
 
 
 class Party:
-    """One party's side: mask a block, send it to the others, absorb theirs; after the last block, the shares.
+    """One party's side: it masks a block, sends it to the others and absorbs theirs; after the last it has shares.
 
-    A hand is good for one matrix. The same matrix may be masked again, as in a pass that only masks and a later one
-    that absorbs; for a matrix that changed, have it dealt again: two blocks under one mask would show their difference.
+    A hand masks one matrix. The same matrix may be masked again, as in a pass that only masks and a later one that
+    absorbs. A matrix that changed needs a new hand: two blocks under one mask would show their difference.
     """
 
     def __init__(
@@ -115,15 +115,15 @@ class Party:
         block: int = 0,
         so_far: Mapping[int, Words] | None = None,
     ) -> None:
-        """`forms`: the public fixed-point forms of all parties; `noise`: units of room for noise on the result.
+        """`forms`: the public fixed-point forms of all parties; `noise`: the largest noise on the result, in units.
 
-        `block` and `so_far` go on where another pass stopped: the number of blocks before, and its `so_far`.
+        `block` and `so_far` continue another pass: the number of its blocks, and its `so_far`.
         """
         if len(forms) != len(layout.columns) or not 0 <= me < len(forms):
             raise Malformed(f"{len(layout.columns)} parties need as many fixed-point forms, found {len(forms)}")
         for other, form in enumerate(forms):
             if other != me:
-                require(product_bits(layout.rows, forms[me], form, noise=noise), 64)
+                require_bits(product_bits(layout.rows, forms[me], form, noise=noise), 64)
         self._layout, self._me, self._form, self._seed = layout, me, forms[me], hand.seed
         self._shares = _starting_shares(layout, me, hand)
         if so_far is not None:
@@ -133,12 +133,12 @@ class Party:
             self._shares = {other: np.array(share, np.uint64) for other, share in so_far.items()}
         self._block = block
         self._open: tuple[Words, Words] | None = None
-        # Room for one block, used again for the next: fresh memory would cost more than the masking.
+        # Memory for one block, reused for the next: fresh memory would cost more than the masking.
         self._room = np.empty((2, layout.columns[me] * layout.block_rows), np.uint64)
         self._left = layout.rows - block * layout.block_rows
 
     def mask(self, rows: NDArray[np.float64]) -> Words:
-        """The next block as it may be shown to every other party: D, one line of little-endian words per column."""
+        """The next masked block D, which all other parties may see: one line of little-endian words per column."""
         if self._open is not None:
             raise Malformed("the others' blocks must be absorbed before the next block is masked")
         unmasked = self._layout.rows - self._block * self._layout.block_rows
@@ -152,8 +152,8 @@ class Party:
         self._open = values, mask
         return np.asarray(values - mask, "<u8")
 
-    def forgo(self) -> None:
-        """Pass to the next block without the others': for a pass that only masks. No share comes of it."""
+    def skip(self) -> None:
+        """Skips the others' blocks, in a pass that only masks and gives no share."""
         if self._open is None:
             raise Malformed("there is no masked block to pass over")
         self._open = None
@@ -177,7 +177,7 @@ class Party:
 
     @property
     def so_far(self) -> dict[int, Words]:
-        """What was absorbed until now: secret to this party, like a share."""
+        """The sums so far: secret to this party, like a share."""
         return {other: share.copy() for other, share in self._shares.items()}
 
     def shares(self) -> dict[int, Words]:

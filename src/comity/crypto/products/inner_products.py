@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from comity.compiled import compiled
 
 RUN = 512
-"""Columns that are taken together, few enough for the first cache."""
+"""Columns that are processed together, few enough for the first cache."""
 _HALF = RUN // 2
 
 
 @compiled
-# A compiled kernel: blocks and their edges are loops inside loops.
+# A compiled kernel: blocks and their edges are nested loops.
 def add_word_products(out: NDArray[np.uint64], left: NDArray[np.uint64], right: NDArray[np.uint64]) -> None:  # noqa: C901
     """out[i, j] += Σ_t left[i, t] · right[j, t] modulo 2^64. Whole multiples of `RUN` columns are fastest.
 
@@ -30,7 +30,7 @@ def add_word_products(out: NDArray[np.uint64], left: NDArray[np.uint64], right: 
         _own(own_left, left, start)
         _own(own_right, right, start)
         for i in range(0, rows, 2):
-            # At an edge the last row is taken twice, and added once.
+            # At an edge the last row is used twice and added once.
             k = min(i + 1, rows - 1)
             x, u = left[i, start : start + RUN], left[k, start : start + RUN]
             for j in range(0, columns, 2):

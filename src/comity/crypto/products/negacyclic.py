@@ -2,9 +2,9 @@
 
 A real polynomial p of N coefficients is read as the complex polynomial of N/2 coefficients p_j + i p_(j+N/2) modulo
 x^(N/2) − i, which has the same products (the real and imaginary halves lie side by side in memory, so nothing is
-moved). The transform splits x^L − c into factors x^(L/4) − c' again and again; it needs no separate twist, its order of
-the N/2 values is its own, and the inverse takes them in that order. The result is exact as long as every coefficient,
-computed in floating point, lies near an integer: whoever rounds checks that.
+moved). The transform splits x^L − c into factors x^(L/4) − c' recursively. It needs no separate twist; it outputs the
+N/2 values in the order that the inverse expects. The result is exact as long as every coefficient, computed in floating
+point, is near an integer: the caller checks that when rounding.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ column of integers x, N of them to a block, becomes C = a·s + e + Δ·x with a 
 uniform on {−1, 0, 1}, and errors e from the centred binomial distribution of 42 coins (σ = 3.24). One a serves all
 columns of a block, one secret all blocks of a column.
 
-Assumption: C is indistinguishable from uniform. The parameters are on a list, and nothing else is accepted. "128 bits"
-is said by one measure of several, the cost of the primal attack (`tests/crypto/test_ring_security.py` computes it
-again): with b the block size that BKZ needs,
+Assumption: C is indistinguishable from uniform. Only listed parameters are accepted. "128 bits" refers to one measure
+of several, the cost of the primal attack (`tests/crypto/test_ring_security.py` computes it again): with b the block
+size that BKZ needs,
 
                              N = 4096, log q = 88    N = 8192, log q = 128
     b                                 445                     686
@@ -15,11 +15,11 @@ again): with b the block size that BKZ needs,
     core-SVP, quantum                 117.9                   181.7          0.265 b
     homomorphic encryption standard   162                     233            0.292 b + 16.4 + log2(8 d)
 
-Classical core-SVP is what "128 bits" means here: both rings reach it, the narrow one not by the quantum measure, whose
-exponent leaves out what a quantum sieve needs of memory. The standard's own table allows log q up to 109 and 218.
+Classical core-SVP is what "128 bits" means here: both rings reach it. The narrow one does not reach it by the quantum
+measure, whose exponent ignores the memory of a quantum sieve. The standard's own table allows log q up to 109 and 218.
 
-A ring element is kept as words of 32 bits, least significant first; as balanced digits (signed words) where it is
-multiplied. Where q has fewer bits than the words, elements are kept times 2^idle: the lowest bits are always zero.
+A ring element is stored as words of 32 bits, least significant first; as balanced digits (signed words) where it is
+multiplied. Where q has fewer bits than the words, elements are stored times 2^idle: the lowest bits are always zero.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from comity.entropy import Stream
 from comity.errors import Refused
 
 COINS: Final = 42
-"""An error is the number of heads among so many coins, less half of them."""
+"""An error is the number of heads among this many coins, minus half of them."""
 ERROR_VARIANCE: Final = COINS / 4
 LARGEST_ERROR: Final = COINS // 2
 
 _ROUNDING: Final = 0.125
-"""Distance from an integer beyond which a floating-point coefficient is not taken for it."""
+"""The largest distance of a floating-point coefficient from the integer that it rounds to."""
 
 
 @dataclass(frozen=True)
 class Parameters:
     """A ring of degree N modulo q = 2^modulus, in `words`, for integers up to `largest` and shares up to `bits` bits.
 
-    `digits` balanced digits of `digit_bits` bits cover q: short enough for exact sums of products with `largest`.
+    `digits` balanced digits of `digit_bits` bits cover q: short enough to sum products with `largest` exactly.
     """
 
     degree: int
@@ -93,8 +93,8 @@ def _thirds(drawn: NDArray[np.uint64], out: NDArray[np.int8]) -> None:
 
 
 class Errors:
-    """Centred binomial errors, (rows, N) at a time: heads among 42 coins, less 21. Two words of 64 coins make three
-    errors. The array that `draw` returns is used again by the next draw."""
+    """Centred binomial errors, (rows, N) at a time: heads among 42 coins, minus 21. Two words of 64 coins make three
+    errors. The next draw overwrites the array that `draw` returns."""
 
     def __init__(self, rows: int, degree: int) -> None:
         groups = -(-rows * degree // 3)
@@ -140,8 +140,8 @@ class ColumnSecrets:
         # Products come with a factor N/2, a power of two that is taken out here without rounding.
         self._spectra /= parameters.degree // 2
         self._errors = Errors(columns, parameters.degree)
-        # Room for one block, used again for the next: fresh memory would cost more than the arithmetic. The products of
-        # one column at a time, so that they are still in the cache when they become words.
+        # Memory for one block, reused for the next: fresh memory would cost more than the arithmetic. Products are made
+        # one column at a time, while they are in the cache.
         self._a = np.empty((parameters.words, parameters.degree))
         self._products = np.empty((parameters.words, parameters.degree))
         self._row = np.empty(parameters.degree)
@@ -157,8 +157,8 @@ class ColumnSecrets:
     ) -> NDArray[np.int32]:
         """a·s + e + 2^shift · values for each column, (words, columns, length) balanced digits; e from `stream`.
 
-        Coefficients past the length of the block are left out: they would only ever be multiplied by zero. `out` is
-        room for the result, if there is some.
+        Coefficients beyond the length of the block are left out: they would only be multiplied by zero. The result goes
+        to `out` if it is given.
         """
         if out is None:
             out = np.empty((len(a), *values.shape), np.int32)
@@ -186,10 +186,10 @@ class ColumnSecrets:
 
 
 class ProductSum:
-    """Σ a·y(1/x) over blocks, for several small y at once, in the ring; kept as values of the transform."""
+    """Σ a·y(1/x) over blocks, for several small y at once, in the ring; stored as values of the transform."""
 
     _FOLD = 64
-    """Blocks after which sums of floating-point values become integers, so that their rounding errors stay small."""
+    """Blocks after which sums of floating-point values become integers, to keep rounding errors small."""
 
     def __init__(self, parameters: Parameters, columns: int) -> None:
         self.parameters = parameters
@@ -197,7 +197,7 @@ class ProductSum:
         self._total = np.zeros((parameters.digits * columns, parameters.degree))
         self._digits = np.zeros(self._total.shape, np.int64)
         self._pending = 0
-        # Room for one block, used again for the next: the digits of a and their values, and one column of y and its.
+        # Memory for one block, reused for the next: the digits of a and their values, one column of y and its values.
         self._rows = np.empty((parameters.digits, parameters.degree))
         self._values = np.empty_like(self._rows)
         self._column, self._column_values = np.empty((2, 1, parameters.degree))
@@ -220,7 +220,7 @@ class ProductSum:
         return self._digits.copy()
 
     def restore(self, digits: NDArray[np.int64]) -> None:
-        """Go on from what `so_far` of another object gave."""
+        """Continues from the `so_far` of another object."""
         if digits.shape != self._digits.shape or digits.dtype != np.int64:
             raise Refused(f"sums of shape {self._digits.shape} to go on with were expected", code="stopped")
         self._digits[:] = digits

@@ -8,23 +8,24 @@ zeros. The evaluator (B) returns, for its columns j,
     v_ij = Σ_blocks ⟨C_i, y_j⟩ + ⟨C_0i, u_j⟩ + ρ_ij    one number modulo q; ρ_ij uniform modulo q
 
 and keeps −⌊ρ_ij/Δ⌋. The encryptor takes ⌊(v_ij − ⟨s_i, h̃_j⟩)/Δ⌋. Both modulo 2^k, they add up to (Xᵀ Y)_ij, or to one
-unit beside it with the probability `Plan.carry_probability` (the errors make a carry); the unit belongs in the
-sensitivity of what is opened.
+unit beside it with the probability `Plan.carry_probability` (the errors make a carry); this unit belongs in the
+sensitivity of the opened value.
 
-Adversary: semi-honest; either party, with everybody else in the study on its side. Assumption: ring learning with
-errors at the listed parameters. The evaluator sees ciphertexts. The encryptor sees h_j, pseudorandom because of block
-0, which is therefore never left out, and v_ij, perfectly masked by ρ_ij. Both learn the number of rows and columns.
-Secrets and the public polynomial are fresh for each message, the latter drawn from both parties' nonces, so neither
-chooses it. Only truncated shares leave these classes: the bits below Δ hold ⟨e_i, y_j⟩.
+Adversary: semi-honest; either party, colluding with all others in the study. Assumption: ring learning with errors at
+the listed parameters. The evaluator sees ciphertexts. The encryptor sees h_j, pseudorandom because of block 0, which is
+therefore never left out, and v_ij, perfectly masked by ρ_ij. Both learn the number of rows and columns. Secrets and the
+public polynomial are fresh for each message; both parties' nonces determine the polynomial, so neither chooses it. Only
+truncated shares leave these classes: the bits below Δ hold ⟨e_i, y_j⟩.
 
 A message of many rows goes in stretches of `STRETCH_BLOCKS` blocks, or fewer where many columns are multiplied at the
-same time (`rlwe_plan`). Each has streams of its own, so that a side that kept its seed, and the evaluator its sums,
-goes on at any stretch with what one stretch takes of memory.
+same time. Each stretch has separate streams. A side that stored its seed, and the evaluator its sums, can continue at
+any stretch with the memory of one stretch.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,13 +33,133 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.compiled import compiled
+from comity.crypto.products.fixed_point import FixedPoint, product_bits, require_bits
 from comity.crypto.products.inner_products import add_narrow_products
-from comity.crypto.products.rlwe import ColumnSecrets, Errors, ProductSum, public_block, ternary
-from comity.crypto.products.rlwe_plan import Plan
+from comity.crypto.products.rlwe import (
+    ALLOWED,
+    ERROR_VARIANCE,
+    LARGEST_ERROR,
+    ColumnSecrets,
+    Errors,
+    Parameters,
+    ProductSum,
+    public_block,
+    ternary,
+)
 from comity.entropy import Stream, derive, fresh_seed
-from comity.errors import Malformed
+from comity.errors import Malformed, Refused
 
 NONCE_BYTES = 32
+
+STRETCH_BLOCKS = 16
+STRETCH_ENTRIES = 1 << 22
+"""Upper bound on rows times columns of all parties in a stretch, so memory grows with neither."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The public figures of one product, checked: rows, columns, largest integers, and the bits k of the shares."""
+
+    rows: int
+    columns_a: int
+    columns_b: int
+    largest_a: int
+    largest_b: int
+    bits: int
+    parameters: Parameters
+    together: int = 0
+    """Columns of all parties that are multiplied in the same stretch."""
+
+    @classmethod
+    def choose(
+        cls,
+        rows: int,
+        columns_a: int,
+        columns_b: int,
+        a: FixedPoint,
+        b: FixedPoint,
+        *,
+        noise: int = 0,
+        bits: int = 0,
+        together: int = 0,
+    ) -> Plan:
+        """The smallest listed parameters with room for the product and `noise` units; at least `bits` bits wide."""
+        needed = product_bits(rows, a, b, noise=noise)
+        width = max(needed, bits)
+        for parameters in ALLOWED:
+            fits = max(a.largest, b.largest) <= parameters.largest and width <= parameters.bits
+            if fits and _worst_error(parameters, rows, b.largest).bit_length() <= 32 * parameters.words - width:
+                return cls(rows, columns_a, columns_b, a.largest, b.largest, width, parameters, together)
+        require_bits(needed, ALLOWED[-1].bits)
+        raise Refused(
+            f"integers up to {max(a.largest, b.largest)} with shares of {width} bits fit no listed parameters; "
+            "use at most 16 binary places for values bounded by 1",
+            code="headroom",
+        )
+
+    def __post_init__(self) -> None:
+        if self.parameters not in ALLOWED:
+            raise Refused(f"only listed ring parameters may be used, found {self.parameters}", code="parameters")
+        if not 1 <= self.columns_a <= self.columns_b or self.rows < 1:
+            raise Malformed(
+                f"rows, and no more columns at the encryptor than at the evaluator, were expected, found {self.rows} "
+                f"rows and {self.columns_a} against {self.columns_b} columns"
+            )
+        if max(self.largest_a, self.largest_b) > self.parameters.largest:
+            raise Refused(f"integers up to {self.parameters.largest} were expected in these parameters")
+        require_bits((self.rows * self.largest_a * self.largest_b).bit_length() + 1, self.bits)
+        require_bits(self.bits, self.parameters.bits)
+        # With errors below Δ a pair of shares is never off by more than one unit.
+        worst = _worst_error(self.parameters, self.rows, self.largest_b)
+        if worst.bit_length() > self.shift:
+            raise Refused(f"errors up to {worst} could exceed one unit of shares of {self.bits} bits", code="headroom")
+
+    @property
+    def shift(self) -> int:
+        """log2 Δ, in the words."""
+        return 32 * self.parameters.words - self.bits
+
+    @property
+    def block_rows(self) -> int:
+        return self.parameters.degree
+
+    @property
+    def stretch_blocks(self) -> int:
+        """Blocks of a stretch."""
+        columns = max(self.together, self.columns_a + self.columns_b)
+        return max(1, min(STRETCH_BLOCKS, STRETCH_ENTRIES // (columns * self.block_rows)))
+
+    @property
+    def stretches(self) -> list[slice]:
+        """The rows of each stretch."""
+        length = self.stretch_blocks * self.block_rows
+        return [slice(start, min(start + length, self.rows)) for start in range(0, self.rows, length)]
+
+    @property
+    def carry_probability(self) -> float:
+        """Bound on the probability that any entry is off by one unit: the mean of |error| over Δ, per entry."""
+        variance = ERROR_VARIANCE * (self.rows * self.largest_b**2 + 2 * self.parameters.degree * 2 / 3)
+        return self.columns_a * self.columns_b * math.sqrt(variance) * 2.0 ** (self.parameters.idle - self.shift)
+
+    @property
+    def message_bytes(self) -> tuple[int, int]:
+        """From the encryptor, and back."""
+        degree, word = self.parameters.degree, 4 * self.parameters.words
+        return (
+            word * self.columns_a * (degree + self.rows),
+            word * self.columns_b * (degree + self.columns_a),
+        )
+
+
+def _worst_error(parameters: Parameters, rows: int, largest: int) -> int:
+    """The largest sum of all errors of one entry, in the words."""
+    return (LARGEST_ERROR * (rows * largest + 2 * parameters.degree)) << parameters.idle
+
+
+def order_pairs(columns: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Every pair of parties as (encryptor, evaluator): fewer columns first, then by name."""
+    order = sorted(columns, key=lambda name: (columns[name], name))
+    return [(order[i], order[j]) for j in range(len(order)) for i in range(j)]
 
 
 @dataclass(frozen=True)
@@ -51,7 +172,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Sums:
-    """What an evaluator keeps between two stretches: its sums of ring products, as digits, and of inner products."""
+    """The evaluator's sums between two stretches: of ring products, as digits, and of inner products."""
 
     digits: NDArray[np.int64]
     inner: NDArray[np.int64]
@@ -60,9 +181,9 @@ class Sums:
 class _Side:
     """What both sides do: exchange nonces, follow one public polynomial, count rows.
 
-    `seed` is fresh for each message; a side that may be interrupted keeps it, to take up its own message again. Errors,
-    blinds and masks are drawn from it together with both nonces: under another polynomial they must be others, or the
-    difference of two messages would be free of errors.
+    `seed` is fresh for each message; a side that may be interrupted stores it to continue its message. Errors, blinds
+    and masks depend on the seed and on both nonces: under another polynomial they must differ, or the difference of two
+    messages would be free of errors.
     """
 
     def __init__(self, plan: Plan, seed: bytes | None = None) -> None:
@@ -79,15 +200,15 @@ class _Side:
         if self._roots is not None or len(a) != NONCE_BYTES or len(b) != NONCE_BYTES or a == b:
             raise Malformed(f"one nonce of {NONCE_BYTES} bytes from each side was expected, once", code="nonce")
         self._roots = derive(a + b, "rlwe product"), derive(self._seed, "rlwe product", "message", a, b)
-        self._enter(0)
+        self._start_stretch(0)
 
-    def _enter(self, stretch: int) -> None:
-        """Take up the streams of a stretch: no two share any, and block 0 belongs to the first."""
-        public, fresh = (derive(root, "stretch", stretch) for root in self._known())
+    def _start_stretch(self, stretch: int) -> None:
+        """Starts the streams of a stretch; each stretch has its own, and block 0 belongs to the first."""
+        public, fresh = (derive(root, "stretch", stretch) for root in self._require_roots())
         self._streams = Stream(public), Stream(fresh)
 
-    def _go_on(self, stretch: int) -> None:
-        """Pass over the stretches before this one, which another object with the same seed dealt with."""
+    def _skip_to(self, stretch: int) -> None:
+        """Skips the stretches before this one, which another object with the same seed has done."""
         before = stretch * self.plan.stretch_blocks
         if not 0 < before * self.plan.block_rows < self.plan.rows:
             raise Malformed(f"there is no stretch {stretch} of {self.plan.rows} rows to go on at", code="rows")
@@ -96,28 +217,28 @@ class _Side:
     @property
     def _fresh(self) -> Stream:
         """This side's secret randomness for the stretch."""
-        return self._both()[1]
+        return self._require_streams()[1]
 
-    def _apart(self, purpose: str) -> Stream:
-        """Secret randomness of the message that belongs to no stretch."""
-        return Stream(derive(self._known()[1], purpose))
+    def _stream_for(self, purpose: str) -> Stream:
+        """Secret randomness of the message outside of any stretch."""
+        return Stream(derive(self._require_roots()[1], purpose))
 
-    def _known(self) -> tuple[bytes, bytes]:
+    def _require_roots(self) -> tuple[bytes, bytes]:
         if self._roots is None:
             raise Malformed("the nonces and block 0 come first", code="nonce")
         return self._roots
 
-    def _both(self) -> tuple[Stream, Stream]:
-        self._known()
+    def _require_streams(self) -> tuple[Stream, Stream]:
+        self._require_roots()
         assert self._streams is not None
         return self._streams
 
     @property
     def _length(self) -> int:
-        """Coefficients of the next block that are used: all of block 0, and as many as there are rows of another."""
-        self._both()
+        """Used coefficients of the next block: all of block 0, and one per row of another block."""
+        self._require_streams()
         if self._block and not self._left:
-            raise Malformed(f"all {self.plan.rows} rows are through", code="rows")
+            raise Malformed(f"all {self.plan.rows} rows were sent", code="rows")
         return min(self.plan.block_rows, self._left) if self._block else self.plan.block_rows
 
     def _advance(self) -> NDArray[np.int32]:
@@ -125,10 +246,10 @@ class _Side:
         length = self._length
         stretch, within = divmod(self._block - 1, self.plan.stretch_blocks)
         if stretch > 0 and within == 0:
-            self._enter(stretch)
+            self._start_stretch(stretch)
         self._left -= length if self._block else 0
         self._block += 1
-        return public_block(self._both()[0], self.plan.parameters, self._public)
+        return public_block(self._require_streams()[0], self.plan.parameters, self._public)
 
     def _complete(self) -> None:
         if self._block < 2 or self._left:
@@ -146,17 +267,17 @@ class Encryptor(_Side):
 
     @classmethod
     def awaiting(cls, plan: Plan, seed: bytes) -> Encryptor:
-        """The encryptor that sent its whole message with this seed, and now only waits for the reply."""
+        """The encryptor that sent its whole message with this seed and waits for the reply."""
         side = cls(plan, seed)
         side._block, side._left = 2, 0
         return side
 
     @classmethod
-    def going_on(cls, plan: Plan, seed: bytes, nonce: bytes, stretch: int) -> Encryptor:
+    def resume(cls, plan: Plan, seed: bytes, nonce: bytes, stretch: int) -> Encryptor:
         """The encryptor with this seed before a later stretch of its message to the evaluator with this nonce."""
         side = cls(plan, seed)
         side._follow(side.nonce, nonce)
-        side._go_on(stretch)
+        side._skip_to(stretch)
         return side
 
     def begin(self, nonce: bytes, out: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
@@ -165,8 +286,8 @@ class Encryptor(_Side):
         return self._encrypt(np.zeros((self.plan.columns_a, self._length), np.int32), out)
 
     def encrypt(self, values: NDArray[np.int32], out: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
-        """The next block of rows: (columns_a, rows) integers, as `FixedPoint.columns` makes them; into `out`, if it is
-        given, in place of the message that was there."""
+        """The next block of rows: (columns_a, rows) integers, as `FixedPoint.columns` makes them; overwrites
+        `out` if it is given."""
         _check_values(values, (self.plan.columns_a, self._length), self.plan.largest_a)
         return self._encrypt(values, out)
 
@@ -185,11 +306,11 @@ class Encryptor(_Side):
         if self._done:
             raise Malformed("a message has one reply", code="replay")
         self._done = True
-        return _top_bits(_carried(reply.v.astype(np.int64) - self._columns.inner_products(reply.h)), plan)
+        return _top_bits(_carry_words(reply.v.astype(np.int64) - self._columns.inner_products(reply.h)), plan)
 
 
 class Evaluator(_Side):
-    """The side with the more columns: takes block 0 and the rows, and answers once all are through."""
+    """The side with more columns: takes block 0 and the rows, then replies."""
 
     def __init__(self, plan: Plan, seed: bytes | None = None) -> None:
         super().__init__(plan, seed)
@@ -199,12 +320,12 @@ class Evaluator(_Side):
         self._answered = False
 
     @classmethod
-    def going_on(cls, plan: Plan, seed: bytes, nonce: bytes, stretch: int, so_far: Sums) -> Evaluator:
+    def resume(cls, plan: Plan, seed: bytes, nonce: bytes, stretch: int, so_far: Sums) -> Evaluator:
         """The evaluator with this seed before a later stretch, from what it had summed `so_far`."""
         side = cls(plan, seed)
         side._follow(nonce, side.nonce)
         side._draw()
-        side._go_on(stretch)
+        side._skip_to(stretch)
         if so_far.inner.shape != side._inner.shape or so_far.inner.dtype != np.int64:
             raise Malformed(f"sums of shape {side._inner.shape} to go on with were expected", code="form")
         side._inner[:] = so_far.inner
@@ -213,12 +334,12 @@ class Evaluator(_Side):
 
     @property
     def so_far(self) -> Sums:
-        """What was absorbed until now: secret to this side."""
+        """The sums so far: secret to this side."""
         return Sums(self._sum.so_far(), self._inner.copy())
 
     def _draw(self) -> NDArray[np.int8]:
         """The masks ρ, kept, and the blinds u."""
-        plan, stream = self.plan, self._apart("masks")
+        plan, stream = self.plan, self._stream_for("masks")
         shape = (plan.parameters.words, plan.columns_a, plan.columns_b)
         drawn = np.frombuffer(stream.bytes(4 * math.prod(shape)), "<u4")
         self._masks = drawn.reshape(shape).astype(np.int64)
@@ -240,7 +361,7 @@ class Evaluator(_Side):
         _check_words(message, "<i4", (plan.parameters.words, plan.columns_a, length))
         self._sum.add(self._advance(), y)
         add_narrow_products(self._inner, np.ascontiguousarray(message).reshape(-1, length), y)
-        # A block adds less than 2^61 to a word, so what exceeds 32 bits moves on before the next one.
+        # A block adds less than 2^61 to a word, so carries move on before the next block.
         _carry(self._inner.reshape(plan.parameters.words, -1))
 
     def reply(self) -> Reply:
@@ -250,8 +371,8 @@ class Evaluator(_Side):
             raise Malformed("a message has one reply", code="replay")
         self._answered = True
         plan = self.plan
-        h = self._sum.total(Errors(plan.columns_b, plan.parameters.degree).draw(self._apart("reply")))
-        return Reply(h, _carried(self._inner.reshape(self._masks.shape) + self._masks).astype("<u4"))
+        h = self._sum.total(Errors(plan.columns_b, plan.parameters.degree).draw(self._stream_for("reply")))
+        return Reply(h, _carry_words(self._inner.reshape(self._masks.shape) + self._masks).astype("<u4"))
 
     def share(self) -> NDArray[np.uint64]:
         """This side's share of the product modulo 2^bits."""
@@ -260,7 +381,7 @@ class Evaluator(_Side):
         return np.asarray((~_top_bits(self._masks, self.plan) + np.uint64(1)) & modulus)
 
 
-def _carried(sums: NDArray[np.int64]) -> NDArray[np.int64]:
+def _carry_words(sums: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sums of words as words of 32 bits, modulo q; in place."""
     _carry(sums.reshape(len(sums), -1))
     return sums
@@ -306,4 +427,4 @@ def _check_values(values: NDArray[np.int32], shape: tuple[int, int], largest: in
     if values.shape != shape or values.dtype != np.int32:
         raise Malformed(f"{shape} integers were expected, found {values.shape} of {values.dtype}", code="rows")
     if _exceeds(values, largest):
-        raise Malformed("an integer exceeds the largest that was agreed on", code="bound")
+        raise Malformed("an integer exceeds the agreed maximum", code="bound")

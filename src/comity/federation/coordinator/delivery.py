@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.federation.agreement import Agreement
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF
 from comity.federation.declare.declaration import Declaration, Release

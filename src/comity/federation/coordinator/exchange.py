@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.errors import Malformed
 from comity.federation.coordinator.journal import Journal, Trace
 from comity.federation.coordinator.replies import Reader, Refusal, plain

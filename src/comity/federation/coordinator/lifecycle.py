@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from comity.crypto.sealing.sealed import PublicIdentity
+from comity.crypto.sealing import PublicIdentity
 from comity.errors import Implausible, Refused
 from comity.federation.coordinator.delivery import Sent, sign_for_parties, split_by_receiver
 from comity.federation.coordinator.journal import ABANDONED, BEGUN, RELEASED

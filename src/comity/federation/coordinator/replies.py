@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.errors import Malformed, Refused, SiteLost, Stopped
 from comity.federation.agreement import Agreement
 from comity.federation.declare.bounds import Opened

@@ -12,7 +12,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from comity.crypto.sealing.sealed import PublicIdentity
+from comity.crypto.sealing import PublicIdentity
 from comity.data import Schema
 from comity.errors import StudyError
 from comity.federation.declare.evaluation import Evaluation

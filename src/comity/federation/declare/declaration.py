@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from comity.crypto.masking.peers import choose
+from comity.crypto.share_holders import choose_degree
 from comity.errors import Malformed, Refused
 from comity.federation.declare.bounds import Opened
 from comity.federation.declare.consortium import COORDINATOR, ITSELF, Consortium, format_participants
@@ -92,7 +92,7 @@ class Declaration:
         for release in settled.releases:
             if isinstance(release.protection, Summed):
                 over = release.summed_over(consortium)
-                choose(over.size, over.colluders, over.dropouts)
+                choose_degree(over.size, over.colluders, over.dropouts)
             if release.noise is not None and not (isinstance(release.protection, Entrusted) and release.grid):
                 release.scale(consortium)
         known = {release.name: release for release in (*(() if beside is None else beside.releases), *settled.releases)}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
-from comity.crypto.sealing.sealed import PublicIdentity
+from comity.crypto.sealing import PublicIdentity
 from comity.errors import Refused
 from comity.federation.declare.consortium import COORDINATOR, Consortium, fold
 from comity.federation.declare.declaration import Declaration

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from comity.crypto.sealing.sealed import Identity, PublicIdentity
+from comity.crypto.sealing import Identity, PublicIdentity
 from comity.errors import Malformed
 from comity.federation.messages.codec import encode
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from comity.crypto.sealing.sealed import Identity, PublicIdentity
+from comity.crypto.sealing import Identity, PublicIdentity
 from comity.errors import Malformed
 from comity.federation.declare.consortium import Consortium
 from comity.federation.messages.codec import encode

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from comity.crypto.sealing.sealed import Identity, PublicIdentity, lock, unlock
+from comity.crypto.sealing import Identity, PublicIdentity, lock, unlock
 from comity.entropy import fresh_seed
 from comity.errors import Malformed
 from comity.federation.messages.codec import decode, encode

@@ -4,7 +4,7 @@ Promise    What crosses is a box for its receiver, signed inside: no value, name
            run's id, can be read on the way, also where values are entrusted to the coordinator. A box says what it is
            for: one with a study opens nowhere as an ask, nor the other way round, whatever its carrier calls it.
 Against    Whoever runs the relay, records the wire or changes what it carries. Seals are post-quantum hybrids
-           (`comity.crypto.sealing.sealed`); what is altered opens nowhere, and the signatures inside say who wrote it.
+           (`comity.crypto.sealing`); what is altered opens nowhere, and the signatures inside say who wrote it.
 
     ask      a fresh AES-256-GCM key, sealed to the site's pinned key by HPKE; under it, once and for all, the signed
              ask and the coordinator's fresh key for the replies to it. Made again it is the same bytes, because the
@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from comity.crypto.sealing.sealed import SEALING_BYTES, Identity, PublicIdentity, lock, unlock
+from comity.crypto.sealing import SEALING_BYTES, Identity, PublicIdentity, lock, unlock
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, Refused
 from comity.federation.messages.asking import Asking

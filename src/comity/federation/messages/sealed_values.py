@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from comity.crypto.sealing.sealed import Identity, PublicIdentity
+from comity.crypto.sealing import Identity, PublicIdentity
 from comity.errors import Malformed
 from comity.federation.declare.declaration import Declaration
 from comity.federation.messages.codec import decode, encode

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from comity.crypto.sealing.sealed import Identity, PublicIdentity
+from comity.crypto.sealing import Identity, PublicIdentity
 from comity.entropy import fresh_seed
 from comity.errors import BadInput, ComityError, Refused, Stopped
 from comity.federation.agreement import Agreement

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from comity.crypto.sealing.sealed import PublicIdentity
+from comity.crypto.sealing import PublicIdentity
 from comity.errors import Malformed, Refused
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages import heads as ledger_heads

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from comity.crypto.sealing.sealed import Identity, PublicIdentity
+from comity.crypto.sealing import Identity, PublicIdentity
 from comity.errors import Malformed, Refused
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head, Letter, seal, seal_in_common, unseal

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Condition
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.entropy import fresh_seed
 from comity.errors import Refused
 from comity.federation.declare.consortium import COORDINATOR

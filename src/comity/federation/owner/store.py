@@ -19,7 +19,7 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.errors import Refused
 from comity.federation.declare.policy import Reservation
 from comity.federation.messages.codec import embedded, encode

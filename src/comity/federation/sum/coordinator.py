@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.masking import prg, shamir
-from comity.crypto.sealing.sealed import unlock
+from comity.crypto import masks, shamir
+from comity.crypto.sealing import unlock
 from comity.errors import Malformed, SiteLost, Stopped
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Circle
@@ -131,7 +131,7 @@ def open_sum(parties: Summing, circle: Circle, release: Release, index: int) -> 
             raise SiteLost(f"{label}: too few holders of {party}'s shares are left to open the sum")
         shares = {points[giver]: opened[giver]["opening"][kind][party] for giver in givers}
         try:
-            secret, strangers = shamir.rebuilt(shares, degree.threshold)
+            secret, strangers = shamir.rebuild(shares, degree.threshold)
         except Malformed as error:
             raise Stopped(
                 f"{label}: the shares of {party}'s secret do not belong together: it dealt wrong ones, or too many of "
@@ -147,7 +147,7 @@ def open_sum(parties: Summing, circle: Circle, release: Release, index: int) -> 
     for values in masked.values():
         total += values["masked"]
     for party in survivors:
-        prg.subtract(total, rebuilt("self", party))
+        masks.subtract(total, rebuilt("self", party))
     for lost in agreed.members:
         if lost not in alive:
             _without(total, lost, _will(parties, agreed, label, lost, rebuilt("will", lost)), alive)
@@ -156,7 +156,7 @@ def open_sum(parties: Summing, circle: Circle, release: Release, index: int) -> 
 
 def _without(total: Any, lost: str, will: Mapping[str, Mapping[str, bytes]], alive: Collection[str]) -> None:
     """Take off the pair masks that survivors added with a party that was lost."""
-    for way, apply in (("given", prg.add), ("taken", prg.subtract)):
+    for way, apply in (("given", masks.add), ("taken", masks.subtract)):
         for party, seed in will[way].items():
             if party in alive:
                 apply(total, seed)

@@ -9,7 +9,7 @@
                             unmask     against enough signatures, shares of self masks, or of wills of the lost
 
 Adversary    a coordinator that looks at everything, with up to `colluders` parties; it may also lie about who dropped
-             out and show different lists to different parties (`comity.crypto.masking.peers` says why that gains
+             out and show different lists to different parties (`comity.crypto.share_holders` says why that gains
              nothing).
 Learned      coordinator: the sum over the survivors. Parties: who took part.
 Assumes      AES as a pseudorandom permutation, HPKE (ML-KEM-768 + X25519) and Ed25519 under the pinned keys; colluders
@@ -35,9 +35,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from comity.crypto.masking import prg, shamir
-from comity.crypto.masking.peers import draw_holders
-from comity.crypto.sealing.sealed import SEALING_BYTES, lock
+from comity.crypto import masks, shamir
+from comity.crypto.sealing import SEALING_BYTES, lock
+from comity.crypto.share_holders import draw_holders
 from comity.errors import Refused
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declare.declaration import Declaration, Release
@@ -188,8 +188,8 @@ class SecureSum(Part):
             site.keep("sum.seated", True)
         release, seeds = site.release(label.rpartition("/")[0]), site.kept("sum.seeds")
         total = to_words(vector, word(release, site.consortium))
-        prg.add(total, site.seed(site.kept("sum.root"), "self", label))
-        for way, apply in (("given", prg.add), ("taken", prg.subtract)):
+        masks.add(total, site.seed(site.kept("sum.root"), "self", label))
+        for way, apply in (("given", masks.add), ("taken", masks.subtract)):
             for seed in seeds[way].values():
                 apply(total, site.seed(seed, "mask", label))
         site.keep(f"sum.masked/{label}", True)

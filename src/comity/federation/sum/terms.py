@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.masking.peers import Degree, choose
+from comity.crypto.share_holders import Degree, choose_degree
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.release import Release
 from comity.federation.messages import rolls
@@ -18,7 +18,7 @@ Masked = NDArray[np.uint32] | NDArray[np.uint64]
 
 
 def degree_of(who: Consortium) -> Degree:
-    return choose(who.size, who.colluders, who.dropouts)
+    return choose_degree(who.size, who.colluders, who.dropouts)
 
 
 def seeded_by(who: Consortium, party: str, holders: Sequence[str]) -> tuple[str, ...]:

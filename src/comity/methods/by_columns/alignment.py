@@ -13,8 +13,8 @@ Learned      coordinator: the size of each party's list and of every overlap. Ea
              parties hold; with ecdh also the sizes of the lists that it relays. All of it is exact and outside the
              differential privacy of the study. Positions come back, never pseudonyms. Lists leave sealed to the
              coordinator: a party has the key, or the order of its own list, to read a recorded one with.
-Assumes      `crypto.psi.keyed`, whose key a coordinator with one party could use to try every possible id; or
-             `crypto.psi.ecdh`, where it can't.
+Assumes      `crypto.psi_keyed`, whose key a coordinator with one party could use to try every possible id; or
+             `crypto.psi_ecdh`, where it can't.
 
 A protocol mounts it as a part, lists its releases in its own declaration, so that plans show them and policies are
 asked, and calls `coordinate_alignment` first. Then the dimension `rows` is bound, and a step finds the int64 positions
@@ -30,9 +30,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.psi import ecdh as psi_ecdh
-from comity.crypto.psi import keyed as psi_keyed
-from comity.crypto.psi.keyed import Packed, repeated
+from comity.crypto import psi_ecdh, psi_keyed
+from comity.crypto.psi_keyed import Packed, find_repeated
 from comity.data.schemas.reading import canonical_id
 from comity.entropy import Stream
 from comity.errors import DataError, Malformed, Refused, StudyError
@@ -210,7 +209,7 @@ class Alignment(Part):
                 view.ask("relay", label=turn, need=len(names))
             delivered = view.ask("deliver", need=len(names))
             tokens = {name: delivered[_beside(parties.consortium, name, -1)]["tokens"] for name in names}
-        positions = psi_keyed.matched(tokens, self.width)
+        positions = psi_keyed.match_lists(tokens, self.width)
         rows = len(positions[names[0]])
         if rows == 0:
             raise DataError(
@@ -268,7 +267,7 @@ def _plain(together: str, count: int) -> Packed | None:
 
 def distinct(tokens: bytes, width: int) -> bytes:
     """Tokens of different ids differ, so that equal ones are a person with two rows: the owner's DataError."""
-    pair = repeated(tokens, width)
+    pair = find_repeated(tokens, width)
     if pair is not None:
         first, second = sorted(pair)
         raise DataError(

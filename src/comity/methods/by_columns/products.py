@@ -28,9 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto.products.dealer_product import Hand, Layout, Party, deal
-from comity.crypto.products.fixed_point import FixedPoint, product_bits, require
-from comity.crypto.products.rlwe_plan import Plan, pairs
-from comity.crypto.products.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Reply, Sums
+from comity.crypto.products.fixed_point import FixedPoint, product_bits, require_bits
+from comity.crypto.products.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Plan, Reply, Sums, order_pairs
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
@@ -70,7 +69,7 @@ class Products(Part):
             raise StudyError(f"a product's method is rlwe or dealer, found {self.method!r}")
         if len(self.columns) < 2:
             raise StudyError("a product needs the columns of two parties or more")
-        require(self.bits, 64)
+        require_bits(self.bits, 64)
 
     @property
     def form(self) -> FixedPoint:
@@ -154,10 +153,10 @@ class Products(Part):
         return Plan.choose(rows, a, b, self.form, self.form, noise=self.noise, bits=self.bits, together=together)
 
     def _as_evaluator(self, party: str) -> list[str]:
-        return [a for a, b in pairs(self.columns) if b == party]
+        return [a for a, b in order_pairs(self.columns) if b == party]
 
     def _as_encryptor(self, party: str) -> list[str]:
-        return [b for a, b in pairs(self.columns) if a == party]
+        return [b for a, b in order_pairs(self.columns) if a == party]
 
     @step()
     def offer(self, site: Site, rows: int) -> None:
@@ -178,7 +177,7 @@ class Products(Part):
                 site.keep(f"product.seed/{peer}", seed)
                 sides[peer] = Encryptor(plan, seed)
             else:
-                sides[peer] = Encryptor.going_on(plan, seed, nonces[peer], number)
+                sides[peer] = Encryptor.resume(plan, seed, nonces[peer], number)
             blocks = _Blocks(plan, np.empty(_length(plan, part, number), "<i4"))
             if number == 0:
                 sides[peer].begin(nonces[peer], blocks.next(plan.block_rows))
@@ -213,7 +212,7 @@ class Products(Part):
                 if sums["nonce"] != found["nonce"]:
                     raise Malformed(f"{peer} has one nonce for all stretches of its message", code="nonce")
                 so_far = Sums(sums["digits"], sums["inner"])
-                sides[peer] = Evaluator.going_on(plan, seed, found["nonce"], number, so_far)
+                sides[peer] = Evaluator.resume(plan, seed, found["nonce"], number, so_far)
         if peers:
             for lines in self._lines(site, rows, part, plan.block_rows):
                 for peer, side in sides.items():
@@ -267,7 +266,7 @@ class Products(Part):
             flat[at : at + block.size] = side.mask(block).reshape(-1)
             at += block.size
             # The peers' blocks are absorbed when they have arrived, in a pass of its own.
-            side.forgo()
+            side.skip()
         peers = [peer for peer in self.columns if peer != site.party]
         site.send_all(peers, "blinded", {"stretch": stretch, "words": flat})
 
@@ -316,7 +315,7 @@ class Products(Part):
         if self.method == "dealer":
             order = list(self.columns)
             return one if order.index(one) < order.index(other) else other
-        return one if (one, other) in pairs(self.columns) else other
+        return one if (one, other) in order_pairs(self.columns) else other
 
     def _own_shares(self, site: Site, rows: int) -> dict[str, Words]:
         out = {peer: site.kept(f"product.share/{peer}") for peer in self._as_evaluator(site.party)}
@@ -366,7 +365,7 @@ class Products(Part):
         view, order = parties.under(mount), list(self.columns)
         if self.method == "rlwe":
             view.ask("offer", to=order, rows=rows)
-            for stretch in range(len(self._plan(*pairs(self.columns)[0], rows).stretches)):
+            for stretch in range(len(self._plan(*order_pairs(self.columns)[0], rows).stretches)):
                 view.ask("encrypt", to=order, label=stretch, rows=rows)
                 view.ask("evaluate", to=order, label=stretch, rows=rows)
             return

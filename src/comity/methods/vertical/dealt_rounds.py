@@ -104,18 +104,18 @@ class DealtRounds(Rounds):
         self._require_fresh(site, round_hand["seed"], "round_hand")
         site.keep(f"rounds.hand/{number}", round_hand)
         found = self.scores(self.features(self._columns(site), site.party), site.party, weights, interval)
-        share = waves.masked(self._wave_hand(site, number), found)
+        share = waves.mask_angles(self._wave_hand(site, number), found)
         site.keep(f"rounds.scores/{number}", share)
         self._send(site, "masked_scores", {"round": number, "words": share})
 
     @step(times=MOST_ROUNDS)
     def respond(self, site: Site) -> None:
         number = int(site.label)
-        shown = waves.opened(self._letters(site, "masked_scores", number, site.kept(f"rounds.scores/{number}")))
-        response = waves.on_curve(self._wave_hand(site, number), CURVE, shown)
+        shown = waves.open_angles(self._letters(site, "masked_scores", number, site.kept(f"rounds.scores/{number}")))
+        response = waves.evaluate_share(self._wave_hand(site, number), CURVE, shown)
         if site.party == self.layout.label_at:
             response -= half_labels(self._labels(site))
-        share = vectors.masked(self._vector_hand(site, number), response)
+        share = vectors.mask_share(self._vector_hand(site, number), response)
         site.keep(f"rounds.responses/{number}", share)
         self._send(site, "masked_responses", {"round": number, "words": share})
 
@@ -132,7 +132,7 @@ class DealtRounds(Rounds):
             if flat is None or flat.size != width * len(opened):
                 raise Malformed(f"masked features of every other party were expected from {party}", code="form")
             matrices[at] = flat.reshape(width, len(opened))
-        sums, total = vectors.combination(self._vector_hand(site, number), self._me(site), lines, matrices, opened)
+        sums, total = vectors.combine(self._vector_hand(site, number), self._me(site), lines, matrices, opened)
         return np.append(sums, np.uint64(constant_units(self.size)) * total) if self.layout.intercept else sums
 
     def _require_fresh(self, site: Site, seed: bytes, key: str) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.artefacts.table import Table
-from comity.crypto.masking import prg
+from comity.crypto import masks
 from comity.data import Bounded, Classes, Encoding, Schema
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.coordinator.parties import Parties
@@ -262,7 +262,7 @@ class JointPrediction(Protocol):
             seed = site.kept(f"mask.{party}") if site.party < party else received.get(party)
             if seed is None:
                 raise Refused("the mask of this run did not arrive", code="sealed")
-            (prg.add if site.party < party else prg.subtract)(units, seed)
+            (masks.add if site.party < party else masks.subtract)(units, seed)
         ids = site.records.ids if site.party == self.receiver else None
         if ids is not None:
             site.deliver(SCORED, [str(one) for one in (ids if order is None else ids[order])])

@@ -34,8 +34,7 @@ from numpy.typing import NDArray
 
 from comity.crypto.dealer_waves import STEPS, Angles
 from comity.crypto.products.fixed_point import FixedPoint, product_bits
-from comity.crypto.products.rlwe_plan import Plan
-from comity.crypto.products.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Reply
+from comity.crypto.products.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Plan, Reply
 from comity.entropy import Stream, derive
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.parties import Parties

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from comity.artefacts.artefact import Artefact, load_artefact, save_artefact
 from comity.artefacts.writing import write_text
-from comity.crypto.sealing.sealed import PublicIdentity
+from comity.crypto.sealing import PublicIdentity
 from comity.entropy import Stream
 from comity.errors import DataError, Malformed, Refused
 from comity.federation.declare.consortium import ITSELF, Consortium

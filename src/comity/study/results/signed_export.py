@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from comity.crypto.sealing.sealed import Identity, PublicIdentity
+from comity.crypto.sealing import Identity, PublicIdentity
 from comity.federation.messages.codec import encode
 from comity.privacy.ledger import Check, Sign
 

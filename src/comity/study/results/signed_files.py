@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from comity.artefacts.writing import write_text
-from comity.crypto.sealing.sealed import Identity, PublicIdentity
+from comity.crypto.sealing import Identity, PublicIdentity
 from comity.errors import DataError, Malformed, Refused
 from comity.federation.messages.codec import encode
 from comity.untrusted.file_names import UnsafeName, read_inside

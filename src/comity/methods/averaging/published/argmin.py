@@ -36,11 +36,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto.comparisons.argmin import BITS, FAN_IN, Tournament, argmin
-from comity.crypto.comparisons.bits import pack, unpack
-from comity.crypto.comparisons.exchange import Exchange, Side
-from comity.crypto.comparisons.ot import ELEMENT_BYTES
-from comity.crypto.comparisons.ot_extension import BASE, MULTIPLE
-from comity.crypto.comparisons.triples import SEED_BYTES, Triples, by_transfer, deal, dealt
+from comity.crypto.comparisons.exchange import Exchange, Side, pack, unpack
+from comity.crypto.comparisons.oblivious_transfer import BASE, ELEMENT_BYTES, MULTIPLE
+from comity.crypto.comparisons.triples import SEED_BYTES, Triples, by_transfer, deal, read_dealt
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, Refused, SiteLost, StudyError
 from comity.federation.coordinator.parties import Parties
@@ -223,7 +221,7 @@ class Argmin(Part):
         letter = None if self.dealer is None else site.take("triples", [self.dealer]).get(self.dealer)
         if letter is None or letter["use"] != use:
             raise Refused("the triples of this argmin did not arrive", code="argmin")
-        self._keep_triples(site, use, dealt(Side.PARTIES, letter["triples"], count))
+        self._keep_triples(site, use, read_dealt(Side.PARTIES, letter["triples"], count))
         return self._triples(site, use)
 
     def _keep_triples(self, site: Site, use: int, triples: Triples) -> None:
@@ -279,7 +277,7 @@ class Argmin(Part):
         if self.dealer is not None:
             seed = view.once(f"triple_seed/{use}", fresh_seed)
             self._told(view, "deal", use, triple_seed=seed)
-            return dealt(Side.CURATOR, seed, count)
+            return read_dealt(Side.CURATOR, seed, count)
         # The session that `Site.context` names at the other side.
         session, seed = encode([view.study, view.run, "argmin", use]), view.once(f"seed/{use}", fresh_seed)
         transfers = by_transfer(Side.CURATOR, count, session=session, seed=seed)

@@ -25,7 +25,7 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.crypto.paillier.cryptosystem import SIZES, PrivateKey, PublicKey
-from comity.crypto.products.additive import split
+from comity.crypto.products.fixed_point import split_values
 from comity.data import Encoding, Records
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused, StudyError
@@ -374,7 +374,7 @@ class PublishedAveraging(Protocol):
 
 
 def _pieces(summand: Words, count: int) -> list[Words]:
-    return [np.asarray(piece, "<u8") for piece in split(summand.view("<i8"), count)]
+    return [np.asarray(piece, "<u8") for piece in split_values(summand.view("<i8"), count)]
 
 
 def _kept(site: Site, name: str) -> Any:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from comity.artefacts.artefact import Card
 from comity.artefacts.section import Grid, Section
-from comity.crypto.products.additive import join
+from comity.crypto.products.fixed_point import join_shares
 from comity.data import Encoding, Schema
 from comity.errors import DataError, SchemaError
 from comity.files import write_file
@@ -107,7 +107,7 @@ def _file_name(participant: str) -> str:
 
 def mean_of(shares: Mapping[str, Words], parties: int, grid: float) -> NDArray[np.float64]:
     """The model: the shares added up modulo 2^64, in the units of a weight, over the number of parties."""
-    return np.asarray(join(list(shares.values())) * grid / parties, np.float64)
+    return np.asarray(join_shares(list(shares.values())) * grid / parties, np.float64)
 
 
 def combined(shares: Sequence[Share]) -> LinearClassifier:

@@ -1,20 +1,20 @@
 """Private set intersection by commutative blinding on Curve25519 (after Meadows 1986; Huberman, Franklin, Hogg 1999).
 
     hash      an id becomes a point: the suite curve25519_XMD:SHA-512_ELL2_NU_ of RFC 9380 (Elligator 2)
-    blind     each party multiplies by its own fresh secret, its own list first, then those that pass by
-    match     points that all parties have blinded are equal exactly where the ids are; whoever matches sees these alone
+    blind     each party multiplies by a fresh secret, its own list first, then the lists that pass by
+    match     points that all parties have blinded are equal exactly where the ids are; the matcher sees only these
 
 Adversary    a matcher that follows the protocol but looks at everything, with all parties but one.
 Assumes      the decisional Diffie-Hellman problem is hard on Curve25519, and SHA-512 behaves like a random function;
-             both classically. Against a quantum computer the blinding does not stand.
+             both classically. A quantum computer breaks the blinding.
 Learned      matcher: the size of each list and of every overlap. A party: the sizes of the lists that pass by, and
              which of its own people all lists hold. Colluders: which of *their* people an honest party has. They can't
-             test an id that none of them holds: each test would need the honest party's secret.
+             test an id that none of them holds: each test needs the honest party's secret.
 
 A point travels as the 32 bytes of its u-coordinate. Half of all byte strings are coordinates of points on the curve's
 twist, and multiplication keeps a point where it is: a raw hash used as a coordinate would show one bit of every id
-under any number of blindings. Elligator 2 reaches the curve alone, and `blind` refuses whatever is not on it. The
-points that the map gives may have a part of small order; X25519's secrets are multiples of 8, which removes it.
+under any number of blindings. Elligator 2 reaches only the curve, and `blind` refuses points that are not on it. Mapped
+points may have a part of small order; X25519's secrets are multiples of 8, which removes it.
 Multiplication takes constant time (libsodium). Hashing does not, and happens at the owner of the id.
 """
 
@@ -38,7 +38,7 @@ SECRET_BYTES = 32
 _TAG = b"comity-psi-v1-curve25519_XMD:SHA-512_ELL2_NU_"
 _PRIME = mpz(2**255 - 19)
 _A = mpz(486662)
-# 128 bits more than the prime has, so that the remainder is uniform.
+# 128 bits more than the prime, so the remainder is uniform.
 _FIELD_BYTES = 48
 _SHA512_BLOCK = bytes(128)
 _CHUNK = 512
@@ -51,7 +51,7 @@ def fresh_secret() -> bytes:
 
 def points(ids: Iterable[bytes]) -> bytes:
     """The point of each id, one after the other."""
-    return b"".join(_encoded(elligator(field_element(one))) for one in ids)
+    return b"".join(_encode(elligator(field_element(one))) for one in ids)
 
 
 def blind(secret: bytes, blinded: bytes) -> bytes:
@@ -63,14 +63,14 @@ def blind(secret: bytes, blinded: bytes) -> bytes:
 
     def part(start: int) -> bytes:
         chunk = blinded[start : start + _CHUNK * POINT_BYTES]
-        return b"".join(_multiplied(secret, chunk[at : at + POINT_BYTES]) for at in range(0, len(chunk), POINT_BYTES))
+        return b"".join(_multiply(secret, chunk[at : at + POINT_BYTES]) for at in range(0, len(chunk), POINT_BYTES))
 
-    # libsodium works without the interpreter's lock.
+    # libsodium releases the interpreter's lock.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return b"".join(pool.map(part, range(0, len(blinded), _CHUNK * POINT_BYTES)))
 
 
-def _multiplied(secret: bytes, point: bytes) -> bytes:
+def _multiply(secret: bytes, point: bytes) -> bytes:
     if not on_curve(point):
         raise Malformed("a value is not the coordinate of a point on Curve25519", code="form")
     try:
@@ -100,5 +100,5 @@ def elligator(element: mpz) -> mpz:
     return u if legendre(u * (u * (u + _A) + 1), _PRIME) == 1 else (-_A - u) % _PRIME
 
 
-def _encoded(u: mpz) -> bytes:
+def _encode(u: mpz) -> bytes:
     return int(u).to_bytes(POINT_BYTES, "little")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from comity.crypto.masking import prg
+from comity.crypto import masks
 from comity.entropy import Stream, fresh_seed
 
 SHAPES = [(0,), (1,), (5,), (3, 4), (1 << 10,), (1003,)]
@@ -26,7 +26,7 @@ def blocks(seed: bytes, unit: int, count: int) -> bytes:
 @pytest.fixture(params=[1 << 19, 1 << 10])
 def unit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The length of a unit as it is, and one that makes several of a short vector."""
-    monkeypatch.setattr(prg, "_UNIT", request.param)
+    monkeypatch.setattr(masks, "_UNIT", request.param)
     return request.param
 
 
@@ -36,16 +36,16 @@ def test_what_is_added_is_the_mask_of_the_seed_and_comes_off_again(dtype: str, s
     seed = fresh_seed()
     start = Stream.public("vector").words(int(np.prod(shape))).astype(dtype).reshape(shape)
     total = start.copy()
-    prg.add(total, seed)
+    masks.add(total, seed)
     expected = b"".join(blocks(seed, number, min(unit, 8192) // 16) for number in range(8))
     np.testing.assert_array_equal(total - start, np.frombuffer(expected[: total.nbytes], dtype).reshape(shape))
-    prg.subtract(total, seed)
+    masks.subtract(total, seed)
     np.testing.assert_array_equal(total, start)
 
 
 def test_no_unit_repeats_another() -> None:
-    total = np.zeros(3 * prg._UNIT // 8 + 5, np.uint64)
-    prg.add(total, fresh_seed())
+    total = np.zeros(3 * masks._UNIT // 8 + 5, np.uint64)
+    masks.add(total, fresh_seed())
     assert len(np.unique(total)) == total.size
 
 
@@ -53,9 +53,9 @@ def test_no_unit_repeats_another() -> None:
 def test_every_byte_of_a_seed_changes_the_whole_mask(place: int) -> None:
     seed = bytearray(fresh_seed())
     one, two = np.zeros(8, np.uint64), np.zeros(8, np.uint64)
-    prg.add(one, bytes(seed))
+    masks.add(one, bytes(seed))
     seed[place] ^= 1
-    prg.add(two, bytes(seed))
+    masks.add(two, bytes(seed))
     assert not np.isin(one, two).any()
 
 
@@ -63,6 +63,6 @@ def test_only_vectors_of_words_are_masked_and_by_whole_seeds() -> None:
     wrong: Any
     for wrong in (np.zeros(3), np.zeros(3, np.int64), np.zeros((4, 4), np.uint64)[:, ::2]):
         with pytest.raises(TypeError):
-            prg.add(wrong, fresh_seed())
+            masks.add(wrong, fresh_seed())
     with pytest.raises(ValueError, match="32 bytes"):
-        prg.add(np.zeros(3, np.uint64), bytes(31))
+        masks.add(np.zeros(3, np.uint64), bytes(31))

@@ -1,4 +1,4 @@
-"""A party's key file: one 32-byte secret, readable by its owner alone."""
+"""A party's key file: one 32-byte secret, which only its owner can read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing import Identity
 from comity.entropy import fresh_seed
 from comity.errors import BadInput
 
@@ -14,12 +14,12 @@ _MAGIC = "comity-identity-1:"
 
 
 def create(path: Path) -> Identity:
-    """Make a new identity; a file that is there is never overwritten, since what it opened would be lost."""
+    """Creates an identity. Never overwrites a file: messages sealed to its key would be lost."""
     secret = fresh_seed()
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise BadInput(f"{path}: there is a key file already; choose another name", code="keys") from None
+        raise BadInput(f"{path}: this key file already exists; choose another name", code="keys") from None
     except OSError as error:
         raise BadInput(f"{path}: the key file can't be written ({error.strerror})", code="keys") from error
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -30,7 +30,7 @@ def create(path: Path) -> Identity:
 
 
 def load(path: Path) -> Identity:
-    """The identity in a file; one that others can read is refused."""
+    """The identity in a file; refuses a file that others can read."""
     try:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise BadInput(f"{path}: others can read this key file; run: chmod 600 {path}", code="keys")

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from comity.crypto.masking.peers import (
-    COMPLETE,
+from comity.crypto.share_holders import (
     COMPLETION,
+    MAX_COMPLETE,
     PRIVACY,
-    choose,
-    closed_sets,
+    choose_degree,
+    closed_set_bound,
     draw_holders,
-    most_among,
+    likely_maximum,
 )
 from comity.entropy import derive
 from comity.errors import Refused
@@ -44,7 +44,7 @@ def coins(*label: Any) -> bytes:
     ("parties", "colluders", "dropouts"), [(2, 1, 0), (3, 1, 0), (5, 1, 1), (40, 3, 12), (100, 1, 33)]
 )
 def test_small_consortia_are_complete_and_never_both_holds(parties: int, colluders: int, dropouts: int) -> None:
-    chosen = choose(parties, colluders, dropouts)
+    chosen = choose_degree(parties, colluders, dropouts)
     assert chosen.degree == parties - 1
     # Two quorums, or shares of both secrets, would need more holders than there are, even if colluders serve twice.
     assert 2 * chosen.threshold > parties + colluders
@@ -55,7 +55,7 @@ def test_small_consortia_are_complete_and_never_both_holds(parties: int, collude
 def test_very_many_parties_have_few_holders_that_stand_their_colluders_and_drop_outs(
     parties: Any, colluders: Any, dropouts: Any
 ) -> None:
-    chosen = choose(parties, colluders, dropouts)
+    chosen = choose_degree(parties, colluders, dropouts)
     assert chosen.degree < parties - 1
     # The most colluders for which shares of both secrets can't be collected, and how often there are more.
     most = 2 * chosen.threshold - (chosen.degree + 1) - 1
@@ -63,9 +63,9 @@ def test_very_many_parties_have_few_holders_that_stand_their_colluders_and_drop_
     lost = chosen.degree + 1 - chosen.quorum
     assert parties * hypergeom.sf(lost, parties - 1, dropouts, chosen.degree) <= COMPLETION
     assert chosen.threshold <= chosen.quorum
-    counted = most_among(parties - 1, colluders, chosen.degree, PRIVACY / parties)
+    counted = likely_maximum(parties - 1, colluders, chosen.degree, PRIVACY / parties)
     assert counted <= most
-    assert closed_sets(parties, chosen.degree, chosen.degree - lost - counted) <= log(PRIVACY)
+    assert closed_set_bound(parties, chosen.degree, chosen.degree - lost - counted) <= log(PRIVACY)
 
 
 @pytest.mark.parametrize("chance", [0.3, 1e-3, PRIVACY / 1000])
@@ -73,7 +73,7 @@ def test_very_many_parties_have_few_holders_that_stand_their_colluders_and_drop_
 def test_the_most_marked_ones_among_those_drawn_is_an_exact_tail(
     population: int, marked: int, drawn: int, chance: Any
 ) -> None:
-    found, marked = most_among(population, marked, drawn, chance), min(marked, population)
+    found, marked = likely_maximum(population, marked, drawn, chance), min(marked, population)
 
     def exceeds(count: Any) -> Any:
         ways = sum(
@@ -93,7 +93,7 @@ def test_the_bound_on_closed_sets_holds_for_every_graph_of_a_small_consortium() 
         near = {name: set(draw_holders(names, name, 2, coins("closed", trial, name))) for name in names}
         sets = (set(some) for size in (2, 3) for some in combinations(names, size))
         found += any(all(near[name] <= some for name in some) for some in sets)
-    bound = exp(closed_sets(6, 2, 2))
+    bound = exp(closed_set_bound(6, 2, 2))
     # C(6, 3) sets of three, each closed with probability (1 / C(5, 2))³; sets of two can't hold two others.
     assert bound == pytest.approx(20 / 1000)
     assert found / 4000 <= bound + 4 * np.sqrt(bound / 4000)
@@ -101,21 +101,23 @@ def test_the_bound_on_closed_sets_holds_for_every_graph_of_a_small_consortium() 
 
 
 def test_ranges_of_sizes_bound_what_single_sizes_add_up_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = closed_sets(3000, 60, 45)
-    monkeypatch.setattr("comity.crypto.masking.peers._EACH", 600)
-    ranged = closed_sets(3000, 60, 45)
+    exact = closed_set_bound(3000, 60, 45)
+    monkeypatch.setattr("comity.crypto.share_holders._MAX_SINGLE_SIZE", 600)
+    ranged = closed_set_bound(3000, 60, 45)
     assert exact <= ranged + 1e-9 and ranged < log(PRIVACY)
-    monkeypatch.setattr("comity.crypto.masking.peers._EACH", 502)
-    assert closed_sets(3000, 20, 6) >= closed_sets(1000, 20, 6) > 0  # sets that are there are not lost in ranges
+    monkeypatch.setattr("comity.crypto.share_holders._MAX_SINGLE_SIZE", 502)
+    assert (
+        closed_set_bound(3000, 20, 6) >= closed_set_bound(1000, 20, 6) > 0
+    )  # sets that are there are not lost in ranges
 
 
 def test_fewer_holders_would_leave_closed_sets() -> None:
     """Positive control: with the degree that colluders and drop-outs alone ask for, sets could be cut off."""
-    chosen = choose(500, 0, 50)
+    chosen = choose_degree(500, 0, 50)
     lost = chosen.degree + 1 - chosen.quorum
-    assert closed_sets(500, chosen.degree, chosen.degree - lost) <= log(PRIVACY)
-    assert closed_sets(500, chosen.degree, (chosen.degree - lost) // 2) > log(PRIVACY)
-    assert closed_sets(500, 4, 1) > 0
+    assert closed_set_bound(500, chosen.degree, chosen.degree - lost) <= log(PRIVACY)
+    assert closed_set_bound(500, chosen.degree, (chosen.degree - lost) // 2) > log(PRIVACY)
+    assert closed_set_bound(500, 4, 1) > 0
 
 
 def test_holders_are_distinct_others_in_order_and_uniform() -> None:
@@ -132,15 +134,15 @@ def test_holders_are_distinct_others_in_order_and_uniform() -> None:
 
 def test_impossible_demands_are_refused_with_the_remedy() -> None:
     with pytest.raises(Refused, match="lower it to 2"):
-        choose(7, 1, 3)
+        choose_degree(7, 1, 3)
     with pytest.raises(Refused, match="lower one of them"):
-        choose(COMPLETE + 50, 70, 75)
+        choose_degree(MAX_COMPLETE + 50, 70, 75)
     with pytest.raises(Refused, match=r"privacy\.dropouts to 19 for instance"):
-        choose(60, 20, 20)
-    assert choose(60, 20, 19).degree == 59
+        choose_degree(60, 20, 20)
+    assert choose_degree(60, 20, 19).degree == 59
 
 
 def test_where_most_others_would_be_holders_all_of_them_are() -> None:
-    assert choose(1000, 300, 100).degree == 999
-    assert choose(COMPLETE, 1, 0).degree == COMPLETE - 1
-    assert choose(COMPLETE + 1, 1, 0).degree < COMPLETE // 2
+    assert choose_degree(1000, 300, 100).degree == 999
+    assert choose_degree(MAX_COMPLETE, 1, 0).degree == MAX_COMPLETE - 1
+    assert choose_degree(MAX_COMPLETE + 1, 1, 0).degree < MAX_COMPLETE // 2

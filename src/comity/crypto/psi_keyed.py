@@ -1,19 +1,19 @@
-"""Private set intersection by keyed pseudonyms: whoever lacks the key matches the lists.
+"""Private set intersection by keyed pseudonyms: a matcher without the key compares the lists.
 
-    parties       share a fresh key; each sends the pseudonyms of its ids, in an order that it alone knows
-    the matcher   finds the pseudonyms that every list holds, and tells each party their positions in its own list
+    parties       share a fresh key; each sends the pseudonyms of its ids, in an order that only it knows
+    the matcher   finds the pseudonyms that every list holds, and tells each party their positions in its list
 
 A pseudonym is BLAKE2b with 128 bits of output in its keyed mode (RFC 7693), a pseudorandom function.
 
 Adversary    a matcher that follows the protocol but looks at everything, and colludes with no party; a party that sees
              only the positions it is sent.
-Assumes      keyed BLAKE2b is pseudorandom; the key never reaches the matcher and serves one run.
+Assumes      keyed BLAKE2b is pseudorandom; the key never reaches the matcher and is used in one run.
 Learned      matcher: the size of each list and of every overlap of some of them. Each party: which of its own people
              every list holds, and hence how many.
 
-The key is all that protects the ids. Ids are seldom secrets: whoever has the key and the pseudonyms, say a matcher and
-one party that talk to each other, can try every possible id (10^9 of them take minutes) and read the lists of all.
-Where that is to be feared, `comity.crypto.psi.ecdh` holds without that trust.
+Only the key protects the ids, which are seldom secret. Anyone with the key and the pseudonyms, for instance a matcher
+that colludes with one party, can try every possible id (10^9 of them take minutes) and read all lists.
+`comity.crypto.psi_ecdh` needs no such trust.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from comity.errors import Malformed
 KEY_BYTES = 32
 PSEUDONYM_BYTES = 16
 
-# Below this many ids the standard library's loop is done before the compiled one would have been loaded.
+# Below this many ids the standard library's loop is faster than loading the compiled one.
 COMPILED_FROM = 200_000
 
 _BLOCK = 128
@@ -70,7 +70,7 @@ _ROUNDS = 12
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Byte strings laid end to end: `raw`, and where each of them ends."""
+    """Byte strings joined into `raw`, and where each of them ends."""
 
     raw: bytes
     ends: NDArray[np.int64]
@@ -125,20 +125,20 @@ def _compiled(key: bytes, ids: Packed) -> NDArray[np.uint8]:
 
 
 @inlined
-def _rotated(word: Any, by: int) -> Any:
+def _rotate(word: Any, by: int) -> Any:
     return (word >> np.uint64(by)) | (word << np.uint64(64 - by))
 
 
 @inlined
-def _mixed(a: Any, b: Any, c: Any, d: Any, x: Any, y: Any) -> tuple[Any, Any, Any, Any]:
+def _mix(a: Any, b: Any, c: Any, d: Any, x: Any, y: Any) -> tuple[Any, Any, Any, Any]:
     a = a + b + x
-    d = _rotated(d ^ a, 32)
+    d = _rotate(d ^ a, 32)
     c = c + d
-    b = _rotated(b ^ c, 24)
+    b = _rotate(b ^ c, 24)
     a = a + b + y
-    d = _rotated(d ^ a, 16)
+    d = _rotate(d ^ a, 16)
     c = c + d
-    return a, _rotated(b ^ c, 63), c, d
+    return a, _rotate(b ^ c, 63), c, d
 
 
 @compiled
@@ -151,14 +151,14 @@ def _compress(state: Any, m: Any, count: int, last: bool) -> None:
         d2 = ~d2
     for r in range(_ROUNDS):
         s = _SCHEDULE[r % 10]
-        a0, b0, c0, d0 = _mixed(a0, b0, c0, d0, m[s[0]], m[s[1]])
-        a1, b1, c1, d1 = _mixed(a1, b1, c1, d1, m[s[2]], m[s[3]])
-        a2, b2, c2, d2 = _mixed(a2, b2, c2, d2, m[s[4]], m[s[5]])
-        a3, b3, c3, d3 = _mixed(a3, b3, c3, d3, m[s[6]], m[s[7]])
-        a0, b1, c2, d3 = _mixed(a0, b1, c2, d3, m[s[8]], m[s[9]])
-        a1, b2, c3, d0 = _mixed(a1, b2, c3, d0, m[s[10]], m[s[11]])
-        a2, b3, c0, d1 = _mixed(a2, b3, c0, d1, m[s[12]], m[s[13]])
-        a3, b0, c1, d2 = _mixed(a3, b0, c1, d2, m[s[14]], m[s[15]])
+        a0, b0, c0, d0 = _mix(a0, b0, c0, d0, m[s[0]], m[s[1]])
+        a1, b1, c1, d1 = _mix(a1, b1, c1, d1, m[s[2]], m[s[3]])
+        a2, b2, c2, d2 = _mix(a2, b2, c2, d2, m[s[4]], m[s[5]])
+        a3, b3, c3, d3 = _mix(a3, b3, c3, d3, m[s[6]], m[s[7]])
+        a0, b1, c2, d3 = _mix(a0, b1, c2, d3, m[s[8]], m[s[9]])
+        a1, b2, c3, d0 = _mix(a1, b2, c3, d0, m[s[10]], m[s[11]])
+        a2, b3, c0, d1 = _mix(a2, b3, c0, d1, m[s[12]], m[s[13]])
+        a3, b0, c1, d2 = _mix(a3, b0, c1, d2, m[s[14]], m[s[15]])
     for i, word in enumerate((a0 ^ c0, a1 ^ c1, a2 ^ c2, a3 ^ c3, b0 ^ d0, b1 ^ d1, b2 ^ d2, b3 ^ d3)):
         state[i] ^= word
 
@@ -182,20 +182,20 @@ def _hash_all(keyed: Any, text: Any, ends: Any, out: Any) -> None:
             out[i, j] = state[j]
 
 
-def matched(lists: Mapping[str, bytes], width: int = PSEUDONYM_BYTES) -> dict[str, NDArray[np.int64]]:
+def match_lists(lists: Mapping[str, bytes], width: int = PSEUDONYM_BYTES) -> dict[str, NDArray[np.int64]]:
     """For each list, the positions of the tokens that all lists hold, in one common order.
 
     A list is its tokens of `width` bytes, one after the other; a token that comes twice in a list is refused. The
-    order is that of the tokens as numbers: pseudorandom, and known to whoever can make them.
+    order is that of the tokens as numbers: pseudorandom, and known to anyone who can make the tokens.
     """
     if len(lists) < 2:
         raise ValueError(f"two lists or more can be matched, found {len(lists)}")
     tables = [_table(name, raw, width) for name, raw in lists.items()]
     starts = np.cumsum([0, *map(len, tables)])
-    order, same = _sorted(np.concatenate(tables))
+    order, same = _sort_rows(np.concatenate(tables))
     groups = np.flatnonzero(np.concatenate([[True], ~same]))
     common = groups[np.diff(groups, append=len(order)) == len(tables)]
-    # Tables lie one after the other, so that a sorted group names its members table by table.
+    # Tables are stored one after the other, so a sorted group has its members table by table.
     members = np.sort(order[common[:, None] + np.arange(len(tables))], axis=1)
     return {name: members[:, place] - starts[place] for place, name in enumerate(lists)}
 
@@ -203,23 +203,23 @@ def matched(lists: Mapping[str, bytes], width: int = PSEUDONYM_BYTES) -> dict[st
 def _table(name: str, raw: bytes, width: int) -> NDArray[np.uint64]:
     if len(raw) % width:
         raise Malformed(f"{name}: tokens of {width} bytes were expected, found {len(raw)} bytes", code="form")
-    if repeated(raw, width) is not None:
+    if find_repeated(raw, width) is not None:
         raise Malformed(f"{name}: a token comes twice in one list", code="form")
     return np.frombuffer(raw, "<u8").reshape(-1, width // 8)
 
 
-def repeated(raw: bytes, width: int = PSEUDONYM_BYTES) -> tuple[int, int] | None:
+def find_repeated(raw: bytes, width: int = PSEUDONYM_BYTES) -> tuple[int, int] | None:
     """Two places of a list that hold the same token, if there are any."""
     table = np.frombuffer(raw, "<u8").reshape(-1, width // 8)
     first = np.sort(table[:, 0])
     if not (first[1:] == first[:-1]).any():
         return None
-    order, same = _sorted(table)
+    order, same = _sort_rows(table)
     at = np.flatnonzero(same)[:1]
     return None if not len(at) else (int(order[at].item()), int(order[at + 1].item()))
 
 
-def _sorted(table: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _sort_rows(table: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """An order that brings equal rows together, and whether each row in it equals the next."""
     order = np.argsort(table[:, 0])
     first = table[:, 0].take(order)

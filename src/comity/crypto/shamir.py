@@ -1,9 +1,9 @@
 """Shamir's secret sharing of 32-byte secrets over the prime field of order 2^521 − 1.
 
-Promise: any `threshold` shares give the secret; fewer are independent of it, whatever computing power looks at them
-(A. Shamir, How to share a secret, 1979). Shares are not authenticated: they travel sealed and signed. A secret fills
-256 of 521 bits, so that shares which do not belong together are found out, except with probability 2^-265, and a wrong
-one among enough others can be left out.
+Promise: any `threshold` shares give the secret; fewer are independent of it, at any computing power (A. Shamir, How to
+share a secret, 1979). Shares are not authenticated: they travel sealed and signed. A secret fills 256 of 521 bits, so
+shares that do not belong together are detected, except with probability 2^-265, and a wrong share among enough others
+can be left out.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 
 from comity.errors import Malformed
 
-# gmpy2 is imported where it is used: it takes 50 ms, which a site that waits for its first study need not spend.
+# gmpy2 is imported where it is used: it takes 50 ms, which a site that waits for its first study does not need.
 if TYPE_CHECKING:
     import gmpy2
 
 PRIME = 2**521 - 1
 SHARE_BYTES = 66
 SECRET_BYTES = 32
-# Subsets that are tried before the one who shared the secret is held responsible.
-_TRIES = 5000
+_MAX_SUBSETS = 5000
+"""Subsets to try before blaming the party that shared the secret."""
 
 
 def split(secret: bytes, threshold: int, points: Iterable[int]) -> dict[int, bytes]:
@@ -51,8 +51,8 @@ def split(secret: bytes, threshold: int, points: Iterable[int]) -> dict[int, byt
 
 @lru_cache(maxsize=256)
 def _weights(points: tuple[int, ...]) -> tuple[gmpy2.mpz, ...]:
-    """What each share counts for at zero: Π x_j / (x_j − x_i) over the other points. The same points come again for
-    every secret of a sum."""
+    """The weight of each share at zero: Π x_j / (x_j − x_i) over the other points. Every secret of a sum has the same
+    points."""
     import gmpy2
 
     everything = prod(points)
@@ -76,18 +76,18 @@ def join(shares: Mapping[int, bytes]) -> bytes:
     return value.to_bytes(SECRET_BYTES, "big")
 
 
-def rebuilt(shares: Mapping[int, bytes], threshold: int) -> tuple[bytes, frozenset[int]]:
+def rebuild(shares: Mapping[int, bytes], threshold: int) -> tuple[bytes, frozenset[int]]:
     """The secret that `threshold` of these shares agree on, and the points whose shares do not belong to it.
 
-    Malformed if no such subset was found: then whoever shared the secret is to blame, or too many of its holders.
+    Malformed if no such subset was found: then the party that shared the secret is to blame, or too many holders.
     """
     points = tuple(shares)
-    for chosen in islice(_subsets(points, threshold), _TRIES):
+    for chosen in islice(_subsets(points, threshold), _MAX_SUBSETS):
         try:
             secret = join({x: shares[x] for x in chosen})
         except Malformed:
             continue
-        return secret, frozenset() if chosen == points[:threshold] else frozenset(_strangers(shares, chosen))
+        return secret, frozenset() if chosen == points[:threshold] else frozenset(_foreign_points(shares, chosen))
     raise Malformed("no threshold of the shares belongs to one secret", code="shares")
 
 
@@ -99,7 +99,7 @@ def _subsets(points: tuple[int, ...], threshold: int) -> Iterator[tuple[int, ...
             yield tuple(x for x in window if x not in left_out)
 
 
-def _strangers(shares: Mapping[int, bytes], good: Collection[int]) -> Iterator[int]:
+def _foreign_points(shares: Mapping[int, bytes], good: Collection[int]) -> Iterator[int]:
     """Points whose share is not on the polynomial of the good ones: swapping it in gives no secret, or another."""
     known = tuple(good)
     secret = join({x: shares[x] for x in known})

@@ -1,1 +1,0 @@
-"""Which identifiers two parties have in common."""

@@ -1,1 +1,0 @@
-"""Keys, signatures and what is sealed to a key."""
