@@ -19,9 +19,9 @@ from comity.data import clinic_schema, clinics
 from comity.errors import Refused
 from comity.privacy.ledger import Ledger
 from comity.site.inbox import Arrival, Decision
-from comity.site.service import ENDPOINTS, Desk
+from comity.site.service import ENDPOINTS, SiteService
 from comity.site.site_file import SiteFile
-from comity.site.status import Refusals, unsettled
+from comity.site.status import Refusals, open_refusals
 from tests.site.sites import NAMES, Sites, coordinated, execute
 
 COMMANDS = [["site", name] for name in ("init", "receive", "inbox", "approve", "refuse", "serve", "status", "end")]
@@ -188,7 +188,7 @@ def test_a_refusal_that_an_approval_settled_is_no_longer_in_the_status(comity: A
     now = datetime.now(UTC)
     for seconds, of in ((-60, study.hash), (-50, "f" * 64), (60, study.hash)):
         noted = Refusals(sites.home("north"), clock=partial(now.__add__, timedelta(seconds=seconds)))
-        noted.note(waiting, study=of, run=f"at {seconds}")
+        noted.record(waiting, study=of, run=f"at {seconds}")
     before = comity("site", "status", "--json", *here).document["refusals"]
     assert [one["run"] for one in before] == ["at -60", "at -50", "at 60"]
     assert comity("site", "approve", study.hash[:12], "--yes", *here).code == 0
@@ -208,8 +208,8 @@ def test_a_refusal_in_the_second_of_an_approval_is_sorted_by_its_moment(sites: S
     arrival = Arrival(study.hash, "readmission", "averaging", "coordinator", approved.when, True, approved)
     for milliseconds in (-1, 1):
         noted = Refusals(sites.home("north"), clock=partial(moment.__add__, timedelta(milliseconds=milliseconds)))
-        noted.note(Refused("refused", code="approval"), study=study.hash, run=f"at {milliseconds}")
-    assert [one.run for one in unsettled(Refusals(sites.home("north")), [arrival], 5)] == ["at 1"]
+        noted.record(Refused("refused", code="approval"), study=study.hash, run=f"at {milliseconds}")
+    assert [one.run for one in open_refusals(Refusals(sites.home("north")), [arrival], 5)] == ["at 1"]
 
 
 def test_init_takes_a_csv_file_of_another_dialect(comity: Any, owned: Path) -> None:
@@ -239,7 +239,7 @@ def test_refuse_and_end(comity: Any, sites: Sites, monkeypatch: pytest.MonkeyPat
     refused = comity("site", "refuse", study.hash[:8], "--why", "no legal basis yet", "--json")
     assert refused.code == 0 and refused.document["open_runs"] == ["run-1"]
     assert "refused: no legal basis yet" in comity("site", "inbox").out
-    assert Desk("site.toml").studies == ()
+    assert SiteService("site.toml").studies == ()
     unknown = comity("site", "end", "run-9", "--yes")
     assert unknown.code == 3 and f"open are: {study.hash[:12]}/run-1" in unknown.err
     assert comity("site", "end", "run-1").code == 2
@@ -283,10 +283,10 @@ def test_what_is_refused_or_wrong_ends_with_its_code_and_one_sentence(comity: An
 def test_serve_joins_the_desk_to_the_engine_of_its_address(
     comity: Any, sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served: list[Desk] = []
+    served: list[SiteService] = []
 
     class Engine:
-        def serve(self, desk: Desk) -> None:
+        def serve(self, desk: SiteService) -> None:
             served.append(desk)
 
     monkeypatch.setitem(ENDPOINTS, "here", lambda site: Engine())
@@ -312,7 +312,7 @@ def test_help_of_a_site_loads_nothing_heavy() -> None:
 
 
 def test_a_malformed_decision_is_no_defect_of_the_program(comity: Any, sites: Sites) -> None:
-    desk = Desk(sites.site("north"))
+    desk = SiteService(sites.site("north"))
     arrival = desk.received(sites.packed(sites.study()))
     path = desk.inbox.folder / arrival.study / "decision.json"
     desk.inbox.approve(arrival.study, dataset="patients", runs=1)

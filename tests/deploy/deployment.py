@@ -23,7 +23,7 @@ from comity.crypto.sealing import PublicIdentity
 from comity.methods import PROTOCOLS
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
-from comity.relay.sandbox import Loopback, processes
+from comity.relay.sandbox import Loopback, run_processes
 from comity.study.study import Study
 from tests.deploy.methods import METHODS, NAMES, records_of, study_text, write_public
 
@@ -158,5 +158,5 @@ def deployed(home: Path, serve: tuple[str, ...]) -> Iterator[Deployment]:
     with ExitStack() as stack:
         stack.enter_context(loopback.relay())
         commands = [([*serve, str(home / party / "site.toml")], home / party / "log") for party in NAMES]
-        running = stack.enter_context(processes(commands))
+        running = stack.enter_context(run_processes(commands))
         yield Deployment(home, loopback, dict(zip(NAMES, running)))

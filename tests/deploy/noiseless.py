@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from comity.site.service import Desk, endpoint_of
+from comity.site.service import SiteService, open_endpoint
 from tests.support.noise import NoNoise
 
 
-class NoiselessDesk(Desk):
+class NoiselessDesk(SiteService):
     """An owner's desk that answers exactly."""
 
     def _open(self) -> None:
@@ -23,4 +23,4 @@ class NoiselessDesk(Desk):
 
 if __name__ == "__main__":
     served = NoiselessDesk(sys.argv[1])
-    endpoint_of(served.site).serve(served)
+    open_endpoint(served.site).serve(served)

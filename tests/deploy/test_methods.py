@@ -15,7 +15,7 @@ from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration
 from comity.report.result import Result, load_result
 from comity.site.site_file import SiteFile
-from comity.site.status import runs_of
+from comity.site.status import list_runs
 from comity.study.local import consortium
 from comity.study.results.received import load_received
 from comity.study.simulation.run import run_study
@@ -126,7 +126,7 @@ def test_with_noise_a_deployed_run_is_as_far_from_it_as_declared(
         assert all(0.5 * RECORDS < len(rows) < 2 * RECORDS for rows in made.values())
     for party in METHODS[method].parties:
         ledger = SiteFile.load(noisy.site(party)).owner().ledger
-        assert [run.state for run in runs_of(ledger) if run.is_of(study.hash)] == ["closed"]
+        assert [run.state for run in list_runs(ledger) if run.is_of(study.hash)] == ["closed"]
 
 
 def first(value: Any) -> np.ndarray:
@@ -163,4 +163,4 @@ def test_the_published_vertical_method_is_refused_by_a_site_and_nothing_is_spent
             capsys.readouterr().err.split()
         )
         ledger = SiteFile.load(noisy.site(party)).owner().ledger
-        assert [run for run in runs_of(ledger) if run.is_of(study.hash)] == []
+        assert [run for run in list_runs(ledger) if run.is_of(study.hash)] == []

@@ -20,7 +20,7 @@ from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.relay.sandbox import Loopback
 from comity.site.pack import pack
-from comity.site.service import Desk
+from comity.site.service import SiteService
 from comity.study.study import Study
 from tests.report.small_studies import HOSPITAL, SURGERY
 from tests.site.sites import approve, keys_table
@@ -208,7 +208,7 @@ def make(folder: Path, name: str, *, runs: int = 1, deployed: bool = False) -> F
         made.study_file.write_text(head + "\n\n".join(pinned) + "\n")
         packed = pack(made.study, keys)
         for party in method.parties:
-            desk = Desk(made.site(party))
+            desk = SiteService(made.site(party))
             approve(desk, desk.received(packed), runs=runs)
     return made
 

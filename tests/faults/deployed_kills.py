@@ -23,7 +23,7 @@ import numpy as np
 
 from comity.cli import main
 from comity.relay import deployment, server
-from comity.relay.sandbox import stop
+from comity.relay.sandbox import stop_process
 from tests.faults import seen
 from tests.faults.checks import broken
 from tests.faults.consortia import COORDINATOR, Folder
@@ -58,12 +58,12 @@ class Deployment:
                 os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
         if self.relay is not None:
-            stop(self.relay)
+            stop_process(self.relay)
 
     # Starting.
 
     def start_relay(self) -> None:
-        self.relay = server.start(self.place.loopback.consortium, patience=60.0)
+        self.relay = server.start(self.place.loopback.consortium, timeout=60.0)
 
     def start_site(self, party: str) -> None:
         words = ["site", "serve", "--site", str(self.place.site(party))]

@@ -22,8 +22,8 @@ import numpy as np
 from comity.errors import ComityError
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.lifecycle import execute
-from comity.relay.deployment import coordinator
-from comity.site.service import Desk
+from comity.relay.deployment import connect_parties
+from comity.site.service import SiteService
 from comity.study.local.channel import LocalChannel
 from tests.faults import seen
 from tests.faults.checks import Line, broken
@@ -75,7 +75,9 @@ class Trial:
         place = self.place
         channel = PipeChannel(place.folder, place.parties, self._answering)
         seen.at_the_coordinator(self.record)
-        parties = coordinator(place.study, run=RUN, channel=channel, journal=Journal(place.journal), keys=place.keys)
+        parties = connect_parties(
+            place.study, run=RUN, channel=channel, journal=Journal(place.journal), keys=place.keys
+        )
         try:
             seen.released(self.record, RUN, list(execute(parties)))
         except ComityError as error:
@@ -85,7 +87,7 @@ class Trial:
 
     def _answering(self, party: str) -> Any:
         seen.at_a_site(self.record)
-        desk = Desk(self.place.site(party))
+        desk = SiteService(self.place.site(party))
         return lambda ask: desk.answered(ask).reply
 
     @property
@@ -160,8 +162,8 @@ def warmed(pristine: Folder, folder: Path) -> None:
     """Run the study once in this process, so that what it imports and compiles is there in every fork."""
     place = pristine.copied(folder)
     with place.witnessed():
-        desks = {party: Desk(place.site(party)) for party in place.parties}
-        execute(coordinator(place.study, run=RUN, channel=LocalChannel(desks), journal=Journal(), keys=place.keys))
+        desks = {party: SiteService(place.site(party)) for party in place.parties}
+        execute(connect_parties(place.study, run=RUN, channel=LocalChannel(desks), journal=Journal(), keys=place.keys))
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -12,8 +12,8 @@ from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.lifecycle import execute
 from comity.federation.declare import policy
 from comity.privacy.ledger import tables
-from comity.relay.deployment import coordinator
-from comity.site.service import Desk
+from comity.relay.deployment import connect_parties
+from comity.site.service import SiteService
 from comity.study.local.channel import LocalChannel
 from tests.faults.checks import lines_of
 
@@ -39,8 +39,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def run(place: Any, name: Any, progress: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-    desks = {party: Desk(place.site(party)) for party in place.parties}
-    parties = coordinator(
+    desks = {party: SiteService(place.site(party)) for party in place.parties}
+    parties = connect_parties(
         place.study,
         run=name,
         channel=LocalChannel(desks),

@@ -17,7 +17,7 @@ import pytest
 from comity.federation.coordinator.parties import Parties
 from comity.federation.coordinator.replies import PartyValues
 from comity.federation.owner.host import Answer, Host
-from comity.relay.channel import SILENT
+from comity.relay.deployment import SILENT_SECONDS
 from tests.faults import seen
 from tests.faults.checks import broken, lines_of
 from tests.faults.consortia import Folder, make
@@ -162,7 +162,7 @@ def test_a_slow_site_is_waited_for_as_long_as_it_shows_life(place: Any) -> None:
         def slow(self: Any, *words: Any) -> Answer:
             reply = answered(self, *words)
             if reply.path is not None and reply.path.mount == "" and reply.refusal is None:
-                time.sleep(SILENT + 3)
+                time.sleep(SILENT_SECONDS + 3)
             return reply
 
         cast(Any, Host).answered = slow
@@ -172,7 +172,7 @@ def test_a_slow_site_is_waited_for_as_long_as_it_shows_life(place: Any) -> None:
             cast(Any, Host).answered = answered
         began = time.monotonic()
         assert exit_code(at.submit()) == 0, at.said()
-        assert time.monotonic() - began > SILENT + 3
+        assert time.monotonic() - began > SILENT_SECONDS + 3
         assert held(at)["north"] == PAID
 
 

@@ -15,8 +15,8 @@ from comity.federation.coordinator.lifecycle import execute
 from comity.federation.coordinator.parties import Parties
 from comity.federation.owner.host import Host
 from comity.privacy.ledger import storage
-from comity.relay.deployment import coordinator
-from comity.site.service import Desk
+from comity.relay.deployment import connect_parties
+from comity.site.service import SiteService
 from comity.study.local.channel import LocalChannel
 from tests.faults import seen
 from tests.faults.checks import Line, broken
@@ -55,8 +55,8 @@ def full(monkeypatch: pytest.MonkeyPatch, path: Any) -> Iterator[None]:
 
 
 def run(place: Any, *, progress: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-    desks = {party: Desk(place.site(party)) for party in place.parties}
-    parties = coordinator(
+    desks = {party: SiteService(place.site(party)) for party in place.parties}
+    parties = connect_parties(
         place.study,
         run=RUN,
         channel=LocalChannel(desks),

@@ -17,8 +17,8 @@ from comity.federation.coordinator.lifecycle import execute
 from comity.federation.coordinator.parties import Parties
 from comity.federation.owner.host import Host
 from comity.privacy.ledger import Transaction
-from comity.relay.deployment import coordinator
-from comity.site.service import Desk
+from comity.relay.deployment import connect_parties
+from comity.site.service import SiteService
 from comity.study.local.channel import LocalChannel
 from tests.faults import deployed_kills, local_kills, seen, table
 from tests.faults.checks import broken, owed
@@ -75,8 +75,10 @@ def watched(small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def run(journal: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         with place.witnessed():
-            desks = {party: Desk(place.site(party)) for party in place.parties}
-            parties = coordinator(place.study, run=RUN, channel=LocalChannel(desks), journal=journal, keys=place.keys)
+            desks = {party: SiteService(place.site(party)) for party in place.parties}
+            parties = connect_parties(
+                place.study, run=RUN, channel=LocalChannel(desks), journal=journal, keys=place.keys
+            )
             return execute(parties)
 
     def wrong() -> list[str]:

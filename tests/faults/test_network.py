@@ -56,8 +56,8 @@ def net(tmp_path: Path) -> Iterator[Any]:
     sites = [Site(loop, made, name, answers[name]) for name in NAMES]
     for site in sites:
         site.up()
-    with NatsChannel(made.relay_of(COORDINATOR), NAMES, beat=0.2, grace=2.0) as channel:
-        wait_until(lambda: channel.is_up)
+    with NatsChannel(made.relay_of(COORDINATOR), NAMES, repeat_every=0.2, grace=2.0) as channel:
+        wait_until(lambda: channel.is_connected)
         yield made, answers, channel
         for stretch in made.stretches.values():
             stretch.mend()

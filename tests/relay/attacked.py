@@ -22,7 +22,7 @@ from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.messages.sealed_channel import Purpose, sealed
 from comity.relay import endpoint
 from comity.relay.channel import NatsChannel
-from comity.relay.deployment import hand_over, run_deployed
+from comity.relay.deployment import deliver_study, run_deployed
 from comity.relay.wire import Frame
 from comity.site.status import Refusals
 from comity.study.results.outcome import Outcome
@@ -102,14 +102,16 @@ class Attacked:
         self.sites, self.loopback, self.loop = sites, loopback, Loop()
         loopback.start()
         self.desks = sites.desks()
-        self.ends = [Site(self.loop, loopback, name, endpoint._AtDesk(desk)) for name, desk in self.desks.items()]
+        self.ends = [
+            Site(self.loop, loopback, name, endpoint.ServiceHandler(desk)) for name, desk in self.desks.items()
+        ]
         for one in self.ends:
             one.up()
-        self.channel = NatsChannel(loopback.relay_of("coordinator"), NAMES, beat=0.2, grace=5.0)
-        wait_until(lambda: self.channel.is_up)
+        self.channel = NatsChannel(loopback.relay_of("coordinator"), NAMES, repeat_every=0.2, grace=5.0)
+        wait_until(lambda: self.channel.is_connected)
         self.operator = Operator(self.loop, loopback)
         self.study = sites.study(epsilon=0.1)
-        self.hand_over(self.study)
+        self.deliver_study(self.study)
         for desk in self.desks.values():
             approve(desk, desk.inbox.find(self.study.hash), runs=9)
         self._runs = 0
@@ -128,8 +130,8 @@ class Attacked:
         self._runs += 1
         return f"attack-{self._runs}"
 
-    def hand_over(self, study: Study) -> None:
-        hand_over(study, keys=self.sites.coordinator, channel=self.channel, patience=PATIENCE)
+    def deliver_study(self, study: Study) -> None:
+        deliver_study(study, keys=self.sites.coordinator, channel=self.channel, patience=PATIENCE)
 
     def run(self, study: Study, run: str | None = None, **more: Any) -> Outcome:
         run = run or self.new_run()

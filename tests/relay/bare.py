@@ -18,7 +18,7 @@ class Bare:
     def __init__(self, relay: Any, **options: Any) -> None:
         self.client, self.closed = Client(), asyncio.Event()
         self.errors: list[Any] = []
-        self.options = {"tls": relay.context(), "tls_handshake_first": not relay.is_websocket, **options}
+        self.options = {"tls": relay.tls_context(), "tls_handshake_first": not relay.is_websocket, **options}
         self.address = relay.address
 
     async def __aenter__(self) -> Any:

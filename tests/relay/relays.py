@@ -21,16 +21,16 @@ import pytest
 
 from comity.federation.messages.channel import MOST
 from comity.relay import sandbox, server
-from comity.relay.address import Relay
-from comity.relay.agent import Desk
-from comity.relay.certificates import Authority, load_certificate, new_request
+from comity.relay.address import RelayAddress
+from comity.relay.agent import RelayAgent
+from comity.relay.certificates import Authority, create_request, load_certificate
 from comity.relay.channel import NatsChannel
 from comity.relay.endpoint import Worker
 from comity.relay.wire import COORDINATOR
 
 # One that is there and does not run is a failure, not a reason to skip.
 needs_server = pytest.mark.skipif(
-    server.installed_server() is None, reason="there is no nats-server here; the extra [deploy-try] has one"
+    server.locate_server() is None, reason="there is no nats-server here; the extra [deploy-try] has one"
 )
 
 
@@ -74,13 +74,13 @@ class Loopback(sandbox.Loopback):
         finally:
             os.kill(self.process.pid, signal.SIGCONT)
 
-    def stranger(self, folder: Path, name: str, **options: Any) -> Relay:
+    def stranger(self, folder: Path, name: str, **options: Any) -> RelayAddress:
         """Somebody with a certificate of this authority, whom nobody wrote into the roster."""
         folder.mkdir(parents=True)
         (folder / "authority.pem").write_text(self.authority.pem)
-        request = new_request(folder, name)
+        request = create_request(folder, name)
         (folder / "certificate.pem").write_text(self.authority.sign_member(request, name, **options).pem)
-        return Relay(self.relay_of(COORDINATOR).address, folder / "certificate.pem")
+        return RelayAddress(self.relay_of(COORDINATOR).address, folder / "certificate.pem")
 
 
 class Operated(Loopback):
@@ -88,11 +88,11 @@ class Operated(Loopback):
     is carried and speaks at every subject."""
 
     @property
-    def operator(self) -> Relay:
+    def operator(self) -> RelayAddress:
         folder = self.home / "operator"
         if not folder.exists():
             return self.stranger(folder, "operator")
-        return Relay(self.relay_of(COORDINATOR).address, folder / "certificate.pem")
+        return RelayAddress(self.relay_of(COORDINATOR).address, folder / "certificate.pem")
 
     def start(self) -> None:
         user = load_certificate(self.operator.certificate).subject.rfc4514_string()
@@ -144,23 +144,23 @@ class Function:
     def receive(self, pack: bytes) -> bytes:
         return b"" if pack.startswith(b"pack") else b"policy"
 
-    def dropped(self, why: bytes) -> None:
+    def report_dropped(self, why: bytes) -> None:
         self.told.append(why)
 
 
 class Site:
-    """One site in this process: its desk in a loop, its worker in threads."""
+    """One site in this process: its agent in a loop, its worker in threads."""
 
     def __init__(self, loop: Loop, loopback: Loopback, party: str, answer: Any, most: int = MOST) -> None:
         ours, its = socket.socketpair()
         self.line = ours
         self.worker = Worker(ours, answer if hasattr(answer, "receive") else Function(party, answer))
         threading.Thread(target=self.worker.run, daemon=True).start()
-        self.desk = Desk(party, loopback.relay_of(party), its, most=most)
-        self.running = loop.start(self.desk.run())
+        self.agent = RelayAgent(party, loopback.relay_of(party), its, max_bytes=most)
+        self.running = loop.start(self.agent.run())
 
     def up(self, seconds: float = 20.0) -> None:
-        wait_until(lambda: self.desk._link.is_up, seconds)
+        wait_until(lambda: self.agent._link.is_connected, seconds)
 
     def end(self) -> None:
         with contextlib.suppress(OSError):
@@ -200,10 +200,10 @@ class NatsLine:
         for site in self.sites.values():
             site.up()
         made = NatsChannel(
-            self.loopback.relay_of(COORDINATOR), list(sites), most=most, beat=self.beat, grace=self.grace
+            self.loopback.relay_of(COORDINATOR), list(sites), max_bytes=most, repeat_every=self.beat, grace=self.grace
         )
         self.channels.append(made)
-        wait_until(lambda: made.is_up)
+        wait_until(lambda: made.is_connected)
         return made
 
     def take_away(self, party: str) -> None:
@@ -218,7 +218,7 @@ class NatsLine:
     def cut(self, party: str) -> bool:
         for one in self.channels:
             one._grace = 10.0
-        link = self.sites[party].desk._link if party else self.channels[-1]._link
+        link = self.sites[party].agent._link if party else self.channels[-1]._link
         loop = self.loop.loop if party else self.channels[-1]._loop
         before = link._client
         assert before is not None
@@ -231,7 +231,7 @@ class NatsLine:
     def worsen(self, *, loss: float = 0.0, twice: float = 0.0, swapped: float = 0.0, delay: float = 0.0) -> bool:
         """Between both ends and their clients, where the bus and its client may drop what they like."""
         chance = random.Random(len(self.sites))
-        for link in (self.channels[-1]._link, *(site.desk._link for site in self.sites.values())):
+        for link in (self.channels[-1]._link, *(site.agent._link for site in self.sites.values())):
             cast(Any, link).send = _badly(link.send, chance, loss, twice, swapped, delay)
         return True
 

@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from comity.relay.address import Relay
+from comity.relay.address import RelayAddress
 
 
 class Strangers:
     """Dial the relay of a member. Only `nameless` ones use its certificate: they finish TLS and never say CONNECT."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: RelayAddress) -> None:
         place = urlsplit(relay.address)
         assert place.hostname == "127.0.0.1" and place.port is not None
         self._relay, self._place = relay, (place.hostname, place.port)
@@ -37,7 +37,7 @@ class Strangers:
             self._dialled().sendall(self._hello())
         for _ in range(nameless):
             plain = self._dialled()
-            self._sockets[-1] = self._relay.context().wrap_socket(plain, server_hostname=self._place[0])
+            self._sockets[-1] = self._relay.tls_context().wrap_socket(plain, server_hostname=self._place[0])
 
     def are_cut_within(self, seconds: float) -> bool:
         """Whether the relay ends each connection by then."""

@@ -14,10 +14,10 @@ from comity.crypto.sealing import Identity
 from comity.errors import Stopped
 from comity.federation.messages.sealed_channel import sealed
 from comity.federation.owner.registry import Registry
-from comity.relay import agent as desks
-from comity.relay.agent import MAX_SEALED_PACK
-from comity.relay.wire import Frame, Kind, id_of
-from comity.site.service import Desk
+from comity.relay import agent
+from comity.relay.agent import MAX_SEALED_PACK_BYTES
+from comity.relay.wire import Frame, Kind, message_id
+from comity.site.service import SiteService
 from tests.federation.toy import ask_for
 from tests.support.asks import sign_ask
 
@@ -54,9 +54,9 @@ def test_what_the_relay_carries_holds_no_plain_value(
         monkeypatch.setattr(of, name, heard)
 
     listening(Registry, "answered")
-    listening(Desk, "received")
+    listening(SiteService, "received")
     start = len(one.operator.carried)
-    one.hand_over(one.study)
+    one.deliver_study(one.study)
     outcome = one.run(one.study)
     carried = one.operator.since(start)
     outside, within = b"".join(each.raw for each in carried), b"".join(inside)
@@ -87,7 +87,7 @@ def test_an_ask_that_the_relay_made_is_refused(row: Any, attacked: Any) -> None:
     boxes = sealed({"north": lambda: raw}, attacked.study.consortium.roster)
     box = boxes.messages["north"]()
     before = len(attacked.operator.carried)
-    attacked.operator.says(NORTH, Frame(Kind.ASK, id_of(box), len(box), box).to_bytes())
+    attacked.operator.says(NORTH, Frame(Kind.ASK, message_id(box), len(box), box).to_bytes())
     wait_until(lambda: replies(attacked, before))
     (reply,) = replies(attacked, before)
     assert decoded(boxes.opened("north", reply)) == {"refused": row.told, "key": ""} and attacked.sees(row.sees)
@@ -131,7 +131,7 @@ def test_boxes_say_what_they_are_for(row: Any, attacked: Any) -> None:
 def test_what_is_replayed_is_not_done_again(row: Any, consortium_under_attack: Any) -> None:
     one = consortium_under_attack
     start = len(one.operator.carried)
-    one.hand_over(one.study)
+    one.deliver_study(one.study)
     # Under an id that would lead elsewhere, were it a path.
     run = one.new_run()
     one.run(one.study, f"../../{run}")
@@ -159,19 +159,19 @@ def test_a_reply_that_the_relay_made_counts_for_nothing(
     row: Any, attacked: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go, begun = threading.Event(), threading.Event()
-    received = Desk.submitted
+    received = SiteService.submitted
 
     def slow(self: Any, raw: Any) -> bytes:
         begun.set()
         assert go.wait(20)
         return received(self, raw)
 
-    monkeypatch.setattr(Desk, "submitted", slow)
+    monkeypatch.setattr(SiteService, "submitted", slow)
     said = []
 
     def tried() -> None:
         try:
-            attacked.hand_over(attacked.study)
+            attacked.deliver_study(attacked.study)
         except Stopped as error:
             said.append(str(error))
 
@@ -183,11 +183,11 @@ def test_a_reply_that_the_relay_made_counts_for_nothing(
     for party in attacked.desks:
         asks = [one.frame for one in attacked.operator.carried[start:] if one.subject == f"comity.ask.{party}"]
         yes = b"\x00" * 80
-        forged = Frame(Kind.REPLY, asks[0].id, len(yes), id_of(yes) + yes)
+        forged = Frame(Kind.REPLY, asks[0].id, len(yes), message_id(yes) + yes)
         attacked.operator.says(f"comity.reply.{party}", forged.to_bytes())
     asking.join(20)
     go.set()
-    assert len(said) == 1 and "what came back is not signed by it" in said[0]
+    assert len(said) == 1 and "its reply is not signed with its key" in said[0]
 
 
 # What a site's desk drops before anything of it is looked at; its owner hears of it once a second.
@@ -195,7 +195,7 @@ def test_a_reply_that_the_relay_made_counts_for_nothing(
 
 def told_again(attacked: Any) -> None:
     for end in attacked.ends:
-        end.desk._told = -desks.TOLD
+        end.agent._reported = -agent.REPORT_SECONDS
 
 
 @attack(
@@ -209,7 +209,7 @@ def test_a_flood_of_garbage_is_dropped_and_told_once(row: Any, attacked: Any) ->
     attacked.operator.says(NORTH, *(junk[number % 4] for number in range(600)))
     assert "ok" in attacked.ask("run.ready[0]"), "the site answers meanwhile"
     wait_until(lambda: attacked.sees(row.sees))
-    assert len(path.read_text().splitlines()) - lines <= 2 + (time.monotonic() - began) / desks.TOLD
+    assert len(path.read_text().splitlines()) - lines <= 2 + (time.monotonic() - began) / agent.REPORT_SECONDS
 
 
 @attack(
@@ -237,7 +237,7 @@ def test_an_oversized_message_is_not_pulled(row: Any, attacked: Any) -> None:
 def test_an_oversized_study_is_not_pulled(row: Any, attacked: Any) -> None:
     told_again(attacked)
     since = len(attacked.operator.carried)
-    attacked.operator.says(NORTH, Frame(Kind.STUDY, b"s" * 16, MAX_SEALED_PACK + 1).to_bytes())
+    attacked.operator.says(NORTH, Frame(Kind.STUDY, b"s" * 16, MAX_SEALED_PACK_BYTES + 1).to_bytes())
     wait_until(lambda: attacked.sees(row.sees))
     wait_until(lambda: any(one.subject == "comity.reply.north" for one in attacked.operator.carried[since:]))
     said = [one.frame for one in attacked.operator.carried[since:] if one.subject == "comity.reply.north"]
@@ -245,13 +245,16 @@ def test_an_oversized_study_is_not_pulled(row: Any, attacked: Any) -> None:
 
 
 @attack(
-    "another message than was announced", by="the site, which drops it", told=NOTHING, sees="another than was announced"
+    "another message than was announced",
+    by="the site, which drops it",
+    told=NOTHING,
+    sees="not the one that was announced",
 )
 def test_a_message_that_is_not_what_was_announced_is_dropped(row: Any, attacked: Any) -> None:
     told_again(attacked)
     attacked.operator.says(NORTH, Frame(Kind.ASK, b"u" * 16, 4, b"fake").to_bytes())
     wait_until(lambda: attacked.sees(row.sees))
-    assert b"u" * 16 not in attacked.ends[0].desk._open
+    assert b"u" * 16 not in attacked.ends[0].agent._open
 
 
 def sizes(one: Any) -> list[Any]:

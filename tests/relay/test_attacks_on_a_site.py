@@ -34,7 +34,7 @@ SITE = "the site"
 )
 def test_a_study_that_nobody_approved_does_not_run(row: Any, attacked: Any) -> None:
     study = attacked.sites.study(epsilon=0.2, at="unapproved")
-    attacked.hand_over(study)
+    attacked.deliver_study(study)
     with pytest.raises(Refused) as refused:
         attacked.run(study)
     assert refused.value.code == row.told and attacked.sees(row.sees)
@@ -62,7 +62,7 @@ def test_a_study_that_was_changed_is_another(row: Any, attacked: Any) -> None:
 )
 def test_files_that_were_edited_are_not_served(row: Any, attacked: Any) -> None:
     study = attacked.sites.study(epsilon=0.3, at="edited")
-    attacked.hand_over(study)
+    attacked.deliver_study(study)
     for name, desk in attacked.desks.items():
         path = attacked.sites.home(name) / "studies" / study.hash / "study" / "study.toml"
         path.write_text(path.read_text().replace("epsilon = 0.3", "epsilon = 0.9"))
@@ -132,7 +132,7 @@ def test_nothing_runs_that_is_no_step(row: Any, consortium_under_attack: Any, mo
 def test_not_one_run_more_than_approved(row: Any, consortium_under_attack: Any) -> None:
     one = consortium_under_attack
     study = one.sites.study(epsilon=0.15, at="once")
-    one.hand_over(study)
+    one.deliver_study(study)
     for desk in one.desks.values():
         approve(desk, desk.inbox.find(study.hash))
     one.run(study)
@@ -141,7 +141,7 @@ def test_not_one_run_more_than_approved(row: Any, consortium_under_attack: Any) 
         one.run(study)
     assert refused.value.code == row.told and one.sees(row.sees) and one.heads() == before
     # Nor does handing it over again approve it again.
-    one.hand_over(study)
+    one.deliver_study(study)
     decision = Inbox(one.sites.home("north")).find(study.hash).decision
     assert one.heads() == before and decision is not None and decision.runs == 1
 

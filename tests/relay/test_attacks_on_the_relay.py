@@ -15,11 +15,11 @@ import pytest
 
 from comity.errors import StudyError
 from comity.relay import membership
-from comity.relay.address import Relay
-from comity.relay.certificates import Authority, new_request
-from comity.relay.server import AUTHENTICATION_SECONDS, CONNECTIONS, HANDSHAKE_SECONDS
-from comity.relay.wire import LONGEST
-from comity.site.service import endpoint_of
+from comity.relay.address import RelayAddress
+from comity.relay.certificates import Authority, create_request
+from comity.relay.server import AUTHENTICATION_SECONDS, HANDSHAKE_SECONDS, MAX_MEMBER_CONNECTIONS
+from comity.relay.wire import MAX_FRAME_BYTES
+from comity.site.service import open_endpoint
 from comity.site.site_file import SiteFile
 
 from .bare import SOON, Bare, admitted, told
@@ -86,7 +86,7 @@ def test_nobody_connects_without_a_certificate(row: Any, members: Any) -> None:
 
 @attack("TLS below 1.3", by=HANDSHAKE, told="alert protocol version")
 def test_nobody_connects_with_an_older_tls(row: Any, members: Any) -> None:
-    older = members.relay_of("north").context()
+    older = members.relay_of("north").tls_context()
     older.minimum_version = older.maximum_version = ssl.TLSVersion.TLSv1_2
     assert row.told in told(members.relay_of("north"), tls=older)
 
@@ -110,17 +110,17 @@ def test_nothing_is_answered_in_plain_text(row: Any, members: Any) -> None:
 
 @attack("a stranger's certificate, of another authority", by=HANDSHAKE, told="unknown ca")
 def test_a_certificate_of_another_authority_is_refused(row: Any, members: Any, tmp_path: Path) -> None:
-    request = new_request(tmp_path / "other", "north")
+    request = create_request(tmp_path / "other", "north")
     issued = Authority.create(tmp_path / "authority").sign_member(request, "north")
     (tmp_path / "other" / "certificate.pem").write_text(issued.pem)
     (tmp_path / "other" / "authority.pem").write_text(members.authority.pem)
     address = members.relay_of("north").address
-    assert row.told in told(Relay(address, tmp_path / "other" / "certificate.pem"))
+    assert row.told in told(RelayAddress(address, tmp_path / "other" / "certificate.pem"))
 
 
 @attack("an expired certificate", by=HANDSHAKE + "; an open connection is cut when it ends", told="certificate expired")
 def test_an_expired_certificate_is_refused(row: Any, members: Any, tmp_path: Path) -> None:
-    assert row.told in told(members.stranger(tmp_path / "expired", "north", life=timedelta(minutes=-1)))
+    assert row.told in told(members.stranger(tmp_path / "expired", "north", validity=timedelta(minutes=-1)))
 
 
 @attack(
@@ -143,7 +143,7 @@ def test_a_site_does_not_serve_with_the_certificate_of_another(row: Any, members
     own = members.relay_of("south")
     sites.write("north", top=f'[relay]\naddress = "{own.address}"\ncertificate = "{own.certificate}"')
     with pytest.raises(StudyError, match=row.told):
-        endpoint_of(SiteFile.load(sites.site("north")))
+        open_endpoint(SiteFile.load(sites.site("north")))
 
 
 @attack(
@@ -156,7 +156,7 @@ def test_a_revoked_member_is_out(row: Any, members: Any) -> None:
 
     async def cut() -> None:
         async with Bare(west) as one:
-            await asyncio.to_thread(membership.revoke, members.folder, "west")
+            await asyncio.to_thread(membership.revoke_member, members.folder, "west")
             await asyncio.wait_for(one.closed.wait(), SOON)
 
     asyncio.run(cut())
@@ -223,7 +223,7 @@ def test_nobody_reaches_the_system(row: Any, heard: _Heard) -> None:
 def test_a_member_has_few_connections(row: Any, members: Any) -> None:
     async def tried() -> Any:
         async with contextlib.AsyncExitStack() as stack:
-            for _ in range(CONNECTIONS):
+            for _ in range(MAX_MEMBER_CONNECTIONS):
                 await stack.enter_async_context(Bare(members.relay_of("north")))
             said = await asyncio.to_thread(told, members.relay_of("north"))
             assert await asyncio.to_thread(told, members.relay_of("south")) == "", "nobody else is kept out"
@@ -250,7 +250,7 @@ def test_strangers_take_no_members_places(row: Any, members: Any) -> None:
 def test_a_member_has_few_subscriptions(row: Any, members: Any) -> None:
     async def tried() -> Any:
         async with Bare(members.relay_of("north")) as one:
-            for _ in range(CONNECTIONS + 1):
+            for _ in range(MAX_MEMBER_CONNECTIONS + 1):
                 with contextlib.suppress(Exception):
                     await one.allowed(one.client.subscribe("comity.ask.north"))
             return str(one.client.last_error).lower()
@@ -264,7 +264,7 @@ def test_an_oversized_frame_is_not_carried(row: Any, members: Any) -> None:
         async with Bare(members.relay_of("south")) as south, Bare(members.relay_of("coordinator")) as asker:
             replies = await asker.hears("comity.reply.south")
             south.client._max_payload = 1 << 30
-            await south.client.publish("comity.reply.south", bytes(LONGEST + 1))
+            await south.client.publish("comity.reply.south", bytes(MAX_FRAME_BYTES + 1))
             with contextlib.suppress(Exception):
                 await south.client.flush(SOON)
             await asyncio.wait_for(south.closed.wait(), SOON)

@@ -21,12 +21,12 @@ from comity.federation.messages.channel import Patience
 from comity.federation.messages.codec import encode
 from comity.relay import endpoint, sandbox
 from comity.relay.channel import NatsChannel
-from comity.relay.deployment import coordinator, hand_over, run_deployed
-from comity.relay.sandbox import processes, started, stop
+from comity.relay.deployment import connect_parties, deliver_study, run_deployed
+from comity.relay.sandbox import run_processes, start_process, stop_process
 from comity.report.result import Result, load_result
-from comity.site.service import endpoint_of
+from comity.site.service import open_endpoint
 from comity.site.site_file import SiteFile
-from comity.site.status import Refusals, runs_of
+from comity.site.status import Refusals, list_runs
 from comity.study.local.channel import LocalChannel
 from tests.site.sites import NAMES, approve, execute
 
@@ -41,10 +41,10 @@ def served(sites: Any, tmp_path: Path) -> Iterator[Any]:
     loopback = Loopback.make(tmp_path / "members", NAMES)
     loopback.start()
     loop, desks = Loop(), sites.desks()
-    ends = [Site(loop, loopback, name, endpoint._AtDesk(desk)) for name, desk in desks.items()]
+    ends = [Site(loop, loopback, name, endpoint.ServiceHandler(desk)) for name, desk in desks.items()]
     for one in ends:
         one.up()
-    with NatsChannel(loopback.relay_of("coordinator"), NAMES, beat=0.2, grace=5.0) as channel:
+    with NatsChannel(loopback.relay_of("coordinator"), NAMES, repeat_every=0.2, grace=5.0) as channel:
         yield sites, desks, channel, loopback
     for one in ends:
         one.end()
@@ -59,8 +59,8 @@ def left(desk: Any) -> list[Any]:
 def test_a_study_is_handed_over_refused_approved_and_run(served: Any, tmp_path: Path) -> None:
     sites, desks, channel, _ = served
     study = sites.study()
-    hand_over(study, keys=sites.coordinator, channel=channel)
-    hand_over(study, keys=sites.coordinator, channel=channel)
+    deliver_study(study, keys=sites.coordinator, channel=channel)
+    deliver_study(study, keys=sites.coordinator, channel=channel)
     arrivals = {name: desk.inbox.arrivals() for name, desk in desks.items()}
     assert [[one.study for one in arrived] for arrived in arrivals.values()] == [[study.hash]] * 2
     before = {name: left(desk) for name, desk in desks.items()}
@@ -87,7 +87,7 @@ def test_a_study_is_handed_over_refused_approved_and_run(served: Any, tmp_path: 
 def test_a_run_that_lost_its_relay_goes_on_by_itself(served: Any, tmp_path: Path) -> None:
     sites, desks, channel, loopback = served
     study = sites.study()
-    hand_over(study, keys=sites.coordinator, channel=channel)
+    deliver_study(study, keys=sites.coordinator, channel=channel)
     for desk in desks.values():
         approve(desk, desk.inbox.arrivals()[0])
     steps = []
@@ -107,12 +107,12 @@ def test_what_is_asked_over_the_relay_is_what_is_asked_in_one_process(served: An
     """The same steps with the same sizes: the relay changes nothing about a run."""
     sites, desks, channel, _ = served
     study = sites.study(epsilon=0.3)
-    hand_over(study, keys=sites.coordinator, channel=channel)
+    deliver_study(study, keys=sites.coordinator, channel=channel)
     for desk in desks.values():
         approve(desk, desk.inbox.arrivals()[0], runs=2)
     keys = sites.coordinator
     deployed = run_deployed(study, run="run-1", keys=keys, channel=channel, journal=tmp_path / "journal.sqlite")
-    local = coordinator(study, run="run-2", channel=LocalChannel(desks), journal=Journal(), keys=keys)
+    local = connect_parties(study, run="run-2", channel=LocalChannel(desks), journal=Journal(), keys=keys)
     execute(local)
     shapes = [
         [(line.path, line.direction, line.parties) for line in one.lines]
@@ -126,7 +126,7 @@ def test_a_pack_that_nobody_may_submit_is_refused_by_its_code(served: Any) -> No
     for name in NAMES:
         sites.write(name, submitter=sites.identity(name))
     with pytest.raises(Refused, match=r"(north|south) does not take study .* into its inbox \(policy\)"):
-        hand_over(sites.study(), keys=sites.coordinator, channel=channel)
+        deliver_study(sites.study(), keys=sites.coordinator, channel=channel)
     assert all(not desk.inbox.arrivals() for desk in desks.values())
 
 
@@ -137,7 +137,7 @@ def test_a_site_file_and_its_certificate_name_one_party(sites: Any, tmp_path: Pa
         where = loopback.relay_of(member)
         top = f'[relay]\naddress = "{address or where.address}"\ncertificate = "{where.certificate}"'
         sites.write("north", top=top)
-        return endpoint_of(SiteFile.load(sites.site("north")))
+        return open_endpoint(SiteFile.load(sites.site("north")))
 
     assert of("north").relay == loopback.relay_of("north")
     with pytest.raises(StudyError, match="is a certificate for 'south'"):
@@ -165,10 +165,10 @@ class Deployed:
 
     def __init__(self, home: Any, names: Any, stack: Any) -> None:
         self.names, self.stack, self.home = names, stack, home
-        self.loopback = sandbox.make(home, names)
-        stack.enter_context(sandbox.witnessed(home))
+        self.loopback = sandbox.create_sandbox(home, names)
+        stack.enter_context(sandbox.sandbox_home(home))
         self.relay = stack.enter_context(self.loopback.relay())
-        self.sites = dict(zip(names, stack.enter_context(processes([self.site(name) for name in names]))))
+        self.sites = dict(zip(names, stack.enter_context(run_processes([self.site(name) for name in names]))))
 
     def site(self, name: Any) -> Any:
         return [
@@ -181,15 +181,15 @@ class Deployed:
         ], self.home / name / "log"
 
     def restart(self, name: Any) -> None:
-        self.sites[name] = started(*self.site(name))
-        self.stack.callback(stop, self.sites[name])
+        self.sites[name] = start_process(*self.site(name))
+        self.stack.callback(stop_process, self.sites[name])
 
     def submit(self, *more: Any) -> Any:
         asker = self.home / "coordinator"
         words = ["-m", "comity", "study", "submit", str(asker / "study.toml"), "--keys", str(asker / "coordinator.key")]
         places = ["--relay", str(asker / "relay"), "--out", str(asker / "runs"), "--quiet", *more]
-        process = started([*words, *places], asker / "log")
-        self.stack.callback(stop, process)
+        process = start_process([*words, *places], asker / "log")
+        self.stack.callback(stop_process, process)
         return process
 
     def rounds(self) -> Any:
@@ -206,7 +206,7 @@ class Deployed:
     def charges(self) -> dict[Any, Any]:
         """How many runs each ledger was charged for."""
         return {
-            name: [run.state for run in runs_of(SiteFile.load(self.home / name / "site.toml").owner().ledger)]
+            name: [run.state for run in list_runs(SiteFile.load(self.home / name / "site.toml").owner().ledger)]
             for name in self.names
         }
 

@@ -16,7 +16,7 @@ import pytest
 
 from comity.cli import main
 from comity.relay import sandbox
-from comity.relay.sandbox import processes
+from comity.relay.sandbox import run_processes
 from comity.site.status import Refusals
 from tests.site.column_sites import NEW, ColumnSites
 
@@ -42,7 +42,7 @@ def comity(folder: Any, *words: Any) -> Any:
 @pytest.fixture
 def owners(tmp_path: Path) -> Iterator[Any]:
     with ExitStack() as stack:
-        stack.enter_context(sandbox.witnessed(tmp_path))
+        stack.enter_context(sandbox.sandbox_home(tmp_path))
         loopback = Loopback.make(tmp_path, NAMES)
         sites = ColumnSites.made(tmp_path, NAMES)
         for name in NAMES:
@@ -55,7 +55,7 @@ def owners(tmp_path: Path) -> Iterator[Any]:
             )
             for name in NAMES
         ]
-        stack.enter_context(processes(serve))
+        stack.enter_context(run_processes(serve))
         yield sites, loopback
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from comity.relay import sandbox
-from comity.relay.sandbox import processes, started, stop
+from comity.relay.sandbox import run_processes, start_process, stop_process
 
 from .relays import needs_server
 
@@ -32,8 +32,8 @@ SERVE = """
 import json, resource, sys
 import comity.cli.site
 import comity.relay.endpoint
-from comity.site.service import Desk
-from comity.site.service import endpoint_of
+from comity.site.service import SiteService
+from comity.site.service import open_endpoint
 used = resource.getrusage(resource.RUSAGE_SELF)
 print(json.dumps([used.ru_utime + used.ru_stime, sorted(sys.modules)]))
 """
@@ -61,20 +61,20 @@ def test_a_site_imports_within_a_second_of_processor_time() -> None:
 @needs_server
 @pytest.mark.deploy
 def test_a_site_takes_little_memory_after_a_run(tmp_path: Path) -> None:
-    loopback = sandbox.make(tmp_path, ["north", "south"])
+    loopback = sandbox.create_sandbox(tmp_path, ["north", "south"])
     asker = tmp_path / "coordinator"
     with ExitStack() as stack:
-        stack.enter_context(sandbox.witnessed(tmp_path))
+        stack.enter_context(sandbox.sandbox_home(tmp_path))
         stack.enter_context(loopback.relay())
         serving = [
             (["-m", "comity", "site", "serve", "--site", str(tmp_path / name / "site.toml")], tmp_path / name / "log")
             for name in ("north", "south")
         ]
-        sites = stack.enter_context(processes(serving))
+        sites = stack.enter_context(run_processes(serving))
         words = ["study", "submit", str(asker / "study.toml"), "--keys", str(asker / "coordinator.key")]
         places = ["--relay", str(asker / "relay"), "--out", str(asker / "runs"), "--quiet"]
-        coordinator = started(["-m", "comity", *words, *places], asker / "log")
-        stack.callback(stop, coordinator)
+        coordinator = start_process(["-m", "comity", *words, *places], asker / "log")
+        stack.callback(stop_process, coordinator)
         assert coordinator.wait(120) == 0, (asker / "log").read_text()
         peaks = [_peak(one.pid) for one in sites]
         maps = [Path(f"/proc/{one.pid}/maps").read_text() for one in sites]

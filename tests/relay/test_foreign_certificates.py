@@ -21,10 +21,10 @@ from comity.relay.certificates import (
     KEY,
     Authority,
     authority_fingerprint,
-    fingerprint,
-    install,
+    create_request,
+    install_certificate,
     load_key,
-    new_request,
+    request_fingerprint,
 )
 
 Try = Callable[[str], object]
@@ -42,7 +42,7 @@ class Member:
     def __init__(self, folder: Path) -> None:
         self.home, self.elsewhere = folder / "north", folder / "elsewhere"
         self.authority = Authority.create(folder / "authority")
-        self.request = new_request(self.home, "north")
+        self.request = create_request(self.home, "north")
         (self.home / AUTHORITY).write_text(self.authority.pem)
         self.certificate = self.authority.sign_member(self.request, "north").pem
         self.elsewhere.mkdir()
@@ -50,12 +50,12 @@ class Member:
         (self.elsewhere / KEY).chmod(0o600)
 
     def installed(self, text: str) -> None:
-        install(self.home, "north", text)
+        install_certificate(self.home, "north", text)
 
     def trusted(self, text: str) -> None:
         """The damaged certificate is the authority's."""
         (self.elsewhere / AUTHORITY).write_text(text)
-        install(self.elsewhere, "north", self.certificate)
+        install_certificate(self.elsewhere, "north", self.certificate)
 
     def signed(self, text: str) -> None:
         self.authority.sign_member(text, "north")
@@ -91,7 +91,7 @@ def test_other_kinds_of_keys_are_bad_input(member: Member) -> None:
         asked = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, digest)
         made = x509.CertificateBuilder(name, name, key.public_key(), 7, now, now + timedelta(1)).sign(key, digest)
         request, certificate = (one.public_bytes(Encoding.PEM).decode() for one in (asked, made))
-        assert not any(one_sentence(use, request) for use in (fingerprint, member.signed))
+        assert not any(one_sentence(use, request) for use in (request_fingerprint, member.signed))
         assert not any(one_sentence(use, certificate) for use in (member.installed, member.trusted))
     secret = others[0].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     assert not one_sentence(member.opened, secret)
@@ -106,12 +106,15 @@ def test_unknown_versions_and_algorithms_are_bad_input(member: Member) -> None:
         assert known in request and known in certificate
         assert not any(
             one_sentence(use, pem(request.replace(known, other), "CERTIFICATE REQUEST"))
-            for use in (fingerprint, member.signed)
+            for use in (request_fingerprint, member.signed)
         )
         changed = pem(certificate.replace(known, other), "CERTIFICATE")
         assert not any(one_sentence(use, changed) for use in (member.installed, member.trusted))
     versions = {
-        pem(request.replace(b"\x02\x01\x00", b"\x02\x01\x37", 1), "CERTIFICATE REQUEST"): (fingerprint, member.signed),
+        pem(request.replace(b"\x02\x01\x00", b"\x02\x01\x37", 1), "CERTIFICATE REQUEST"): (
+            request_fingerprint,
+            member.signed,
+        ),
         pem(certificate.replace(b"\x02\x01\x02", b"\x02\x01\x37", 1), "CERTIFICATE"): (
             authority_fingerprint,
             member.installed,
@@ -127,7 +130,7 @@ def test_damaged_ones_are_bad_input(member: Member) -> None:
     rng = random.Random(5)
     key = (member.home / KEY).read_text()
     kinds: list[tuple[bytes, str, tuple[Try, ...]]] = [
-        (der(member.request), "CERTIFICATE REQUEST", (fingerprint, member.signed)),
+        (der(member.request), "CERTIFICATE REQUEST", (request_fingerprint, member.signed)),
         (der(member.certificate), "CERTIFICATE", (authority_fingerprint, member.installed, member.trusted)),
         (der(key), "PRIVATE KEY", (member.opened,)),
     ]

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from comity.relay import link
-from comity.relay.address import Relay
+from comity.relay.address import RelayAddress
 
 
 class Client:
@@ -27,7 +27,7 @@ class Client:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_LOOK", 0.002)
+    monkeypatch.setattr(link, "_CHECK_SECONDS", 0.002)
 
 
 def stayed(tried: Any) -> None:
@@ -36,7 +36,7 @@ def stayed(tried: Any) -> None:
     async def run() -> None:
         client: Any = Client()
         closed, hears = asyncio.Event(), cast(Any, None)
-        made = link.Link(Relay("tls://127.0.0.1:1", Path("certificate.pem")), "north", (), hears)
+        made = link.Link(RelayAddress("tls://127.0.0.1:1", Path("certificate.pem")), "north", (), hears)
         made._client = client
         staying = asyncio.create_task(made._stay(client, closed))
         try:
@@ -56,12 +56,12 @@ async def until(true: Any) -> None:
 
 def test_a_relay_that_answers_nothing_is_not_up_and_one_ping_waits_for_it(looks: None) -> None:
     async def tried(made: Any, client: Any) -> None:
-        assert made.is_up
-        await until(lambda: not made.is_up)
+        assert made.is_connected
+        await until(lambda: not made.is_connected)
         await asyncio.sleep(0.02)
         assert client.pings == 1
         client.may.set()
-        await until(lambda: made.is_up and client.pings > 3)
+        await until(lambda: made.is_connected and client.pings > 3)
 
     stayed(tried)
 
@@ -71,6 +71,6 @@ def test_a_line_on_which_messages_come_is_up_whatever_a_ping_waits_behind(looks:
         for number in range(30):
             client.stats["in_msgs"] = number
             await asyncio.sleep(0.002)
-            assert made.is_up
+            assert made.is_connected
 
     stayed(tried)

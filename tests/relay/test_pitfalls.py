@@ -22,7 +22,7 @@ from comity.relay import agent, membership
 from comity.relay import channel as channels
 from comity.relay import link as links
 from comity.relay.channel import NatsChannel
-from comity.relay.wire import PIECE, Frame, Kind
+from comity.relay.wire import PIECE_BYTES, Frame, Kind
 from tests.federation.channel_conformance import MEGA, SOON, asks, echo, outcomes
 
 from .relays import Loopback, NatsLine, Site, needs_server, wait_until
@@ -63,9 +63,9 @@ def test_who_listens_and_says_nothing_is_silent(line: Any) -> None:
     async def nothing(message: Any) -> None:
         pass
 
-    line.sites["ash"].desk._link._receive = nothing
-    line.sites["ash"].desk._say = nothing
-    line.sites["ash"].desk._asked = nothing
+    line.sites["ash"].agent._link._receive = nothing
+    line.sites["ash"].agent._say = nothing
+    line.sites["ash"].agent._asked = nothing
     found = outcomes(channel.ask(asks({"ash": b"?", "birch": b"?"}), patience=Patience(silent=1)))
     assert found == {"ash": SILENT, "birch": echo(b"?")}
 
@@ -103,21 +103,21 @@ def test_a_message_that_is_another_when_it_is_made_again_is_an_error_not_a_mixtu
     line.end_sites()
     asking = channel.ask({"ash": other})
     wait_until(lambda: len(made) == 1)
-    wait_until(lambda: not channel._making._held)
+    wait_until(lambda: not channel._outgoing._held)
     line.sites["ash"] = Site(line.loop, line.loopback, "ash", echo)
-    with pytest.raises(Exception, match="another when it is made again"):
+    with pytest.raises(Exception, match="changed when it was made again"):
         outcomes(asking)
 
 
 @pytest.mark.deploy
 def test_pieces_on_their_way_stay_few_however_many_parties(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "PULLED", 6)
+    monkeypatch.setattr(channels, "MAX_PIECES_IN_FLIGHT", 6)
     names = [f"site-{number}" for number in range(12)]
     channel = line.channel(dict.fromkeys(names, lambda raw: LONG))
     most, send = [], channel._link.send
 
     async def counted(subject: Any, frame: Any, answer_to: str = "") -> None:
-        most.append(sum(call.reply.under_way for call in channel._replies._pulling if call.reply is not None))
+        most.append(sum(call.reply.in_flight for call in channel._replies._pulling if call.reply is not None))
         await send(subject, frame, answer_to)
 
     channel._link.send = counted
@@ -126,7 +126,7 @@ def test_pieces_on_their_way_stay_few_however_many_parties(line: Any, monkeypatc
 
 
 def test_a_site_keeps_few_asks_and_answers_all(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent, "OPEN", 2)
+    monkeypatch.setattr(agent, "MAX_OPEN_ASKS", 2)
     slow = threading.Semaphore(0)
 
     def wait(raw: Any) -> bytes:
@@ -149,13 +149,13 @@ def test_a_site_keeps_few_asks_and_answers_all(line: Any, monkeypatch: pytest.Mo
 
 def test_a_site_takes_long_messages_one_after_the_other(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks decides how long messages are, not how much memory a site gives to all of them at once."""
-    monkeypatch.setattr(agent, "TAKEN", 4 * MEGA)
+    monkeypatch.setattr(agent, "MAX_OPEN_BYTES", 4 * MEGA)
     most: Any = []
     channel = line.channel({"ash": lambda raw: most.append(taken()) or raw[:9]})
-    site = line.sites["ash"].desk
+    site = line.sites["ash"].agent
 
     def taken() -> Any:
-        return sum(ask.pulling.size for ask in list(site._open.values()) if ask.state is not agent.State.ANSWERED)
+        return sum(ask.message.size for ask in list(site._open.values()) if ask.state is not agent.State.ANSWERED)
 
     askings = [channel.ask(asks({"ash": bytes([number]) * 3 * MEGA})) for number in range(3)]
     assert [outcomes(asking)["ash"] for asking in askings] == [bytes([number]) * 9 for number in range(3)]
@@ -163,21 +163,21 @@ def test_a_site_takes_long_messages_one_after_the_other(line: Any, monkeypatch: 
 
 
 def test_an_ask_that_nobody_repeats_gives_way(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent, "TAKEN", 4 * MEGA)
+    monkeypatch.setattr(agent, "MAX_OPEN_BYTES", 4 * MEGA)
     channel = line.channel({"ash": lambda raw: raw[:9]})
     frame = Frame(Kind.ASK, bytes(16), 3 * MEGA)
     asyncio.run_coroutine_threadsafe(channel._link.send("comity.ask.ash", frame), channel._loop).result(SOON)
-    wait_until(lambda: bytes(16) in line.sites["ash"].desk._open)
+    wait_until(lambda: bytes(16) in line.sites["ash"].agent._open)
     long = asks({"ash": b"x" * 3 * MEGA})
     assert outcomes(channel.ask(long, patience=Patience(deadline=1))) == {"ash": LATE}
-    monkeypatch.setattr(agent, "STALLED", 0.0)
+    monkeypatch.setattr(agent, "STALLED_SECONDS", 0.0)
     assert outcomes(channel.ask(long)) == {"ash": b"x" * 9}
 
 
 def test_replies_that_nobody_takes_are_forgotten_and_given_again(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent, "HELD", 4 * MEGA)
+    monkeypatch.setattr(agent, "MAX_HELD_BYTES", 4 * MEGA)
     channel = line.channel({"ash": lambda raw: raw * MEGA})
-    site = line.sites["ash"].desk
+    site = line.sites["ash"].agent
     for letter in (b"a", b"b", b"c", b"d", b"e", b"f"):
         assert outcomes(channel.ask(asks({"ash": letter})))["ash"] == letter * MEGA
     wait_until(lambda: not site._open and not site._replies)
@@ -188,15 +188,15 @@ def test_a_member_that_is_not_admitted_yet_connects_once_it_is(tmp_path: Path) -
     made = Loopback.make(tmp_path, ["north"])
     made.start()
     try:
-        membership.init(made.folder, address=made.relay_of("north").address, parties=["east"])
-        joined = membership.join(made.folder / "invitations" / "east.toml", made.relay_folder("east"))
+        membership.create_consortium(made.folder, address=made.relay_of("north").address, parties=["east"])
+        joined = membership.join_consortium(made.folder / "invitations" / "east.toml", made.relay_folder("east"))
         issued = made.authority.sign_member(joined.request.read_text(), "east")
         (made.relay_folder("east") / "certificate.pem").write_text(issued.pem)
         line = NatsLine(made)
         site = Site(line.loop, made, "east", echo)
-        wait_until(lambda: any("Authorization" in said for said in site.desk._link._said))
-        assert not site.desk._link.is_up
-        membership.add(made.folder, joined.request, "east")
+        wait_until(lambda: any("Authorization" in said for said in site.agent._link._errors))
+        assert not site.agent._link.is_connected
+        membership.admit_member(made.folder, joined.request, "east")
         site.up()
         site.end()
         line.end()
@@ -214,10 +214,10 @@ def test_a_renewed_certificate_is_taken_up_at_the_next_connection(tmp_path: Path
         home = made.relay_folder("north")
         for name in ("key.pem", "request.pem"):
             (home / name).unlink()
-        joined = membership.join(made.folder / "invitations" / "north.toml", home)
-        _, path, _ = membership.add(made.folder, joined.request, "north")
-        wait_until(lambda: not site.desk._link.is_up)
-        membership.join(made.folder / "invitations" / "north.toml", home, path)
+        joined = membership.join_consortium(made.folder / "invitations" / "north.toml", home)
+        _, path, _ = membership.admit_member(made.folder, joined.request, "north")
+        wait_until(lambda: not site.agent._link.is_connected)
+        membership.join_consortium(made.folder / "invitations" / "north.toml", home, path)
         site.up()
         site.end()
         line.end()
@@ -227,7 +227,7 @@ def test_a_renewed_certificate_is_taken_up_at_the_next_connection(tmp_path: Path
 
 def test_garbage_at_both_ends_is_dropped(line: Any) -> None:
     channel = line.channel({"ash": echo})
-    site = line.sites["ash"].desk
+    site = line.sites["ash"].agent
     chance = random.Random(1)
     for end, subject, link in (
         (channel._loop, "comity.ask.ash", channel._link),
@@ -257,25 +257,25 @@ def test_an_ask_that_claims_a_size_it_has_not_is_dropped(line: Any) -> None:
 
 def test_what_the_client_drops_is_pulled_again(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It drops what a subscription holds beyond its limit, and tells nobody but its own callback."""
-    received = agent.Desk._received
+    received = agent.RelayAgent._received
 
     async def slowly(self: Any, message: Any) -> None:
         await asyncio.sleep(0.02)
         await received(self, message)
 
-    monkeypatch.setattr(agent.Desk, "_received", slowly)
-    monkeypatch.setattr(links, "_HELD", 2 * PIECE)
+    monkeypatch.setattr(agent.RelayAgent, "_received", slowly)
+    monkeypatch.setattr(links, "_PENDING_BYTES", 2 * PIECE_BYTES)
     channel = line.channel({"ash": echo})
     assert outcomes(channel.ask(asks({"ash": LONG}))) == {"ash": echo(LONG)}
-    assert "slow consumer" in line.sites["ash"].desk._link.trouble.lower(), "the control: something was dropped"
+    assert "slow consumer" in line.sites["ash"].agent._link.last_errors.lower(), "the control: something was dropped"
 
 
 def test_two_coordinators_with_one_certificate_hear_each_its_own(line: Any) -> None:
     """Both hear all replies, and ignore what they did not ask."""
     first = line.channel({"ash": echo})
-    second = NatsChannel(line.loopback.relay_of("coordinator"), ["ash"], beat=0.2, grace=SOON)
+    second = NatsChannel(line.loopback.relay_of("coordinator"), ["ash"], repeat_every=0.2, grace=SOON)
     line.channels.append(second)
-    wait_until(lambda: second.is_up)
+    wait_until(lambda: second.is_connected)
     with first.ask(asks({"ash": LONG})) as one, second.ask(asks({"ash": b"other"})) as other:
         assert outcomes(other) == {"ash": echo(b"other")} and outcomes(one) == {"ash": echo(LONG)}
 
@@ -289,10 +289,10 @@ def test_the_end_of_a_connection_does_not_fill_the_log(caplog: pytest.LogCapture
 
 HOLDS_THE_LOCK = """
     import ctypes, pathlib, sys, threading
-    from comity.relay.membership import membership
+    from comity.relay.membership import load_membership
     from comity.relay.endpoint import serve
 
-    party, relay = membership(pathlib.Path(sys.argv[1]))
+    party, relay = load_membership(pathlib.Path(sys.argv[1]))
 
     class Site:
         def answer(self, raw):
@@ -313,7 +313,7 @@ def test_a_step_that_holds_the_interpreter_lock_shows_life(loopback: Any) -> Non
         [sys.executable, "-c", script, str(loopback.relay_folder("cedar"))], stderr=subprocess.PIPE
     )
     try:
-        with NatsChannel(loopback.relay_of("coordinator"), ["cedar"], beat=0.2, grace=SOON) as channel:
+        with NatsChannel(loopback.relay_of("coordinator"), ["cedar"], repeat_every=0.2, grace=SOON) as channel:
             assert outcomes(channel.ask(asks({"cedar": LONG}))) == {"cedar": LONG[::-1]}
             found = outcomes(channel.ask(asks({"cedar": b"hold"}), patience=Patience(silent=1.5)))
             assert found == {"cedar": b"dloh"}
@@ -345,7 +345,7 @@ def test_an_ask_whose_message_is_on_its_way_to_the_loop_is_excused_too(
     # What was made for the loop does not reach it.
     monkeypatch.setattr(channel, "_soon", lambda *_: None)
     with channel.ask(asks({"ash": b"?"}), patience=Patience(silent=SOON)) as asking:
-        wait_until(lambda: not channel._making.waiting)
+        wait_until(lambda: not channel._outgoing.waiting)
         begun = asking._open["ash"]
         # As if nothing of this process had run for long.
         channel._ticked -= 100
@@ -355,7 +355,7 @@ def test_an_ask_whose_message_is_on_its_way_to_the_loop_is_excused_too(
 
 def test_a_site_whose_desk_sends_something_else_than_it_offered_is_lost(line: Any) -> None:
     channel = line.channel({"ash": lambda raw: LONG, "birch": echo})
-    site = line.sites["ash"].desk
+    site = line.sites["ash"].agent
     say = site._say
 
     async def lies(kind: Any, name: Any, number: int = 0, body: bytes = b"") -> None:

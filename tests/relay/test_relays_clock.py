@@ -26,13 +26,13 @@ def test_a_clock_that_was_ahead_does_not_keep_members_out(tmp_path: Path, monkey
     monkeypatch.setattr(server, "datetime", clock)
     monkeypatch.setattr(server, "reload", lambda folder: given.append(set(Roster.load(folder).users(clock.now()))))
     folder = Loopback.make(tmp_path / "members", ["north"]).folder
-    ended = server._keep_up(folder, server._ended(folder))
+    ended = server._apply_expiry(folder, server._expired_members(folder))
     assert given == [] and not ended
     clock.ahead = timedelta(days=20 * 365)
-    ended = server._keep_up(folder, ended)
+    ended = server._apply_expiry(folder, ended)
     assert given == [set()] and ended == {"north", "coordinator"}
     clock.ahead = timedelta()
-    ended = server._keep_up(folder, ended)
+    ended = server._apply_expiry(folder, ended)
     assert given == [set(), {"north", "coordinator"}] and not ended
-    server._keep_up(folder, ended)
+    server._apply_expiry(folder, ended)
     assert len(given) == 2

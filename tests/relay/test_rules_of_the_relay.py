@@ -25,11 +25,11 @@ from cryptography.x509.oid import NameOID
 
 from comity.errors import BadInput, Refused, Stopped
 from comity.relay import membership, server
-from comity.relay.address import Relay
-from comity.relay.certificates import Authority, new_request, user_of
+from comity.relay.address import RelayAddress
+from comity.relay.certificates import Authority, create_request, relay_user
 from comity.relay.roster import Roster
-from comity.relay.server import CONNECTIONS
-from comity.relay.wire import LONGEST
+from comity.relay.server import MAX_MEMBER_CONNECTIONS
+from comity.relay.wire import MAX_FRAME_BYTES
 
 from .bare import SOON, Bare, admitted, is_admitted
 from .relays import Loopback, needs_server
@@ -117,10 +117,10 @@ def test_an_oversized_frame_ends_its_connection(two: Any) -> None:
     async def tried() -> None:
         async with Bare(two.relay_of("north")) as one:
             one.client._max_payload = 1 << 30
-            await one.client.publish("comity.reply.north", bytes(LONGEST))
+            await one.client.publish("comity.reply.north", bytes(MAX_FRAME_BYTES))
             await one.client.flush(SOON)
             assert one.client.is_connected, "the longest frame is carried"
-            await one.client.publish("comity.reply.north", bytes(LONGEST + 1))
+            await one.client.publish("comity.reply.north", bytes(MAX_FRAME_BYTES + 1))
             with contextlib.suppress(Exception):
                 await one.client.flush(SOON)
             await asyncio.wait_for(one.closed.wait(), SOON)
@@ -132,10 +132,10 @@ def test_an_oversized_frame_ends_its_connection(two: Any) -> None:
 def test_a_member_has_few_subscriptions_and_connections(two: Any) -> None:
     async def tried() -> None:
         async with contextlib.AsyncExitStack() as stack:
-            held = [await stack.enter_async_context(Bare(two.relay_of("south"))) for _ in range(CONNECTIONS)]
+            held = [await stack.enter_async_context(Bare(two.relay_of("south"))) for _ in range(MAX_MEMBER_CONNECTIONS)]
             assert not await is_admitted(two.relay_of("south"))
             assert await is_admitted(two.relay_of("north")), "nobody else is kept out"
-            for _ in range(CONNECTIONS + 1):
+            for _ in range(MAX_MEMBER_CONNECTIONS + 1):
                 with contextlib.suppress(Exception):
                     await held[0].allowed(held[0].client.subscribe("comity.ask.south"))
             assert "maximum subscriptions exceeded" in str(held[0].client.last_error).lower()
@@ -170,16 +170,16 @@ def test_handshakes_that_fail(two: Any, tmp_path: Path) -> None:
     nothing = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     nothing.load_verify_locations(cafile=str(north.authority))
     assert not admitted(north, tls=nothing), "no certificate"
-    older = north.context()
+    older = north.tls_context()
     older.minimum_version, older.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
     assert not admitted(north, tls=older), "TLS 1.2"
-    expired = two.stranger(tmp_path / "expired", "north", life=timedelta(minutes=-1))
+    expired = two.stranger(tmp_path / "expired", "north", validity=timedelta(minutes=-1))
     assert not admitted(expired), "an expired certificate"
     other = Authority.create(tmp_path / "authority")
-    request = new_request(tmp_path / "other", "north")
+    request = create_request(tmp_path / "other", "north")
     (tmp_path / "other" / "certificate.pem").write_text(other.sign_member(request, "north").pem)
     (tmp_path / "other" / "authority.pem").write_text(two.authority.pem)
-    assert not admitted(Relay(north.address, tmp_path / "other" / "certificate.pem")), "another authority"
+    assert not admitted(RelayAddress(north.address, tmp_path / "other" / "certificate.pem")), "another authority"
 
 
 def test_nothing_is_said_in_plain_text(two: Any) -> None:
@@ -204,7 +204,7 @@ def test_a_certificate_that_the_roster_does_not_know_is_nobody(two: Any, tmp_pat
     assert not admitted(two.stranger(tmp_path / "folder", name))
 
 
-def _with_alternative(two: Any, folder: Any, alternative: Any) -> Relay:
+def _with_alternative(two: Any, folder: Any, alternative: Any) -> RelayAddress:
     """A certificate for north of an authority that copies names from a request."""
     authority, key = two.authority, ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
@@ -225,14 +225,14 @@ def _with_alternative(two: Any, folder: Any, alternative: Any) -> Relay:
     (folder / "certificate.pem").write_bytes(made.public_bytes(Encoding.PEM))
     (folder / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     (folder / "authority.pem").write_text(authority.pem)
-    return Relay(two.relay_of("north").address, folder / "certificate.pem")
+    return RelayAddress(two.relay_of("north").address, folder / "certificate.pem")
 
 
 def test_a_name_that_an_authority_copied_would_make_a_member_the_coordinator(two: Any, tmp_path: Path) -> None:
     """The attack that signing nothing but the key prevents, shown to work on this server."""
     key = Roster.load(two.folder).members["coordinator"].key
     assert key is not None
-    coordinator = user_of("coordinator", key)
+    coordinator = relay_user("coordinator", key)
     forged = _with_alternative(two, tmp_path / "forged", coordinator)
 
     async def asks() -> Any:
@@ -257,10 +257,10 @@ def test_a_member_can_not_play_the_relay(two: Any) -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            relay = Relay(f"tls://127.0.0.1:{port}", two.relay_of("north").certificate)
+            relay = RelayAddress(f"tls://127.0.0.1:{port}", two.relay_of("north").certificate)
             reading = ssl.SSLError
             with pytest.raises(reading, match=r"(?i)certificate"):
-                await asyncio.open_connection("127.0.0.1", port, ssl=relay.context(), server_hostname="127.0.0.1")
+                await asyncio.open_connection("127.0.0.1", port, ssl=relay.tls_context(), server_hostname="127.0.0.1")
             assert not await is_admitted(relay)
 
     asyncio.run(tried())
@@ -282,7 +282,7 @@ def test_a_revoked_member_is_cut_off_at_once_and_others_notice_nothing(fresh: An
     async def tried() -> Any:
         async with Bare(fresh.relay_of("north")) as north, Bare(fresh.relay_of("south")) as south:
             began = time.monotonic()
-            assert await asyncio.to_thread(membership.revoke, fresh.folder, "north")
+            assert await asyncio.to_thread(membership.revoke_member, fresh.folder, "north")
             await asyncio.wait_for(north.closed.wait(), SOON)
             took = time.monotonic() - began
             await south.client.flush(SOON)
@@ -292,15 +292,15 @@ def test_a_revoked_member_is_cut_off_at_once_and_others_notice_nothing(fresh: An
 
     assert asyncio.run(tried()) < 5
     with pytest.raises(Refused, match="was revoked"):
-        membership.add(fresh.folder, fresh.relay_folder("north") / "request.pem", "north")
+        membership.admit_member(fresh.folder, fresh.relay_folder("north") / "request.pem", "north")
 
 
 def test_a_new_key_under_the_old_name_does_not_bring_the_stolen_one_back(fresh: Any, tmp_path: Path) -> None:
     stolen = fresh.relay_of("north")
-    membership.revoke(fresh.folder, "north")
-    joined = membership.join(fresh.folder / "invitations" / "north.toml", tmp_path / "again")
-    _, path, taken = membership.add(fresh.folder, joined.request, "north")
-    membership.join(fresh.folder / "invitations" / "north.toml", tmp_path / "again", path)
+    membership.revoke_member(fresh.folder, "north")
+    joined = membership.join_consortium(fresh.folder / "invitations" / "north.toml", tmp_path / "again")
+    _, path, taken = membership.admit_member(fresh.folder, joined.request, "north")
+    membership.join_consortium(fresh.folder / "invitations" / "north.toml", tmp_path / "again", path)
     assert taken and admitted(joined.relay) and not admitted(stolen)
 
 
@@ -313,8 +313,8 @@ def test_a_reload_that_fails_as_a_whole_is_noticed(fresh: Any, monkeypatch: pyte
         return made(*arguments, **options).replace("max_pending: ", "max_pending: 1")
 
     monkeypatch.setattr(server, "server_configuration", unchangeable)
-    with pytest.raises(Stopped, match="goes on with the old one"):
-        membership.revoke(fresh.folder, "north")
+    with pytest.raises(Stopped, match="keeps the old one"):
+        membership.revoke_member(fresh.folder, "north")
     assert admitted(fresh.relay_of("north")), "the control: it is still in"
     monkeypatch.undo()
     assert server.reload(fresh.folder) and not admitted(fresh.relay_of("north"))
@@ -323,8 +323,8 @@ def test_a_reload_that_fails_as_a_whole_is_noticed(fresh: Any, monkeypatch: pyte
 def test_a_connection_does_not_outlive_its_certificate(fresh: Any) -> None:
     """The server looks at the end of a certificate when a connection begins, and never again; the relay does."""
     folder, roster = fresh.relay_folder("south"), Roster.load(fresh.folder)
-    request = new_request(folder, "south")
-    issued = fresh.authority.sign_member(request, "south", life=timedelta(seconds=2))
+    request = create_request(folder, "south")
+    issued = fresh.authority.sign_member(request, "south", validity=timedelta(seconds=2))
     roster.admitted("south", issued).save(fresh.folder)
     (folder / "certificate.pem").write_text(issued.pem)
     server.reload(fresh.folder)
@@ -334,7 +334,7 @@ def test_a_connection_does_not_outlive_its_certificate(fresh: Any) -> None:
             await asyncio.sleep(max(0.0, (issued.until - datetime.now(UTC)).total_seconds()) + 0.2)
             await south.client.flush(SOON)
             assert south.client.is_connected, "the control: the server has not noticed"
-            assert await asyncio.to_thread(server._keep_up, fresh.folder, frozenset()) == {"south"}
+            assert await asyncio.to_thread(server._apply_expiry, fresh.folder, frozenset()) == {"south"}
             await asyncio.wait_for(south.closed.wait(), SOON)
             assert await is_admitted(fresh.relay_of("north"))
 

@@ -1,4 +1,4 @@
-"""Servers with known holes are no relay: the floor is a patch for each minor version."""
+"""Servers with known vulnerabilities are not run: each minor version has a minimum patch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from comity.cli import main
 from comity.errors import BadInput
 from comity.relay import membership, server
-from comity.relay.address import Reached, read_version
-from comity.relay.consortium_health import examined_consortium
+from comity.relay.address import ProbeResult, read_server_version
+from comity.relay.consortium_health import check_consortium
 from comity.relay.server_version import FLOOR, parse_version
 from comity.site import health
 
@@ -35,11 +35,13 @@ def install(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_server_with_known_holes_does_not_serve(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    membership.init(tmp_path / "consortium", address="127.0.0.1:1", listen="127.0.0.1:1", parties=["north"])
+    membership.create_consortium(
+        tmp_path / "consortium", address="127.0.0.1:1", listen="127.0.0.1:1", parties=["north"]
+    )
     install(tmp_path, version, monkeypatch)
     assert main(["relay", "serve", str(tmp_path / "consortium")]) == 3
-    assert "known holes" in capsys.readouterr().err
-    (finding,) = [one for one in examined_consortium(tmp_path / "consortium") if one.name == "server"]
+    assert "known vulnerabilities" in capsys.readouterr().err
+    (finding,) = [one for one in check_consortium(tmp_path / "consortium") if one.name == "server"]
     assert finding.state == "failure" and "install a newer one" in finding.sentence
 
 
@@ -62,13 +64,13 @@ def test_the_version_that_a_relay_says_is_warned_of() -> None:
     with ours, its:
         writer = threading.Thread(target=its.sendall, args=(b'INFO {"version":"2.12.3","go":"go1.24"} \r\n',))
         writer.start()
-        said = read_version(ours)
+        said = read_server_version(ours)
         writer.join()
     assert said == "2.12.3"
-    finding = health.relay_finding("tls://127.0.0.1:1", Reached("answers", version=said))
+    finding = health.relay_finding("tls://127.0.0.1:1", ProbeResult("answers", version=said))
     assert finding.state == "warning" and "2.12.3" in finding.sentence and "2.12.7" in finding.sentence
     for version in ("2.14.0", ""):
-        assert health.relay_finding("tls://127.0.0.1:1", Reached("answers", version=version)).state == "ok"
+        assert health.relay_finding("tls://127.0.0.1:1", ProbeResult("answers", version=version)).state == "ok"
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 400\r\n\r\n", b"INFO {\r\n", b'INFO {"version": 7}\r\n', b"x" * 9000])
@@ -77,7 +79,7 @@ def test_what_is_no_greeting_has_no_version(said: bytes) -> None:
     with ours:
         with its:
             its.sendall(said)
-        assert read_version(ours) == ""
+        assert read_server_version(ours) == ""
 
 
 def test_a_version_is_read_from_what_the_server_prints() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from comity.errors import BadInput
 from comity.relay import address, membership
-from comity.relay.address import Relay
+from comity.relay.address import RelayAddress
 from comity.relay.roster import Roster
 from comity.relay.server import AUTHENTICATION_SECONDS, HANDSHAKE_SECONDS
 from tests.federation.channel_conformance import ChannelConformance
@@ -51,7 +51,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def test_members_meet_whichever_way_they_dial(two: Any) -> None:
     async def met() -> None:
         north = two.relay_of("north")
-        plain = Relay(Roster.load(two.consortium).address, two.relay_folder("coordinator") / "certificate.pem")
+        plain = RelayAddress(Roster.load(two.consortium).address, two.relay_folder("coordinator") / "certificate.pem")
         assert north.is_websocket and not plain.is_websocket
         async with Bare(plain) as asker, Bare(north) as one:
             asks = await one.hears("comity.ask.north")
@@ -74,7 +74,7 @@ def test_a_websocket_takes_no_stranger_no_older_tls_and_no_missing_certificate(t
     nobody.load_verify_locations(cafile=str(north.authority))
     assert "certificate required" in told(north, tls=nobody).lower()
 
-    older = north.context()
+    older = north.tls_context()
     older.minimum_version, older.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
     assert "protocol version" in told(north, tls=older).lower()
 
@@ -82,7 +82,7 @@ def test_a_websocket_takes_no_stranger_no_older_tls_and_no_missing_certificate(t
 def test_strangers_take_no_members_places_at_either_port(two: Any) -> None:
     """Counted together, the two ports would be used up from either."""
     web = two.relay_of("north")
-    plain = Relay(Roster.load(two.consortium).address, web.certificate)
+    plain = RelayAddress(Roster.load(two.consortium).address, web.certificate)
     with Strangers(web) as by_web, Strangers(plain) as by_tls:
         by_web.come(silent=60, halfway=30, nameless=5)
         by_tls.come(silent=60, halfway=30, nameless=5)
@@ -99,7 +99,7 @@ def test_a_revoked_member_is_cut_off_its_websocket(tmp_path: Path) -> None:
 
         async def cut() -> None:
             async with Bare(made.relay_of("north")) as one:
-                assert membership.revoke(made.consortium, "north")
+                assert membership.revoke_member(made.consortium, "north")
                 await asyncio.wait_for(one.closed.wait(), 10)
 
         asyncio.run(cut())
@@ -110,22 +110,26 @@ def test_a_revoked_member_is_cut_off_its_websocket(tmp_path: Path) -> None:
 
 
 def test_where_there_are_no_websockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = membership.init(tmp_path / "one", address="relay.example.org", parties=["north"])[1]
+    first = membership.create_consortium(tmp_path / "one", address="relay.example.org", parties=["north"])[1]
     assert "websocket" not in (tmp_path / "one" / "roster.toml").read_text()
-    with pytest.raises(BadInput, match="this relay takes no websockets; dial tls://relay"):
-        membership.join(first, tmp_path / "north", websocket=True)
-    with pytest.raises(BadInput, match="this relay takes no websockets, and one that runs can't begin to"):
-        membership.init(tmp_path / "one", address="relay.example.org", websocket=443, parties=["south"])
+    with pytest.raises(BadInput, match="this relay takes no websockets; use tls://relay"):
+        membership.join_consortium(first, tmp_path / "north", websocket=True)
+    with pytest.raises(BadInput, match="this relay takes no websockets, and a running relay can't enable them"):
+        membership.create_consortium(tmp_path / "one", address="relay.example.org", websocket=443, parties=["south"])
     with pytest.raises(BadInput, match="the relay listens at this port already"):
-        membership.init(tmp_path / "two", address="relay.example.org:443", websocket=443, parties=["north"])
+        membership.create_consortium(
+            tmp_path / "two", address="relay.example.org:443", websocket=443, parties=["north"]
+        )
 
-    second = membership.init(tmp_path / "two", address="relay.example.org", websocket=443, parties=["north"])[1]
-    joined = membership.join(second, tmp_path / "web", websocket=True)
+    second = membership.create_consortium(
+        tmp_path / "two", address="relay.example.org", websocket=443, parties=["north"]
+    )[1]
+    joined = membership.join_consortium(second, tmp_path / "web", websocket=True)
     assert joined.relay.address == "wss://relay.example.org:443"
-    assert membership.join(second, tmp_path / "plain").relay.address == "tls://relay.example.org:4222"
+    assert membership.join_consortium(second, tmp_path / "plain").relay.address == "tls://relay.example.org:4222"
     monkeypatch.setattr(address, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match="a websocket needs the extra deploy-websocket"):
-        joined.relay.require()
+        joined.relay.check_files()
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from comity.crypto import key_file
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.site.service import Desk
+from comity.site.service import SiteService
 from comity.study.predicting import write_prediction
 from comity.study.study import Study
 from tests.vertical.consortia import people, schema
@@ -130,5 +130,5 @@ class ColumnSites(Sites):
             write_prediction(self.trained(), **named, folder=self.folder / f"predict-{records}-{receiver}")
         )
 
-    def desks(self, names: tuple[str, ...] = ()) -> dict[str, Desk]:
+    def desks(self, names: tuple[str, ...] = ()) -> dict[str, SiteService]:
         return super().desks(names or self.names)

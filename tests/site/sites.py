@@ -15,11 +15,11 @@ from comity.federation.coordinator.parties import Parties
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.relay.deployment import coordinator
-from comity.site.approval import considered, dataset_for
+from comity.relay.deployment import connect_parties
+from comity.site.approval import choose_dataset, dry_run
 from comity.site.inbox import Arrival
 from comity.site.pack import pack
-from comity.site.service import Desk
+from comity.site.service import SiteService
 from comity.study.local.channel import LocalChannel
 from comity.study.study import Study
 
@@ -137,14 +137,14 @@ class Sites:
     def packed(self, study: Study, *, keys: Identity | None = None) -> bytes:
         return pack(study, keys or self.coordinator)
 
-    def desks(self, names: tuple[str, ...] = NAMES) -> dict[str, Desk]:
-        return {name: Desk(self.site(name)) for name in names}
+    def desks(self, names: tuple[str, ...] = NAMES) -> dict[str, SiteService]:
+        return {name: SiteService(self.site(name)) for name in names}
 
 
-def approve(desk: Desk, arrival: Arrival, *, runs: int = 1, dataset: str | None = None) -> None:
+def approve(desk: SiteService, arrival: Arrival, *, runs: int = 1, dataset: str | None = None) -> None:
     """As the command does after the owner said yes."""
-    name = dataset_for(desk.site, dataset)
-    considered(desk.site, desk.site.owner(), desk.inbox.study(arrival.study), dataset=name, runs=runs)
+    name = choose_dataset(desk.site, dataset)
+    dry_run(desk.site, desk.site.owner(), desk.inbox.study(arrival.study), dataset=name, runs=runs)
     desk.inbox.approve(arrival.study, dataset=name, runs=runs)
 
 
@@ -153,7 +153,7 @@ def coordinated(
 ) -> Parties:
     """The coordinator of a study over desks in this process; `execute` of it runs the study."""
     channel = LocalChannel(desks)
-    return coordinator(study, run=run, channel=channel, journal=journal or Journal(), keys=keys, **more)
+    return connect_parties(study, run=run, channel=channel, journal=journal or Journal(), keys=keys, **more)
 
 
 __all__ = ["NAMES", "STUDY", "TABLE", "Sites", "approve", "coordinated", "execute", "keys_table"]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from comity.errors import StudyError
-from comity.site.health import examined
+from comity.site.health import check_site
 from comity.site.inbox import Inbox
-from comity.site.service import Desk
+from comity.site.service import SiteService
 
 from .sites import Sites, approve
 
@@ -25,15 +25,15 @@ MALFORMED: dict[str, tuple[str, Any, str]] = {
     "another decision": ("decision", "granted", '"approved" or "refused", found \'granted\''),
     "a list as a decision": ("decision", ["approved"], "decision must be a text"),
     "a number as a dataset": ("dataset", 3, "dataset must be a text, found 3"),
-    "no time": ("when", "yesterday", "when must be a time with its offset"),
-    "a time without its offset": ("when", "2026-11-17T12:00:00", "when must be a time with its offset"),
+    "no time": ("when", "yesterday", "when must be a time with its UTC offset"),
+    "a time without its offset": ("when", "2026-11-17T12:00:00", "when must be a time with its UTC offset"),
     "a further key": ("until", "2027", "expected the keys decision, when, dataset, runs, why"),
 }
 
 
 @pytest.fixture
-def decided(sites: Sites) -> tuple[Desk, Path]:
-    desk = Desk(sites.site("north"))
+def decided(sites: Sites) -> tuple[SiteService, Path]:
+    desk = SiteService(sites.site("north"))
     arrival = desk.received(sites.packed(sites.study()))
     approve(desk, arrival)
     desk.refresh()
@@ -42,7 +42,7 @@ def decided(sites: Sites) -> tuple[Desk, Path]:
 
 
 @pytest.mark.parametrize("case", MALFORMED)
-def test_a_malformed_decision_is_one_sentence_and_no_approval(decided: tuple[Desk, Path], case: str) -> None:
+def test_a_malformed_decision_is_one_sentence_and_no_approval(decided: tuple[SiteService, Path], case: str) -> None:
     desk, path = decided
     key, value, said = MALFORMED[case]
     path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
@@ -55,7 +55,7 @@ def test_a_malformed_decision_is_one_sentence_and_no_approval(decided: tuple[Des
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '"approved"', "[" * 100_000, "{}", '{"runs": 1e999}', "\ud800"])
-def test_what_is_no_decision_at_all(decided: tuple[Desk, Path], text: str) -> None:
+def test_what_is_no_decision_at_all(decided: tuple[SiteService, Path], text: str) -> None:
     desk, path = decided
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(StudyError, match=r"decision\.json"):
@@ -63,7 +63,7 @@ def test_what_is_no_decision_at_all(decided: tuple[Desk, Path], text: str) -> No
 
 
 @pytest.mark.parametrize(("key", "value"), [("arrived", "soon"), ("arrived", 3), ("name", None), ("submitter", {})])
-def test_what_is_kept_of_an_arrival_is_checked_too(decided: tuple[Desk, Path], key: str, value: Any) -> None:
+def test_what_is_kept_of_an_arrival_is_checked_too(decided: tuple[SiteService, Path], key: str, value: Any) -> None:
     desk, path = decided
     page = path.with_name("arrival.json")
     page.write_text(json.dumps({**json.loads(page.read_text()), key: value}))
@@ -71,8 +71,8 @@ def test_what_is_kept_of_an_arrival_is_checked_too(decided: tuple[Desk, Path], k
         Inbox(desk.site.home).arrivals()
 
 
-def test_a_doctor_names_it(decided: tuple[Desk, Path], sites: Sites) -> None:
+def test_a_doctor_names_it(decided: tuple[SiteService, Path], sites: Sites) -> None:
     _, path = decided
     path.write_text(path.read_text().replace('"runs": 1', '"runs": "1"'))
-    found = [one for one in examined(sites.site("north")) if one.state == "failure"]
+    found = [one for one in check_site(sites.site("north")) if one.state == "failure"]
     assert any("runs must be a whole number" in one.sentence for one in found)

@@ -14,7 +14,7 @@ from comity.federation.declare.payers import spent_by
 from comity.federation.evaluation.figures import Figures
 from comity.privacy.ledger import Ledger
 from comity.report.result import Result, load_result
-from comity.site.approval import considered
+from comity.site.approval import dry_run
 from comity.study.results.outcome import Outcome
 from comity.study.study import Study
 
@@ -56,7 +56,7 @@ def test_the_owner_sees_its_release_and_its_cost_before_it_approves_and_pays_tha
     study = measured(sites)
     desk = sites.desks()["north"]
     desk.received(sites.packed(study))
-    view = considered(desk.site, desk.site.owner(), study, dataset="patients", runs=1).view
+    view = dry_run(desk.site, desk.site.owner(), study, dataset="patients", runs=1).view
     (line,) = [one for one in view.leaves if one.release == "evaluation"]
     assert (line.other, line.protection) == ("coordinator", "secure sum + shared noise") and line.loss.startswith("mu ")
     assert "eps 0.90" in view.cost
@@ -87,8 +87,8 @@ def test_the_policy_counts_it(sites: Sites) -> None:
         desk = sites.desks()["north"]
         desk.received(sites.packed(study))
         if ceiling > both:
-            considered(desk.site, desk.site.owner(), study, dataset="patients", runs=1)
+            dry_run(desk.site, desk.site.owner(), study, dataset="patients", runs=1)
         else:
             with pytest.raises(Refused, match=r"policy\.epsilon_per_study is") as refusal:
-                considered(desk.site, desk.site.owner(), study, dataset="patients", runs=1)
+                dry_run(desk.site, desk.site.owner(), study, dataset="patients", runs=1)
             assert refusal.value.key == "epsilon_per_study"

@@ -22,8 +22,8 @@ from comity.crypto.sealing import Identity
 from comity.federation.coordinator.journal import Journal
 from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
-from comity.relay.deployment import coordinator
-from comity.relay.submissions import _path, find_submission, note_submission
+from comity.relay.deployment import connect_parties
+from comity.relay.submissions import _path, find_submission, record_submission
 from comity.report.result import Result, load_result
 from comity.site.results import results_folder
 from comity.study.local.channel import LocalChannel
@@ -46,8 +46,8 @@ def ran(sites: Sites, study: Study, out: Path) -> Path:
     folder = make_folder(out)
     begin(folder, _begun(study.folder / "study.toml", study), study.text)
     run = read_begun(folder).run
-    note_submission(study.hash, run, study.text, sites.coordinator.public)
-    parties = coordinator(
+    record_submission(study.hash, run, study.text, sites.coordinator.public)
+    parties = connect_parties(
         study, run=run, channel=LocalChannel(desks), journal=Journal(folder / JOURNAL), keys=sites.coordinator
     )
     released, kept = execute(parties)
@@ -235,7 +235,7 @@ def test_a_damaged_note_of_a_submission_vouches_for_nothing(
     for left in ("", "{", "[]", '{"format": "comity-submission-1"}', "[" * 100_000):
         note.write_text(left)
         assert main(["fetch", str(folder), "--to", str(to)]) == 3
-        assert "note of a submission" in capsys.readouterr().err and not to.exists()
+        assert "record of a submission" in capsys.readouterr().err and not to.exists()
 
 
 def test_a_result_of_another_run_is_refused_though_its_coordinator_signed_it(
@@ -248,7 +248,7 @@ def test_a_result_of_another_run_is_refused_though_its_coordinator_signed_it(
         names = ["result.json", "transcript.json", "study.toml", "released", "model"]
         sign_files(folder, names, sites.coordinator, study=study.hash, run=read_begun(folder).run)
         assert main(["fetch", str(folder), "--to", str(tmp_path / "no")]) == 4
-        assert "the result of another run" in capsys.readouterr().err and not (tmp_path / "no").exists()
+        assert "is not the result of run" in capsys.readouterr().err and not (tmp_path / "no").exists()
 
 
 NOTHING = hashlib.sha256(b"").hexdigest()

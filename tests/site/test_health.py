@@ -25,12 +25,12 @@ from comity.privacy.loss import Approx
 from comity.relay import consortium_health as relay_health
 from comity.relay import membership
 from comity.relay.certificates import Authority
-from comity.relay.consortium_health import examined_consortium
+from comity.relay.consortium_health import check_consortium
 from comity.relay.roster import Roster
 from comity.relay.sandbox import Loopback
 from comity.relay.server import CONFIGURATION, FOLDER, server_configuration
 from comity.site import health
-from comity.site.health import Finding, examined
+from comity.site.health import Finding, check_site
 from tests.support.witnesses import witnesses_in
 
 from .sites import NAMES, Sites, approve
@@ -61,13 +61,13 @@ def site(joined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(joined, tmp_path / "all")
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "all" / "home"))
     answers = Finding("relay", "ok", "answers")
-    monkeypatch.setattr(health, "_dialled", lambda *_: answers)
+    monkeypatch.setattr(health, "_probe", lambda *_: answers)
     return Sites.found(tmp_path / "all" / "sites").site("north")
 
 
 def found(path: Path, **more: Any) -> dict[str, list[Finding]]:
     out: dict[str, list[Finding]] = {}
-    for one in examined(path, **more):
+    for one in check_site(path, **more):
         out.setdefault(one.name, []).append(one)
     return out
 
@@ -151,10 +151,10 @@ def test_a_ledger_that_was_put_back_with_a_wider_mode_is_named(site: Path, name:
 def test_a_certificate_of_another_key_name_or_authority(site: Path, members: Loopback, tmp_path: Path) -> None:
     relay = site.with_name("relay")
     shutil.copy(members.relay_folder("south") / "certificate.pem", relay / "certificate.pem")
-    assert "for another key than the one here" in only(site, "certificate")
+    assert "not for the key in this folder" in only(site, "certificate")
     shutil.rmtree(relay)
     shutil.copytree(members.relay_folder("south"), relay)
-    assert "for another name than 'north'" in only(site, "certificate")
+    assert "not for the name 'north'" in only(site, "certificate")
     shutil.rmtree(relay)
     shutil.copytree(members.relay_folder("north"), relay)
     (relay / "authority.pem").write_text(Authority.create(tmp_path / "another").pem)
@@ -183,11 +183,11 @@ def test_without_a_relay_nothing_is_served(site: Path) -> None:
 
 
 def test_a_relay_that_does_not_answer_or_is_somebody_else(members: Loopback) -> None:
-    context = members.relay_of("north").context()
+    context = members.relay_of("north").tls_context()
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"tls://127.0.0.1:{closed.getsockname()[1]}"
-        gone = health._dialled(address, context)
+        gone = health._probe(address, context)
     assert gone.state == "warning" and "firewall" in gone.sentence
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tls://127.0.0.1:{server.getsockname()[1]}"
@@ -200,7 +200,7 @@ def test_a_relay_that_does_not_answer_or_is_somebody_else(members: Loopback) -> 
 
         thread = threading.Thread(target=stranger)
         thread.start()
-        other = health._dialled(address, context)
+        other = health._probe(address, context)
         thread.join()
         line.socket.close()
     assert other.state == "failure" and "not as your relay" in other.sentence
@@ -209,7 +209,7 @@ def test_a_relay_that_does_not_answer_or_is_somebody_else(members: Loopback) -> 
 @pytest.mark.parametrize(("free", "state"), [(50 << 20, "failure"), (500 << 20, "warning")])
 def test_a_disk_that_is_nearly_full(site: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: str) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
-    assert "make room" in only(site, "disk", state)
+    assert "free some space" in only(site, "disk", state)
 
 
 def test_a_ledger_that_is_gone_damaged_or_older_than_what_was_seen(site: Path, tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def write(folder: Path, now: datetime | None = None) -> None:
 
 
 def wrong(folder: Path, now: datetime | None = None) -> list[tuple[str, str, str]]:
-    return [(one.name, one.state, one.sentence) for one in examined_consortium(folder, now) if one.state != "ok"]
+    return [(one.name, one.state, one.sentence) for one in check_consortium(folder, now) if one.state != "ok"]
 
 
 def test_a_consortium_where_nothing_is_wrong(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -300,7 +300,7 @@ def test_a_configuration_that_is_not_what_the_roster_says(folder: Path) -> None:
     """Somebody edited one of them, or the list came to the relay and no reload did."""
     Roster.load(folder).revoked("north").save(folder)
     ((name, state, sentence),) = wrong(folder)
-    assert (name, state) == ("configuration", "failure") and "is not what roster.toml says" in sentence
+    assert (name, state) == ("configuration", "failure") and "does not match roster.toml" in sentence
     (folder / FOLDER / CONFIGURATION).unlink()
     ((name, state, sentence),) = wrong(folder)
     assert (name, state) == ("configuration", "warning") and "comity relay serve" in sentence
@@ -323,14 +323,14 @@ def test_the_relays_certificate_is_renewed(folder: Path) -> None:
     assert not [one for one in wrong(folder, then) if one[0] == "relay"] and (own / "key.pem").read_bytes() == key
     (own / "key.pem").unlink()
     assert [one[0] for one in wrong(folder)] == ["relay"]
-    membership.renew(folder)
+    membership.renew_relay_certificate(folder)
     assert wrong(folder) == [] and (own / "key.pem").read_bytes() != key
 
 
 def test_no_roster_and_no_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setenv("PATH", os.fspath(folder))
-    monkeypatch.setattr("comity.relay.server.installed_server", lambda: None)
+    monkeypatch.setattr("comity.relay.server.locate_server", lambda: None)
     assert ("server", "failure") in {(name, state) for name, state, _ in wrong(folder)}
     (folder / "roster.toml").unlink()
     ((name, state, sentence),) = wrong(folder)

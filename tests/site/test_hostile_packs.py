@@ -18,13 +18,12 @@ import pytest
 
 from comity.data import clinic_schema
 from comity.errors import ComityError, DataError, Refused, Stopped, StudyError
-from comity.relay.endpoint import RUNS, Worker
-from comity.relay.wire import Frame, Kind, frames, packed
-from comity.site import inbox, pack, pack_limits
-from comity.site import service as desk_module
-from comity.site.approval import considered
+from comity.relay.endpoint import MAX_CONCURRENT_ASKS, Worker
+from comity.relay.wire import Frame, Kind, pack_frame, read_frames
+from comity.site import inbox, pack, pack_limits, service
+from comity.site.approval import dry_run
 from comity.site.inbox import Inbox
-from comity.site.service import Desk
+from comity.site.service import SiteService
 
 from .sites import STUDY, Sites, approve, coordinated, execute, keys_table
 from .sites import TABLE as PARAMETERS
@@ -182,7 +181,7 @@ def test_what_waits_has_few_bytes_also_where_the_policy_decides(
     sites: Sites, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sites.write("north", policy=policy)
-    desk = Desk(sites.site("north"))
+    desk = SiteService(sites.site("north"))
     first, second = (sites.packed(sites.study(epsilon=epsilon)) for epsilon in (0.1, 0.2))
     monkeypatch.setattr(inbox, "MAX_UNDECIDED_BYTES", int(1.5 * len(first)))
     decision = desk.received(first).decision
@@ -248,9 +247,9 @@ def test_no_ask_waits_while_the_policy_decides(sites: Sites, monkeypatch: pytest
     pinned = f"\n[pinned.south]\n{keys_table(sites.identity('south'))}\n"
     sites.write("north", policy='approval = "within-policy"')
     sites.site("north").write_text(sites.site("north").read_text() + pinned)
-    desk = Desk(sites.site("north"))
+    desk = SiteService(sites.site("north"))
     deciding, done = threading.Event(), threading.Event()
-    considers, reads, held = considered, Inbox.study, []
+    considers, reads, held = dry_run, Inbox.study, []
 
     def slow(*arguments: Any, **options: Any) -> Any:
         deciding.set()
@@ -261,7 +260,7 @@ def test_no_ask_waits_while_the_policy_decides(sites: Sites, monkeypatch: pytest
         held.append(desk._lock._is_owned())  # type: ignore[attr-defined]
         return reads(self, name)
 
-    monkeypatch.setattr(desk_module, "considered", slow)
+    monkeypatch.setattr(service, "dry_run", slow)
     monkeypatch.setattr(Inbox, "study", study)
     taking = threading.Thread(target=desk.received, args=(sites.packed(sites.study()),))
     asking = threading.Thread(target=desk.refresh, daemon=True)
@@ -281,7 +280,7 @@ def test_terms_that_change_while_the_policy_decides_count(sites: Sites, monkeypa
     pinned = f"\n[pinned.south]\n{keys_table(sites.identity('south'))}\n"
     sites.write("north", policy='approval = "within-policy"')
     sites.site("north").write_text(sites.site("north").read_text() + pinned)
-    desk, considers = Desk(sites.site("north")), considered
+    desk, considers = SiteService(sites.site("north")), dry_run
 
     def narrowed(*arguments: Any, **options: Any) -> Any:
         found = considers(*arguments, **options)
@@ -289,7 +288,7 @@ def test_terms_that_change_while_the_policy_decides_count(sites: Sites, monkeypa
         sites.site("north").write_text(text.replace("epsilon_per_study = 1.0", "epsilon_per_study = 0.1"))
         return found
 
-    monkeypatch.setattr(desk_module, "considered", narrowed)
+    monkeypatch.setattr(service, "dry_run", narrowed)
     arrival = desk.received(sites.packed(sites.study()))
     assert arrival.decision is None and not desk.studies
 
@@ -307,7 +306,7 @@ def test_packs_take_none_of_the_threads_that_answer() -> None:
             done.wait(60)
             return b"received"
 
-        def dropped(self, why: bytes) -> None:
+        def report_dropped(self, why: bytes) -> None:
             raise AssertionError(why)
 
     ours, its = socket.socketpair()
@@ -317,11 +316,11 @@ def test_packs_take_none_of_the_threads_that_answer() -> None:
         reading = threading.Thread(target=worker.run, daemon=True)
         reading.start()
         try:
-            for number in range(RUNS + 1):
-                its.sendall(packed(Frame(Kind.HAVE, bytes([number]) * 16, Kind.STUDY)))
+            for number in range(MAX_CONCURRENT_ASKS + 1):
+                its.sendall(pack_frame(Frame(Kind.HAVE, bytes([number]) * 16, Kind.STUDY)))
             name = b"a" * 16
-            its.sendall(packed(Frame(Kind.PIECE, name, 0, b"ask")) + packed(Frame(Kind.HAVE, name, Kind.ASK)))
-            heard = frames(its)
+            its.sendall(pack_frame(Frame(Kind.PIECE, name, 0, b"ask")) + pack_frame(Frame(Kind.HAVE, name, Kind.ASK)))
+            heard = read_frames(its)
             assert next(heard).id == name and bytes(next(heard).body) == b"answered ask"
         finally:
             done.set()

@@ -21,7 +21,7 @@ from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
 from comity.learn.classifiers import LinearClassifier
-from comity.site.approval import considered
+from comity.site.approval import dry_run
 from comity.site.status import Refusals
 from comity.study.predicting import read_weights, weights_text
 from comity.study.records.gather import gather
@@ -214,7 +214,7 @@ def test_an_owner_reads_what_would_leave_exactly(columns: Any) -> None:
     study = sites.prediction(coef)
     desk = sites.desks()["south"]
     desk.received(sites.packed(study))
-    text = considered(desk.site, desk.site.owner(), study, dataset="new", runs=1).view.as_text()
+    text = dry_run(desk.site, desk.site.owner(), study, dataset="new", runs=1).view.as_text()
     assert "EXACTLY" in text and "the exact score of each new record" in text
     assert "to the coordinator and north" in text and "not private" in text
     # Nothing is paid, so that nothing is said about what several records would pay.

@@ -18,7 +18,7 @@ from comity.cli.run_folder import read_begun
 from comity.federation.own_score import OwnScore
 from comity.federation.protocol import Protocol
 from comity.methods.averaging import AveragingProtocol
-from comity.site.results import own_score, results_folder
+from comity.site.results import load_own_score, results_folder
 from comity.study.study import Study
 
 from .sites import NAMES, Sites
@@ -38,7 +38,7 @@ def test_an_owner_sees_how_good_a_model_is_on_its_own_records(
 ) -> None:
     sites, study, run = done
     for name in NAMES:
-        found = own_score(sites.home(name), study.hash, run)
+        found = load_own_score(sites.home(name), study.hash, run)
         assert found is not None and found.records == 40 and 0 <= found.error <= 1 and 0 <= found.constant <= 0.5
         assert main(["site", "status", "--site", str(sites.site(name))]) == 0
         assert found.sentence in capsys.readouterr().out
@@ -65,7 +65,7 @@ def test_a_model_that_is_worse_than_a_constant_is_called_that_before_anybody_use
 
     monkeypatch.setattr(AveragingProtocol, "coordinate", coordinate)
     run = read_begun(ran(sites, study, tmp_path / "runs")).run
-    found = own_score(sites.home("north"), study.hash, run)
+    found = load_own_score(sites.home("north"), study.hash, run)
     assert found is not None and found.is_worse and found.error > found.constant
     assert main(["site", "status", "--site", str(sites.site("north"))]) == 0
     assert "WORSE THAN A CONSTANT on your records" in capsys.readouterr().out
@@ -127,7 +127,7 @@ def test_records_that_can_not_be_scored_stop_nothing_and_are_not_quoted(
     monkeypatch.setattr(Protocol, "score_own", fails)
     study = sites.study()
     run = read_begun(ran(sites, study, tmp_path / "runs")).run
-    assert own_score(sites.home("north"), study.hash, run) is None
+    assert load_own_score(sites.home("north"), study.hash, run) is None
     assert (results_folder(sites.home("north"), study.hash, run) / "received.json").exists()
     assert "could not be scored" in caplog.text and "secret" not in caplog.text
 
@@ -137,16 +137,16 @@ def test_a_score_of_other_types_is_none(tmp_path: Path, change: dict[str, Any]) 
     page = {"records": 9, "error": 0.1, "constant": 0.2, "margin": 0.1, "measure": "share", **change}
     (tmp_path / "own-scores").mkdir()
     (tmp_path / "own-scores" / f"{'a' * 12}-run.json").write_text(json.dumps({"score": page}))
-    assert own_score(tmp_path, "a" * 64, "run") is None
+    assert load_own_score(tmp_path, "a" * 64, "run") is None
 
 
 def test_what_a_crash_left_unscored_is_scored_when_the_site_serves_again(done: tuple[Sites, Study, str]) -> None:
     sites, study, run = done
-    before = own_score(sites.home("north"), study.hash, run)
+    before = load_own_score(sites.home("north"), study.hash, run)
     next((sites.home("north") / "own-scores").iterdir()).unlink()
-    assert own_score(sites.home("north"), study.hash, run) is None
+    assert load_own_score(sites.home("north"), study.hash, run) is None
     sites.desks()
-    assert own_score(sites.home("north"), study.hash, run) == before
+    assert load_own_score(sites.home("north"), study.hash, run) == before
 
 
 def _listening(heard: list[bytes]) -> Any:

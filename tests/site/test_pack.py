@@ -57,10 +57,10 @@ def test_no_byte_of_a_pack_can_be_changed(sites: Sites) -> None:
     before = everything(sites)
     for place in range(0, len(raw), 97):
         changed = raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :]
-        with pytest.raises(Refused, match="signed by nobody"):
+        with pytest.raises(Refused, match=r"none of policy\.submitters"):
             receive(sites, changed)
     for short in (b"", raw[:10], raw[:-1], raw[SIGNATURE_BYTES:]):
-        with pytest.raises(Refused, match="signed by nobody"):
+        with pytest.raises(Refused, match=r"none of policy\.submitters"):
             receive(sites, short)
     assert everything(sites) == before
 
@@ -68,7 +68,7 @@ def test_no_byte_of_a_pack_can_be_changed(sites: Sites) -> None:
 def test_a_submitter_that_the_owner_does_not_know_is_refused(sites: Sites) -> None:
     mallory = Identity()
     raw = sites.packed(sites.study(coordinator=mallory), keys=mallory)
-    with pytest.raises(Refused, match=r"nobody of policy\.submitters \(coordinator\)") as refusal:
+    with pytest.raises(Refused, match=r"none of policy\.submitters \(coordinator\)") as refusal:
         receive(sites, raw)
     assert (refusal.value.code, refusal.value.key) == ("policy", "submitters")
     sites.write("north", submitter=mallory)
@@ -96,7 +96,7 @@ NAMES = (
 def test_no_name_in_a_pack_leads_out_of_its_folder(sites: Sites, name: str) -> None:
     files = files_of(sites.packed(sites.study()))
     before = everything(sites)
-    with pytest.raises(Malformed, match="no name of a file inside"):
+    with pytest.raises(Malformed, match="can't name a file inside"):
         receive(sites, forged(sites, {**files, name: b"planted"}))
     assert everything(sites) == before
 
@@ -104,7 +104,7 @@ def test_no_name_in_a_pack_leads_out_of_its_folder(sites: Sites, name: str) -> N
 @pytest.mark.parametrize("name", ["evil.py", "sitecustomize.py", "model.pkl", "patients.csv", "schema.toml.bak"])
 def test_a_pack_holds_what_the_study_names_and_its_hash_covers_and_nothing_else(sites: Sites, name: str) -> None:
     files, before = files_of(sites.packed(sites.study())), everything(sites)
-    with pytest.raises(Refused, match=f"brings {name}, which its study does not name"):
+    with pytest.raises(Refused, match=f"contains {name}, which the study does not name"):
         receive(sites, forged(sites, {**files, name: b"planted"}))
     del files["schema.toml"]
     with pytest.raises(ComityError):
@@ -115,7 +115,7 @@ def test_a_pack_holds_what_the_study_names_and_its_hash_covers_and_nothing_else(
 def test_a_name_that_is_a_folder_of_another_is_refused_and_not_an_accident(sites: Sites) -> None:
     files = files_of(sites.packed(sites.study()))
     for more in ("study.toml/x", "Schema.toml", "schema.toml/a/b"):
-        with pytest.raises(Malformed, match="can't stand beside"):
+        with pytest.raises(Malformed, match="collides with another file"):
             receive(sites, forged(sites, {**files, more: b"planted"}))
 
 

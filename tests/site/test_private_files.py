@@ -14,8 +14,8 @@ from comity.errors import Stopped
 from comity.files import is_wider, make_folder
 from comity.methods import PROTOCOLS
 from comity.relay import membership, roster
-from comity.relay.sandbox import Loopback, started
-from comity.site.service import alone
+from comity.relay.sandbox import Loopback, start_process
+from comity.site.service import lock_ledger
 from comity.site.site_file import SiteFile
 from tests.cli.conftest import write_study
 from tests.relay.relays import needs_server
@@ -49,7 +49,7 @@ def test_a_whole_deployed_run_writes_nothing_for_others(
     assert main(["fetch", run, "--out", str(folder.parent), "--to", str(tmp_path / "fetched" / "one")]) == 0
     north = sites.site("north")
     assert main(["fetch", run, "--site", str(north), "--to", str(tmp_path / "mine")]) == 0
-    with alone(SiteFile.load(north)), site_log(folder):
+    with lock_ledger(SiteFile.load(north)), site_log(folder):
         pass
     assert any(path.name == "weights.npz" for path in sites.home("north").rglob("*"))
     assert prepared() == []
@@ -93,7 +93,7 @@ def test_what_a_site_begins_with_is_the_owners(
         )
         == 0
     )
-    assert started(["-c", "print(1)"], tmp_path / "log").wait() == 0
+    assert start_process(["-c", "print(1)"], tmp_path / "log").wait() == 0
     assert prepared() == []
 
 
@@ -104,9 +104,9 @@ def test_a_consortium_and_its_relay_write_nothing_for_others(
     made = Loopback.make(tmp_path / "deployed", NAMES)
     with made.relay():
         assert prepared() == []
-    invitation = membership.init(made.consortium, address=_address(made), parties=["east"])
-    joined = membership.join(invitation[0], tmp_path / "deployed" / "east")
-    membership.add(made.consortium, joined.request, "east")
+    invitation = membership.create_consortium(made.consortium, address=_address(made), parties=["east"])
+    joined = membership.join_consortium(invitation[0], tmp_path / "deployed" / "east")
+    membership.admit_member(made.consortium, joined.request, "east")
     assert prepared() == []
     assert (made.consortium / "relay" / "relay.log").stat().st_size
 
@@ -119,15 +119,15 @@ def test_a_consortium_that_somebody_keeps_locked_is_said_to_be_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_umask: None
 ) -> None:
     """Any user of the machine could hold a lock that it may read; the holder of the consortium waited for ever."""
-    monkeypatch.setattr(roster, "CHANGE_SECONDS", 0.2)
-    (invitation,) = membership.init(tmp_path / "c", address="127.0.0.1:1", parties=["north"])[1:]
-    joined = membership.join(invitation, tmp_path / "north")
+    monkeypatch.setattr(roster, "LOCK_SECONDS", 0.2)
+    (invitation,) = membership.create_consortium(tmp_path / "c", address="127.0.0.1:1", parties=["north"])[1:]
+    joined = membership.join_consortium(invitation, tmp_path / "north")
     lock = tmp_path / "c" / ".changing"
     assert not is_wider(lock)
     with lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(Stopped, match="another process changes this consortium"):
-            membership.add(tmp_path / "c", joined.request, "north")
+        with pytest.raises(Stopped, match="another process is changing this consortium"):
+            membership.admit_member(tmp_path / "c", joined.request, "north")
     lock.chmod(0o644)
-    membership.add(tmp_path / "c", joined.request, "north")
+    membership.admit_member(tmp_path / "c", joined.request, "north")
     assert not is_wider(lock), "one of an earlier version is narrowed"

@@ -12,8 +12,8 @@ import pytest
 from comity.cli import main
 from comity.errors import Refused
 from comity.federation.coordinator.lifecycle import begin, ready
-from comity.site.health import examined
-from comity.site.status import runs_of
+from comity.site.health import check_site
+from comity.site.status import list_runs
 
 from .sites import Sites, approve, coordinated
 
@@ -42,7 +42,7 @@ def test_a_ledger_that_went_back_answers_nothing_until_its_owner_has_written_off
     with pytest.raises(Refused) as refusal:
         ready(coordinated(study, desks, sites.coordinator, run="run-2"))
     assert (refusal.value.party, refusal.value.code) == ("north", "frozen")
-    told = [one.sentence for one in examined(sites.site("north")) if one.state == "failure"]
+    told = [one.sentence for one in check_site(sites.site("north")) if one.state == "failure"]
     assert len(told) == 1 and "frozen" in told[0] and "comity ledger write-off" in told[0]
     assert main(["ledger", "write-off", str(ledger), "--epsilon", "0.3", "--delta", "1e-6", "--why", "restored"]) == 0
     ready(coordinated(study, sites.desks(), sites.coordinator, run="run-2"))
@@ -58,5 +58,5 @@ def test_a_copy_that_is_the_last_state_goes_on(sites: Sites, tmp_path: Path) -> 
     backed_up(ledger, copy)
     del desks
     restored(ledger, copy)
-    assert not [one for one in examined(sites.site("north")) if one.state == "failure"]
-    assert [run.state for run in runs_of(sites.desks()["north"].site.owner().ledger)] == ["open"]
+    assert not [one for one in check_site(sites.site("north")) if one.state == "failure"]
+    assert [run.state for run in list_runs(sites.desks()["north"].site.owner().ledger)] == ["open"]

@@ -15,7 +15,7 @@ from comity.federation.messages.envelope import SIGNATURE_BYTES, verify_reply
 from comity.federation.messages.sealed_channel import sealed
 from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
-from comity.site.service import Desk
+from comity.site.service import SiteService
 from comity.site.status import Refusals
 from comity.study.study import Study
 
@@ -29,7 +29,7 @@ SOFTLABEL = STUDY.replace("averaging", "softlabel").replace('unit = "record"', '
 class Tapped:
     """A desk, and the bytes that went to it and came from it."""
 
-    def __init__(self, desk: Desk, change: Any = None) -> None:
+    def __init__(self, desk: SiteService, change: Any = None) -> None:
         self.desk, self.change = desk, change
         self.bytes: list[bytes] = []
 
@@ -107,7 +107,7 @@ def test_an_ask_that_is_not_sealed_is_refused_and_written_down(sites: Sites, ins
 
 
 def test_a_packed_study_comes_sealed_and_what_its_site_says_of_it_is_signed(sites: Sites) -> None:
-    study, north = sites.study(), Desk(sites.site("north"))
+    study, north = sites.study(), SiteService(sites.site("north"))
     packed, key = sites.packed(study), sites.identity("north").public
     boxes = sealed({"north": lambda: packed}, study.consortium.roster, "study")
     box = boxes.messages["north"]()
@@ -126,7 +126,7 @@ def test_a_packed_study_comes_sealed_and_what_its_site_says_of_it_is_signed(site
     # What can't be kept is a stop, and no exception: a full disk is no refusal.
     again = sealed({"north": lambda: packed}, study.consortium.roster, "study")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Desk, "received", lambda self, raw: (_ for _ in ()).throw(OSError("no space left")))
+        patch.setattr(SiteService, "received", lambda self, raw: (_ for _ in ()).throw(OSError("no space left")))
         stopped = again.opened("north", north.submitted(again.messages["north"]()))
     assert decode(stopped[:-SIGNATURE_BYTES]) == {"refused": "stopped", "key": ""}
 

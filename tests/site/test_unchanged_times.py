@@ -12,7 +12,7 @@ import pytest
 
 from comity.errors import Refused
 from comity.federation.coordinator.lifecycle import ready
-from comity.site.service import Desk
+from comity.site.service import SiteService
 from comity.site.site_file import SiteFile
 
 from .sites import Sites, approve, coordinated
@@ -50,7 +50,7 @@ def move(path: Path, text: str) -> None:
 
 
 @pytest.fixture
-def served(sites: Sites) -> tuple[Any, dict[str, Desk]]:
+def served(sites: Sites) -> tuple[Any, dict[str, SiteService]]:
     study = sites.study()
     desks = sites.desks()
     for desk in desks.values():
@@ -97,13 +97,13 @@ def test_a_file_that_changes_while_a_site_starts_is_read_again(sites: Sites, mon
         return loaded
 
     monkeypatch.setattr(SiteFile, "load", changing)
-    desk = Desk(path)
+    desk = SiteService(path)
     desk.refresh()
     assert str(desk.site.policy.epsilon_per_study) == "0.1"
 
 
 def test_nothing_is_opened_again_while_nothing_changes(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(sites.site("north"))
+    desk = SiteService(sites.site("north"))
     monkeypatch.setattr(SiteFile, "load", lambda path: pytest.fail("read again"))
     for _ in range(3):
         desk.refresh()

@@ -7,14 +7,14 @@ from typing import Any
 
 from comity.federation.coordinator.journal import Journal
 from comity.federation.messages.paths import END
-from comity.relay.deployment import not_told
-from comity.site.status import runs_of
+from comity.relay.deployment import unnotified_parties
+from comity.site.status import list_runs
 
 from .sites import approve, coordinated, execute
 
 
 def states(desk: Any) -> list[Any]:
-    return [run.state for run in runs_of(desk.site.owner().ledger)]
+    return [run.state for run in list_runs(desk.site.owner().ledger)]
 
 
 def test_who_has_not_heard_the_end_is_known_and_told_again(sites: Any, tmp_path: Path) -> None:
@@ -30,8 +30,8 @@ def test_who_has_not_heard_the_end_is_known_and_told_again(sites: Any, tmp_path:
 
     run = coordinated(study, desks, sites.coordinator, journal=Journal(path), progress=leaving)
     first = execute(run)
-    assert not_told(path, "run-1") == ["north"]
+    assert unnotified_parties(path, "run-1") == ["north"]
     assert states(north) == ["open"] and states(desks["south"]) == ["closed"]
     desks["north"] = north
     assert str(execute(coordinated(study, desks, sites.coordinator, journal=Journal(path)))) == str(first)
-    assert not_told(path, "run-1") == [] and states(north) == ["closed"]
+    assert unnotified_parties(path, "run-1") == [] and states(north) == ["closed"]

@@ -6,9 +6,9 @@ import pytest
 
 from comity.crypto.sealing import Identity
 from comity.errors import Refused, StudyError
-from comity.site.approval import OwnersView, considered
+from comity.site.approval import OwnersView, dry_run
 from comity.site.inbox import WITHIN_POLICY, Arrival
-from comity.site.service import Desk
+from comity.site.service import SiteService
 from comity.site.site_file import SiteFile
 from comity.site.status import Refusals
 from comity.study.study import Study
@@ -39,15 +39,15 @@ def said(sites: Sites) -> str:
     return Refusals(sites.home("north")).last(1)[0].sentence
 
 
-def view(desk: Desk, arrival: Arrival) -> OwnersView:
+def view(desk: SiteService, arrival: Arrival) -> OwnersView:
     study = desk.inbox.study(arrival.study)
-    return considered(desk.site, desk.site.owner(), study, dataset="patients", runs=1).view
+    return dry_run(desk.site, desk.site.owner(), study, dataset="patients", runs=1).view
 
 
 @pytest.mark.parametrize("parties", [3, 50, 300])
 def test_a_study_of_invented_parties_waits_for_a_hand(sites: Sites, parties: int) -> None:
     sites.write("north", policy=POLICY)
-    desk = Desk(sites.site("north"))
+    desk = SiteService(sites.site("north"))
     arrival = desk.received(sites.packed(invented(sites, parties=parties)))
     assert arrival.decision is None and desk.studies == ()
     assert f"you know 0 of {parties - 1} other parties" in said(sites) and "comity site approve" in said(sites)
@@ -59,7 +59,7 @@ def test_a_study_of_invented_parties_waits_for_a_hand(sites: Sites, parties: int
 
 def test_a_study_that_counts_them_as_colluders_is_accepted(sites: Sites) -> None:
     sites.write("north", policy=POLICY)
-    desk = Desk(sites.site("north"))
+    desk = SiteService(sites.site("north"))
     few = desk.received(sites.packed(invented(sites, parties=4, colluders=2)))
     all_of_them = desk.received(sites.packed(invented(sites, parties=4, colluders=3, at="more")))
     assert few.decision is None
@@ -70,7 +70,7 @@ def test_a_study_that_counts_them_as_colluders_is_accepted(sites: Sites) -> None
 def test_a_pinned_party_counts_and_one_more_colluder_is_needed_beside_unknown_ones(sites: Sites) -> None:
     """South reads the result and knows its own part of the noise; the invented party adds none."""
     pin(sites, "north", "south")
-    desk = Desk(sites.site("north"))
+    desk = SiteService(sites.site("north"))
     short = desk.received(sites.packed(invented(sites, parties=3, names=("south",))))
     assert short.decision is None and "you know 1 of 2" in said(sites) and "2 would cover them" in said(sites)
     enough = desk.received(sites.packed(invented(sites, parties=3, colluders=2, names=("south",), at="more")))
@@ -84,7 +84,7 @@ def test_an_approval_by_the_policy_ends_with_the_pin_that_it_rests_on(sites: Sit
     pin(sites, "north", "south")
     path = sites.site("north")
     path.write_text(path.read_text() + f"\n[pinned.west]\n{west}\n")
-    desk = Desk(path)
+    desk = SiteService(path)
     assert desk.received(sites.packed(study)).approval is not None and list(desk.studies) == [study.hash]
     pin(sites, "north", "south")
     desk.refresh()
@@ -94,7 +94,7 @@ def test_an_approval_by_the_policy_ends_with_the_pin_that_it_rests_on(sites: Sit
 def test_a_policy_does_not_serve_what_it_would_not_approve_any_more(sites: Sites) -> None:
     pin(sites, "north", "south")
     study = invented(sites, parties=4, colluders=3, names=("south",))
-    desk = Desk(sites.site("north"))
+    desk = SiteService(sites.site("north"))
     assert desk.received(sites.packed(study)).approval is not None
     short = invented(sites, parties=4, colluders=2, names=("south",), at="short")
     arrival = desk.received(sites.packed(short))
@@ -111,7 +111,7 @@ def test_a_policy_does_not_serve_what_it_would_not_approve_any_more(sites: Sites
 
 def test_an_owner_sees_every_party_with_its_fingerprint(sites: Sites) -> None:
     pin(sites, "north", "south", policy="")
-    desk = Desk(sites.site("north"))
+    desk = SiteService(sites.site("north"))
     shown = view(desk, desk.received(sites.packed(invented(sites, parties=4, names=("south",)))))
     text, document = shown.as_text(), shown.as_json()
     assert "you know 1 of 3 other parties" in text and document["parties_known"] == 1
@@ -149,7 +149,7 @@ def test_a_pin_is_not_passed_by_a_name_that_looks_like_it(sites: Sites, name: st
     swapped = swapped.replace(keys_table(sites.identity("south")), keys_table(Identity()))
     assert swapped != text
     (folder / "study.toml").write_text(swapped)
-    desk = Desk(sites.site("north"))
+    desk = SiteService(sites.site("north"))
     if name == "SOUTH":
         with pytest.raises(Refused, match=r"another key of SOUTH than \[pinned.south\]"):
             desk.received(sites.packed(Study.load(folder / "study.toml")))

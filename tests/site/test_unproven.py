@@ -15,8 +15,8 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.report.result import Result
-from comity.site.approval import considered
-from comity.site.service import Desk
+from comity.site.approval import dry_run
+from comity.site.service import SiteService
 from comity.site.site_file import SiteFile
 from comity.site.status import Refusals
 from comity.study.results.outcome import Outcome
@@ -78,7 +78,7 @@ def test_a_method_whose_claim_is_wrong_runs_at_its_corrected_loss(sites: Sites, 
     desks = sites.desks()
     for desk in desks.values():
         arrival = desk.received(sites.packed(study))
-        view = considered(desk.site, desk.site.owner(), study, dataset="patients", runs=1).view
+        view = dry_run(desk.site, desk.site.owner(), study, dataset="patients", runs=1).view
         assert view.cost == "eps 0.70" and f"eps {PRINTED:.2f} is claimed" in view.as_text()
         assert "NOT PRIVATE AS CLAIMED: see each true loss" in view.as_text() and "  true loss " in view.as_text()
         assert "NOT PRIVATE AS CLAIMED" in study.plan().as_text()
@@ -105,14 +105,14 @@ def test_the_corrected_loss_is_what_a_ceiling_is_compared_with(sites: Sites) -> 
     allow(sites, "unproven = true")
     path = sites.site("north")
     path.write_text(path.read_text().replace("epsilon_per_study = 1.0", "epsilon_per_study = 0.65"))
-    desk = Desk(path)
-    with pytest.raises(Refused, match=r"cost eps 0\.70.*policy\.epsilon_per_study is 0\.65"):
+    desk = SiteService(path)
+    with pytest.raises(Refused, match=r"ask eps 0\.70.*policy\.epsilon_per_study is 0\.65"):
         approve(desk, desk.received(sites.packed(tree(sites))))
 
 
 def test_a_policy_does_not_approve_it_by_itself(sites: Sites) -> None:
     allow(sites, "unproven = true", 'approval = "within-policy"')
-    desk = Desk(sites.site("north"))
+    desk = SiteService(sites.site("north"))
     arrival = desk.received(sites.packed(tree(sites)))
     assert arrival.decision is None and "It waits for you" in said(sites)
     desk.inbox.approve(arrival.study, dataset="patients", runs=1, why="within the policy")
@@ -128,7 +128,7 @@ def test_where_nothing_is_bounded_against_somebody_records_must_be_allowed_to_le
     study = average(sites)
     assert study.plan().exposed.startswith("the party with the fewest records")
     assert "NO BOUND against the party with the fewest records" in study.plan().as_text()
-    desk = Desk(sites.site("north"))
+    desk = SiteService(sites.site("north"))
     with pytest.raises(
         Refused, match=r"no loss is bounded against the party with the fewest.*records_may_leave"
     ) as error:
@@ -138,7 +138,7 @@ def test_where_nothing_is_bounded_against_somebody_records_must_be_allowed_to_le
     desks = sites.desks()
     for desk in desks.values():
         arrival = desk.received(sites.packed(study))
-        view = considered(desk.site, desk.site.owner(), study, dataset="patients", runs=1).view
+        view = dry_run(desk.site, desk.site.owner(), study, dataset="patients", runs=1).view
         assert "NO BOUND against" in view.as_text() and "NOT PRIVATE AS CLAIMED" in view.as_text()
         approve(desk, arrival)
     execute(coordinated(study, desks, sites.coordinator))

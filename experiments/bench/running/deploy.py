@@ -22,8 +22,8 @@ from comity.federation.messages.channel import Channel
 from comity.federation.owner.host import Answer
 from comity.relay.channel import NatsChannel
 from comity.relay.endpoint import serve
-from comity.relay.membership import membership
-from comity.relay.sandbox import Loopback, processes
+from comity.relay.membership import load_membership
+from comity.relay.sandbox import Loopback, run_processes
 from comity.study.local.channel import LocalChannel
 from experiments.bench.running.deploy_runs import averaging, summed
 from experiments.bench.running.other_processes import peak
@@ -44,7 +44,7 @@ def measure(*, quick: bool = False) -> list[dict[str, Any]]:
             loopback = Loopback.make(Path(folder), names)
             relay = stack.enter_context(loopback.relay())
             words = [(["-m", __name__, str(loopback.relay_folder(name))], Path(folder, name, "log")) for name in names]
-            stack.enter_context(processes(words))
+            stack.enter_context(run_processes(words))
             channel = stack.enter_context(NatsChannel(loopback.relay_of("coordinator"), names, grace=_LONGEST_START))
             local = LocalChannel({name: _Local() for name in names})
             cases = [("empty", SHORT, 20 if quick else 200)]
@@ -111,10 +111,10 @@ class _Echo:
     def receive(self, pack: bytes) -> bytes:
         return b""
 
-    def dropped(self, why: bytes) -> None:
+    def report_dropped(self, why: bytes) -> None:
         pass
 
 
 if __name__ == "__main__":
-    member, dialled = membership(Path(sys.argv[1]))
+    member, dialled = load_membership(Path(sys.argv[1]))
     serve(_Echo(member), dialled)

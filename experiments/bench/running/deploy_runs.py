@@ -32,12 +32,12 @@ from comity.federation.owner.host import Answer, Host
 from comity.privacy.randomness import ReleasedNoise
 from comity.relay import sandbox
 from comity.relay.channel import NatsChannel
-from comity.relay.deployment import coordinator, hand_over, run_deployed
+from comity.relay.deployment import connect_parties, deliver_study, run_deployed
 from comity.relay.endpoint import serve
-from comity.relay.sandbox import Loopback, processes
+from comity.relay.sandbox import Loopback, run_processes
 from comity.relay.wire import COORDINATOR
 from comity.site.inbox import Inbox
-from comity.site.service import Desk
+from comity.site.service import SiteService
 from comity.study.local.channel import LocalChannel
 from experiments.bench.kernels.securesum_runs import coordinator_of, host_of, keys_of, one_sum
 from experiments.bench.running.other_processes import peak, processor_time
@@ -53,21 +53,21 @@ _TOGETHER = 8
 def averaging(sites: int, *, repeats: int) -> dict[str, Any]:
     """Seconds of a study of two runs each, in turns: with the sites' processes, and with their desks in this one."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        home, names = Path(folder), sandbox.names_of(sites)
-        stack.enter_context(sandbox.witnessed(home))
-        loopback = sandbox.make(home, names)
+        home, names = Path(folder), sandbox.party_names(sites)
+        stack.enter_context(sandbox.sandbox_home(home))
+        loopback = sandbox.create_sandbox(home, names)
         asker = home / COORDINATOR
         path, keys = asker / "study.toml", key_file.load(asker / "coordinator.key")
         # All runs together stay below what its policy allows a study.
         path.write_text(path.read_text("utf-8").replace("epsilon = 1.0", f"epsilon = {0.2 / (repeats + 1):.3f}"))
         study = Study.load(path)
         relay = stack.enter_context(loopback.relay())
-        running = stack.enter_context(processes(sandbox.served(home, name) for name in names))
+        running = stack.enter_context(run_processes(sandbox.serve_command(home, name) for name in names))
         channel = stack.enter_context(NatsChannel(loopback.relay_of(COORDINATOR), names, grace=_LONGEST_START))
-        hand_over(study, keys=keys, channel=channel)
+        deliver_study(study, keys=keys, channel=channel)
         for name in names:
             Inbox(home / name).approve(study.hash, dataset=sandbox.DATASET, runs=2 * (repeats + 1))
-        desks = {name: Desk(home / name / "site.toml") for name in names}
+        desks = {name: SiteService(home / name / "site.toml") for name in names}
 
         def deployed(number: int) -> None:
             journal = asker / f"{number}.sqlite"
@@ -75,7 +75,9 @@ def averaging(sites: int, *, repeats: int) -> dict[str, Any]:
 
         def local(number: int) -> None:
             journal = Journal(asker / f"local-{number}.sqlite")
-            execute(coordinator(study, run=f"local-{number}", channel=LocalChannel(desks), journal=journal, keys=keys))
+            execute(
+                connect_parties(study, run=f"local-{number}", channel=LocalChannel(desks), journal=journal, keys=keys)
+            )
 
         pairs = _measured(deployed, local, [relay.pid, *(one.pid for one in running)], repeats)
         note = f"bar: {BAR} times the local run" if sites == 10 else ""
@@ -94,7 +96,7 @@ def summed(parties: int, length: int, *, repeats: int = 1) -> dict[str, Any]:
             (["-m", __name__, folder, str(parties), str(length), *group], Path(folder, f"log-{number}"))
             for number, group in enumerate(groups)
         ]
-        running = stack.enter_context(processes(commands))
+        running = stack.enter_context(run_processes(commands))
         channel = stack.enter_context(NatsChannel(loopback.relay_of(COORDINATOR), names, grace=_LONGEST_START))
 
         def over(reached: Channel) -> Callable[[int], None]:

@@ -68,7 +68,7 @@ app.add_typer(schema.app, name="schema", short_help="Check data against a schema
 app.add_typer(ledger.app, name="ledger", short_help="An owner's budget: granted, spent, left.")
 app.add_typer(keys.app, name="keys", short_help="A party's keys, and what the study pins of them.")
 app.add_typer(consortium.app, name="consortium", short_help="Invite, join, admit and revoke members.")
-app.add_typer(relay.app, name="relay", short_help="The server that members dial.")
+app.add_typer(relay.app, name="relay", short_help="The server to which members connect.")
 app.add_typer(site.app, name="site", short_help="An owner's side: arrived studies, approvals, serving.")
 app.add_typer(study.app, name="study", short_help="Pack a study for the sites that it asks.")
 app.command("runs", short_help="List the runs that were begun from here.")(runs.runs)

@@ -1,5 +1,4 @@
-"""`comity consortium`: who belongs to it, and joining it. No private key is ever sent: an invitation goes out, a
-signing request comes back, a certificate goes out."""
+"""`comity consortium`: create a consortium, join it, and manage its members."""
 
 from __future__ import annotations
 
@@ -25,36 +24,39 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The consortium's
 @app.command()
 def init(
     folder: Folder,
-    address: Annotated[str, typer.Option(help="HOST or HOST:PORT, as members dial the relay.", show_default=False)],
+    address: Annotated[
+        str, typer.Option(help="HOST or HOST:PORT at which members reach the relay.", show_default=False)
+    ],
     party: Annotated[
-        list[str] | None, typer.Option(help="A party to invite; give it again for each.", show_default=False)
+        list[str] | None, typer.Option(help="A party to invite; repeat the option for each.", show_default=False)
     ] = None,
     listen: Annotated[
-        str | None, typer.Option(help="Where the relay listens, if not at every address.", show_default=False)
+        str | None, typer.Option(help="The address at which the relay listens, if not all.", show_default=False)
     ] = None,
     websocket: Annotated[
         int | None,
-        typer.Option(help="A second port, for members who get out by websocket alone: 443.", show_default=False),
+        typer.Option(
+            help="A second port, for members whose firewall lets only websockets out: 443.", show_default=False
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make an authority, a relay and one invitation for each party; or invite further parties.
+    """Create an authority, a relay and an invitation for each party; or invite further parties.
 
     Example: comity consortium init consortium --address relay.example.org --party north --party south
     """
-    from comity.relay.membership import Invitation
-    from comity.relay.membership import init as begin
+    from comity.relay.membership import Invitation, create_consortium
 
-    written = begin(folder, address=address, listen=listen, websocket=websocket, parties=party or [])
+    written = create_consortium(folder, address=address, listen=listen, websocket=websocket, parties=party or [])
     if not written:
-        raise typer.BadParameter("nobody is invited; give --party NAME.")
+        raise typer.BadParameter("no party to invite; give --party NAME.")
     found = Invitation.load(written[0])
     lines = [
         *(f"{path}" for path in written),
         "",
-        "Send each member its invitation; it is no secret. Members compare the authority's fingerprint with you:",
+        "Send each member its invitation; it is no secret. Each member compares the authority's fingerprint with you:",
         f"  {found.fingerprint}",
-        "Each sends back a signing request, which you admit: comity consortium add",
+        "Each member sends back a signing request. Admit it: comity consortium add",
         "Run the relay: comity relay serve, or as a service: comity consortium units",
     ]
     document = {"invitations": list(map(str, written)), "address": found.address, "fingerprint": found.fingerprint}
@@ -64,24 +66,23 @@ def init(
 @app.command()
 def join(
     invitation: Annotated[Path, typer.Argument(metavar="INVITATION", help="The file you were sent.")],
-    folder: Annotated[Path, typer.Option(help="Where your key and certificate are kept.")] = Path("relay"),
+    folder: Annotated[Path, typer.Option(help="The folder for your key and certificate.")] = Path("relay"),
     certificate: Annotated[
         Path | None, typer.Option(help="The certificate that came back.", show_default=False)
     ] = None,
-    websocket: Annotated[bool, typer.Option("--websocket", help="Dial the relay by websocket.")] = False,
+    websocket: Annotated[bool, typer.Option("--websocket", help="Connect to the relay by websocket.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make your own key and the signing request to send back; with --certificate, put that in its place.
+    """Make your key and the signing request to send back; with --certificate, install the certificate that came back.
 
     Example: comity consortium join north.toml
 
     Example: comity consortium join north.toml --certificate north.pem
     """
-    from comity.relay.membership import Invitation
-    from comity.relay.membership import join as joining
+    from comity.relay.membership import Invitation, join_consortium
 
     asked = Invitation.load(invitation)
-    done = joining(invitation, folder, certificate, websocket=websocket)
+    done = join_consortium(invitation, folder, certificate, websocket=websocket)
     document = {
         "member": asked.member,
         "address": done.relay.address,
@@ -92,8 +93,8 @@ def join(
     }
     if done.until is None:
         lines = [
-            f"the authority's fingerprint, to compare with whoever invited you:\n  {asked.fingerprint}",
-            f"send back {done.request}; the fingerprint of your key, to compare:\n  {done.key}",
+            f"compare the authority's fingerprint with the operator who invited you:\n  {asked.fingerprint}",
+            f"send back {done.request}; the operator compares your key's fingerprint with you:\n  {done.key}",
         ]
     else:
         lines = [f"{asked.member} is a member until {done.until:%Y-%m-%d}. In your site file:", "", "[relay]"]
@@ -105,23 +106,25 @@ def join(
 def add(
     folder: Folder,
     request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The signing request that came back.")],
-    party: Annotated[str, typer.Option(help="Whose request it is; its own word for it is not read.")],
+    party: Annotated[
+        str, typer.Option(help="The member that sent the request; the name inside the request is ignored.")
+    ],
     authority: Annotated[
-        Path | None, typer.Option(help="The authority's folder, where it is kept elsewhere.", show_default=False)
+        Path | None, typer.Option(help="The authority's folder, if it is kept elsewhere.", show_default=False)
     ] = None,
-    days: Annotated[int, typer.Option(help="How long the certificate holds.", min=1, max=1825)] = 365,
+    days: Annotated[int, typer.Option(help="How long the certificate is valid.", min=1, max=1825)] = 365,
     as_json: AsJson = False,
 ) -> None:
-    """Admit a member: sign its certificate, and give a relay that runs here the new list.
+    """Admit a member: sign its certificate, and reload a relay that runs here.
 
     Example: comity consortium add consortium north.request.pem --party north
     """
-    from comity.relay.membership import add as admit
+    from comity.relay.membership import admit_member
 
-    issued, path, taken = admit(folder, request, party, authority=authority, life=timedelta(days=days))
+    issued, path, taken = admit_member(folder, request, party, authority=authority, validity=timedelta(days=days))
     lines = [
         f"{party} is admitted until {issued.until:%Y-%m-%d}; send it {path}",
-        f"the fingerprint of its key, to compare: {issued.key}",
+        f"compare its key's fingerprint with it: {issued.key}",
         _taken(folder, taken),
     ]
     document = {"party": party, "key": issued.key, "until": issued.until.isoformat(), "certificate": str(path)}
@@ -132,40 +135,40 @@ def add(
 def renew(
     folder: Folder,
     authority: Annotated[
-        Path | None, typer.Option(help="The authority's folder, where it is kept elsewhere.", show_default=False)
+        Path | None, typer.Option(help="The authority's folder, if it is kept elsewhere.", show_default=False)
     ] = None,
-    days: Annotated[int, typer.Option(help="How long the certificate holds.", min=1, max=1825)] = 365,
+    days: Annotated[int, typer.Option(help="How long the certificate is valid.", min=1, max=1825)] = 365,
     as_json: AsJson = False,
 ) -> None:
-    """Sign a new certificate for the relay itself; remove relay/key.pem before to give it a new key too.
+    """Sign a new certificate for the relay. Remove relay/key.pem first to give it a new key too.
 
     Example: comity consortium renew consortium
     """
-    from comity.relay.membership import renew as sign_again
+    from comity.relay.membership import renew_relay_certificate
 
-    issued, taken = sign_again(folder, authority=authority, life=timedelta(days=days))
-    lines = [f"the relay's certificate holds until {issued.until:%Y-%m-%d}"]
+    issued, taken = renew_relay_certificate(folder, authority=authority, validity=timedelta(days=days))
+    lines = [f"the relay's certificate is valid until {issued.until:%Y-%m-%d}"]
     lines.append(
-        "the relay has it" if taken else f"where it runs elsewhere, copy {folder / 'relay'} there and restart it"
+        "the relay uses it" if taken else f"if the relay runs elsewhere, copy {folder / 'relay'} there and restart it"
     )
     show("\n".join(lines), {"until": issued.until.isoformat(), "relay_has_it": taken}, as_json=as_json)
 
 
 @app.command()
 def revoke(folder: Folder, party: Annotated[str, typer.Argument(metavar="PARTY")], as_json: AsJson = False) -> None:
-    """Take a member out, for good: a relay that runs here cuts it off at once.
+    """Revoke a member's key for good: a relay that runs here cuts the member off at once.
 
     Example: comity consortium revoke consortium north
     """
-    from comity.relay.membership import revoke as take_out
+    from comity.relay.membership import revoke_member
 
-    taken = take_out(folder, party)
-    show(f"{party} is out\n{_taken(folder, taken)}", {"party": party, "relay_has_it": taken}, as_json=as_json)
+    taken = revoke_member(folder, party)
+    show(f"{party} is revoked\n{_taken(folder, taken)}", {"party": party, "relay_has_it": taken}, as_json=as_json)
 
 
 @app.command("show")
 def members(folder: Folder, as_json: AsJson = False) -> None:
-    """Show who belongs to a consortium.
+    """Show the members of a consortium.
 
     Example: comity consortium show consortium
     """
@@ -185,9 +188,9 @@ def members(folder: Folder, as_json: AsJson = False) -> None:
 
 def _taken(folder: Path, taken: bool) -> str:
     if taken:
-        return "the relay has the new list"
-    warn(f"no relay runs here; where it does, copy {folder}/roster.toml there and run: comity relay reload {folder}")
-    return "the next relay that starts from this folder has the new list"
+        return "the relay uses the new list"
+    warn(f"no relay runs here; copy {folder}/roster.toml to where it runs, and there: comity relay reload {folder}")
+    return "the next relay that starts from this folder uses the new list"
 
 
 @app.command()
@@ -195,7 +198,7 @@ def units(
     folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where to write them.")] = Path("operating"),
     as_json: AsJson = False,
 ) -> None:
-    """Write systemd units for relay, site and coordinator, and a compose file, to be looked through and put in place.
+    """Write systemd units for relay, site and coordinator, and a compose file. Review them before you install them.
 
     Example: comity consortium units operating
     """
@@ -207,7 +210,7 @@ def units(
     found = {one.name: one.read_text("utf-8") for one in files("comity").joinpath("operating").iterdir()}
     for name in found:
         if (folder / name).exists():
-            raise BadInput(f"{folder / name}: there is such a file already; choose another folder", key="folder")
+            raise BadInput(f"{folder / name}: exists already; choose another folder", key="folder")
     for name, text in found.items():
         write_text(folder / name, text)
     written = sorted(str(folder / name) for name in found)
@@ -218,11 +221,11 @@ def units(
 def try_out(
     parties: Annotated[int, typer.Option(help="How many organisations.", min=2, max=30)] = 3,
     folder: Annotated[
-        Path | None, typer.Option(help="Keep everything in this new folder.", show_default="thrown away")
+        Path | None, typer.Option(help="Keep everything in this new folder.", show_default="deleted")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try it on this machine: relay, coordinator and sites as processes on loopback, one study from end to end.
+    """Try a consortium on this machine: relay, coordinator and sites as processes on loopback, one study end to end.
 
     Example: comity consortium try --parties 3
 
@@ -235,16 +238,16 @@ def try_out(
     from comity.report.result import load_result
 
     try:
-        from comity.relay.sandbox import make, names_of, run
+        from comity.relay.sandbox import create_sandbox, party_names, run_sandbox
     except ModuleNotFoundError as error:
         raise BadInput(f"{error.name} is missing; run: pip install 'comity[deploy-try]'") from error
 
     if folder is not None and folder.exists():
-        raise BadInput(f"{folder}: there is something here already; choose a new folder", key="folder")
-    began, names = time.perf_counter(), names_of(parties)
+        raise BadInput(f"{folder}: exists already; choose a new folder", key="folder")
+    began, names = time.perf_counter(), party_names(parties)
     with tempfile.TemporaryDirectory(prefix="comity-") as place:
         home = Path(place) if folder is None else folder
-        tried = run(make(home.absolute(), names), names)
+        tried = run_sandbox(create_sandbox(home.absolute(), names), names)
         result = load_result(tried.run)
         seconds = time.perf_counter() - began
     rounds = len({line.path for line in result.transcript.lines})

@@ -18,81 +18,83 @@ if TYPE_CHECKING:
 JOURNAL = "journal.sqlite"
 
 
-# One refusal for each way a submission can go wrong, in the order in which it can.
-def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | None, *, quiet: bool) -> Path:  # noqa: C901
-    """Hand the study over, run it or go on with a run of it; the run's folder."""
+# One refusal for each way in which a submission can fail, in order.
+def submit_study(path: Path, keys: Path, relay: Path, out: Path, resume: Path | None, *, quiet: bool) -> Path:  # noqa: C901
+    """Deliver the study and run it, or resume a run of it. Returns the run's folder."""
     from comity.cli.run_folder import begin, find_folder, make_folder, read_begun, site_log
     from comity.crypto import key_file
     from comity.errors import BadInput, Refused, Stopped
     from comity.federation.declare.consortium import COORDINATOR
-    from comity.relay.submissions import note_submission
+    from comity.relay.submissions import record_submission
     from comity.report.result import Result
     from comity.study.results.signed_files import NAME as SIGNED
     from comity.study.study import Study
 
     try:
         from comity.relay.channel import NatsChannel
-        from comity.relay.deployment import hand_over, not_told, run_deployed
-        from comity.relay.membership import membership
+        from comity.relay.deployment import deliver_study, run_deployed, unnotified_parties
+        from comity.relay.membership import load_membership
     except ModuleNotFoundError as error:
         raise BadInput(f"{error.name} is missing; run: pip install 'comity[deploy]'") from error
 
     study, identity = Study.load(path), key_file.load(keys)
     study.plan()
-    member, dialled = membership(relay)
+    member, address = load_membership(relay)
     if member != COORDINATOR:
-        raise BadInput(f"{relay}: expected the coordinator's membership, found that of {member}", key="relay")
-    dialled.require()
+        raise BadInput(
+            f"{relay}: expected the coordinator's membership, found that of {member}; change --relay", key="relay"
+        )
+    address.check_files()
     if resume is None:
         folder = make_folder(out)
         begin(folder, _begun(path, study), study.text)
     else:
         folder = find_folder(resume, out)
         if read_begun(folder).study_hash != study.hash:
-            raise Refused(f"{path} is not the study of {folder}; begin a new run with it", code="study")
-        if (folder / SIGNED).exists() and not not_told(folder / JOURNAL, read_begun(folder).run):
+            raise Refused(f"{path} is not the study of {folder}; start a new run with it", code="study")
+        if (folder / SIGNED).exists() and not unnotified_parties(folder / JOURNAL, read_begun(folder).run):
             return folder
     as_run = (folder / "study.toml").read_text(encoding="utf-8")
     if Study.parse(as_run, folder=path.parent, where=str(folder / "study.toml")).hash != study.hash:
-        raise Refused(f"{folder / 'study.toml'}: is not the study {path}; put it back from a backup", code="study")
-    note_submission(study.hash, read_begun(folder).run, as_run, identity.public)
+        raise Refused(f"{folder / 'study.toml'}: is not the study {path}; restore it from a backup", code="study")
+    record_submission(study.hash, read_begun(folder).run, as_run, identity.public)
     remedy = f"comity study submit {path} --keys {keys} --relay {relay} --resume {folder}"
     try:
         with (
             site_log(folder),
             progress_bar(study.name, quiet=quiet) as progress,
-            NatsChannel(dialled, study.consortium.parties) as channel,
+            NatsChannel(address, study.consortium.parties) as channel,
         ):
-            channel.require_up()
+            channel.wait_until_connected()
             run = read_begun(folder).run
             if not (folder / SIGNED).exists():
                 if progress is not None:
-                    progress("handing over")
-                hand_over(study, keys=identity, channel=channel)
+                    progress("delivering the study")
+                deliver_study(study, keys=identity, channel=channel)
             outcome = run_deployed(
                 study, run=run, keys=identity, channel=channel, journal=folder / JOURNAL, progress=progress
             )
             if not (folder / SIGNED).exists():
                 save_signed(Result.of(outcome), folder, identity)
-            if missing := not_told(folder / JOURNAL, run):
+            if missing := unnotified_parties(folder / JOURNAL, run):
                 warn(
-                    f"{', '.join(missing)}: not told that the run is over, and without its results; when they serve "
-                    f"again: {remedy}"
+                    f"{', '.join(missing)}: not yet told that the run ended, and without its results; when they serve "
+                    f"again, run: {remedy}"
                 )
     except (KeyboardInterrupt, Stopped) as stop:
         why = f" ({stop})" if isinstance(stop, Stopped) else ""
-        raise Stopped(f"{folder}: the run was stopped before its end{why}. Go on with: {remedy}") from stop
+        raise Stopped(f"{folder}: the run was stopped before its end{why}. Resume it: {remedy}") from stop
     except OSError as error:
         if error.errno not in (ENOSPC, EDQUOT, EFBIG):
             raise
         raise Stopped(
-            f"{folder}: the disk takes no more ({error.strerror}). Free some space and go on with: {remedy}"
+            f"{folder}: the disk is full ({error.strerror}). Free some space, then resume: {remedy}"
         ) from error
     except Refused as refusal:
         if refusal.code in ("study", "approval"):
             raise Refused(
-                f"{refusal}. Once its owner has approved the study (comity site approve {study.hash[:12]}), go on "
-                f"with: {remedy}",
+                f"{refusal}. Once its owner has approved the study (comity site approve {study.hash[:12]}), "
+                f"resume: {remedy}",
                 code=refusal.code,
                 key=refusal.key,
                 party=refusal.party,
@@ -102,7 +104,7 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
 
 
 def save_signed(result: Result, folder: Path, keys: Identity) -> None:
-    """The files of a result beside the study as run, signed as a whole. Journal and logs are no part of it."""
+    """Save a result beside the study as run, and sign all files together, except journal and logs."""
     from comity.study.results.signed_files import sign_files
 
     result.save(folder)

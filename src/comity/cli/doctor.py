@@ -23,17 +23,17 @@ _SYNCS = 20
 def doctor(
     site: Annotated[
         Path | None,
-        typer.Option(help="Look at an owner's site: its site file, or the folder of it.", show_default=False),
+        typer.Option(help="Check an owner's site: its site file, or the file's folder.", show_default=False),
     ] = None,
     consortium: Annotated[
-        Path | None, typer.Option(help="Look at the folder of a consortium and its relay.", show_default=False)
+        Path | None, typer.Option(help="Check a consortium's folder and its relay.", show_default=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look at versions, at COMITY_HOME and COMITY_DATA, and at how long a durable write takes here; or at a site: keys,
-    certificates, clock, disk, ledger, data; or at a consortium: members, and the relay's configuration.
+    """Check versions, COMITY_HOME, COMITY_DATA and the time of a durable write; or a site: keys, certificates, clock,
+    disk, ledger, data; or a consortium: members and the relay's configuration.
 
-    Ends with code 3 when something has to be put right. Nothing is spent by looking.
+    The exit code is 3 if something must be corrected. Checking spends nothing.
 
     Example: comity doctor
 
@@ -60,14 +60,14 @@ def doctor(
 def _found(site: Path | None, consortium: Path | None) -> list[Finding]:
     found: list[Finding] = []
     if site is not None:
-        from comity.site.health import examined
+        from comity.site.health import check_site
         from comity.site.site_file import NAME
 
-        found += examined(site / NAME if site.is_dir() else site)
+        found += check_site(site / NAME if site.is_dir() else site)
     if consortium is not None:
-        from comity.relay.consortium_health import examined_consortium
+        from comity.relay.consortium_health import check_consortium
 
-        found += examined_consortium(consortium)
+        found += check_consortium(consortium)
     return found
 
 

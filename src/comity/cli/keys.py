@@ -1,4 +1,4 @@
-"""`comity keys`: a party's identity. The file stays with its owner; the public half goes into the study's roster."""
+"""`comity keys`: a party's key pair. The file stays with its owner; the public keys go into the study file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from comity.crypto.sealing import PublicIdentity
 
 app = typer.Typer(
-    help="A party's keys: one signs, one opens what is sealed to it.\n\nExample: comity keys new north.key",
+    help="A party's keys: one signs, the others open what is sealed to it.\n\nExample: comity keys new north.key",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -51,7 +51,7 @@ def show_keys(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> 
 
 def _print(public: PublicIdentity, party: str, *, as_json: bool) -> None:
     texts = public.to_texts()
-    # Who asks has a table of its own in a study.
+    # A study pins the coordinator's keys in a separate table.
     table = "coordinator.keys" if party == "coordinator" else f"parties.{party}.keys"
     lines = [
         f"# fingerprint: {public.fingerprint}",

@@ -165,7 +165,7 @@ def _with_sites(
 
     from comity.artefacts.artefact import load_artefact
     from comity.artefacts.table import Table as Figures
-    from comity.cli.deployed import submitted
+    from comity.cli.deployed import submit_study
     from comity.learn import load_model
     from comity.study.predicting import write_prediction
     from comity.study.study import Study
@@ -176,7 +176,7 @@ def _with_sites(
     at = folder / "predictions" / named
     path = write_prediction(study, run=run, coef=coef, records=records, receiver=receiver, folder=at)
     say(Study.load(path).plan().as_text(), err=True)
-    found = load_artefact(submitted(path, keys, relay, out, resume, quiet=quiet) / Figures.place)
+    found = load_artefact(submit_study(path, keys, relay, out, resume, quiet=quiet) / Figures.place)
     assert isinstance(found, Figures)
     return pd.DataFrame(list(found.rows), columns=list(found.heads))
 

@@ -1,4 +1,4 @@
-"""Public keys in a file, as `comity keys show` prints them, or in a key file of one's own."""
+"""Read public keys from a file as `comity keys show` prints them, or from a key file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEY_FILE = b"comity-identity-"
 
 
 def key_texts(path: Path, *, key: str) -> dict[str, str]:
-    """The three public keys of a TOML file, in a table of it or in one inside. `key` is the option that named it."""
+    """The three public keys in a TOML file, at any depth. `key` is the option that named the file."""
     from comity.untrusted.toml import BadToml, tables_of
 
     try:
@@ -23,12 +23,12 @@ def key_texts(path: Path, *, key: str) -> dict[str, str]:
     except (OSError, UnicodeDecodeError, BadToml) as error:
         raise BadInput(f"{path}: can't be read as TOML ({error}); write it with: comity keys show", key=key) from error
     if found is None:
-        raise BadInput(f"{path}: holds no sign, mlkem and x25519; write it with: comity keys show", key=key)
+        raise BadInput(f"{path}: has no sign, mlkem and x25519; write it with: comity keys show", key=key)
     return found
 
 
 def read_public_keys(path: Path, *, key: str) -> PublicIdentity:
-    """Whose keys a file holds: a key file, or public keys."""
+    """The public identity in a key file or in a file of public keys."""
     from comity.crypto import key_file
     from comity.crypto.sealing import PublicIdentity
 
@@ -47,7 +47,7 @@ def read_public_keys(path: Path, *, key: str) -> PublicIdentity:
 
 
 def _keys_in(table: Any) -> dict[str, str] | None:
-    """The public keys in a table, or in one inside it."""
+    """The public keys in a table or in one nested in it."""
     if not isinstance(table, dict):
         return None
     if set(TEXTS) <= set(table):

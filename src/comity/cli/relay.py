@@ -1,4 +1,4 @@
-"""`comity relay`: the server that members dial."""
+"""`comity relay`: the server to which members connect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from comity.cli.options import AsJson
 from comity.cli.output import show
 
 app = typer.Typer(
-    help="The server that members of a consortium dial; it carries sealed messages and may read none.\n\n"
+    help="The server to which members of a consortium connect; it carries sealed messages and can read none.\n\n"
     "Example: comity relay serve consortium",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -22,7 +22,7 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The consortium's
 
 @app.command("serve")
 def serve_relay(folder: Folder, as_json: AsJson = False) -> None:
-    """Run the relay until stopped; a member whose certificate ends is cut off.
+    """Run the relay until stopped. It cuts off a member when its certificate expires.
 
     Example: comity relay serve consortium
     """
@@ -33,23 +33,23 @@ def serve_relay(folder: Folder, as_json: AsJson = False) -> None:
     roster, log = Roster.load(folder), folder / FOLDER / LOG
 
     def ready() -> None:
-        text = f"the relay listens at {roster.listen}, members dial {roster.address}; its log is {log}"
+        text = f"the relay listens at {roster.listen}, members connect to {roster.address}; its log is {log}"
         show(text, {"listen": roster.listen, "address": roster.address, "log": str(log)}, as_json=as_json)
 
     if serve(folder, ready=ready):
-        raise Stopped(f"{log}: the relay ended by itself; its log says why", code="server")
+        raise Stopped(f"{log}: the relay ended unexpectedly; this log says why", code="server")
 
 
 @app.command("reload")
 def reload_relay(folder: Folder, as_json: AsJson = False) -> None:
-    """Give a running relay the members of the roster, and see that it took them.
+    """Apply the roster to a running relay, and check that the relay took it.
 
     Example: comity relay reload consortium
     """
-    from comity.relay.roster import changing
+    from comity.relay.roster import lock_consortium
     from comity.relay.server import reload
 
-    with changing(folder):
+    with lock_consortium(folder):
         taken = reload(folder)
-    text = "the relay has the new list" if taken else "no relay of this folder runs on this machine"
+    text = "the relay uses the new list" if taken else "no relay of this folder runs on this machine"
     show(text, {"relay_has_it": taken}, as_json=as_json)

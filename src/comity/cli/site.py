@@ -14,7 +14,7 @@ from comity.cli.site_options import DECLINED, SITE, SiteOption, Yes, agreed
 from comity.site.logs import Form
 
 app = typer.Typer(
-    help="An owner's side: studies that arrived, what was approved, and answering.\n\nExample: comity site inbox",
+    help="An owner's site: take in studies, approve them, and answer their steps.\n\nExample: comity site inbox",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -28,28 +28,28 @@ _REFUSALS = 10
 def serve(
     site: SiteOption = SITE,
     log: Annotated[
-        Form, typer.Option(help="How to log: for people, or one object a line without texts of foreign exceptions.")
+        Form, typer.Option(help="Log for people, or as one JSON object a line without the texts of foreign exceptions.")
     ] = Form.TEXT,
     as_json: AsJson = False,
 ) -> None:
-    """Dial out to the relay and answer what was approved, until stopped. Refusals are kept for: comity site status
+    """Connect to the relay and answer for approved studies until stopped. See refusals with: comity site status
 
     Example: comity site serve
 
     Example: comity site serve --log json
     """
     from comity.site.logs import log_to_stderr
-    from comity.site.service import Desk, endpoint_of
+    from comity.site.service import SiteService, open_endpoint
 
     log_to_stderr(log)
-    desk = Desk(site)
-    endpoint = endpoint_of(desk.site)
-    document = {"party": desk.site.party, "serving": list(desk.studies)}
-    show(f"{desk.site.party} serves {len(desk.studies)} studies", document, as_json=as_json)
+    service = SiteService(site)
+    endpoint = open_endpoint(service.site)
+    document = {"party": service.site.party, "serving": list(service.studies)}
+    show(f"{service.site.party} serves {len(service.studies)} studies", document, as_json=as_json)
     try:
-        endpoint.serve(desk)
+        endpoint.serve(service)
     except KeyboardInterrupt:
-        # The way to end it. Runs that are open go on when it serves again.
+        # Ctrl-C is how an operator stops it; open runs continue when it serves again.
         raise typer.Exit(0) from None
 
 
@@ -59,7 +59,7 @@ def status(
     site: SiteOption = SITE,
     as_json: AsJson = False,
 ) -> None:
-    """Show budgets, runs, what was decided, and what was refused and why. For your own terminal only.
+    """Show budgets, runs, decisions, and refusals with their reasons. For your terminal only.
 
     Example: comity site status
     """
@@ -67,15 +67,15 @@ def status(
 
     from comity.cli.ledger import accounts_document
     from comity.site.inbox import Inbox
-    from comity.site.results import own_score
+    from comity.site.results import load_own_score
     from comity.site.site_file import SiteFile
-    from comity.site.status import Refusals, runs_of, unsettled
+    from comity.site.status import Refusals, list_runs, open_refusals
 
     loaded = SiteFile.load(site)
     ledger = loaded.owner().ledger
-    accounts, runs, box = ledger.summary(), runs_of(ledger), Inbox(loaded.home)
+    accounts, runs, box = ledger.summary(), list_runs(ledger), Inbox(loaded.home)
     arrivals = box.arrivals()
-    last = unsettled(Refusals(loaded.home), arrivals, refusals)
+    last = open_refusals(Refusals(loaded.home), arrivals, refusals)
     lines = [f"{loaded.party} · {loaded.where}", *(f"  {account}" for account in accounts)]
     unread = sum(not one.read for one in arrivals)
     where = ": comity site inbox" if unread else ""
@@ -83,7 +83,7 @@ def status(
     shown = [(one.mark[:12], one.run, one.title, one.dataset, one.state) for one in runs]
     heads = ("study", "run", "title", "dataset", "state")
     lines += table(heads, shown, indent="    ").split("\n") if shown else ["  no runs yet"]
-    scores = {f"{one.mark[:12]}/{one.run}": own_score(loaded.home, one.mark, one.run) for one in runs if one.mark}
+    scores = {f"{one.mark[:12]}/{one.run}": load_own_score(loaded.home, one.mark, one.run) for one in runs if one.mark}
     lines += [f"  {name}  {score.sentence}" for name, score in scores.items() if score is not None]
     lines += [f"  refused        {one.time} {one.study} {one.sentence}".replace("  refused: ", " ") for one in last]
     document = {
@@ -108,7 +108,7 @@ def end(
     site: SiteOption = SITE,
     as_json: AsJson = False,
 ) -> None:
-    """Abandon an open run for good: frees what it never drew, forgets its masks. What it drew stays spent.
+    """Abandon an open run for good: free what it never drew and delete its masks. What it drew stays spent.
 
     Example: comity site end 2026-11-17-7f3a
     """

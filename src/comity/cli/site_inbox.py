@@ -1,4 +1,4 @@
-"""`comity site receive|inbox|approve|refuse`: the studies that arrived, and what their owner decides."""
+"""`comity site receive|inbox|approve|refuse`: the studies that arrived, and the owner's decisions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from comity.errors import ComityError
 from comity.untrusted.text import one_line
 
 if TYPE_CHECKING:
-    from comity.site.approval import Considered
+    from comity.site.approval import DryRun
     from comity.site.inbox import Arrival
     from comity.site.site_file import SiteFile
     from comity.study.study import Study
 
-Hash = Annotated[str, typer.Argument(metavar="HASH", help="The study's hash, or how it begins.", show_default=False)]
+Hash = Annotated[str, typer.Argument(metavar="HASH", help="The study's hash, or its beginning.", show_default=False)]
 Dataset = Annotated[str | None, typer.Option(help="The dataset that the study may read.", show_default="the only one")]
-Runs = Annotated[int, typer.Option(help="How many runs in all, those that were begun included.", min=1)]
+Runs = Annotated[int, typer.Option(help="How many runs in all, including those already started.", min=1)]
 
 
 def receive(
@@ -29,12 +29,12 @@ def receive(
     site: SiteOption = SITE,
     as_json: AsJson = False,
 ) -> None:
-    """Take in a packed study that came by another way than the relay. Only those of policy.submitters are taken.
+    """Take in a packed study that did not come over the relay. One of policy.submitters must have signed it.
 
     Example: comity site receive readmission-3d59a0c41b7e.study
     """
     from comity.errors import BadInput
-    from comity.site.service import Desk
+    from comity.site.service import SiteService
 
     try:
         raw = file.read_bytes()
@@ -42,7 +42,7 @@ def receive(
         raise BadInput(
             f"{file}: the pack can't be read ({error.strerror}); name a file of comity study pack"
         ) from error
-    arrival = Desk(site).received(raw)
+    arrival = SiteService(site).received(raw)
     state = _state(arrival)
     said = f"{arrival.study[:12]}  {arrival.name} of {arrival.submitter}: {state}"
     show([said], document_of(arrival), as_json=as_json)
@@ -57,7 +57,7 @@ def inbox(
     site: SiteOption = SITE,
     as_json: AsJson = False,
 ) -> None:
-    """List the studies that arrived, unread ones first; or show one as it concerns you, which marks it read.
+    """List the studies that arrived, unread ones first; or show what one means for you, which marks it read.
 
     Example: comity site inbox
 
@@ -71,10 +71,10 @@ def inbox(
     if study is not None:
         box.mark_read(box.find(study).study)
         try:
-            arrival, found, _ = _considered(site, study, dataset, runs)
+            arrival, found, _ = _dry_run(site, study, dataset, runs)
         except ComityError:
             if not as_json:
-                # Who takes part is what an owner looks at first, also where its policy or its records rule a study out.
+                # An owner first looks at who takes part, even if its policy or its records exclude the study.
                 say(_parties(loaded, box.study(box.find(study).study)))
             raise
         show(_text(found), {**document_of(arrival), **_page(found)}, as_json=as_json)
@@ -108,11 +108,11 @@ def approve(
 ) -> None:
     """Approve a study for one dataset and a number of runs, after showing what would leave and what would be left.
 
-    The policy of the site file holds whatever is approved. What was approved is the hash: a changed study is another.
+    The site file's policy applies to approved studies too. An approval is for a hash: a changed study needs another.
 
     Example: comity site approve 3d59 --dataset patients --runs 1
     """
-    arrival, found, name = _considered(site, study, dataset, runs)
+    arrival, found, name = _dry_run(site, study, dataset, runs)
     text = _text(found)
     if not as_json:
         say(text)
@@ -132,27 +132,27 @@ def refuse(
     site: SiteOption = SITE,
     as_json: AsJson = False,
 ) -> None:
-    """Refuse a study, or withdraw its approval. What it drew stays spent; end its open runs with: comity site end RUN
+    """Refuse a study, or withdraw its approval. What it drew stays spent. End its open runs with: comity site end RUN
 
     Example: comity site refuse 3d59 --why "no legal basis yet"
     """
     from comity.site.inbox import Inbox
     from comity.site.site_file import SiteFile
-    from comity.site.status import runs_of
+    from comity.site.status import list_runs
 
     loaded = SiteFile.load(site)
     box = Inbox(loaded.home)
     arrival = box.find(study)
     box.refuse(arrival.study, why)
     ledger = loaded.owner().ledger
-    left = [one.run for one in runs_of(ledger) if one.is_of(arrival.study) and one.state == "open"]
+    left = [one.run for one in list_runs(ledger) if one.is_of(arrival.study) and one.state == "open"]
     more = f"; open runs: {', '.join(left)} (comity site end RUN)" if left else ""
     document = {"refused": arrival.study, "why": why, "open_runs": left}
     show([f"refused: {arrival.name} {arrival.study[:12]}{more}"], document, as_json=as_json)
 
 
-def _considered(site: Path, study: str, dataset: str | None, runs: int) -> tuple[Arrival, Considered, str]:
-    from comity.site.approval import considered, dataset_for
+def _dry_run(site: Path, study: str, dataset: str | None, runs: int) -> tuple[Arrival, DryRun, str]:
+    from comity.site.approval import choose_dataset, dry_run
     from comity.site.inbox import Inbox
     from comity.site.site_file import SiteFile
 
@@ -160,8 +160,8 @@ def _considered(site: Path, study: str, dataset: str | None, runs: int) -> tuple
     box = Inbox(loaded.home)
     arrival = box.find(study)
     given = arrival.decision
-    name = dataset_for(loaded, dataset or (given.dataset if given is not None and given.dataset else None))
-    return arrival, considered(loaded, loaded.owner(), box.study(arrival.study), dataset=name, runs=runs), name
+    name = choose_dataset(loaded, dataset or (given.dataset if given is not None and given.dataset else None))
+    return arrival, dry_run(loaded, loaded.owner(), box.study(arrival.study), dataset=name, runs=runs), name
 
 
 def _parties(site: SiteFile, study: Study) -> list[str]:
@@ -171,13 +171,13 @@ def _parties(site: SiteFile, study: Study) -> list[str]:
     return parties_lines(KnownParties.of(study.consortium, site.party, site.policy.pinned))
 
 
-def _text(found: Considered) -> str:
-    warnings = (one_line(f"  WARNING        {sentence}") for sentence in found.findings)
+def _text(found: DryRun) -> str:
+    warnings = (one_line(f"  WARNING        {sentence}") for sentence in found.data_warnings)
     return "\n".join([found.view.as_text(), *warnings])
 
 
-def _page(found: Considered) -> dict[str, Any]:
-    return {"view": found.view.as_json(), "findings": list(found.findings)}
+def _page(found: DryRun) -> dict[str, Any]:
+    return {"view": found.view.as_json(), "findings": list(found.data_warnings)}
 
 
 def _state(arrival: Arrival) -> str:

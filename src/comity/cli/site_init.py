@@ -1,4 +1,4 @@
-"""`comity site init`: asks, checks, and writes a site file with keys and a ledger. Every question is also a flag."""
+"""`comity site init`: write a site file with keys and a ledger, from flags or from answers to questions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def init(  # noqa: PLR0913 (a parameter for each option of the command)
     site: Annotated[Path, typer.Option("--site", help="The site file to write.")] = Path("site.toml"),
     party: Annotated[str | None, typer.Option(help="Your name in studies.", show_default=False)] = None,
-    dataset: Annotated[str | None, typer.Option(help="What your records are called.", show_default=False)] = None,
+    dataset: Annotated[str | None, typer.Option(help="A name for your records.", show_default=False)] = None,
     data: Annotated[
         str | None,
         typer.Option(help="A file beside the site file, or a URL.", show_default=False),
@@ -31,7 +31,7 @@ def init(  # noqa: PLR0913 (a parameter for each option of the command)
     schema: Annotated[
         Path | None, typer.Option(help="Check the records against this schema.", show_default=False)
     ] = None,
-    epsilon: Annotated[str | None, typer.Option(help="What the ledger grants in all.", show_default=False)] = None,
+    epsilon: Annotated[str | None, typer.Option(help="The total that the ledger grants.", show_default=False)] = None,
     delta: Annotated[str, typer.Option(help="The delta of that grant; 0 refuses all Gaussian noise.")] = "1e-5",
     unit: Annotated[Unit, typer.Option(help="Who is protected.")] = Unit.RECORD,
     neighbours: Annotated[Neighbours, typer.Option(help="How a unit may change.")] = Neighbours.REPLACE,
@@ -39,15 +39,17 @@ def init(  # noqa: PLR0913 (a parameter for each option of the command)
         str | None, typer.Option(help="Methods that may run, separated by commas.", show_default=False)
     ] = None,
     epsilon_per_study: Annotated[
-        float | None, typer.Option(help="Most that one study may cost.", show_default="a third of epsilon")
+        float | None, typer.Option(help="The most that one study may cost.", show_default="a third of epsilon")
     ] = None,
     epsilon_per_period: Annotated[
-        float | None, typer.Option(help="Most that all studies of a period may cost.", show_default=False)
+        float | None, typer.Option(help="The most that all studies of a period may cost.", show_default=False)
     ] = None,
-    period_days: Annotated[int | None, typer.Option(help="Its length.", show_default=False)] = None,
+    period_days: Annotated[int | None, typer.Option(help="The period's length in days.", show_default=False)] = None,
     submitter: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=FILE", help="Who may submit studies: a file of its public keys."),
+        typer.Option(
+            metavar="NAME=FILE", help="A coordinator that may submit studies, and a file with its public keys."
+        ),
     ] = None,
     approval: Annotated[str, typer.Option(help="by-hand, or within-policy.")] = "by-hand",
     relay: Annotated[str | None, typer.Option(help="The relay's address.", show_default=False)] = None,
@@ -61,9 +63,9 @@ def init(  # noqa: PLR0913 (a parameter for each option of the command)
     encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a site file, with keys and a ledger where there are none. Nothing that exists is overwritten.
+    """Write a site file, with keys and a ledger if there are none. Nothing is overwritten.
 
-    What it does not ask for is in the file with the least that can be allowed; edit it there.
+    Settings that it does not ask for are written with the strictest value; edit them in the file.
 
     Example: comity site init --party north --dataset patients --data patients.parquet --epsilon 3 --protocols vertical
     """
@@ -72,15 +74,15 @@ def init(  # noqa: PLR0913 (a parameter for each option of the command)
     from comity.site.site_file import SiteFile
 
     if site.exists():
-        raise BadInput(f"{site}: there is a site file already; edit it, or name another: --site FILE", key="site")
+        raise BadInput(f"{site}: a site file exists already; edit it, or name another: --site FILE", key="site")
     asks = _Asking(possible=sys.stdin.isatty() and not as_json)
     party = asks.text("party", "Your name in studies", party)
-    dataset = asks.text("dataset", "What your records are called", dataset)
+    dataset = asks.text("dataset", "A name for your records", dataset)
     data = asks.text("data", "Where they are (a CSV or Parquet file, a database's file or URL)", data)
     if schema is None and asks.possible:
-        named = typer.prompt("A schema to check them against (nothing for none)", default="", show_default=False)
+        named = typer.prompt("A schema to check them against (empty for none)", default="", show_default=False)
         schema = Path(named) if named else None
-    epsilon = asks.text("epsilon", "Epsilon that you grant in all", epsilon)
+    epsilon = asks.text("epsilon", "Epsilon that you grant in total", epsilon)
     methods = asks.text("protocols", "Methods that may run, separated by commas", protocols).split(",")
     home = site.parent
     source = _source(data, table, query, password_file, dialect_of(separator, decimal, encoding))
@@ -101,14 +103,14 @@ def init(  # noqa: PLR0913 (a parameter for each option of the command)
         "pinned": _submitters(submitter or []),
     }
     text = site_text(written)
-    _try_out(text, site)
+    _check_text(text, site)
     public = _make(home / written["ledger"], home / written["keys"], dataset, epsilon, delta, unit, neighbours)
     write_new(site, text)
     SiteFile.load(site).owner()
     lines = [
         *(f"warning: {sentence}" for sentence in findings),
         f"{site}: the site of {party}, with {written['ledger']} and {written['keys']}",
-        "Send these public keys to whoever writes studies:",
+        "Send these public keys to the authors of studies:",
         f"[parties.{party}.keys]",
         *(f'{name} = "{value}"' for name, value in public.to_texts().items()),
     ]
@@ -117,7 +119,7 @@ def init(  # noqa: PLR0913 (a parameter for each option of the command)
 
 
 class _Asking:
-    """Asks for what no flag gave, where there is somebody to ask."""
+    """Asks at a terminal for what no flag gave."""
 
     def __init__(self, *, possible: bool) -> None:
         self.possible = possible
@@ -126,12 +128,12 @@ class _Asking:
         if given is not None:
             return given
         if not self.possible:
-            raise typer.BadParameter(f"--{flag} is missing, and there is nobody to ask here.")
+            raise typer.BadParameter(f"--{flag} is missing, and there is no terminal to ask at.")
         return str(typer.prompt(question))
 
 
 def site_text(written: Mapping[str, Any]) -> str:
-    """The site file that these answers come to, with a word on each key."""
+    """The text of the site file for these answers, with a comment on each key."""
 
     def text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
@@ -154,7 +156,7 @@ def site_text(written: Mapping[str, Any]) -> str:
     if written["period_days"] is not None:
         lines.append(f"period_days = {written['period_days']}")
     lines += [
-        f"submitters = {text(list(written['pinned']))}    # whose keys, pinned below, may submit",
+        f"submitters = {text(list(written['pinned']))}    # who may submit; their keys are pinned below",
         "sizes_may_leave = false    # exact numbers of rows and of matches",
         "records_may_leave = false",
         "joint_predictions = 0    # new records that a run may score jointly and exactly",
@@ -182,7 +184,7 @@ def _source(
 
 
 def _check(source: Mapping[str, str], dataset: str, home: Path, schema: Path | None) -> tuple[str, ...]:
-    """Records are opened before anything is written; with a schema, all of them are compared with it."""
+    """Open the records before anything is written; with a schema, check all of them against it."""
     from comity.data import Schema, explain, open_source
     from comity.errors import DataError
 
@@ -216,8 +218,8 @@ def _third(epsilon: str) -> float:
     return float(Pure(epsilon).epsilon) / 3
 
 
-def _try_out(text: str, site: Path) -> None:
-    """What is wrong with the answers is said before anything is made."""
+def _check_text(text: str, site: Path) -> None:
+    """Report wrong answers before creating anything."""
     import tempfile
 
     from comity.site.site_file import SiteFile

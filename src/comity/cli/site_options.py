@@ -1,4 +1,4 @@
-"""What the commands of a site have in common."""
+"""Options and questions that the commands of a site share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Answer yes to the question.")]
 SITE = Path("site.toml")
 DECLINED = 4
-"""The exit code where the owner was asked and said no."""
+"""The exit code when the owner answers no."""
 
 
 def agreed(question: str, *, yes: bool, as_json: bool) -> bool:
@@ -22,5 +22,5 @@ def agreed(question: str, *, yes: bool, as_json: bool) -> bool:
     if yes:
         return True
     if as_json or not sys.stdin.isatty():
-        raise typer.BadParameter(f"{question} There is nobody to ask here: give --yes.")
+        raise typer.BadParameter(f"{question} There is no terminal to ask at: give --yes.")
     return typer.confirm(one_line(question))

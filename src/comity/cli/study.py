@@ -1,4 +1,4 @@
-"""`comity study`: hand a study to the sites that it asks."""
+"""`comity study`: pack a study for its parties, or submit it to them and run it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from comity.cli.options import AsJson, StudyFile
 from comity.cli.output import show
 
 app = typer.Typer(
-    help="A study on its way to the owners, and run with them.\n\n"
+    help="Pack a study for its parties, or submit it to them and run it.\n\n"
     "Example: comity study pack study.toml --keys coordinator.key",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -27,19 +27,19 @@ def pack(
 ) -> None:
     """Write the study with its schema and public files into one signed file, without [simulation].
 
-    Sites take it by any way: comity site receive FILE
+    Send it over any channel; a site takes it in with: comity site receive FILE
 
     Example: comity study pack study.toml --keys coordinator.key
     """
     from comity.crypto import key_file
     from comity.errors import BadInput
     from comity.files import write_new
-    from comity.site.pack import pack as packed
+    from comity.site.pack import pack as pack_study
     from comity.study.study import Study
 
     loaded = Study.load(study)
     loaded.plan()
-    raw = packed(loaded, key_file.load(keys))
+    raw = pack_study(loaded, key_file.load(keys))
     path = out or Path(f"{loaded.name.replace(' ', '-')}-{loaded.hash[:12]}.study")
     try:
         write_new(path, raw)
@@ -55,19 +55,19 @@ def submit(
     keys: Annotated[Path, typer.Option(help="The coordinator's key file.", show_default=False)],
     relay: Annotated[Path, typer.Option(help="The coordinator's folder of: comity consortium join")] = Path("relay"),
     out: Annotated[Path, typer.Option(help="Where run folders are written.")] = Path("runs"),
-    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with a run.", show_default=False)] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Resume a run.", show_default=False)] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a study to the inboxes of its parties and run it with them; nobody begins before all say that they would.
+    """Deliver a study to its parties and run it with them. The run starts only once every party has agreed.
 
-    Where one has not approved it yet nothing is spent: go on with --resume once it has.
+    If an owner has not approved the study yet, nothing is spent: use --resume once it has.
 
     Example: comity study submit study.toml --keys coordinator.key
 
     Example: comity study submit study.toml --keys coordinator.key --resume runs/2026-11-15-1
     """
-    from comity.cli.deployed import submitted
+    from comity.cli.deployed import submit_study
     from comity.cli.run import show_run
 
-    show_run(submitted(study, keys, relay, out, resume, quiet=quiet or as_json), as_json=as_json)
+    show_run(submit_study(study, keys, relay, out, resume, quiet=quiet or as_json), as_json=as_json)

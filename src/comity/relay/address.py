@@ -17,19 +17,10 @@ from comity.errors import BadInput
 from comity.relay.server_version import parse_version
 
 
-def _is_dialled(address: str) -> bool:
-    """Whether there is a host and, if any, a port that can be dialled. Libraries raise various errors otherwise, and
-    only once they dial."""
-    try:
-        place = urlsplit(address)
-        return bool((place.hostname or "").encode("idna")) and place.port != 0
-    except ValueError:
-        return False
-
-
 @dataclass(frozen=True)
-class Relay:
-    """Where the relay is and who we are to it. Key and authority lie beside the certificate, if not said otherwise."""
+class RelayAddress:
+    """Where the relay is, and the files that identify this member to it. Key and authority default to the files beside
+    the certificate."""
 
     address: str
     certificate: Path
@@ -40,7 +31,7 @@ class Relay:
         for name in ("key", "authority"):
             if getattr(self, name) == Path():
                 object.__setattr__(self, name, self.certificate.with_name(f"{name}.pem"))
-        if not self.address.startswith(("tls://", "wss://")) or not _is_dialled(self.address):
+        if not self.address.startswith(("tls://", "wss://")) or not _has_host_and_port(self.address):
             raise BadInput(
                 f"relay.address = {self.address!r}: expected tls://HOST:PORT, or wss://HOST:PORT for a websocket",
                 key="relay.address",
@@ -50,14 +41,14 @@ class Relay:
     def is_websocket(self) -> bool:
         return self.address.startswith("wss://")
 
-    def require(self) -> None:
-        """Refuses files with which nobody could dial, before anything waits for a connection."""
+    def check_files(self) -> None:
+        """Refuse missing, expired or mismatched files before anything waits for a connection."""
         from comity.relay.certificates import load_certificate
 
         if self.is_websocket and find_spec("aiohttp") is None:
             raise BadInput(
                 f"relay.address = {self.address!r}: a websocket needs the extra deploy-websocket; install it: "
-                "pip install 'comity[deploy-websocket]', or dial tls://HOST:PORT",
+                "pip install 'comity[deploy-websocket]', or use tls://HOST:PORT",
                 key="relay.address",
             )
 
@@ -68,21 +59,21 @@ class Relay:
         end = load_certificate(self.certificate).not_valid_after_utc
         if end <= datetime.now(UTC):
             raise BadInput(
-                f"{self.certificate}: this certificate ended on {end:%Y-%m-%d}; ask for a new one: "
+                f"{self.certificate}: this certificate expired on {end:%Y-%m-%d}; request a new one: "
                 "comity consortium join",
                 key="relay.certificate",
             )
         try:
-            self.context()
+            self.tls_context()
         except (ssl.SSLError, OSError) as error:
             raise BadInput(
-                f"{self.certificate}: this certificate, {self.key.name} and {self.authority.name} can't be used "
-                f"together ({error}); join again",
+                f"{self.certificate}: this certificate, {self.key.name} and {self.authority.name} do not belong "
+                f"together ({error}); join again: comity consortium join",
                 key="relay.certificate",
             ) from error
 
-    def context(self) -> ssl.SSLContext:
-        """TLS 1.3 with our certificate, to a relay that this consortium's authority vouches for and nobody else."""
+    def tls_context(self) -> ssl.SSLContext:
+        """TLS 1.3 with this member's certificate, to a relay that the consortium's authority certified and no other."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.load_verify_locations(cafile=str(self.authority))
@@ -90,8 +81,18 @@ class Relay:
         return context
 
 
-DIAL_SECONDS = 3.0
-"""For each of: to connect, to shake hands, and to read the greeting."""
+def _has_host_and_port(address: str) -> bool:
+    """Whether the host and, if given, the port are valid. Libraries raise various errors otherwise, and only once they
+    connect."""
+    try:
+        place = urlsplit(address)
+        return bool((place.hostname or "").encode("idna")) and place.port != 0
+    except ValueError:
+        return False
+
+
+PROBE_SECONDS = 3.0
+"""The limit for each of: connecting, the handshake, and reading the greeting."""
 _FULL_SECONDS = 1.0
 _FULL = b"maximum connections exceeded"
 _DEFAULT_PORT = 4222
@@ -99,29 +100,29 @@ _GREETING_BYTES = 8192
 
 
 @dataclass(frozen=True)
-class Reached:
-    """`detail` is what the system or TLS said; empty where the relay answers or is full. `version` is what a relay says
-    of its server, and empty where it says nothing before more is asked, as at a websocket."""
+class ProbeResult:
+    """What answers at an address: the relay, a full relay, another server, or nothing. `detail` is what the system or
+    TLS reported. `version` is the server's version from its greeting; a websocket sends none."""
 
     state: Literal["answers", "full", "foreign", "silent"]
     detail: str = ""
     version: str = ""
 
     def explain(self, address: str) -> str:
-        """One sentence for whoever dials, with what to do."""
+        """One sentence with what to do."""
         match self.state:
             case "answers":
                 return f"{address}: answers, with a certificate of your authority"
             case "full":
-                return f"{address}: is full and takes no connection now; try again in a minute, or ask who runs it"
+                return f"{address}: is full and takes no connection now; try again in a minute, or ask its operator"
             case "foreign":
-                return f"{address}: answers, but not as your relay ({self.detail}); ask who runs it"
+                return f"{address}: answers, but not as your relay ({self.detail}); ask its operator"
             case "silent":
-                return f"{address}: does not answer ({self.detail}); look at your firewall, or ask who runs it"
+                return f"{address}: does not answer ({self.detail}); check your firewall, or ask its operator"
 
 
-def dial(address: str, context: ssl.SSLContext, *, seconds: float = DIAL_SECONDS) -> Reached:
-    """Connect and shake hands, and nothing else: whether the relay admits us is not asked."""
+def probe(address: str, context: ssl.SSLContext, *, seconds: float = PROBE_SECONDS) -> ProbeResult:
+    """Connect and do the TLS handshake, nothing more: this does not tell whether the relay admits the member."""
     place = urlsplit(address)
     host, port = place.hostname or "", place.port or _DEFAULT_PORT
     try:
@@ -129,22 +130,26 @@ def dial(address: str, context: ssl.SSLContext, *, seconds: float = DIAL_SECONDS
             socket.create_connection((host, port), seconds) as line,
             context.wrap_socket(line, server_hostname=host) as greeted,
         ):
-            return Reached("answers", version=read_version(greeted) if place.scheme == "tls" else "")
+            return ProbeResult("answers", version=read_server_version(greeted) if place.scheme == "tls" else "")
     except OSError as error:
-        # A full server speaks in plain text and closes, which TLS finds wrong, or finds closed.
+        # A full server answers in plain text and closes, which TLS reports as an error or as a closed connection.
         if _is_full(host, port):
-            return Reached("full")
+            return ProbeResult("full")
         if isinstance(error, ssl.SSLError):
-            return Reached("foreign", str(error.reason or error))
-        return Reached("silent", str(error.strerror or error))
+            return ProbeResult("foreign", str(error.reason or error))
+        return ProbeResult("silent", str(error.strerror or error))
 
 
-def read_version(line: socket.socket) -> str:
-    """The version in the greeting that a server sends first; empty where it sends none that can be read in time."""
-    greeting, until = b"", time.monotonic() + DIAL_SECONDS
+def probe_relay(relay: RelayAddress) -> ProbeResult:
+    return probe(relay.address, relay.tls_context())
+
+
+def read_server_version(line: socket.socket) -> str:
+    """The version in the server's greeting; empty if no readable greeting arrives in time."""
+    greeting, until = b"", time.monotonic() + PROBE_SECONDS
     try:
         while b"\r\n" not in greeting and len(greeting) < _GREETING_BYTES:
-            # One deadline for the whole: a server that sends a byte at a time holds nobody up for longer.
+            # One deadline for the whole greeting: a server that sends a byte at a time gains nothing.
             if (left := until - time.monotonic()) <= 0:
                 return ""
             line.settimeout(left)
@@ -155,10 +160,6 @@ def read_version(line: socket.socket) -> str:
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return ""
     return version if isinstance(version, str) and parse_version(version) else ""
-
-
-def dial_relay(relay: Relay) -> Reached:
-    return dial(relay.address, relay.context())
 
 
 def _is_full(host: str, port: int) -> bool:

@@ -1,11 +1,11 @@
 """Certificates of a consortium's members and of its relay, and the requests for them.
 
-Promise    A private key is made by whoever uses it, in a file that its owner alone can read, and never sent. The
-           authority takes the public key from a request and nothing else: names, alternative names and extensions of
-           a request are ignored, since a relay that maps certificates to users would believe them.
-Names      A certificate is for `CN=NAME.KEY`, KEY being the beginning of the public key's SHA-256. The relay admits
-           exactly that subject, so that the certificate of an earlier key of the same member is nobody's: a name can
-           be given again after a key was stolen. A member's certificate is good for dialling, not for being a relay.
+Promise    Each member makes its private key itself, in a file that it alone can read, and never sends it. The authority
+           takes only the public key from a request. It ignores the request's names, alternative names and extensions,
+           because a relay that maps certificates to users would believe them.
+Names      A certificate is for `CN=NAME.KEY`, where KEY is the beginning of the public key's SHA-256. The relay admits
+           exactly that subject, so the certificate of a member's earlier key admits nobody: a name can be reused after
+           a key was stolen. A member's certificate identifies a client, never a relay.
 """
 
 from __future__ import annotations
@@ -35,52 +35,52 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from comity.artefacts.writing import write_text
 from comity.errors import BadInput
 from comity.files import make_folder
-from comity.relay.wire import RELAY, checked_name
+from comity.relay.wire import RELAY, require_member_name
 
-# What the library raises for what it can't read: damaged, or of other versions and algorithms.
+# What the library raises for damaged files and for unknown versions and algorithms.
 _UNREADABLE = (ValueError, TypeError, OverflowError, UnsupportedAlgorithm, x509.InvalidVersion)
 KEY, REQUEST, CERTIFICATE, AUTHORITY = "key.pem", "request.pem", "certificate.pem", "authority.pem"
-"""Files in a member's folder of the relay."""
+"""Files in a member's relay folder."""
 YEAR = timedelta(days=365)
-_FINGERPRINT = 24
-# So that a clock a little behind the authority's finds the certificate valid.
-_EARLIER = timedelta(minutes=5)
-_LONGEST_REQUEST = 16 << 10
+_FINGERPRINT_CHARACTERS = 24
+# A clock slightly behind the authority's accepts the certificate at once.
+_BACKDATED = timedelta(minutes=5)
+_MAX_REQUEST_CHARACTERS = 16 << 10
 _AUTHORITY_YEARS = 5
 
 
 @dataclass(frozen=True)
-class Issued:
-    """A certificate, the fingerprint of the key that it is for, and when it ends."""
+class IssuedCertificate:
+    """A signed certificate, the fingerprint of its key, and when it expires."""
 
     pem: str
     key: str
     until: datetime
 
 
-def new_request(folder: Path, name: str) -> str:
-    """Make a key in `folder` and the request that its owner sends to the authority. A key that is there stays, since a
-    certificate may be on its way: the request is made anew for it."""
+def create_request(folder: Path, name: str) -> str:
+    """Make a key in `folder`, and the signing request to send to the authority. An existing key stays, because its
+    certificate may be on the way; the request is then for that key."""
     path = folder / KEY
     key = load_key(path) if path.exists() else _new_key(path)
-    request = x509.CertificateSigningRequestBuilder().subject_name(_subject(checked_name(name)))
+    request = x509.CertificateSigningRequestBuilder().subject_name(_subject(require_member_name(name)))
     pem = request.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM).decode("ascii")
     write_text(folder / REQUEST, pem)
     return pem
 
 
-def fingerprint(request: str) -> str:
-    """What both ends compare by another way than the one that the request took."""
+def request_fingerprint(request: str) -> str:
+    """The fingerprint of a request's key, for both sides to compare over another channel."""
     return _fingerprint(_requested_key(request, "the signing request"))
 
 
-def user_of(name: str, key: str) -> str:
-    """The user that the relay makes of a certificate for this name and key."""
+def relay_user(name: str, key: str) -> str:
+    """The user to which the relay maps a certificate for this name and key."""
     return f"CN={name}.{key}"
 
 
 class Authority:
-    """Signs certificates. Its key is needed when somebody joins, never while a study runs, and belongs offline."""
+    """Signs certificates. Its key is needed when a member joins, never while a study runs; keep it offline."""
 
     def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
         self._key = key
@@ -107,20 +107,20 @@ class Authority:
     def pem(self) -> str:
         return self.certificate.public_bytes(Encoding.PEM).decode("ascii")
 
-    def sign_member(self, request: str, name: str, *, life: timedelta = YEAR) -> Issued:
+    def sign_member(self, request: str, name: str, *, validity: timedelta = YEAR) -> IssuedCertificate:
         """A member's certificate for the key in a request."""
-        return self._sign(request, checked_name(name), ExtendedKeyUsageOID.CLIENT_AUTH, life, ())
+        return self._sign(request, require_member_name(name), ExtendedKeyUsageOID.CLIENT_AUTH, validity, ())
 
-    def sign_relay(self, request: str, hosts: Sequence[str], *, life: timedelta = YEAR) -> Issued:
-        """The relay's certificate, for the names and addresses that members dial."""
-        return self._sign(request, RELAY, ExtendedKeyUsageOID.SERVER_AUTH, life, hosts)
+    def sign_relay(self, request: str, hosts: Sequence[str], *, validity: timedelta = YEAR) -> IssuedCertificate:
+        """The relay's certificate, for the host names and addresses to which members connect."""
+        return self._sign(request, RELAY, ExtendedKeyUsageOID.SERVER_AUTH, validity, hosts)
 
     def _sign(
-        self, request: str, name: str, use: x509.ObjectIdentifier, life: timedelta, hosts: Sequence[str]
-    ) -> Issued:
+        self, request: str, name: str, use: x509.ObjectIdentifier, validity: timedelta, hosts: Sequence[str]
+    ) -> IssuedCertificate:
         key = _requested_key(request, name)
         printed = _fingerprint(key)
-        until = min(datetime.now(UTC) + life, self.certificate.not_valid_after_utc).replace(microsecond=0)
+        until = min(datetime.now(UTC) + validity, self.certificate.not_valid_after_utc).replace(microsecond=0)
         builder = (
             _builder(_subject(f"{name}.{printed}"), self.certificate.subject, key, until)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -132,19 +132,19 @@ class Authority:
                 x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False
             )
         certificate = builder.sign(self._key, hashes.SHA256())
-        return Issued(certificate.public_bytes(Encoding.PEM).decode("ascii"), printed, until)
+        return IssuedCertificate(certificate.public_bytes(Encoding.PEM).decode("ascii"), printed, until)
 
 
-def install(folder: Path, name: str, pem: str) -> datetime:
-    """Put a certificate beside the key that it was asked for, if it is this member's; returns when it ends."""
+def install_certificate(folder: Path, name: str, pem: str) -> datetime:
+    """Check a certificate against the member's name, key and authority, and write it; returns when it expires."""
     until = _check(_parsed(pem, "the certificate"), folder, name)
     write_text(folder / CERTIFICATE, pem)
     return until
 
 
-def check_installed(folder: Path, name: str) -> datetime:
-    """Refuses a certificate that is not for the key beside it, for this name, by the authority beside it; returns when
-    it ends."""
+def check_certificate(folder: Path, name: str) -> datetime:
+    """Refuse an installed certificate that is not for this name and the key beside it, or not signed by the authority
+    beside it; returns when it expires."""
     return _check(load_certificate(folder / CERTIFICATE), folder, name)
 
 
@@ -152,20 +152,21 @@ def _check(certificate: x509.Certificate, folder: Path, name: str) -> datetime:
     where = f"{folder / CERTIFICATE}"
     key, authority = load_key(folder / KEY), load_certificate(folder / AUTHORITY)
     if _public(certificate) != _spki(key.public_key()):
-        raise BadInput(f"{where}: the certificate is for another key than the one here; ask for it again", code="keys")
+        raise BadInput(f"{where}: the certificate is not for the key in this folder; request it again", code="keys")
     if certificate.subject != _subject(f"{name}.{_fingerprint(key.public_key())}"):
-        raise BadInput(f"{where}: the certificate is for another name than {name!r}; ask for it again", code="name")
+        raise BadInput(f"{where}: the certificate is not for the name {name!r}; request it again", code="name")
     try:
         certificate.verify_directly_issued_by(authority)
     except (InvalidSignature, *_UNREADABLE):
         raise BadInput(
-            f"{where}: the authority of this consortium did not sign this; compare its fingerprint", code="authority"
+            f"{where}: the authority of this consortium did not sign this certificate; compare its fingerprint",
+            code="authority",
         ) from None
     return certificate.not_valid_after_utc
 
 
 def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """The private key in a file; one that others can read is refused."""
+    """Load a private key; a file that others can read is refused."""
     try:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise BadInput(f"{path}: others can read this key; run: chmod 600 {path}", code="keys")
@@ -183,35 +184,38 @@ def load_certificate(path: Path) -> x509.Certificate:
     try:
         return _parsed(path.read_text("ascii"), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: the certificate can't be read ({error}); put it there", code="certificate") from error
+        raise BadInput(
+            f"{path}: the certificate can't be read ({error}); restore it, or join again: comity consortium join",
+            code="certificate",
+        ) from error
 
 
 def authority_fingerprint(pem: str) -> str:
-    """What members compare by telephone before they trust an invitation."""
+    """The fingerprint that members compare by telephone before they trust an invitation."""
     return _parsed(pem, "the authority's certificate").fingerprint(hashes.SHA256()).hex()
 
 
 def _parsed(pem: str, where: str) -> x509.Certificate:
-    """A certificate whose parts can be read: the library reads its key, name and dates when they are asked for."""
+    """Parse a certificate completely: the library reads key, names and dates only when they are accessed."""
     try:
         found = x509.load_pem_x509_certificate(pem.encode("ascii"))
         key, _ = found.public_key(), (found.subject, found.issuer, found.not_valid_after_utc)
     except _UNREADABLE:
         raise BadInput(
-            f"{where}: expected a certificate in PEM, found something else; ask for it again", code="certificate"
+            f"{where}: expected a certificate in PEM, found something else; request it again", code="certificate"
         ) from None
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise BadInput(
-            f"{where}: expected a certificate for an elliptic-curve key, found another kind; ask for it again",
+            f"{where}: expected a certificate for an elliptic-curve key, found another kind; request it again",
             code="certificate",
         )
     return found
 
 
 def _requested_key(request: str, where: str) -> ec.EllipticCurvePublicKey:
-    """The public key of a request whose sender has the private one."""
+    """The public key of a request, once its signature proves that the sender has the private key."""
     try:
-        if len(request) > _LONGEST_REQUEST:
+        if len(request) > _MAX_REQUEST_CHARACTERS:
             raise ValueError(len(request))
         asked = x509.load_pem_x509_csr(request.encode("ascii"))
         key, signed = asked.public_key(), asked.is_signature_valid
@@ -221,7 +225,9 @@ def _requested_key(request: str, where: str) -> ec.EllipticCurvePublicKey:
             code="request",
         ) from None
     if not signed:
-        raise BadInput(f"{where}: the signing request is not signed by its own key; have it made again", code="request")
+        raise BadInput(
+            f"{where}: the signing request is not signed by its key; ask the member for a new one", code="request"
+        )
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise BadInput(f"{where}: expected a key on P-256; make the request with: comity consortium join", code="keys")
     return key
@@ -234,7 +240,7 @@ def _new_key(path: Path) -> ec.EllipticCurvePrivateKey:
         make_folder(path.parent)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise BadInput(f"{path}: there is a key already; choose another folder", code="keys") from None
+        raise BadInput(f"{path}: a key exists already; choose another folder", code="keys") from None
     except OSError as error:
         raise BadInput(f"{path}: the key can't be written ({error.strerror})", code="keys") from error
     with os.fdopen(descriptor, "wb") as file:
@@ -248,7 +254,7 @@ def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime
 ) -> x509.CertificateBuilder:
     return x509.CertificateBuilder(
-        issuer, subject, key, x509.random_serial_number(), datetime.now(UTC) - _EARLIER, until
+        issuer, subject, key, x509.random_serial_number(), datetime.now(UTC) - _BACKDATED, until
     )
 
 
@@ -286,4 +292,4 @@ def _public(certificate: x509.Certificate) -> bytes:
 
 
 def _fingerprint(key: ec.EllipticCurvePublicKey) -> str:
-    return hashlib.sha256(_spki(key)).hexdigest()[:_FINGERPRINT]
+    return hashlib.sha256(_spki(key)).hexdigest()[:_FINGERPRINT_CHARACTERS]

@@ -30,28 +30,30 @@ from comity.errors import BadInput, Stopped
 from comity.federation.coordinator.replies import plain
 from comity.federation.messages.asking import ABSENT, FAILED, SIZE, Asking
 from comity.federation.messages.channel import FOR_EVER, MOST, Message, Patience
-from comity.relay.address import Relay, dial_relay
+from comity.relay.address import RelayAddress, probe_relay
 from comity.relay.link import Link
 from comity.relay.wire import (
     COORDINATOR,
     ID_BYTES,
-    PIECE,
-    SHORT,
-    WINDOW,
+    INLINE_BYTES,
+    PIECE_BYTES,
+    WINDOW_PIECES,
     Frame,
     Kind,
-    Pulling,
+    PulledMessage,
     ask_subject,
-    checked_party,
-    id_of,
-    piece_of,
+    get_piece,
+    message_id,
     reply_subject,
+    require_party_name,
 )
+
+log = logging.getLogger("comity.coordinator")
 
 
 @dataclass(eq=False)
-class Call:
-    """Until there is an outcome or nobody waits for it."""
+class RelayRequest:
+    """One ask of one party, followed until there is an outcome or nobody waits for it."""
 
     asking: Asking
     party: str
@@ -61,11 +63,11 @@ class Call:
     size: int = 0
     message: bytes | None = None
     idle: int = 0
-    making: bool = True
+    queued: bool = True
     pulls: set[int] = field(default_factory=set)
     absent: float | None = None
-    reply: Pulling | None = None
-    arrived: BytesIO = field(default_factory=BytesIO)
+    reply: PulledMessage | None = None
+    received: BytesIO = field(default_factory=BytesIO)
     offered: tuple[bytes, int] | None = None
     tries: int = 0
 
@@ -74,19 +76,21 @@ class Call:
         return self.asking.waits_for(self.party)
 
 
-_MADE, _MADE_BYTES = 4, 64 << 20
+_MAX_HELD, _MAX_HELD_BYTES = 4, 64 << 20
 
 
-class Making:
-    """`made(call, id, message)` is called on the thread that makes them, with each message that may go."""
+class OutgoingQueue:
+    """Makes messages to sites one after the other, on one thread, while only a few are held in memory.
 
-    def __init__(self, made: Callable[[Call, bytes, bytes], None]) -> None:
+    It calls `made(request, id, message)` on that thread with each message that may be sent."""
+
+    def __init__(self, made: Callable[[RelayRequest, bytes, bytes], None]) -> None:
         self._made = made
-        self._wanted: SimpleQueue[Call | None] = SimpleQueue()
-        # Guards all that follows: several threads want messages and let go of them.
+        self._queue: SimpleQueue[RelayRequest | None] = SimpleQueue()
+        # Guards the attributes below, which several threads use.
         self._room = threading.Condition()
-        self._held: dict[Call, int] = {}
-        self._waiting: set[Call] = set()
+        self._held: dict[RelayRequest, int] = {}
+        self._waiting: set[RelayRequest] = set()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="messages to sites", daemon=True)
 
@@ -97,169 +101,169 @@ class Making:
         with self._room:
             self._closing = True
             self._room.notify_all()
-        self._wanted.put(None)
+        self._queue.put(None)
         self._thread.join()
 
-    def want(self, calls: Sequence[Call]) -> None:
+    def add(self, requests: Sequence[RelayRequest]) -> None:
         with self._room:
-            self._waiting.update(calls)
-        for call in calls:
-            self._wanted.put(call)
+            self._waiting.update(requests)
+        for request in requests:
+            self._queue.put(request)
 
     @property
-    def waiting(self) -> list[Call]:
-        """Those whose messages are not made yet, for which no party can be blamed."""
+    def waiting(self) -> list[RelayRequest]:
+        """Requests whose messages are not made yet; their parties are not late."""
         with self._room:
             return list(self._waiting)
 
-    def let_go(self, call: Call) -> None:
-        """Whoever wants this message again has it made again."""
-        call.message, call.idle = None, 0
+    def release(self, request: RelayRequest) -> None:
+        """Drop a message from memory; it is made again if the site pulls it again."""
+        request.message, request.idle = None, 0
         with self._room:
-            if self._held.pop(call, None) is not None:
+            if self._held.pop(request, None) is not None:
                 self._room.notify_all()
 
     def _run(self) -> None:
-        while (call := self._wanted.get()) is not None:
+        while (request := self._queue.get()) is not None:
             with self._room:
                 self._room.wait_for(lambda: self._closing or self._has_room())
-            if call.is_waited_for and not self._closing:
-                self._make(call)
+            if request.is_waited_for and not self._closing:
+                self._make(request)
             with self._room:
-                self._waiting.discard(call)
+                self._waiting.discard(request)
 
     def _has_room(self) -> bool:
-        return len(self._held) < _MADE and sum(self._held.values()) < _MADE_BYTES
+        return len(self._held) < _MAX_HELD and sum(self._held.values()) < _MAX_HELD_BYTES
 
-    def _make(self, call: Call) -> None:
+    def _make(self, request: RelayRequest) -> None:
         try:
-            raw = call.make()
+            raw = request.make()
         except BaseException as error:
-            call.asking.failed(error)
+            request.asking.failed(error)
             return
-        if not call.asking.fits(call.party, len(raw)):
+        if not request.asking.fits(request.party, len(raw)):
             return
-        name = id_of(raw)
-        if call.id not in (b"", name):
-            call.asking.failed(BadInput(f"the message to {call.party} is another when it is made again", code="form"))
+        name = message_id(raw)
+        if request.id not in (b"", name):
+            changed = f"the message to {request.party} changed when it was made again"
+            request.asking.failed(BadInput(changed, code="form"))
             return
-        if len(raw) > SHORT:
+        if len(raw) > INLINE_BYTES:
             with self._room:
-                self._held[call] = len(raw)
-        self._made(call, name, raw)
+                self._held[request] = len(raw)
+        self._made(request, name, raw)
 
 
-PULLED = 64
-"""Pieces of all replies that are on their way to us at once: 16 MiB, an eighth of what the relay keeps for us."""
-_SOON = 0.02
-_TRIES = 3
+MAX_PIECES_IN_FLIGHT = 64
+"""Pieces of all replies together: 16 MiB, an eighth of what the relay buffers for this connection."""
+_CLAIM_SECONDS = 0.02
+_MAX_TRIES = 3
 
 
-class Replies:
-    """`send` brings a frame to a party, `replied` is told of a reply that is whole, `over` of a call without one."""
+class IncomingReplies:
+    """Pulls replies of sites when there is room for them. Belongs to the thread of the channel's loop.
+
+    It calls `send` with a frame for a party, `replied` with a whole reply, and `over` with a request that gets no
+    reply."""
 
     def __init__(
         self,
         *,
         send: Callable[[str, Frame], Awaitable[None]],
-        replied: Callable[[Call, bytes], Awaitable[None]],
-        over: Callable[[Call], Awaitable[None]],
+        replied: Callable[[RelayRequest, bytes], Awaitable[None]],
+        over: Callable[[RelayRequest], Awaitable[None]],
     ) -> None:
         self._send, self._replied, self._over = send, replied, over
-        self._pulling: dict[Call, None] = {}
-        self._offered: dict[Call, None] = {}
+        self._pulling: dict[RelayRequest, None] = {}
+        self._offered: dict[RelayRequest, None] = {}
 
-    def forget(self, call: Call) -> None:
-        self._pulling.pop(call, None)
-        self._offered.pop(call, None)
+    def forget(self, request: RelayRequest) -> None:
+        self._pulling.pop(request, None)
+        self._offered.pop(request, None)
 
-    async def offered(self, call: Call, name: bytes, size: int) -> None:
-        """A site has a reply of this size."""
-        if call.reply is not None and call.reply.id == name:
+    async def offered(self, request: RelayRequest, name: bytes, size: int) -> None:
+        """A site offers a reply of this size."""
+        if request.reply is not None and request.reply.id == name:
             return
-        self._pulling.pop(call, None)
-        call.reply, call.offered = None, (name, size)
-        await self._claim(call)
+        self._pulling.pop(request, None)
+        request.reply, request.offered = None, (name, size)
+        await self._claim(request)
 
-    async def again(self, call: Call) -> None:
-        """Pull again what was lost on the way."""
-        if call.reply is not None:
-            call.reply.again()
+    async def retry(self, request: RelayRequest) -> None:
+        """Request again the pieces that were lost."""
+        if request.reply is not None:
+            request.reply.retry()
             await self._pull()
 
     async def put(self, party: str, frame: Frame) -> None:
-        """A piece of a reply has arrived."""
-        for call in list(self._pulling):
-            if call.party != party or call.reply is None or call.reply.id != frame.id:
+        """Take a piece of a reply."""
+        for request in list(self._pulling):
+            if request.party != party or request.reply is None or request.reply.id != frame.id:
                 continue
-            call.asking.alive(party)
-            if call.reply.takes(frame.number, frame.body):
-                call.arrived.write(frame.body)
-            if call.reply.is_whole:
-                await self._whole(call)
+            request.asking.alive(party)
+            if request.reply.accept(frame.number, frame.body):
+                request.received.write(frame.body)
+            if request.reply.is_whole:
+                await self._whole(request)
         await self._pull()
 
-    async def claims(self, pause: float) -> None:
-        """For ever: replies that found no room are looked at again soon."""
+    async def claim_waiting(self, pause: float) -> None:
+        """Until cancelled: try again soon to claim room for the replies that found none."""
         while True:
-            await asyncio.sleep(_SOON if self._offered else pause)
-            for call in list(self._offered):
-                # A reply that waits for us is nobody's silence.
-                call.asking.excused(call.party)
-                await self._claim(call)
+            await asyncio.sleep(_CLAIM_SECONDS if self._offered else pause)
+            for request in list(self._offered):
+                # The site has answered: it is not silent while its reply waits for room here.
+                request.asking.excused(request.party)
+                await self._claim(request)
 
-    async def _claim(self, call: Call) -> None:
-        assert call.offered is not None
-        name, size = call.offered
-        if not call.asking.fits(call.party, size) or not call.is_waited_for:
-            await self._over(call)
-        elif call.asking.claim(call.party, size):
-            self._offered.pop(call, None)
-            call.reply, call.arrived = Pulling(name, size), BytesIO()
-            self._pulling[call] = None
+    async def _claim(self, request: RelayRequest) -> None:
+        assert request.offered is not None
+        name, size = request.offered
+        if not request.asking.fits(request.party, size) or not request.is_waited_for:
+            await self._over(request)
+        elif request.asking.claim(request.party, size):
+            self._offered.pop(request, None)
+            request.reply, request.received = PulledMessage(name, size), BytesIO()
+            self._pulling[request] = None
             await self._pull()
         else:
-            self._offered[call] = None
+            self._offered[request] = None
 
     async def _pull(self) -> None:
-        room = PULLED - sum(call.reply.under_way for call in self._pulling if call.reply is not None)
-        for call in list(self._pulling):
+        room = MAX_PIECES_IN_FLIGHT - sum(one.reply.in_flight for one in self._pulling if one.reply is not None)
+        for request in list(self._pulling):
             if room <= 0:
                 return
-            if call.reply is not None:
-                for number in call.reply.wanted(min(room, WINDOW)):
+            if request.reply is not None:
+                for number in request.reply.next_pieces(min(room, WINDOW_PIECES)):
                     room -= 1
-                    await self._send(call.party, Frame(Kind.PULL, call.reply.id, number))
+                    await self._send(request.party, Frame(Kind.PULL, request.reply.id, number))
 
-    async def _whole(self, call: Call) -> None:
-        assert call.reply is not None
-        name, size, is_true = call.reply.id, call.reply.size, call.reply.is_true
-        del self._pulling[call]
-        if is_true:
-            reply, call.arrived = call.arrived.getvalue(), BytesIO()
-            await self._replied(call, reply)
+    async def _whole(self, request: RelayRequest) -> None:
+        assert request.reply is not None
+        name, size, is_intact = request.reply.id, request.reply.size, request.reply.is_intact
+        del self._pulling[request]
+        if is_intact:
+            reply, request.received = request.received.getvalue(), BytesIO()
+            await self._replied(request, reply)
             return
-        call.tries += 1
-        if call.tries < _TRIES:
-            call.reply, call.offered = None, (name, size)
-            await self._claim(call)
+        request.tries += 1
+        if request.tries < _MAX_TRIES:
+            request.reply, request.offered = None, (name, size)
+            await self._claim(request)
         else:
-            call.asking.lost(call.party, FAILED)
-            await self._over(call)
+            request.asking.lost(request.party, FAILED)
+            await self._over(request)
 
 
-log = logging.getLogger("comity.coordinator")
-
-BEAT = 1.0
-"""Seconds between two repetitions of an open ask."""
-GRACE = 10.0
-"""Seconds for which nobody may listen at a party's subject: a site that restarts is back by then."""
-REACHED_WITHIN = 5.0
-"""Seconds for a first connection to the relay, after which whoever waits hears why there is none."""
-SILENT = 10.0
-"""What a deployment's patience says of parties that show no life."""
-_STALLED = 3
-_LOOK = 0.05
+REPEAT_SECONDS = 1.0
+"""Time between two repetitions of an open ask."""
+GRACE_SECONDS = 10.0
+"""How long a party's subject may be without a subscriber: a restarting site is back by then."""
+CONNECT_SECONDS = 5.0
+"""How long to wait for the first connection to the relay before reporting why there is none."""
+_MAX_IDLE_REPEATS = 3
+_CHECK_SECONDS = 0.05
 
 
 class NatsChannel:
@@ -267,83 +271,87 @@ class NatsChannel:
 
     def __init__(
         self,
-        relay: Relay,
+        relay: RelayAddress,
         parties: Iterable[str],
         *,
-        most: int = MOST,
-        grace: float = GRACE,
-        beat: float = BEAT,
+        max_bytes: int = MOST,
+        grace: float = GRACE_SECONDS,
+        repeat_every: float = REPEAT_SECONDS,
     ) -> None:
-        relay.require()
+        relay.check_files()
         self._relay = relay
-        self._parties = {reply_subject(checked_party(party)): party for party in parties}
-        self._most, self._grace, self._beat = most, grace, beat
-        # Of the loop's thread alone.
-        self._calls: dict[tuple[str, bytes], list[Call]] = {}
-        self._replies = Replies(send=self._send, replied=self._replied, over=self._finish)
+        self._parties = {reply_subject(require_party_name(party)): party for party in parties}
+        self._max_bytes, self._grace, self._repeat_every = max_bytes, grace, repeat_every
+        # Used on the loop's thread alone.
+        self._calls: dict[tuple[str, bytes], list[RelayRequest]] = {}
+        self._replies = IncomingReplies(send=self._send, replied=self._replied, over=self._finish)
         self._ticked = time.monotonic()
-        # Shared with whoever asks: those that are open, also while their messages are on the way to the loop.
-        self._asked: set[Asking] = set()
+        # Shared with asking threads: the open asks, including those whose messages have not reached the loop.
+        self._open: set[Asking] = set()
         self._lock = threading.Lock()
         self._closing = False
         self._loop = asyncio.new_event_loop()
         self._link = Link(relay, COORDINATOR, self._parties, self._received)
-        self._making = Making(lambda call, name, raw: self._soon(self._made, call, name, raw))
+        self._outgoing = OutgoingQueue(lambda request, name, raw: self._soon(self._made, request, name, raw))
         self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
         self._thread.start()
-        self._making.start()
+        self._outgoing.start()
 
     def ask(self, messages: Mapping[str, Message], *, patience: Patience = FOR_EVER) -> Asking:
         return self._begin(messages, patience, Kind.ASK)
 
     def submit(self, packs: Mapping[str, Message], *, patience: Patience = FOR_EVER) -> Asking:
-        """As `ask`, with packed studies for the inboxes of sites."""
+        """As `ask`, with packed studies for the sites' inboxes."""
         return self._begin(packs, patience, Kind.STUDY)
 
     def _begin(self, messages: Mapping[str, Message], patience: Patience, kind: Kind) -> Asking:
         known = set(self._parties.values())
         asking = Asking(
-            messages, patience, most=self._most, showing=lambda: self._excused_if_starved(asking), beat=self._beat
+            messages,
+            patience,
+            most=self._max_bytes,
+            showing=lambda: self._excuse_if_starved(asking),
+            beat=self._repeat_every,
         )
-        calls = [Call(asking, party, make, kind) for party, make in messages.items() if party in known]
+        requests = [RelayRequest(asking, party, make, kind) for party, make in messages.items() if party in known]
         for party in messages:
             if party not in known:
                 asking.lost(party, ABSENT)
         with self._lock:
-            self._asked.add(asking)
-        asking.at_close(lambda: self._soon(self._forget, calls, asking))
-        self._making.want(calls)
+            self._open.add(asking)
+        asking.at_close(lambda: self._soon(self._forget, requests, asking))
+        self._outgoing.add(requests)
         return asking
 
     @property
-    def is_up(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether there is a connection to the relay now."""
-        return self._link.is_up
+        return self._link.is_connected
 
-    def require_up(self, seconds: float = REACHED_WITHIN) -> None:
-        """Wait so long for the first connection; stops with what is known of the reason where there is none."""
+    def wait_until_connected(self, seconds: float = CONNECT_SECONDS) -> None:
+        """Wait for the first connection; raise `Stopped` with the likely reason if there is none in time."""
         end = time.monotonic() + seconds
-        while not self.is_up:
+        while not self.is_connected:
             if time.monotonic() > end:
-                reached = dial_relay(self._relay)
-                why = reached.explain(self._relay.address)
-                if reached.state == "answers":
-                    why = f"{self._relay.address}: {plain(self.trouble) or 'no word of it'}"
+                found = probe_relay(self._relay)
+                why = found.explain(self._relay.address)
+                if found.state == "answers":
+                    why = f"{self._relay.address}: {plain(self.last_errors) or 'no reason given'}"
                 raise Stopped(f"the relay is not reached: {why}")
-            time.sleep(_LOOK)
+            time.sleep(_CHECK_SECONDS)
 
     @property
-    def trouble(self) -> str:
-        """Why there is none, in the words of whoever said so; empty where nothing is wrong."""
-        return self._link.trouble
+    def last_errors(self) -> str:
+        """Why there is no connection, as client and relay reported it; empty if nothing is wrong."""
+        return self._link.last_errors
 
     def close(self) -> None:
-        """End the connection and the threads; asks that are open are told."""
+        """End the connection and the threads; open asks fail."""
         if self._closing:
             return
         self._do(self._end())
         self._closing = True
-        self._making.close()
+        self._outgoing.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -360,7 +368,7 @@ class NatsChannel:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        works = (self._link.run(), self._beats(), self._replies.claims(self._beat / 10))
+        works = (self._link.run(), self._repeat_all(), self._replies.claim_waiting(self._repeat_every / 10))
         self._tasks = [self._loop.create_task(work) for work in works]
         self._loop.run_forever()
 
@@ -378,135 +386,135 @@ class NatsChannel:
         task.add_done_callback(self._tasks.remove)
 
     async def _end(self) -> None:
-        for calls in list(self._calls.values()):
-            for call in list(calls):
-                call.asking.failed(BadInput("the channel was closed while an ask was open", code="closed"))
-                await self._finish(call)
+        for requests in list(self._calls.values()):
+            for request in list(requests):
+                request.asking.failed(BadInput("the channel was closed while an ask was open", code="closed"))
+                await self._finish(request)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _excused_if_starved(self, asking: Asking) -> Iterable[str]:
-        """Where this process did something else for long, nobody read what the parties said."""
-        if time.monotonic() - self._ticked > 2 * self._beat:
+    def _excuse_if_starved(self, asking: Asking) -> Iterable[str]:
+        """If this process was busy for long, it did not read what the parties sent, so none of them is late."""
+        if time.monotonic() - self._ticked > 2 * self._repeat_every:
             asking.excused()
         return ()
 
     # Asks.
 
-    def _made(self, call: Call, name: bytes, raw: bytes) -> None:
-        call.making = False
-        if not call.is_waited_for:
-            self._making.let_go(call)
+    def _made(self, request: RelayRequest, name: bytes, raw: bytes) -> None:
+        request.queued = False
+        if not request.is_waited_for:
+            self._outgoing.release(request)
             return
-        if len(raw) > SHORT:
-            call.message = raw
-        if not call.id:
-            call.id, call.size = name, len(raw)
-            self._calls.setdefault((call.party, name), []).append(call)
-            self._start(self._offer(call, raw if len(raw) <= SHORT else b""))
+        if len(raw) > INLINE_BYTES:
+            request.message = raw
+        if not request.id:
+            request.id, request.size = name, len(raw)
+            self._calls.setdefault((request.party, name), []).append(request)
+            self._start(self._offer(request, raw if len(raw) <= INLINE_BYTES else b""))
         else:
-            numbers, call.pulls = sorted(call.pulls), set()
-            self._start(self._give(call, raw, numbers))
+            numbers, request.pulls = sorted(request.pulls), set()
+            self._start(self._give(request, raw, numbers))
 
-    async def _offer(self, call: Call, body: bytes = b"") -> None:
-        # With a subject to answer to, the relay says at once when nobody listens.
-        frame = Frame(call.kind, call.id, call.size, body)
-        await self._link.send(ask_subject(call.party), frame, reply_subject(call.party))
+    async def _offer(self, request: RelayRequest, body: bytes = b"") -> None:
+        # With a reply subject set, the relay reports at once that a subject has no subscriber.
+        frame = Frame(request.kind, request.id, request.size, body)
+        await self._link.send(ask_subject(request.party), frame, reply_subject(request.party))
 
     async def _send(self, party: str, frame: Frame) -> None:
         await self._link.send(ask_subject(party), frame)
 
-    async def _give(self, call: Call, message: bytes, numbers: Iterable[int]) -> None:
+    async def _give(self, request: RelayRequest, message: bytes, numbers: Iterable[int]) -> None:
         for number in numbers:
-            if number * PIECE < len(message):
-                piece = Frame(Kind.PIECE, call.id, number, piece_of(message, number))
-                await self._send(call.party, piece)
+            if number * PIECE_BYTES < len(message):
+                piece = Frame(Kind.PIECE, request.id, number, get_piece(message, number))
+                await self._send(request.party, piece)
 
-    async def _pulled(self, call: Call, number: int) -> None:
-        call.idle = 0
-        if call.message is not None:
-            await self._give(call, call.message, [number])
+    async def _pulled(self, request: RelayRequest, number: int) -> None:
+        request.idle = 0
+        if request.message is not None:
+            await self._give(request, request.message, [number])
             return
-        call.pulls.add(number)
-        if not call.making:
-            call.making = True
-            self._making.want([call])
+        request.pulls.add(number)
+        if not request.queued:
+            request.queued = True
+            self._outgoing.add([request])
 
-    def _forget(self, calls: Iterable[Call], asking: Asking) -> None:
+    def _forget(self, requests: Iterable[RelayRequest], asking: Asking) -> None:
         with self._lock:
-            self._asked.discard(asking)
-        for call in calls:
-            self._start(self._finish(call))
+            self._open.discard(asking)
+        for request in requests:
+            self._start(self._finish(request))
 
-    async def _finish(self, call: Call) -> None:
-        """Nobody waits for this any more: the site may forget it."""
-        self._making.let_go(call)
-        self._replies.forget(call)
-        same = self._calls.get((call.party, call.id), [])
-        if call in same:
-            same.remove(call)
+    async def _finish(self, request: RelayRequest) -> None:
+        """Nobody waits for this any more; tell the site that it may forget it."""
+        self._outgoing.release(request)
+        self._replies.forget(request)
+        same = self._calls.get((request.party, request.id), [])
+        if request in same:
+            same.remove(request)
             if not same:
-                del self._calls[call.party, call.id]
-                await self._send(call.party, Frame(Kind.DONE, call.id))
+                del self._calls[request.party, request.id]
+                await self._send(request.party, Frame(Kind.DONE, request.id))
 
-    # The clock.
+    # Repetitions.
 
-    async def _beats(self) -> None:
+    async def _repeat_all(self) -> None:
         while True:
-            await asyncio.sleep(self._beat)
+            await asyncio.sleep(self._repeat_every)
             with self._lock:
-                asked = list(self._asked)
+                asked = list(self._open)
             for asking in asked:
-                self._excused_if_starved(asking)
+                self._excuse_if_starved(asking)
             self._ticked = time.monotonic()
-            for call in self._making.waiting:
-                call.asking.excused(call.party)
-            for call in [call for calls in self._calls.values() for call in calls]:
+            for request in self._outgoing.waiting:
+                request.asking.excused(request.party)
+            for request in [request for requests in self._calls.values() for request in requests]:
                 try:
-                    await self._repeat(call)
+                    await self._repeat(request)
                 except Exception as error:
-                    # The beat goes on whatever happens to one ask: without it nothing would ever be noticed.
-                    call.asking.failed(error)
+                    # One failing ask must not stop the repetitions, which are what detects losses.
+                    request.asking.failed(error)
 
-    async def _repeat(self, call: Call) -> None:
-        if not call.is_waited_for:
-            await self._finish(call)
-        elif not self._link.is_up:
-            call.absent = None
-            call.asking.excused(call.party)
+    async def _repeat(self, request: RelayRequest) -> None:
+        if not request.is_waited_for:
+            await self._finish(request)
+        elif not self._link.is_connected:
+            request.absent = None
+            request.asking.excused(request.party)
         else:
-            if call.absent is not None:
-                self._still_absent(call)
-            if call.message is not None:
-                call.idle += 1
-                if call.idle > _STALLED:
-                    self._making.let_go(call)
-            await self._offer(call)
-            await self._replies.again(call)
+            if request.absent is not None:
+                self._still_absent(request)
+            if request.message is not None:
+                request.idle += 1
+                if request.idle > _MAX_IDLE_REPEATS:
+                    self._outgoing.release(request)
+            await self._offer(request)
+            await self._replies.retry(request)
 
-    def _still_absent(self, call: Call) -> None:
-        assert call.absent is not None
-        call.asking.excused(call.party)
-        if time.monotonic() - call.absent >= self._grace:
-            call.asking.lost(call.party, ABSENT)
+    def _still_absent(self, request: RelayRequest) -> None:
+        assert request.absent is not None
+        request.asking.excused(request.party)
+        if time.monotonic() - request.absent >= self._grace:
+            request.asking.lost(request.party, ABSENT)
 
-    def _nobody_listens(self, party: str) -> None:
-        for (asked, _), calls in self._calls.items():
-            for call in calls if asked == party else ():
-                if call.absent is None:
-                    call.absent = time.monotonic()
-                    log.info("%s: nobody listens there", party)
-                self._making.let_go(call)
-                self._still_absent(call)
+    def _mark_absent(self, party: str) -> None:
+        for (asked, _), requests in self._calls.items():
+            for request in requests if asked == party else ():
+                if request.absent is None:
+                    request.absent = time.monotonic()
+                    log.info("%s is not connected to the relay; it has %.0f s to come back", party, self._grace)
+                self._outgoing.release(request)
+                self._still_absent(request)
 
-    # What sites say.
+    # Frames from sites.
 
     async def _received(self, message: Msg) -> None:
         party = self._parties[message.subject]
         if message.headers and message.headers.get("Status") == "503":
-            self._nobody_listens(party)
+            self._mark_absent(party)
             return
         frame = Frame.of(message.data)
         if frame is None:
@@ -514,26 +522,26 @@ class NatsChannel:
         if frame.kind is Kind.PIECE:
             await self._replies.put(party, frame)
             return
-        for call in list(self._calls.get((party, frame.id), ())):
-            call.absent = None
-            call.asking.alive(party)
-            await self._said(call, frame)
+        for request in list(self._calls.get((party, frame.id), ())):
+            request.absent = None
+            request.asking.alive(party)
+            await self._handle(request, frame)
 
-    async def _said(self, call: Call, frame: Frame) -> None:
+    async def _handle(self, request: RelayRequest, frame: Frame) -> None:
         match frame.kind:
             case Kind.PULL:
-                await self._pulled(call, frame.number)
+                await self._pulled(request, frame.number)
             case Kind.HAVE:
-                self._making.let_go(call)
+                self._outgoing.release(request)
             case Kind.REPLY if len(frame.body) == ID_BYTES + frame.number:
-                await self._replied(call, bytes(frame.body[ID_BYTES:]))
+                await self._replied(request, bytes(frame.body[ID_BYTES:]))
             case Kind.REPLY if len(frame.body) == ID_BYTES:
-                self._making.let_go(call)
-                await self._replies.offered(call, bytes(frame.body), frame.number)
+                self._outgoing.release(request)
+                await self._replies.offered(request, bytes(frame.body), frame.number)
             case Kind.FAILED:
-                call.asking.lost(call.party, SIZE if frame.body == b"size" else FAILED)
-                await self._finish(call)
+                request.asking.lost(request.party, SIZE if frame.body == b"size" else FAILED)
+                await self._finish(request)
 
-    async def _replied(self, call: Call, reply: bytes) -> None:
-        call.asking.replied(call.party, reply)
-        await self._finish(call)
+    async def _replied(self, request: RelayRequest, reply: bytes) -> None:
+        request.asking.replied(request.party, reply)
+        await self._finish(request)

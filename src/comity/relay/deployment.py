@@ -24,7 +24,6 @@ from comity.federation.messages.envelope import verify_reply
 from comity.federation.messages.paths import ABANDON, END
 from comity.federation.messages.sealed_channel import SealedChannel, sealed
 from comity.privacy.randomness import ReleasedNoise
-from comity.relay.channel import SILENT, NatsChannel
 from comity.site.pack import pack
 from comity.study.results.outcome import Outcome
 
@@ -32,10 +31,11 @@ if TYPE_CHECKING:
     from comity.crypto.sealing import Identity
     from comity.federation.coordinator.exchange import Watch
     from comity.federation.coordinator.journal import Journal
+    from comity.relay.channel import NatsChannel
     from comity.study.study import Study
 
 
-def coordinator(
+def connect_parties(
     study: Study,
     *,
     run: str,
@@ -46,8 +46,8 @@ def coordinator(
     patience: Patience = FOR_EVER,
     watch: Watch | None = None,
 ) -> Parties:
-    """The coordinator's side of one run, for `execute`. What the channel carries is sealed to the sites, and what
-    they reply to this process. Running again with the same journal and run id resumes."""
+    """The parties of one run, over any channel, for `execute`. Asks are sealed to the sites and replies to this
+    process. The same journal and run id resume a run."""
     agreed = study.agreed
     return Parties(
         agreed,
@@ -62,13 +62,17 @@ def coordinator(
     )
 
 
-PATIENCE = Patience(silent=SILENT)
-_HANDED_OVER = Patience(silent=SILENT, deadline=300.0)
+SILENT_SECONDS = 10.0
+"""A party that shows no sign of life for this long is lost."""
+RUN_TIMEOUTS = Patience(silent=SILENT_SECONDS)
+DELIVERY_TIMEOUTS = Patience(silent=SILENT_SECONDS, deadline=300.0)
 
 
-def hand_over(study: Study, *, keys: Identity, channel: NatsChannel, patience: Patience = _HANDED_OVER) -> None:
-    """Bring the packed study to the inbox of each party, sealed to the key that the study pins. A party that has it
-    already is told again. Only a party's own signature counts as word that it arrived or was refused."""
+def deliver_study(
+    study: Study, *, keys: Identity, channel: NatsChannel, patience: Patience = DELIVERY_TIMEOUTS
+) -> None:
+    """Deliver the packed study to each party's inbox, sealed to the key that the study pins. Delivering it twice is
+    harmless. Only the party's signature counts as proof that it arrived or was refused."""
     packed, roster = pack(study, keys), study.consortium.roster
     messages: dict[str, Callable[[], bytes]] = dict.fromkeys(study.consortium.parties, lambda: packed)
     boxes = sealed(messages, roster, "study")
@@ -81,15 +85,15 @@ def hand_over(study: Study, *, keys: Identity, channel: NatsChannel, patience: P
                 missing[event.party] = event.why
             elif isinstance(event, Replied):
                 try:
-                    said = _said(verify_reply(roster[event.party], event.party, packed, event.reply))
+                    code = _refusal_code(verify_reply(roster[event.party], event.party, packed, event.reply))
                 except Malformed:
-                    missing[event.party] = "what came back is not signed by it"
+                    missing[event.party] = "its reply is not signed with its key"
                     continue
-                if said == "stopped":
-                    # No decision of its owner's: its disk is full, or its site file is being mended.
-                    missing[event.party] = "stopped; its own log says why"
-                elif said:
-                    refused[event.party] = said
+                if code == "stopped":
+                    # Not the owner's decision: the site's disk is full, or its site file can't be used.
+                    missing[event.party] = "its site is stopped; its log says why"
+                elif code:
+                    refused[event.party] = code
     for party, code in refused.items():
         raise Refused(
             f"{party} does not take study {study.hash[:12]} into its inbox ({code}); its owner sees why: "
@@ -97,26 +101,28 @@ def hand_over(study: Study, *, keys: Identity, channel: NatsChannel, patience: P
             code=code,
             party=party,
         )
-    if missing and not channel.is_up:
-        raise Stopped(f"the relay is not reached ({plain(channel.trouble) or 'no word of it'}); submit the study again")
+    if missing and not channel.is_connected:
+        raise Stopped(
+            f"the relay is not reached ({plain(channel.last_errors) or 'no reason given'}); submit the study again"
+        )
     if missing:
         named = ", ".join(f"{party} ({why})" for party, why in missing.items())
-        raise Stopped(f"study {study.hash[:12]} has not reached {named}; submit it again when they serve")
+        raise Stopped(f"study {study.hash[:12]} has not reached {named}; submit it again when their sites serve")
 
 
-def _said(reply: bytes) -> str:
-    """The code of a site's refusal of a study, or nothing."""
+def _refusal_code(reply: bytes) -> str:
+    """The code with which a site refused a study; empty if it took it."""
     match decode(reply):
         case {"ok": True}:
             return ""
         case {"refused": str(code)}:
             return plain(code) or "refused"
         case _:
-            raise Malformed("the reply to a study says that it arrived, or why not", code="form")
+            raise Malformed("the reply to a study must say that it arrived, or why not", code="form")
 
 
-def not_told(journal: Path, run: str) -> list[str]:
-    """The parties that have not heard the end of a run, for which it is still open: running it again tells them."""
+def unnotified_parties(journal: Path, run: str) -> list[str]:
+    """The parties that were not told that a run ended and still have it open; resuming the run tells them."""
     unheard = Journal(journal).unheard(run, (str(END), str(ABANDON)))
     return sorted({party for parties in unheard.values() for party in parties})
 
@@ -128,14 +134,14 @@ def run_deployed(
     keys: Identity,
     channel: NatsChannel,
     journal: Path,
-    patience: Patience = PATIENCE,
+    patience: Patience = RUN_TIMEOUTS,
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> Outcome:
-    """Run a study with its sites, or go on with a run. The outcome has neither the sites' accounts, which are theirs to
-    know, nor an assessment, which would need their records."""
+    """Run a study with its sites, or resume a run. The outcome has no budget accounts, which only the sites know, and
+    no assessment, which would need their records."""
     started = time.perf_counter()
-    parties = coordinator(
+    parties = connect_parties(
         study,
         run=run,
         channel=channel,

@@ -21,159 +21,29 @@ from typing import Protocol
 
 from comity.errors import Refused, StudyError
 from comity.federation.messages.channel import MOST
-from comity.relay.address import Relay
+from comity.relay.address import RelayAddress
 from comity.relay.certificates import CERTIFICATE
-from comity.relay.membership import membership
-from comity.relay.wire import PIECE, Frame, Kind, frames, packed, piece_of
+from comity.relay.membership import load_membership
+from comity.relay.wire import PIECE_BYTES, Frame, Kind, get_piece, pack_frame, read_frames
 from comity.site.logs import current_form
-from comity.site.service import Desk, alone
+from comity.site.service import SiteService, lock_ledger
 from comity.site.site_file import SiteFile
 
 log = logging.getLogger("comity.site")
 
-RUNS = 4
-"""Asks that are answered at once. A run has one open at a time, so that this many runs go on beside each other."""
-_PAUSE = 1.0
-
-
-class Answering(Protocol):
-    """What a site does with what arrives, from several threads. What it raises stays at home."""
-
-    @property
-    def party(self) -> str: ...
-
-    def answer(self, raw: bytes) -> bytes:
-        """The signed reply to an ask."""
-
-    def receive(self, pack: bytes) -> bytes:
-        """Take in a packed study; the signed reply to it."""
-
-    def dropped(self, why: bytes) -> None:
-        """Something arrived that nobody works on (`frames`); said once a second at most."""
-
-
-def serve(
-    site: Answering,
-    relay: Relay,
-    *,
-    most: int = MOST,
-    stop: threading.Event | None = None,
-    ready: Callable[[], None] = lambda: None,
-) -> None:
-    """Dial the relay and answer, until `stop` is set or, in a main thread, this process is told to end. An answer that
-    is being made is finished and stored before this returns."""
-    stop = stop or threading.Event()
-    with _told_to_end(stop):
-        ready()
-        while not stop.is_set():
-            _serve_once(site, relay, most, stop)
-            if not stop.wait(_PAUSE):
-                log.warning("%s: the process that talks to the relay ended; it is started again", site.party)
-
-
-def _serve_once(site: Answering, relay: Relay, most: int, stop: threading.Event) -> None:
-    """As long as the desk's process lives, or until `stop`."""
-    ours, its = socket.socketpair()
-    with ours, its:
-        files = map(str, (relay.certificate, relay.key, relay.authority))
-        words = [current_form().value, site.party, str(most), relay.address, *files]
-        # A session of its own: Ctrl-C is for us, and what we are doing is finished first. It ends with our end of the
-        # pipe, however we end.
-        desk = subprocess.Popen(
-            [sys.executable, "-m", "comity.relay.agent", *words], stdin=its.fileno(), start_new_session=True
-        )
-        its.close()
-        worker = Worker(ours, site)
-        reading = threading.Thread(target=worker.run, name="asks", daemon=True)
-        reading.start()
-        try:
-            while reading.is_alive() and not stop.is_set():
-                reading.join(0.1)
-        finally:
-            worker.end()
-            desk.terminate()
-            desk.wait()
-
-
-class Worker:
-    """Puts asks together from the line, lets threads answer them, and sends the replies back."""
-
-    def __init__(self, line: socket.socket, site: Answering) -> None:
-        self._line = line
-        self._site = site
-        self._coming: dict[bytes, BytesIO] = {}
-        self._threads = ThreadPoolExecutor(RUNS, "answer")
-        # Apart, so that packs that take long keep nobody's run from its answers.
-        self._packs = ThreadPoolExecutor(1, "study")
-        self._sending = threading.Lock()
-
-    def run(self) -> None:
-        """Until the other end is gone."""
-        for frame in frames(self._line):
-            match frame.kind:
-                case Kind.PIECE:
-                    self._coming.setdefault(frame.id, BytesIO()).write(frame.body)
-                case Kind.HAVE:
-                    message = self._coming.pop(frame.id, BytesIO()).getvalue()
-                    is_study = frame.number == Kind.STUDY
-                    work, threads = (
-                        (self._site.receive, self._packs) if is_study else (self._site.answer, self._threads)
-                    )
-                    with suppress(RuntimeError):  # it is told to end; the coordinator asks again
-                        threads.submit(self._work, work, frame.id, message)
-                    del message
-                case Kind.FAILED:
-                    self._site.dropped(bytes(frame.body))
-                case Kind.DONE:
-                    self._coming.pop(frame.id, None)
-
-    def end(self) -> None:
-        """Take no more; returns when what is being answered is done."""
-        self._packs.shutdown(wait=False, cancel_futures=True)
-        self._threads.shutdown(cancel_futures=True)
-        self._packs.shutdown()
-
-    def _work(self, work: Callable[[bytes], bytes], name: bytes, message: bytes) -> None:
-        try:
-            reply = work(message)
-        except Exception:
-            log.exception("an ask could not be answered")
-            self._send(Frame(Kind.FAILED, name))
-            return
-        del message
-        self._send(Frame(Kind.REPLY, name, len(reply)))
-        for number in range(-(-len(reply) // PIECE)):
-            self._send(Frame(Kind.PIECE, name, number, piece_of(reply, number)))
-
-    def _send(self, frame: Frame) -> None:
-        try:
-            with self._sending:
-                self._line.sendall(packed(frame))
-        except OSError:
-            log.info("a reply was not taken; it is stored, and is given when it is asked for again")
-
-
-@contextmanager
-def _told_to_end(stop: threading.Event) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+MAX_CONCURRENT_ASKS = 4
+"""Asks that a site answers at once. A run has one open at a time, so this many runs proceed side by side."""
+_RESTART_SECONDS = 1.0
 
 
 class NatsEndpoint:
-    """Refuses a certificate that makes its holder another member than the party of the site file: nobody would hear
-    what is asked of that party."""
+    """A site's end of the relay, made from its site file. Its certificate must name the party of the site file:
+    otherwise nobody would hear what the coordinator asks that party."""
 
     def __init__(self, site: SiteFile) -> None:
         assert site.relay is not None
-        self.relay = Relay(site.relay.address, site.home / (site.relay.certificate or f"relay/{CERTIFICATE}"))
-        member, joined = membership(self.relay.certificate.parent)
+        self.relay = RelayAddress(site.relay.address, site.home / (site.relay.certificate or f"relay/{CERTIFICATE}"))
+        member, joined = load_membership(self.relay.certificate.parent)
         if member != site.party:
             raise StudyError(
                 f"{site.where}: party = {site.party!r}, and {self.relay.certificate} is a certificate for {member!r}; "
@@ -187,33 +57,165 @@ class NatsEndpoint:
                 key="relay.address",
             )
 
-        self.relay.require()
+        self.relay.check_files()
 
-    def serve(self, desk: Desk) -> None:
-        with alone(desk.site):
-            serve(_AtDesk(desk), self.relay)
+    def serve(self, service: SiteService) -> None:
+        with lock_ledger(service.site):
+            serve(ServiceHandler(service), self.relay)
 
 
-class _AtDesk:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self.party = desk.site.party
+class RequestHandler(Protocol):
+    """What a site does with what arrives. Several threads call it. What it raises does not leave the site."""
+
+    @property
+    def party(self) -> str: ...
 
     def answer(self, raw: bytes) -> bytes:
-        return self._desk.answered(raw).reply
+        """The signed reply to an ask."""
 
     def receive(self, pack: bytes) -> bytes:
-        return self._desk.submitted(pack)
+        """Take in a packed study; the signed reply to it."""
 
-    def dropped(self, why: bytes) -> None:
+    def report_dropped(self, why: bytes) -> None:
+        """Something arrived that the site does not work on (`wire`); called at most once a second."""
+
+
+class ServiceHandler:
+    """Hands what arrives to an owner's service."""
+
+    def __init__(self, service: SiteService) -> None:
+        self._service = service
+        self.party = service.site.party
+
+    def answer(self, raw: bytes) -> bytes:
+        return self._service.answered(raw).reply
+
+    def receive(self, pack: bytes) -> bytes:
+        return self._service.submitted(pack)
+
+    def report_dropped(self, why: bytes) -> None:
         word = why.decode("ascii")
-        self._desk.refused(
-            Refused(f"refused: {_DROPPED.get(word, 'something that can not be read arrived')}", code=word)
+        self._service.record_refusal(
+            Refused(f"refused: {_DROPPED.get(word, 'something unreadable arrived')}", code=word)
         )
 
 
 _DROPPED = {
     "size": "a message was announced that is larger than a site takes",
     "frame": "something arrived at this site's subject that is no message of Comity",
-    "untrue": "a message arrived that is another than was announced",
+    "untrue": "a message arrived that is not the one that was announced",
 }
+
+
+def serve(
+    site: RequestHandler,
+    relay: RelayAddress,
+    *,
+    max_bytes: int = MOST,
+    stop: threading.Event | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Connect to the relay and answer until `stop` is set or, in the main thread, SIGINT or SIGTERM arrives. Answers in
+    progress are finished and stored before this returns."""
+    stop = stop or threading.Event()
+    with _stop_on_signals(stop):
+        ready()
+        while not stop.is_set():
+            _serve_once(site, relay, max_bytes, stop)
+            if not stop.wait(_RESTART_SECONDS):
+                log.warning("%s: the process that talks to the relay ended; it is started again", site.party)
+
+
+def _serve_once(site: RequestHandler, relay: RelayAddress, max_bytes: int, stop: threading.Event) -> None:
+    """Serve while the agent's process lives, or until `stop`."""
+    ours, its = socket.socketpair()
+    with ours, its:
+        files = map(str, (relay.certificate, relay.key, relay.authority))
+        words = [current_form().value, site.party, str(max_bytes), relay.address, *files]
+        # A separate session keeps Ctrl-C for this process, which first finishes its answers. The agent ends when this
+        # end of the pipe closes, however this process ends.
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "comity.relay.agent", *words], stdin=its.fileno(), start_new_session=True
+        )
+        its.close()
+        worker = Worker(ours, site)
+        reading = threading.Thread(target=worker.run, name="asks", daemon=True)
+        reading.start()
+        try:
+            while reading.is_alive() and not stop.is_set():
+                reading.join(0.1)
+        finally:
+            worker.end()
+            agent.terminate()
+            agent.wait()
+
+
+class Worker:
+    """Assembles asks from the pipe, answers them in threads, and sends the replies back."""
+
+    def __init__(self, line: socket.socket, site: RequestHandler) -> None:
+        self._line = line
+        self._site = site
+        self._arriving: dict[bytes, BytesIO] = {}
+        self._threads = ThreadPoolExecutor(MAX_CONCURRENT_ASKS, "answer")
+        # A separate thread, so that a slow pack does not delay the answers of a run.
+        self._packs = ThreadPoolExecutor(1, "study")
+        self._sending = threading.Lock()
+
+    def run(self) -> None:
+        """Work until the agent closes the pipe."""
+        for frame in read_frames(self._line):
+            match frame.kind:
+                case Kind.PIECE:
+                    self._arriving.setdefault(frame.id, BytesIO()).write(frame.body)
+                case Kind.HAVE:
+                    message = self._arriving.pop(frame.id, BytesIO()).getvalue()
+                    is_study = frame.number == Kind.STUDY
+                    work, threads = (
+                        (self._site.receive, self._packs) if is_study else (self._site.answer, self._threads)
+                    )
+                    with suppress(RuntimeError):  # the site is stopping; the coordinator asks again
+                        threads.submit(self._work, work, frame.id, message)
+                    del message
+                case Kind.FAILED:
+                    self._site.report_dropped(bytes(frame.body))
+                case Kind.DONE:
+                    self._arriving.pop(frame.id, None)
+
+    def end(self) -> None:
+        """Accept no more work, and return when the answers in progress are done."""
+        self._packs.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(cancel_futures=True)
+        self._packs.shutdown()
+
+    def _work(self, work: Callable[[bytes], bytes], name: bytes, message: bytes) -> None:
+        try:
+            reply = work(message)
+        except Exception:
+            log.exception("%s: an ask could not be answered; the coordinator is told that it failed", self._site.party)
+            self._send(Frame(Kind.FAILED, name))
+            return
+        del message
+        self._send(Frame(Kind.REPLY, name, len(reply)))
+        for number in range(-(-len(reply) // PIECE_BYTES)):
+            self._send(Frame(Kind.PIECE, name, number, get_piece(reply, number)))
+
+    def _send(self, frame: Frame) -> None:
+        try:
+            with self._sending:
+                self._line.sendall(pack_frame(frame))
+        except OSError:
+            log.info("%s: a reply was not sent; it is stored and goes out when asked again", self._site.party)
+
+
+@contextmanager
+def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,9 +1,9 @@
-"""A connection to the relay that is made again for ever.
+"""A connection to the relay that reconnects without end.
 
-The client's own reconnecting is not used: it closes for good when the relay says no (a member that is not admitted yet,
-too many connections), and goes on with the certificate that it read first, which runs out. Here each attempt reads the
-files again, and no answer of the relay ends the attempts. Delivery is never relied on: what is sent while there is no
-connection is dropped, and so is what the client or the relay drops; the coordinator repeats what matters.
+The NATS client's reconnection is not used. It gives up when the relay refuses it (a member not admitted yet, too many
+connections), and it keeps the certificate that it first read, which expires. Here each attempt reads the files again,
+and no answer of the relay ends the attempts. Delivery is not guaranteed: frames sent while there is no connection are
+dropped, and client and relay may drop frames too. The coordinator repeats what matters.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from typing import Any
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from comity.relay.address import Relay
-from comity.relay.wire import PIECE, WINDOW, Frame
+from comity.relay.address import RelayAddress
+from comity.relay.wire import PIECE_BYTES, WINDOW_PIECES, Frame
 
 log = logging.getLogger("comity.relay")
 
 
-def _says_something(record: logging.LogRecord) -> bool:
+def _is_useful(record: logging.LogRecord) -> bool:
     return "eof_received" not in record.getMessage()
 
 
-# The client's protocol makes asyncio warn of this at the end of every TLS connection; it means nothing.
-logging.getLogger("asyncio").addFilter(_says_something)
+# asyncio logs this at the end of every TLS connection of the client; it is harmless.
+logging.getLogger("asyncio").addFilter(_is_useful)
 
-_FIRST, _LONGEST = 0.1, 1.0
+_FIRST_PAUSE, _MAX_PAUSE = 0.1, 1.0
 """Seconds between two attempts: at first, and after many."""
-_ATTEMPT = 15.0
-"""Seconds for one attempt: a relay that stands still in the middle of it is as good as none."""
-_LOOK = 0.5
-_QUIET = 3
-"""Looks in a row at which the relay owes an answer and nothing came from it: the line is as good as down."""
-_ANSWERED_BY = 24 * 3600
+_ATTEMPT_SECONDS = 15.0
+"""A relay that stops answering in the middle of an attempt counts as unreachable."""
+_CHECK_SECONDS = 0.5
+_MAX_SILENT_CHECKS = 3
+"""The connection counts as down after so many checks in a row without anything from the relay, which owes a pong."""
+_PONG_SECONDS = 24 * 3600
 _PING_SECONDS = 5.0
-_HELD = 4 * WINDOW * PIECE
-"""Bytes that wait here for one subscription; the client drops what is beyond."""
+_PENDING_BYTES = 4 * WINDOW_PIECES * PIECE_BYTES
+"""Bytes that wait here for one subscription; the client drops the rest."""
 
 
 class Link:
-    """Listens at some subjects, whatever happens to the connection. Belongs to one event loop."""
+    """Subscribes to some subjects, through any number of connections. Belongs to one event loop."""
 
     def __init__(
         self,
-        relay: Relay,
+        relay: RelayAddress,
         name: str,
         subjects: Iterable[str],
         receive: Callable[[Msg], Awaitable[None]],
@@ -58,78 +58,78 @@ class Link:
         self._subjects = tuple(subjects)
         self._receive = receive
         self._client: Client | None = None
-        self._said: dict[str, None] = {}
-        self._owed = 0
+        self._errors: dict[str, None] = {}
+        self._silent_checks = 0
 
     @property
-    def is_up(self) -> bool:
-        """Whether there is a connection over which something comes when it should. One whose other end is gone without
-        a word looks alive until the client loses patience."""
-        return self._client is not None and self._client.is_connected and self._owed < _QUIET
+    def is_connected(self) -> bool:
+        """Whether there is a connection and the relay answers on it. A connection whose other end vanished looks alive
+        to the client for much longer."""
+        return self._client is not None and self._client.is_connected and self._silent_checks < _MAX_SILENT_CHECKS
 
     @property
-    def trouble(self) -> str:
-        """What there was to say since the last time that there was a connection."""
-        return "; ".join(self._said)
+    def last_errors(self) -> str:
+        """The errors since the last connection; empty if there were none."""
+        return "; ".join(self._errors)
 
     async def run(self) -> None:
         """Stay connected until cancelled."""
-        pause = _FIRST
+        pause = _FIRST_PAUSE
         while True:
             closed = asyncio.Event()
             client = Client()
             try:
-                async with asyncio.timeout(_ATTEMPT):
+                async with asyncio.timeout(_ATTEMPT_SECONDS):
                     await self._connect(client, closed)
-                self._client, pause = client, _FIRST
-                self._said.clear()
+                self._client, pause = client, _FIRST_PAUSE
+                self._errors.clear()
                 log.info("%s is connected to the relay", self._name)
                 await self._stay(client, closed)
-                await self._complain(ConnectionError("the connection ended"))
+                await self._log_once(ConnectionError("the connection ended"))
             except Exception as error:
-                # Of whatever kind: a client whose connection dies under it fails in many ways, and each is an outage.
-                await self._complain(error)
+                # A client whose connection dies raises errors of many types; each of them is an outage.
+                await self._log_once(error)
             finally:
                 self._client = None
                 with suppress(Exception):
-                    async with asyncio.timeout(_LONGEST):
+                    async with asyncio.timeout(_MAX_PAUSE):
                         await client.close()
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST)
+            pause = min(2 * pause, _MAX_PAUSE)
 
     async def _stay(self, client: Client, closed: asyncio.Event) -> None:
-        """Until the connection ends. Looks are counted, not seconds: while this process did something else, nobody read
-        what the relay said."""
-        asked, heard = _pinged(client), -1
+        """Return when the connection ends. Silence is counted in checks, not seconds: while this process was busy, it
+        did not read what the relay sent."""
+        pong, heard = _ping(client), -1
         try:
-            # Looked at too: the client does not always say that it has closed.
+            # The client does not always call back when it closes, so its state is checked too.
             while client.is_connected and not closed.is_set():
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(closed.wait(), _LOOK)
-                came = client.stats["in_msgs"]
-                self._owed = 0 if asked.done() or came != heard else self._owed + 1
-                heard = came
-                if asked.done():
-                    asked = _pinged(client)
+                    await asyncio.wait_for(closed.wait(), _CHECK_SECONDS)
+                received = client.stats["in_msgs"]
+                self._silent_checks = 0 if pong.done() or received != heard else self._silent_checks + 1
+                heard = received
+                if pong.done():
+                    pong = _ping(client)
         finally:
-            self._owed = 0
-            asked.cancel()
+            self._silent_checks = 0
+            pong.cancel()
 
     async def send(self, subject: str, frame: Frame, answer_to: str = "") -> None:
-        """Send, or drop it: whoever needs it asks again."""
+        """Send a frame, or drop it; the other side asks again if it needs it."""
         client = self._client
         if client is not None and client.is_connected:
             try:
                 await client.publish(subject, frame.to_bytes(), reply=answer_to)
             except Exception as error:
-                await self._complain(error)
+                await self._log_once(error)
 
-    async def _complain(self, error: Exception) -> None:
-        """An outage of a night is one line, not one for every attempt."""
+    async def _log_once(self, error: Exception) -> None:
+        """Log each error once per outage, not once per attempt."""
         sentence = f"{type(error).__name__}: {error}"
-        if sentence not in self._said:
-            log.warning("%s and the relay: %s", self._name, sentence)
-        self._said[sentence] = None
+        if sentence not in self._errors:
+            log.warning("%s: relay connection error: %s", self._name, sentence)
+        self._errors[sentence] = None
 
     async def _connect(self, client: Client, closed: asyncio.Event) -> None:
         async def close() -> None:
@@ -137,26 +137,26 @@ class Link:
 
         options: dict[str, Any] = {
             "name": self._name,
-            "tls": self._relay.context(),
+            "tls": self._relay.tls_context(),
             "tls_handshake_first": not self._relay.is_websocket,
             "connect_timeout": 5,
             "allow_reconnect": False,
             "max_reconnect_attempts": 1,
-            "reconnect_time_wait": _FIRST,
+            "reconnect_time_wait": _FIRST_PAUSE,
             "ping_interval": _PING_SECONDS,
             "max_outstanding_pings": 2,
-            "error_cb": self._complain,
+            "error_cb": self._log_once,
             "closed_cb": close,
         }
         await client.connect(self._relay.address, **options)
         for subject in self._subjects:
-            await client.subscribe(subject, cb=self._receive, pending_bytes_limit=_HELD)
+            await client.subscribe(subject, cb=self._receive, pending_bytes_limit=_PENDING_BYTES)
         await client.flush(5)
 
 
-def _pinged(client: Client) -> asyncio.Task[None]:
-    """Done when the relay has answered. It is not given up while the connection lives: the client does not survive an
-    answer that nobody waits for any more."""
-    asked = asyncio.create_task(client.flush(_ANSWERED_BY))
-    asked.add_done_callback(lambda done: None if done.cancelled() else done.exception())
-    return asked
+def _ping(client: Client) -> asyncio.Task[None]:
+    """A task that is done when the relay has answered. It does not time out while the connection lives: the client
+    fails on a pong that nobody awaits."""
+    pong = asyncio.create_task(client.flush(_PONG_SECONDS))
+    pong.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+    return pong

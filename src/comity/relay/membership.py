@@ -1,13 +1,13 @@
-"""What the holder of a consortium does, and what a member does to join it.
+"""Create a consortium and manage its members; join one as a member.
 
     FOLDER/authority/       the authority's key and certificate; may be kept elsewhere (`authority`)
-    FOLDER/roster.toml      who belongs to it
-    FOLDER/relay/           the relay's own key, certificate, configuration and log
-    FOLDER/invitations/     one for each member, no secret: whom to dial and whom to trust
+    FOLDER/roster.toml      the members
+    FOLDER/relay/           the relay's key, certificate, configuration and log
+    FOLDER/invitations/     one for each member, no secret: the relay's address and the authority to trust
     FOLDER/certificates/    one for each admitted member, to send back
 
-An invitation goes to a member, a request comes back, a certificate goes out: no private key is ever sent. The
-coordinator joins as any other member does, and may be anywhere.
+The operator sends an invitation, the member sends back a signing request, the operator returns a certificate: no
+private key is ever sent. The coordinator joins like any other member, and may be anywhere.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from pathlib import Path
 
 from comity.artefacts.writing import write_text
 from comity.errors import BadInput
-from comity.relay.address import Relay
+from comity.relay.address import RelayAddress
 from comity.relay.certificates import (
     AUTHORITY,
     CERTIFICATE,
     REQUEST,
     YEAR,
     Authority,
-    Issued,
+    IssuedCertificate,
     authority_fingerprint,
-    fingerprint,
-    install,
-    new_request,
+    create_request,
+    install_certificate,
+    request_fingerprint,
 )
-from comity.relay.roster import ROSTER, Roster, changing
+from comity.relay.roster import ROSTER, Roster, lock_consortium
 from comity.relay.server import FOLDER, reload
-from comity.relay.wire import COORDINATOR, checked_name
+from comity.relay.wire import COORDINATOR, require_member_name
 from comity.untrusted.toml import tables_of
 
 MEMBERSHIP = "membership.toml"
@@ -44,8 +44,8 @@ _PORT = 4222
 
 @dataclass(frozen=True)
 class Invitation:
-    """What a member must know: its name, whom to dial, and the authority that vouches for the relay. `web_address` is
-    for a member whose firewall lets nothing else out; empty where the relay has no websockets."""
+    """What a member needs: its name, the relay's address, and the authority that certifies the relay. `web_address` is
+    for a member whose firewall lets only websockets out; empty if the relay takes none."""
 
     member: str
     address: str
@@ -68,24 +68,25 @@ class Invitation:
                 raise ValueError("expected texts")
         except (OSError, ValueError, TypeError) as error:
             raise BadInput(
-                f"{path}: not an invitation to a consortium ({error}); ask for it again", code="invitation"
+                f"{path}: not an invitation to a consortium ({error}); ask its operator for a new one",
+                code="invitation",
             ) from None
-        checked_name(found.member)
+        require_member_name(found.member)
         authority_fingerprint(found.authority)
         return found
 
 
 @dataclass(frozen=True)
-class Joined:
-    """What came of joining: what to send, or, once there is a certificate, until when it holds."""
+class JoinResult:
+    """The request to send, with its key's fingerprint; once a certificate is installed, `until` is its expiry."""
 
-    relay: Relay
+    relay: RelayAddress
     request: Path
     key: str
     until: datetime | None
 
 
-def init(
+def create_consortium(
     folder: Path,
     *,
     address: str,
@@ -93,22 +94,26 @@ def init(
     websocket: int | None = None,
     parties: Sequence[str] = (),
 ) -> list[Path]:
-    """A new consortium, or further parties of one that is there; the invitations that were written. `websocket` is a
-    second port, at which the relay takes websockets."""
-    with changing(folder):
-        return _init(folder, address, listen, websocket, parties)
+    """Create a consortium, or invite further parties to an existing one. Returns the invitations written. `websocket`
+    is a second port, at which the relay takes websockets."""
+    with lock_consortium(folder):
+        return _create(folder, address, listen, websocket, parties)
 
 
-def _init(folder: Path, address: str, listen: str | None, websocket: int | None, parties: Sequence[str]) -> list[Path]:
-    host, port = _split(address)
+def _create(
+    folder: Path, address: str, listen: str | None, websocket: int | None, parties: Sequence[str]
+) -> list[Path]:
+    host, port = _split_address(address)
     if (folder / ROSTER).exists():
         roster = Roster.load(folder)
         if roster.address != f"tls://{host}:{port}":
-            raise BadInput(f"{folder / ROSTER}: members dial {roster.address}; leave --address as it is", key="address")
+            raise BadInput(
+                f"{folder / ROSTER}: members connect to {roster.address}; give the same --address", key="address"
+            )
         if websocket is not None and roster.websocket is None:
             raise BadInput(
-                f"{folder / ROSTER}: this relay takes no websockets, and one that runs can't begin to; leave "
-                '--websocket out, or add websocket = "0.0.0.0:443" there and start the relay again',
+                f"{folder / ROSTER}: this relay takes no websockets, and a running relay can't enable them; leave "
+                '--websocket out, or add websocket = "0.0.0.0:443" there and restart the relay',
                 key="websocket",
             )
         invited = list(parties)
@@ -122,13 +127,13 @@ def _init(folder: Path, address: str, listen: str | None, websocket: int | None,
                 )
             roster = replace(roster, websocket=f"{here[0]}:{websocket}")
         invited = [COORDINATOR, *parties]
-    # All names before anything is written.
+    # Check all names before writing anything.
     for name in invited:
         roster = roster.invited(name)
     if not (folder / ROSTER).exists():
         authority, own = Authority.create(folder / "authority"), folder / FOLDER
         write_text(own / AUTHORITY, authority.pem)
-        request = new_request(own, FOLDER)
+        request = create_request(own, FOLDER)
         write_text(own / CERTIFICATE, authority.sign_relay(request, [host]).pem)
     roster.save(folder)
     pem = (folder / FOLDER / AUTHORITY).read_text("ascii")
@@ -139,80 +144,84 @@ def _init(folder: Path, address: str, listen: str | None, websocket: int | None,
     return written
 
 
-def join(invitation: Path, folder: Path, certificate: Path | None = None, *, websocket: bool = False) -> Joined:
-    """A member's own side: makes its key and request in `folder`, or puts the certificate there that came back."""
+def join_consortium(
+    invitation: Path, folder: Path, certificate: Path | None = None, *, websocket: bool = False
+) -> JoinResult:
+    """A member's side: make its key and signing request in `folder`, or install the certificate that came back."""
     asked = Invitation.load(invitation)
     if websocket and not asked.web_address:
         raise BadInput(
-            f"{invitation}: this relay takes no websockets; dial {asked.address}, or ask its holder for them",
+            f"{invitation}: this relay takes no websockets; use {asked.address}, or ask its operator to enable them",
             key="websocket",
         )
     address = asked.web_address if websocket else asked.address
-    relay = Relay(address, folder / CERTIFICATE)
+    relay = RelayAddress(address, folder / CERTIFICATE)
     known = folder / AUTHORITY
     if known.exists() and known.read_text("ascii") != asked.authority:
         raise BadInput(f"{known}: this folder belongs to another consortium; choose another", code="authority")
     write_text(known, asked.authority)
     write_text(folder / MEMBERSHIP, f"member = {json.dumps(asked.member)}\naddress = {json.dumps(address)}\n")
-    request = new_request(folder, asked.member)
-    until = None if certificate is None else install(folder, asked.member, _text(certificate))
-    return Joined(relay, folder / REQUEST, fingerprint(request), until)
+    request = create_request(folder, asked.member)
+    until = None if certificate is None else install_certificate(folder, asked.member, _text(certificate))
+    return JoinResult(relay, folder / REQUEST, request_fingerprint(request), until)
 
 
-def membership(folder: Path) -> tuple[str, Relay]:
-    """Who a folder of `join` makes its owner, and the relay it dials."""
+def load_membership(folder: Path) -> tuple[str, RelayAddress]:
+    """The member's name and the relay's address, from a folder that `join_consortium` wrote."""
     path = folder / MEMBERSHIP
     try:
         table = tables_of(path.read_text("utf-8"))
-        return checked_name(table["member"]), Relay(str(table["address"]), folder / CERTIFICATE)
+        return require_member_name(table["member"]), RelayAddress(str(table["address"]), folder / CERTIFICATE)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(
-            f"{path}: nobody joined here ({error}); run: comity consortium join", code="membership"
+            f"{path}: no membership here ({error}); run: comity consortium join", code="membership"
         ) from None
 
 
-def add(
-    folder: Path, request: Path, name: str, *, authority: Path | None = None, life: timedelta = YEAR
-) -> tuple[Issued, Path, bool]:
-    """Admit a member: its certificate, where it was written, and whether a running relay has taken it up."""
+def admit_member(
+    folder: Path, request: Path, name: str, *, authority: Path | None = None, validity: timedelta = YEAR
+) -> tuple[IssuedCertificate, Path, bool]:
+    """Admit a member. Returns its certificate, the file it was written to, and whether a running relay applied it."""
     text = _text(request)
-    Roster.load(folder).require(name, fingerprint(text))
-    with changing(folder):
-        issued = Authority.load(authority or folder / "authority").sign_member(text, name, life=life)
+    Roster.load(folder).require(name, request_fingerprint(text))
+    with lock_consortium(folder):
+        issued = Authority.load(authority or folder / "authority").sign_member(text, name, validity=validity)
         Roster.load(folder).admitted(name, issued).save(folder)
         path = folder / "certificates" / f"{name}.pem"
         write_text(path, issued.pem)
         return issued, path, reload(folder)
 
 
-def renew(folder: Path, *, authority: Path | None = None, life: timedelta = YEAR) -> tuple[Issued, bool]:
-    """Sign a new certificate for the relay's own key, or for a new one where that was removed; whether a running relay
-    has taken it up. Members trust the authority, so that they notice nothing."""
-    host, _ = _split(Roster.load(folder).address)
-    with changing(folder):
+def renew_relay_certificate(
+    folder: Path, *, authority: Path | None = None, validity: timedelta = YEAR
+) -> tuple[IssuedCertificate, bool]:
+    """Sign a new certificate for the relay's key, or for a new key if the old one was removed. Returns it, and whether
+    a running relay applied it. Members trust the authority, so nothing changes for them."""
+    host, _ = _split_address(Roster.load(folder).address)
+    with lock_consortium(folder):
         own = folder / FOLDER
         issued = Authority.load(authority or folder / "authority").sign_relay(
-            new_request(own, FOLDER), [host], life=life
+            create_request(own, FOLDER), [host], validity=validity
         )
         write_text(own / CERTIFICATE, issued.pem)
         return issued, reload(folder)
 
 
-def revoke(folder: Path, name: str) -> bool:
-    """Take a member out: its key is never admitted again. Whether a running relay has cut it off; where none runs
-    here, the next one that starts does not admit it."""
+def revoke_member(folder: Path, name: str) -> bool:
+    """Revoke a member: its key is never admitted again. Returns whether a running relay has cut it off; if none runs
+    here, the next start does not admit it."""
     Roster.load(folder)
-    with changing(folder):
+    with lock_consortium(folder):
         Roster.load(folder).revoked(name).save(folder)
         return reload(folder)
 
 
-def _split(address: str) -> tuple[str, int]:
+def _split_address(address: str) -> tuple[str, int]:
     host, colon, port = address.removeprefix("tls://").rpartition(":")
     if not colon:
         host, port = port, str(_PORT)
     if not host or not port.isascii() or not port.isdecimal() or not 0 < int(port) < 1 << 16 or "/" in host:
-        raise BadInput(f"--address {address!r}: expected HOST or HOST:PORT, as members dial it", key="address")
+        raise BadInput(f"--address {address!r}: expected HOST or HOST:PORT, as members reach it", key="address")
     return host.strip("[]"), int(port)
 
 

@@ -1,7 +1,7 @@
-"""Who belongs to a consortium, in one file at the relay: names, the key of each, until when, and keys that are out.
+"""The members of a consortium, in one file at the relay: each member's name, key, expiry and revoked keys.
 
-It holds no secret. The relay's configuration is made from it and from the time: a member whose certificate has ended
-is not admitted any more, since a connection that is open outlives the certificate that opened it.
+The file holds no secret. The relay's configuration follows from it and from the time: a member whose certificate has
+expired is no longer admitted, because an open connection outlives the certificate that opened it.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Refused, Stopped
 from comity.federation.declare.consortium import fold
 from comity.files import locked, make_folder
-from comity.relay.certificates import Issued, user_of
-from comity.relay.wire import COORDINATOR, checked_name, checked_party
+from comity.relay.certificates import IssuedCertificate, relay_user
+from comity.relay.wire import COORDINATOR, require_member_name, require_party_name
 from comity.untrusted.toml import tables_of
 
 ROSTER = "roster.toml"
-CHANGE_SECONDS = 30.0
-"""For another process to end its change: a reload that the relay does not take ends sooner."""
+LOCK_SECONDS = 30.0
+"""How long to wait for another process's change. A reload that fails takes less."""
 
 
 @contextmanager
-def changing(folder: Path) -> Iterator[None]:
-    """One change at a time, also of several processes: none is lost, and whoever asked for a reload sees its own."""
+def lock_consortium(folder: Path) -> Iterator[None]:
+    """Allow one change at a time across processes: no change is lost, and each reload applies the caller's own."""
     make_folder(folder)
     path = folder / ".changing"
 
     def blocked() -> Stopped:
         return Stopped(
-            f"{path}: another process changes this consortium and has not ended within {CHANGE_SECONDS:.0f} s; end it "
-            "and try again",
+            f"{path}: another process is changing this consortium and did not finish within {LOCK_SECONDS:.0f} s; stop "
+            "it and try again",
             code="changing",
         )
 
-    with locked(path, seconds=CHANGE_SECONDS, blocked=blocked):
+    with locked(path, seconds=LOCK_SECONDS, blocked=blocked):
         yield
 
 
 @dataclass(frozen=True)
 class Member:
-    """`key` is the fingerprint of its key, None while it is invited. `out` are its keys that were revoked."""
+    """`key` is the fingerprint of the member's key, None while it is only invited. `out` are its revoked keys."""
 
     key: str | None = None
     until: datetime | None = None
@@ -60,7 +60,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Roster:
-    """`address` is what members dial, `listen` where the relay listens, `websocket` where it listens for websockets."""
+    """Members connect to `address`. The relay listens at `listen`, and for websockets at `websocket`."""
 
     address: str
     listen: str
@@ -69,7 +69,7 @@ class Roster:
 
     @property
     def web_address(self) -> str | None:
-        """What members dial who can't get out by any other port; None where the relay has no websockets."""
+        """The address for members behind a firewall that lets only websockets out; None if the relay takes none."""
         if self.websocket is None:
             return None
         return f"wss://{self.address.removeprefix('tls://').rpartition(':')[0]}:{self.websocket.rpartition(':')[2]}"
@@ -79,23 +79,23 @@ class Roster:
         return tuple(name for name in self.members if name != COORDINATOR)
 
     def users(self, now: datetime) -> dict[str, str]:
-        """Whom the relay admits at this time, by name, as it knows them."""
+        """The members that the relay admits at this time, with the user of each."""
         return {
-            name: user_of(name, member.key)
+            name: relay_user(name, member.key)
             for name, member in self.members.items()
             if member.key is not None and member.state(now) == "admitted"
         }
 
     def invited(self, name: str) -> Roster:
-        """With one more member, who is not admitted yet."""
-        checked_name(name) if name == COORDINATOR else checked_party(name)
+        """A roster with one more member, invited and not yet admitted."""
+        require_member_name(name) if name == COORDINATOR else require_party_name(name)
         same = next((known for known in self.members if fold(known) == fold(name)), None)
         if same is not None:
-            raise BadInput(f"{ROSTER}: there is a member {same!r} already; choose another name", code="name", key=name)
+            raise BadInput(f"{ROSTER}: a member {same!r} exists already; choose another name", code="name", key=name)
         return self._with(name, Member())
 
     def require(self, name: str, key: str) -> None:
-        """Refuses to admit whoever is not invited, and a key that was taken out."""
+        """Refuse a member that is not invited, a revoked key, and the key of another member."""
         member = self._member(name)
         if key in member.out:
             raise Refused(
@@ -103,20 +103,20 @@ class Roster:
             )
         other = next((n for n, m in self.members.items() if n != name and key in (m.key, *m.out)), None)
         if other is not None:
-            raise Refused(f"the key {key} is the one of {other}; have {name} make its own", code="keys")
+            raise Refused(f"the key {key} belongs to {other}; have {name} make its own", code="keys")
 
-    def admitted(self, name: str, issued: Issued) -> Roster:
-        """With this key for a member; an earlier one of it is out."""
+    def admitted(self, name: str, issued: IssuedCertificate) -> Roster:
+        """A roster with this key for a member; the member's earlier key is revoked."""
         self.require(name, issued.key)
         member = self._member(name)
         earlier = () if member.key in (None, issued.key) else (member.key,)
         return self._with(name, Member(issued.key, issued.until, (*member.out, *filter(None, earlier))))
 
     def revoked(self, name: str) -> Roster:
-        """Without this member's key, for good."""
+        """A roster that never admits this member's current key again."""
         member = self._member(name)
         if member.key is None:
-            raise BadInput(f"{ROSTER}: {name} is not admitted, there is nothing to revoke", code="name", key=name)
+            raise BadInput(f"{ROSTER}: {name} is not admitted, so there is nothing to revoke", code="name", key=name)
         return self._with(name, Member(out=(*member.out, member.key)))
 
     def _member(self, name: str) -> Member:
@@ -149,7 +149,7 @@ class Roster:
         path = folder / ROSTER
         try:
             table = tables_of(path.read_text("utf-8"))
-            members = {checked_name(name): _member(one) for name, one in table.get("members", {}).items()}
+            members = {require_member_name(name): _member(one) for name, one in table.get("members", {}).items()}
             websocket = table.get("websocket")
             return cls(
                 _text(table["address"]),
@@ -172,9 +172,9 @@ def _member(table: Mapping[str, object]) -> Member:
     if unknown := set(table) - {"key", "until", "out"}:
         raise ValueError(f"unknown key {sorted(unknown)[0]}")
     if (key is None) != (until is None) or not isinstance(out, list):
-        raise ValueError("a member has key and until, or neither, and a list out")
+        raise ValueError("a member has both key and until, or neither; out is a list")
     if until is not None and (not isinstance(until, datetime) or until.tzinfo is None):
-        raise ValueError("until is a moment with its offset")
+        raise ValueError("until must be a time with its UTC offset")
     return Member(None if key is None else _text(key), until, tuple(map(_text, out)))
 
 

@@ -31,8 +31,8 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.relay import membership
-from comity.relay.address import Relay
-from comity.relay.certificates import Authority, install
+from comity.relay.address import RelayAddress
+from comity.relay.certificates import Authority, install_certificate
 from comity.relay.roster import Roster
 from comity.relay.server import start
 from comity.relay.wire import COORDINATOR
@@ -43,15 +43,15 @@ _CONSORTIUM = "consortium"
 
 @dataclass(frozen=True)
 class Loopback:
-    """`home` has a folder for the consortium and one for each member, named as it is."""
+    """A consortium with a relay on loopback. `home` has a folder for it and one for each member."""
 
     home: Path
 
     @classmethod
     def make(cls, home: Path, parties: Iterable[str], *, websocket: bool = False) -> Self:
-        """With all of these parties and the coordinator admitted; they dial by websocket if asked to."""
+        """Create the consortium and admit these parties and the coordinator, which may all connect by websocket."""
         made, port = cls(home), free_port()
-        invitations = membership.init(
+        invitations = membership.create_consortium(
             made.consortium,
             address=f"{HOST}:{port}",
             listen=f"{HOST}:{port}",
@@ -61,10 +61,10 @@ class Loopback:
         authority, roster = Authority.load(made.consortium / "authority"), Roster.load(made.consortium)
         for invitation in invitations:
             name = invitation.stem
-            joined = membership.join(invitation, made.relay_folder(name), websocket=websocket)
+            joined = membership.join_consortium(invitation, made.relay_folder(name), websocket=websocket)
             issued = authority.sign_member(joined.request.read_text("ascii"), name)
             roster = roster.admitted(name, issued)
-            install(made.relay_folder(name), name, issued.pem)
+            install_certificate(made.relay_folder(name), name, issued.pem)
         roster.save(made.consortium)
         return made
 
@@ -75,17 +75,17 @@ class Loopback:
     def relay_folder(self, name: str) -> Path:
         return self.home / name / "relay"
 
-    def relay_of(self, name: str) -> Relay:
-        return membership.membership(self.relay_folder(name))[1]
+    def relay_of(self, name: str) -> RelayAddress:
+        return membership.load_membership(self.relay_folder(name))[1]
 
     @contextmanager
     def relay(self) -> Iterator[subprocess.Popen[bytes]]:
-        """The relay, until the block is left."""
+        """Run the relay for the duration of the block."""
         process = start(self.consortium)
         try:
             yield process
         finally:
-            stop(process)
+            stop_process(process)
 
 
 def free_port() -> int:
@@ -95,34 +95,34 @@ def free_port() -> int:
 
 
 @contextmanager
-def processes(commands: Iterable[tuple[list[str], Path]]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes of this Python with these arguments, each with the file that it logs to; they end with the block."""
+def run_processes(commands: Iterable[tuple[list[str], Path]]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Run Python processes with these arguments and log files for the duration of the block."""
     running: list[subprocess.Popen[bytes]] = []
     try:
         for words, log in commands:
-            running.append(started(words, log))
+            running.append(start_process(words, log))
         yield running
     finally:
         for one in running:
             one.terminate()
         for one in running:
-            stop(one)
+            stop_process(one)
 
 
-def started(words: list[str], log: Path) -> subprocess.Popen[bytes]:
-    """One process among several on this machine: it computes in one thread, so that they do not wait for each other."""
-    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+def start_process(words: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start one of several Python processes on this machine; each computes in one thread."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     with os.fdopen(open_private(log, os.O_WRONLY | os.O_APPEND), "ab") as file:
         return subprocess.Popen(
-            [sys.executable, *words], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env={**os.environ, **one}
+            [sys.executable, *words], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env={**os.environ, **threads}
         )
 
 
-def stop(process: subprocess.Popen[bytes], *, patience: float = 20.0) -> None:
-    """Tell it to end, and see that it does."""
+def stop_process(process: subprocess.Popen[bytes], *, timeout: float = 20.0) -> None:
+    """Terminate a process; kill it if it does not end in time."""
     process.terminate()
     try:
-        process.wait(patience)
+        process.wait(timeout)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -177,25 +177,25 @@ approval = "within-policy"
 
 
 @dataclass(frozen=True)
-class Tried:
-    """What came of it: the coordinator's run folder, and each owner's results."""
+class SandboxResult:
+    """The coordinator's run folder, and each owner's results."""
 
     run: Path
     results: dict[str, Path]
 
 
-def names_of(parties: int) -> list[str]:
+def party_names(parties: int) -> list[str]:
     return [*_NAMES[:parties], *(f"site-{number}" for number in range(len(_NAMES) + 1, parties + 1))]
 
 
-def make(home: Path, names: Sequence[str]) -> Loopback:
-    """Folders of everybody, with generated records and a study that all of them would approve."""
+def create_sandbox(home: Path, names: Sequence[str]) -> Loopback:
+    """Create the folders of all members, with generated records and a study that every site's policy allows."""
     loopback = Loopback.make(home, names)
-    asks = key_file.create(home / COORDINATOR / "coordinator.key").public
-    pinned = [f"[coordinator.keys]\n{_texts(asks)}"]
-    # Everybody knows everybody, as a policy that approves by itself needs.
+    coordinator = key_file.create(home / COORDINATOR / "coordinator.key").public
+    pinned = [f"[coordinator.keys]\n{_texts(coordinator)}"]
+    # A policy approves a study by itself only if the owner has pinned the keys of all parties.
     owners = {name: key_file.create(home / name / f"{name}.keys").public for name in names}
-    with witnessed(home):
+    with sandbox_home(home):
         for name, identity in owners.items():
             folder = home / name
             pinned.append(f"[parties.{name}.keys]\n{_texts(identity)}")
@@ -211,7 +211,7 @@ def make(home: Path, names: Sequence[str]) -> Loopback:
             visits.drop(columns=_UNUSED).to_parquet(folder / "visits.parquet", index=False)
             address = loopback.relay_of(name).address
             others = [f"\n[pinned.{other}]\n{_texts(keys)}\n" for other, keys in owners.items() if other != name]
-            text = _SITE.format(party=name, address=address, pinned=_texts(asks)) + "".join(others)
+            text = _SITE.format(party=name, address=address, pinned=_texts(coordinator)) + "".join(others)
             write_file(folder / "site.toml", text)
     study = home / COORDINATOR
     write_file(study / "schema.toml", replace(clinic_schema("readmitted"), identifier=None).to_toml())
@@ -219,27 +219,27 @@ def make(home: Path, names: Sequence[str]) -> Loopback:
     return loopback
 
 
-def run(loopback: Loopback, names: Sequence[str]) -> Tried:
-    """Start relay and sites, let the coordinator submit the study, and end them."""
-    home, asker = loopback.home, loopback.home / COORDINATOR
+def run_sandbox(loopback: Loopback, names: Sequence[str]) -> SandboxResult:
+    """Start relay and sites, submit the study as the coordinator, and stop them."""
+    home, coordinator = loopback.home, loopback.home / COORDINATOR
     with ExitStack() as stack:
-        stack.enter_context(witnessed(home))
+        stack.enter_context(sandbox_home(home))
         stack.enter_context(loopback.relay())
-        stack.enter_context(processes(served(home, name) for name in names))
-        words = ["study", "submit", str(asker / "study.toml"), "--keys", str(asker / "coordinator.key")]
-        places = ["--relay", str(asker / "relay"), "--out", str(asker / "runs"), "--quiet"]
-        log = asker / "log"
-        coordinator = started(["-m", "comity", *words, *places], log)
-        stack.callback(stop, coordinator)
-        if coordinator.wait():
-            said = log.read_text("utf-8", "replace").strip().splitlines()
-            raise Stopped(f"{log}: the study did not run to its end ({said[-1] if said else 'no word'})")
-    folder = max((asker / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
-    return Tried(folder, {name: _results(home / name) for name in names})
+        stack.enter_context(run_processes(serve_command(home, name) for name in names))
+        words = ["study", "submit", str(coordinator / "study.toml"), "--keys", str(coordinator / "coordinator.key")]
+        places = ["--relay", str(coordinator / "relay"), "--out", str(coordinator / "runs"), "--quiet"]
+        log = coordinator / "log"
+        submission = start_process(["-m", "comity", *words, *places], log)
+        stack.callback(stop_process, submission)
+        if submission.wait():
+            lines = log.read_text("utf-8", "replace").strip().splitlines()
+            raise Stopped(f"{log}: the study did not finish ({lines[-1] if lines else 'the log is empty'})")
+    folder = max((coordinator / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
+    return SandboxResult(folder, {name: _results(home / name) for name in names})
 
 
-def served(home: Path, name: str) -> tuple[list[str], Path]:
-    """The words of a site's process, and the file that it logs to."""
+def serve_command(home: Path, name: str) -> tuple[list[str], Path]:
+    """The arguments of a site's process, and its log file."""
     return ["-m", "comity", "site", "serve", "--site", str(home / name / "site.toml")], home / name / "log"
 
 
@@ -251,8 +251,8 @@ def _results(folder: Path) -> Path:
 
 
 @contextmanager
-def witnessed(home: Path) -> Iterator[None]:
-    """What this machine remembers of ledgers lies with them, as they are thrown away together."""
+def sandbox_home(home: Path) -> Iterator[None]:
+    """Keep what this machine remembers of the sandbox's ledgers inside the sandbox: both are deleted together."""
     before = os.environ.get("COMITY_HOME")
     os.environ["COMITY_HOME"] = str(home / "witness")
     try:

@@ -35,31 +35,34 @@ from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Stopped
 from comity.files import OTHERS
 from comity.relay.certificates import AUTHORITY, CERTIFICATE, KEY
-from comity.relay.roster import Roster, changing
+from comity.relay.roster import ROSTER, Roster, lock_consortium
 from comity.relay.server_version import expected_versions, parse_version
-from comity.relay.wire import COORDINATOR, LONGEST, ask_subject, reply_subject
+from comity.relay.wire import COORDINATOR, MAX_FRAME_BYTES, ask_subject, reply_subject
 
-CONNECTIONS = 3
-"""Of one member at once: a process that restarts may meet what is left of the last one."""
+MAX_MEMBER_CONNECTIONS = 3
+"""Of one member at once: a restarting process may find its predecessor's connection still open."""
 HANDSHAKE_SECONDS, AUTHENTICATION_SECONDS = 3, 3
-"""A connection that has not ended its TLS handshake, or not said CONNECT after it, is closed after so many seconds."""
+"""The server closes a connection that has not finished its TLS handshake, or not sent CONNECT after it, in time."""
 MAX_CONNECTIONS = 16_384
-"""Of the server as a whole, strangers included: the server counts a socket before it knows whose it is. What members
-may hold is limited by account, so this number only bounds memory (about 25 kB for each silent connection). It is the
-same whoever joins, and has to stay below the limit on open files."""
-PENDING = 128 << 20
-"""Bytes that wait for one connection before it is cut. `channel.PULLED` keeps what the coordinator asks for below."""
-MEMBERS = 4096
-"""So many subscriptions the coordinator may hold: a bound that stays the same whoever joins."""
-LOG, PID = "relay.log", "relay.pid"
+"""Of the server as a whole, strangers included: the server counts a socket before it knows whose it is. Accounts limit
+what members hold, so this number only bounds memory (about 25 kB for each silent connection). It does not depend on the
+members, and must stay below the limit on open files."""
+MAX_PENDING_BYTES = 128 << 20
+"""Bytes that wait for one connection before the server closes it. `channel.MAX_PIECES_IN_FLIGHT` keeps the
+coordinator far below."""
+MAX_MEMBERS = 4096
+"""Subscriptions that the coordinator may hold. It does not depend on the members."""
+FOLDER = "relay"
+"""The relay's folder in a consortium's folder; the files below lie in it."""
+CONFIGURATION, LOG, PID = "relay.conf", "relay.log", "relay.pid"
 _LOG_BYTES = 16 << 20
-# Not MQTT, not leaf nodes. Nobody comes by websocket where the relay does not listen for it.
-_WAYS = ["STANDARD", "WEBSOCKET"]
+# Not MQTT, not leaf nodes. A websocket also needs a relay that listens for it.
+_CONNECTION_TYPES = ["STANDARD", "WEBSOCKET"]
 
 
 def server_configuration(users: Mapping[str, str], *, listen: str, folder: Path, websocket: str | None = None) -> str:
-    """For these members, by name with the user that their certificate makes them; the coordinator is one of them.
-    `websocket` is where the relay listens for websockets too."""
+    """The server's configuration. `users` maps each admitted member, the coordinator among them, to the user that its
+    certificate stands for. `websocket` is the address at which the relay also takes websockets."""
     parties = [name for name in users if name != COORDINATOR]
     accounts = "\n".join([_coordinator(parties, users.get(COORDINATOR)), *(_member(p, users[p]) for p in parties)])
     return f"""\
@@ -76,10 +79,10 @@ accounts {{
 {accounts}
 }}
 
-max_payload: {LONGEST}
+max_payload: {MAX_FRAME_BYTES}
 max_connections: {MAX_CONNECTIONS}
 max_control_line: 1024
-max_pending: {PENDING}
+max_pending: {MAX_PENDING_BYTES}
 write_deadline: "10s"
 ping_interval: "10s"
 ping_max: 2
@@ -116,13 +119,13 @@ def _coordinator(parties: Sequence[str], user: str | None) -> str:
     exports = [f'{{ stream: "{ask_subject(party)}", accounts: ["{party}"] }}' for party in parties]
     imports = [f'{{ stream: {{ account: "{party}", subject: "{reply_subject(party)}" }} }}' for party in parties]
     asks, replies = [ask_subject(party) for party in parties], [reply_subject(party) for party in parties]
-    return _account(COORDINATOR, user, asks, replies, exports, imports, MEMBERS)
+    return _account(COORDINATOR, user, asks, replies, exports, imports, MAX_MEMBERS)
 
 
 def _member(party: str, user: str) -> str:
     exports = [f'{{ stream: "{reply_subject(party)}", accounts: ["{COORDINATOR}"] }}']
     imports = [f'{{ stream: {{ account: "{COORDINATOR}", subject: "{ask_subject(party)}" }} }}']
-    return _account(party, user, [reply_subject(party)], [ask_subject(party)], exports, imports, CONNECTIONS)
+    return _account(party, user, [reply_subject(party)], [ask_subject(party)], exports, imports, MAX_MEMBER_CONNECTIONS)
 
 
 def _account(
@@ -137,43 +140,41 @@ def _account(
     return f"""\
   "{name}" {{
     users: [ {"" if user is None else _user(user, publish, listen)} ]
-    limits: {{ max_connections: {CONNECTIONS}, max_subscriptions: {subscriptions} }}
+    limits: {{ max_connections: {MAX_MEMBER_CONNECTIONS}, max_subscriptions: {subscriptions} }}
     exports: [ {", ".join(exports)} ]
     imports: [ {", ".join(imports)} ]
   }}"""
 
 
 def _user(user: str, publish: Sequence[str], listen: Sequence[str]) -> str:
-    # An empty list of what is allowed would allow everything, so that what nobody may do is denied by name.
+    # An empty allow list would allow everything, so an empty one becomes an explicit denial.
     allowed = {
         name: {"allow": subjects} if subjects else {"deny": [">"]}
         for name, subjects in (("publish", list(publish)), ("subscribe", list(listen)))
     }
-    ways, permissions = json.dumps(_WAYS), json.dumps(allowed)
-    return f"{{ user: {json.dumps(user)}, allowed_connection_types: {ways}, permissions: {permissions} }}"
+    types, permissions = json.dumps(_CONNECTION_TYPES), json.dumps(allowed)
+    return f"{{ user: {json.dumps(user)}, allowed_connection_types: {types}, permissions: {permissions} }}"
 
 
 log = logging.getLogger("comity.relay")
 
-FOLDER, CONFIGURATION = "relay", "relay.conf"
-"""In a consortium's folder: the relay's own, and in it the server's configuration."""
-_LOOK = 0.05
-_CHECK_SECONDS = 10.0
+_LOG_CHECK_SECONDS = 0.05
+_EXPIRY_CHECK_SECONDS = 10.0
 _READY, _RELOADED, _FAILED = b"Server is ready", b"Reloaded server configuration", b"Failed to reload"
 
 
-def installed_server() -> str | None:
-    """The server's program, of whatever version: beside this Python, or on the path."""
+def locate_server() -> str | None:
+    """The server's program, of any version: beside this Python, or on the path."""
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return shutil.which("nats-server", path=places)
 
 
 def find_server() -> Path:
     """The server's program, of a version that `server_version` admits."""
-    found = installed_server()
+    found = locate_server()
     if found is None:
         raise BadInput(
-            "there is no nats-server; install a release of https://nats.io, or to try it: "
+            "there is no nats-server; install a release from https://nats.io, or to try it: "
             "pip install 'comity[deploy-try]'",
             code="server",
         )
@@ -181,7 +182,7 @@ def find_server() -> Path:
     version = parse_version(said)
     if version is None or not version.is_admitted:
         raise BadInput(
-            f"{found}: expected {expected_versions()}, because earlier ones have known holes; found "
+            f"{found}: expected {expected_versions()}, because earlier ones have known vulnerabilities; found "
             f"{said.strip() or 'no version'}; install a newer one",
             code="server",
         )
@@ -189,15 +190,15 @@ def find_server() -> Path:
 
 
 @dataclass(frozen=True)
-class Written:
-    """A configuration that the server found good, and the digest by which it names it in its log."""
+class WrittenConfiguration:
+    """A configuration that the server accepts, and the digest by which its log names it."""
 
     path: Path
     digest: bytes
 
 
-def write_configuration(consortium: Path, *, now: datetime | None = None) -> Written:
-    """Write what the server is to have, from the roster; the server checks it before it takes the place of the last."""
+def write_configuration(consortium: Path, *, now: datetime | None = None) -> WrittenConfiguration:
+    """Write the server's configuration from the roster. The server checks it before it replaces the last one."""
     roster, folder = Roster.load(consortium), (consortium / FOLDER).resolve()
     text = server_configuration(
         roster.users(now or datetime.now(UTC)), listen=roster.listen, folder=folder, websocket=roster.websocket
@@ -206,69 +207,71 @@ def write_configuration(consortium: Path, *, now: datetime | None = None) -> Wri
     write_text(draft, text)
     tried = subprocess.run([find_server(), "-t", "-c", draft], capture_output=True, text=True, check=False)
     if tried.returncode:
-        raise BadInput(f"{draft}: the server refuses this configuration: {tried.stderr.strip()}", code="server")
+        raise BadInput(
+            f"{draft}: the server rejects this configuration: {tried.stderr.strip()}; correct {consortium / ROSTER}",
+            code="server",
+        )
     draft.replace(path)
     digest = re.search(r"\(sha256:[0-9a-f]{64}\)", tried.stdout + tried.stderr)
-    return Written(path, digest[0].encode("ascii") if digest else b"")
+    return WrittenConfiguration(path, digest[0].encode("ascii") if digest else b"")
 
 
 def is_running(consortium: Path) -> bool:
     return _pid(consortium) is not None
 
 
-def reload(consortium: Path, *, patience: float = 10.0) -> bool:
-    """Give a running relay the configuration of the roster; False where none runs on this machine, in which case the
-    next one begins with it."""
+def reload(consortium: Path, *, timeout: float = 10.0) -> bool:
+    """Apply the roster to a running relay. False if none runs on this machine; the next start applies it then."""
     pid = _pid(consortium)
     if pid is None:
         return False
     written = write_configuration(consortium)
-    journal = consortium / FOLDER / LOG
-    seen = journal.stat().st_size if journal.exists() else 0
+    log_file = consortium / FOLDER / LOG
+    seen = log_file.stat().st_size if log_file.exists() else 0
     os.kill(pid, signal.SIGHUP)
     taken = b" ".join(filter(None, (_RELOADED, written.digest)))
-    if _wait_for((taken, _FAILED), journal, seen, patience) != taken:
+    if _wait_for_log((taken, _FAILED), log_file, seen, timeout) != taken:
         raise Stopped(
-            f"{journal}: the relay did not take the new configuration and goes on with the old one, so that whoever "
-            "was taken out is still in: restart it now",
+            f"{log_file}: the relay did not take the new configuration and keeps the old one, so a revoked member is "
+            "still admitted: restart the relay now",
             code="reload",
         )
     return True
 
 
-def start(consortium: Path, *, patience: float = 10.0) -> subprocess.Popen[bytes]:
-    """The server, ready for members. It ends with this process where the system can see to that."""
+def start(consortium: Path, *, timeout: float = 10.0) -> subprocess.Popen[bytes]:
+    """Start the server and return once it is ready for members."""
     server, path = find_server(), write_configuration(consortium).path
     if is_running(consortium):
-        raise BadInput(f"{path.with_name(PID)}: a relay of this consortium runs already; end it first", code="server")
-    journal = consortium / FOLDER / LOG
-    seen = journal.stat().st_size if journal.exists() else 0
+        raise BadInput(f"{path.with_name(PID)}: a relay of this consortium runs already; stop it first", code="server")
+    log_file = consortium / FOLDER / LOG
+    seen = log_file.stat().st_size if log_file.exists() else 0
     process = subprocess.Popen([server, "-c", path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, umask=OTHERS)
-    if _wait_for((_READY,), journal, seen, patience, lambda: process.poll() is None) is None:
+    if _wait_for_log((_READY,), log_file, seen, timeout, lambda: process.poll() is None) is None:
         process.kill()
         process.wait()
-        raise Stopped(f"{journal}: the relay did not start; its log says why", code="server")
+        raise Stopped(f"{log_file}: the relay did not start; this log says why", code="server")
     return process
 
 
 def serve(consortium: Path, *, ready: Callable[[], None] = lambda: None) -> int:
-    """Run the relay until this process is told to end, which gives 0; members whose certificates end are cut off."""
-    process, told = start(consortium), []
+    """Run the relay until SIGINT or SIGTERM, which gives 0. Members are cut off when their certificates expire."""
+    process, signals = start(consortium), []
 
     def end(*_: object) -> None:
-        told.append(True)
+        signals.append(True)
         process.terminate()
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ready()
-        ended = _ended(consortium)
+        expired = _expired_members(consortium)
         while True:
             try:
-                code = process.wait(_CHECK_SECONDS)
-                return 0 if told else code or 1
+                code = process.wait(_EXPIRY_CHECK_SECONDS)
+                return 0 if signals else code or 1
             except subprocess.TimeoutExpired:
-                ended = _keep_up(consortium, ended)
+                expired = _apply_expiry(consortium, expired)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -277,24 +280,23 @@ def serve(consortium: Path, *, ready: Callable[[], None] = lambda: None) -> int:
             process.wait()
 
 
-def _ended(consortium: Path) -> frozenset[str]:
-    """The members whose certificates have ended by now."""
+def _expired_members(consortium: Path) -> frozenset[str]:
     now = datetime.now(UTC)
     return frozenset(name for name, one in Roster.load(consortium).members.items() if one.state(now) == "expired")
 
 
-def _keep_up(consortium: Path, before: frozenset[str]) -> frozenset[str]:
-    """Cut off members whose certificates have ended since, and admit again whom a clock that was ahead had cut off."""
-    ended = _ended(consortium)
-    if ended != before:
-        log.warning("certificates that have ended: %s; the relay is told", ", ".join(sorted(ended)) or "none any more")
-        with changing(consortium):
+def _apply_expiry(consortium: Path, before: frozenset[str]) -> frozenset[str]:
+    """Cut off members whose certificates have expired since, and readmit members that a fast clock had cut off."""
+    expired = _expired_members(consortium)
+    if expired != before:
+        log.warning("expired certificates: %s; reloading the relay", ", ".join(sorted(expired)) or "none any more")
+        with lock_consortium(consortium):
             reload(consortium)
-    return ended
+    return expired
 
 
 def _pid(consortium: Path) -> int | None:
-    """The server that wrote its number here, if it is still one: numbers are given again after a restart."""
+    """The server's process id, if that process still is this server: the system reuses ids after a restart."""
     try:
         pid = int((consortium / FOLDER / PID).read_text("ascii"))
         os.kill(pid, 0)
@@ -311,31 +313,31 @@ def _pid(consortium: Path) -> int | None:
     return pid
 
 
-def _wait_for(
+def _wait_for_log(
     words: tuple[bytes, ...],
-    journal: Path,
+    log_file: Path,
     seen: int,
-    patience: float,
-    goes_on: Callable[[], bool] = lambda: True,
+    timeout: float,
+    is_alive: Callable[[], bool] = lambda: True,
 ) -> bytes | None:
-    """Which of these words the server logs first, after what was there."""
-    end = time.monotonic() + patience
+    """The first of these words that the server logs after byte `seen`; None if it logs none in time."""
+    end = time.monotonic() + timeout
     while time.monotonic() < end:
-        text = _after(journal, seen)
+        text = _read_log(log_file, seen)
         places = {word: text.find(word) for word in words if word in text}
         if places:
             return min(places, key=lambda word: places[word])
-        if not goes_on():
+        if not is_alive():
             return None
-        time.sleep(_LOOK)
+        time.sleep(_LOG_CHECK_SECONDS)
     return None
 
 
-def _after(journal: Path, seen: int) -> bytes:
+def _read_log(log_file: Path, seen: int) -> bytes:
     try:
-        with journal.open("rb") as file:
-            # A log that is shorter than it was has been begun anew.
-            file.seek(seen if journal.stat().st_size >= seen else 0)
+        with log_file.open("rb") as file:
+            # A log that became shorter was rotated.
+            file.seek(seen if log_file.stat().st_size >= seen else 0)
             return file.read()
     except FileNotFoundError:
         return b""

@@ -1,8 +1,8 @@
 """Which versions of `nats-server` may be a relay.
 
-Earlier ones have known holes in what the relay relies on: before 2.11.15 and 2.12.6 a certificate could be mapped to
-another user (`verify_and_map`), and up to 2.11.13 and 2.12.4 a stranger could crash the server by a websocket before it
-had authenticated. To raise the floor, change `FLOOR`, the sentence in docs/deploy.md and the image in
+Earlier ones have known vulnerabilities in what the relay relies on: before 2.11.15 and 2.12.6 a certificate could be
+mapped to another user (`verify_and_map`), and up to 2.11.13 and 2.12.4 a stranger could crash the server by a websocket
+before authenticating. To raise the minimum, change `FLOOR`, the sentence in docs/deploy.md and the image in
 operating/compose.yaml.
 """
 
@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 FLOOR: Mapping[tuple[int, int], int] = MappingProxyType({(2, 11): 16, (2, 12): 7, (2, 14): 0})
-"""For each minor version that is still maintained, the first patch that is admitted. Minor versions after the newest
-one here are admitted; others that are not here are refused."""
+"""The first admitted patch of each maintained minor version. Newer minor versions are admitted; others are refused."""
 _VERSION = re.compile(r"v?(\d{1,6})\.(\d{1,6})\.(\d{1,6})(-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?(?![0-9A-Za-z.+-])")
 
 
 @dataclass(frozen=True)
 class ServerVersion:
-    """As the server says it. A pre-release comes before the release of the same number."""
+    """A pre-release comes before the release of the same number."""
 
     minor: tuple[int, int]
     patch: int
@@ -36,7 +35,7 @@ class ServerVersion:
 
 
 def parse_version(said: str) -> ServerVersion | None:
-    """The first version in what a server says of itself, or None."""
+    """The first version in a server's output, or None."""
     found = _VERSION.search(said)
     if found is None:
         return None
@@ -44,6 +43,6 @@ def parse_version(said: str) -> ServerVersion | None:
 
 
 def expected_versions() -> str:
-    """For sentences: "2.11.16, 2.12.7, 2.14.0 or newer"."""
+    """For messages: "nats-server 2.11.16, 2.12.7, 2.14.0 or newer"."""
     floors = [f"{major}.{minor}.{patch}" for (major, minor), patch in sorted(FLOOR.items())]
     return f"nats-server {', '.join(floors)} or newer"

@@ -1,10 +1,10 @@
-"""What this machine submitted: for each run the study's hash and the coordinator's keys, kept outside the run's folder.
+"""What this machine submitted: each run's study hash and coordinator keys, kept outside the run's folder.
 
     $COMITY_HOME/submitted/RUN.json
 
-Promise    `comity fetch` takes neither the signer's key nor the study's hash from the folder that it verifies. A note
-           that is missing or damaged says nothing, and what nobody vouches for is refused.
-Against    Whoever can write into the folder of a run, or hands one over.
+Promise    `comity fetch` takes neither the signer's key nor the study's hash from the folder that it verifies. Without
+           a readable record here, or keys given by the user, it refuses the folder.
+Against    Anyone who can write into a run's folder, or who hands one over.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORMAT: Final = "comity-submission-1"
 
 @dataclass(frozen=True)
 class Submission:
-    """A run as its coordinator began it. `text` is the digest of the study file."""
+    """A run as its coordinator started it. `text` is the digest of the study file."""
 
     study: str
     run: str
@@ -35,8 +35,8 @@ class Submission:
     coordinator: PublicIdentity
 
 
-def note_submission(study: str, run: str, text: str, coordinator: PublicIdentity) -> None:
-    """Write down what is about to be submitted: the study's hash, and its text as it is in the run's folder."""
+def record_submission(study: str, run: str, text: str, coordinator: PublicIdentity) -> None:
+    """Record a submission before it happens: the study's hash, and its text as in the run's folder."""
     page = {
         "format": _FORMAT,
         "study": study,
@@ -48,19 +48,19 @@ def note_submission(study: str, run: str, text: str, coordinator: PublicIdentity
         write_text(_path(run), json.dumps(page, indent=1) + "\n")
     except BadInput as error:
         raise BadInput(
-            f"{error}: what is submitted is noted here. Make it writable, or set COMITY_HOME to a folder that lasts; "
+            f"{error}: submissions are recorded here. Make it writable, or set COMITY_HOME to a lasting folder; "
             "nothing was submitted",
             code=error.code,
         ) from error
 
 
 def find_submission(run: str) -> Submission | None:
-    """The note about a run; None where this machine did not submit it."""
+    """The record of a run; None if this machine did not submit it."""
     path = _path(run)
     try:
         page = json.loads(path.read_text(encoding="utf-8"))
         if page["format"] != _FORMAT or page["run"] != run:
-            raise ValueError("it is about another run, or of another format")
+            raise ValueError("another run or another format")
         return Submission(
             str(page["study"]), run, str(page["text"]), PublicIdentity.from_texts(dict(page["coordinator"]))
         )
@@ -68,35 +68,35 @@ def find_submission(run: str) -> Submission | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
-            f"{path}: can't be read as the note of a submission ({type(error).__name__}); remove it, and give the "
+            f"{path}: can't be read as the record of a submission ({type(error).__name__}); remove it, and give the "
             "coordinator's keys: --keys FILE",
             key="keys",
         ) from error
 
 
-def expected_submission(folder: Path, *, study: str, run: str, given: PublicIdentity | None) -> Submission:
-    """What a run's folder has to be, which says of itself that it is `run` of `study`: noted when it was submitted,
-    or signed with the keys that its reader gave."""
+def require_submission(folder: Path, *, study: str, run: str, given: PublicIdentity | None) -> Submission:
+    """What a folder that claims to be `run` of `study` must contain: as recorded when it was submitted, or as signed
+    with the keys that the user gave."""
     known = find_submission(run)
     if known is None:
         if given is None:
             raise Refused(
-                f"{folder}: run {run} was not submitted from here, and a folder can't say itself who has to have "
-                "signed it; give the coordinator's public keys, which you have from it by another way: --keys FILE",
+                f"{folder}: run {run} was not submitted from here, and a folder can't prove who signed it; give the "
+                "coordinator's public keys, which you received over another channel: --keys FILE",
                 code="keys",
                 key="keys",
             )
         return Submission(study, run, "", given)
     if known.study != study:
         raise Refused(
-            f"{folder}: run {run} was submitted as study {known.study[:12]}, and the folder is about study "
+            f"{folder}: run {run} was submitted as study {known.study[:12]}, and the folder has study "
             f"{study[:12]}; put the folder back from a backup",
             code="study",
             key="study",
         )
     if given is not None and given != known.coordinator:
         raise Refused(
-            f"{folder}: run {run} was submitted with other keys than those of --keys; leave the option out",
+            f"{folder}: run {run} was submitted with other keys than --keys gives; leave the option out",
             code="keys",
             key="keys",
         )
@@ -104,7 +104,7 @@ def expected_submission(folder: Path, *, study: str, run: str, given: PublicIden
 
 
 def check_submitted(folder: Path, files: Mapping[str, bytes], expected: Submission) -> None:
-    """Refuse a study or a result beside it that is not of the run: signed together is not enough."""
+    """Refuse a study file or a result that does not belong to the run: a common signature is not enough."""
     if expected.text and digest(files.get("study.toml", b"")) != expected.text:
         raise Refused(
             f"{folder / 'study.toml'}: is not the study that was submitted; put it back from a backup",
@@ -118,7 +118,7 @@ def check_submitted(folder: Path, files: Mapping[str, bytes], expected: Submissi
         named = ("", "")
     if named != (expected.study, expected.run):
         raise Refused(
-            f"{folder / 'result.json'}: is missing, or the result of another run than {expected.run} of study "
+            f"{folder / 'result.json'}: is missing, or is not the result of run {expected.run} of study "
             f"{expected.study[:12]}; put it back from a backup",
             code="study",
             key="result.json",

@@ -28,10 +28,12 @@ from comity.federation.declare.consortium import MAX_NAME_LENGTH, fold, is_party
 COORDINATOR = "coordinator"
 RELAY = "relay"
 
+# Subjects.
 
-def checked_name(name: str) -> str:
-    """A member's name, which stands in subjects, in certificates and in file names: what means anything special in one
-    of them can't be part of it."""
+
+def require_member_name(name: str) -> str:
+    """Return a member's name, or refuse it. It appears in subjects, certificates and file names, so it has no character
+    with a special meaning in any of them."""
     if not is_party_name(name):
         raise BadInput(
             f"a member's name has 1 to {MAX_NAME_LENGTH} letters of a to z, digits, - and _, and begins with a letter "
@@ -42,50 +44,51 @@ def checked_name(name: str) -> str:
     return name
 
 
-def checked_party(name: str) -> str:
-    """A name that a party may have: the coordinator's and the relay's are theirs in any case of letters, because file
-    systems differ in whether they tell one from the other."""
-    if fold(checked_name(name)) in (COORDINATOR, RELAY):
-        raise BadInput(f"{name!r} is no name for a party; choose another", code="name", key="party")
+def require_party_name(name: str) -> str:
+    """Return a party's name, or refuse it. The names of coordinator and relay are reserved in upper and lower case,
+    because some file systems do not distinguish them."""
+    if fold(require_member_name(name)) in (COORDINATOR, RELAY):
+        raise BadInput(f"{name!r} is reserved and cannot name a party; choose another name", code="name", key="party")
     return name
 
 
 def ask_subject(party: str) -> str:
-    """Where the coordinator asks `party`: it alone publishes here, the party alone listens."""
+    """Where the coordinator asks `party`: the coordinator alone publishes here, the party alone subscribes."""
     return f"comity.ask.{party}"
 
 
 def reply_subject(party: str) -> str:
-    """Where `party` replies: it alone publishes here, the coordinator alone listens."""
+    """Where `party` replies: the party alone publishes here, the coordinator alone subscribes."""
     return f"comity.reply.{party}"
 
 
-PIECE = 256 << 10
-"""Bytes that are pulled at once."""
-SHORT = 64 << 10
-"""Bytes of a message that goes with its announcement."""
-WINDOW = 4
-"""Pieces of one message that are on their way."""
+# Frames.
+
+PIECE_BYTES = 256 << 10
+INLINE_BYTES = 64 << 10
+"""A message up to this size travels in the frame that announces it."""
+WINDOW_PIECES = 4
+"""Pieces of one message in flight at once."""
 ID_BYTES = 16
 _HEAD = struct.Struct(">B16sQ")
-LONGEST = PIECE + _HEAD.size + 256
-"""Bytes of the longest frame, and what the relay carries at most."""
+MAX_FRAME_BYTES = PIECE_BYTES + _HEAD.size + 256
+"""The relay carries no larger payload."""
 
 
 class Kind(IntEnum):
-    ASK = 1  # id: the message. number: its size. body: the message, at first and where it is short
-    PULL = 2  # id: the message that a piece is wanted of. number: which piece
+    ASK = 1  # id: the message. number: its size. body: the message, if it is short and this is the first frame
+    PULL = 2  # id: the message of which a piece is requested. number: which piece
     PIECE = 3  # id: the message. number: which piece. body: its bytes
     HAVE = 4  # id: the ask, whose message arrived whole
-    ALIVE = 5  # id: the ask, which is known here and waits or is worked on
-    REPLY = 6  # id: the ask. number: size of the reply. body: the reply's id, then the reply where it is short
-    FAILED = 7  # id: the ask, which this site could not work on. body: a short public word
-    DONE = 8  # id: the ask, whose reply is there or wanted no more
-    STUDY = 9  # as ASK, of a packed study; the reply says that it arrived
+    ALIVE = 5  # id: the ask, which the site knows and which waits or is being answered
+    REPLY = 6  # id: the ask. number: the reply's size. body: the reply's id, then the reply if it is short
+    FAILED = 7  # id: the ask, which the site could not answer. body: a short public word
+    DONE = 8  # id: the ask, whose reply has arrived or is no longer wanted
+    STUDY = 9  # as ASK, with a packed study; the reply says that it arrived
 
 
-SIZE, FRAME, UNTRUE = b"size", b"frame", b"untrue"
-"""Why something is not worked on: too large, no frame, or another message than was announced."""
+TOO_LARGE, NOT_A_FRAME, WRONG_HASH = b"size", b"frame", b"untrue"
+"""Why a site drops something: too large, not a frame, or not the message that was announced."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Frame:
 
     @classmethod
     def of(cls, raw: bytes) -> Frame | None:
-        """The frame in these bytes, or None: what is not a frame is dropped."""
+        """The frame in these bytes, or None if they are not a frame."""
         try:
             kind, name, number = _HEAD.unpack_from(raw)
             return cls(Kind(kind), name, number, memoryview(raw)[_HEAD.size :])
@@ -108,18 +111,18 @@ class Frame:
             return None
 
 
-def id_of(message: bytes) -> bytes:
-    """The same message has the same name, so that asking again is asking for the same thing."""
+def message_id(message: bytes) -> bytes:
+    """The same message has the same id, so asking twice asks for the same thing."""
     return hashlib.sha256(message).digest()[:ID_BYTES]
 
 
-def piece_of(message: bytes, number: int) -> memoryview:
-    return memoryview(message)[number * PIECE : (number + 1) * PIECE]
+def get_piece(message: bytes, number: int) -> memoryview:
+    return memoryview(message)[number * PIECE_BYTES : (number + 1) * PIECE_BYTES]
 
 
-class Pulling:
-    """A message that is pulled. Pieces are taken in order, and handed on as they come; where one is missing, pulling
-    goes back to it at the next beat."""
+class PulledMessage:
+    """A message that its receiver pulls. It accepts pieces in order and leaves storing them to the caller; after a loss
+    the next repetition pulls again from the missing piece."""
 
     def __init__(self, name: bytes, size: int) -> None:
         self.id = name
@@ -130,52 +133,54 @@ class Pulling:
 
     @property
     def is_whole(self) -> bool:
-        return self._next * PIECE >= self.size
+        return self._next * PIECE_BYTES >= self.size
 
     @property
-    def is_true(self) -> bool:
-        """Whether what was put together is what its name says."""
+    def is_intact(self) -> bool:
+        """Whether the whole message has the announced hash."""
         return self.is_whole and self._state.digest()[:ID_BYTES] == self.id
 
     @property
-    def under_way(self) -> int:
-        """Pieces that were asked for and have not come."""
+    def in_flight(self) -> int:
+        """Pieces that were requested and have not arrived."""
         return max(0, self._asked - self._next)
 
-    def wanted(self, room: int = WINDOW) -> Iterator[int]:
-        """The pieces to pull now, no more than there is room for."""
-        last = min(-(-self.size // PIECE), self._next + WINDOW)
+    def next_pieces(self, room: int = WINDOW_PIECES) -> Iterator[int]:
+        """The pieces to request now, at most `room` of them; they count as in flight."""
+        last = min(-(-self.size // PIECE_BYTES), self._next + WINDOW_PIECES)
         while self._asked < last and room > 0:
             room -= 1
             self._asked += 1
             yield self._asked - 1
 
-    def takes(self, number: int, body: bytes | memoryview) -> bool:
-        """Whether this is the next piece; it counts then, and whoever pulls keeps it."""
-        if number != self._next or self.is_whole or len(body) != min(PIECE, self.size - number * PIECE):
+    def accept(self, number: int, body: bytes | memoryview) -> bool:
+        """Count a piece if it is the next one; the caller then stores it."""
+        if number != self._next or self.is_whole or len(body) != min(PIECE_BYTES, self.size - number * PIECE_BYTES):
             return False
         self._state.update(body)
         self._next += 1
         return True
 
-    def again(self) -> None:
-        """At each beat: where nothing came since the last, pull again what is missing."""
+    def retry(self) -> None:
+        """At each repetition: if nothing arrived since the last one, request the missing pieces again."""
         if self._next == self._seen:
             self._asked = self._next
         self._seen = self._next
 
 
+# The pipe between the two processes of a site.
+
 _LENGTH = struct.Struct(">I")
 
 
-def packed(frame: Frame) -> bytes:
+def pack_frame(frame: Frame) -> bytes:
     raw = frame.to_bytes()
     return _LENGTH.pack(len(raw)) + raw
 
 
-def frames(line: socket.socket) -> Iterator[Frame]:
-    """What the other end says, until it is gone."""
-    with line.makefile("rb", buffering=LONGEST) as file:
+def read_frames(line: socket.socket) -> Iterator[Frame]:
+    """Frames from the other process, until it closes the pipe."""
+    with line.makefile("rb", buffering=MAX_FRAME_BYTES) as file:
         while len(head := file.read(_LENGTH.size)) == _LENGTH.size:
             frame = Frame.of(file.read(_LENGTH.unpack(head)[0]))
             if frame is None:
@@ -183,8 +188,8 @@ def frames(line: socket.socket) -> Iterator[Frame]:
             yield frame
 
 
-async def next_frame(reader: asyncio.StreamReader) -> Frame | None:
-    """The next that the other end says; None when it is gone."""
+async def read_frame(reader: asyncio.StreamReader) -> Frame | None:
+    """The next frame from the other process; None once it has closed the pipe."""
     try:
         head = await reader.readexactly(_LENGTH.size)
         return Frame.of(await reader.readexactly(_LENGTH.unpack(head)[0]))

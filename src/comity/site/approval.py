@@ -36,16 +36,16 @@ from comity.untrusted.text import one_line
 
 
 def host_for(site: SiteFile, owner: Owner, study: Study, approval: Approval) -> Host:
-    """The host of an approved study. Refused as by `host_of`, and where a joint prediction brings other weights than a
-    run released to this owner."""
+    """The host of an approved study. It refuses what `host_of` refuses, and a joint prediction whose weights are not
+    those that a run released to this owner."""
     _require_own_model(site, owner, study)
     return host_of(owner, study.agreed, approval)
 
 
 def _require_own_model(site: SiteFile, owner: Owner, study: Study) -> None:
-    """A joint prediction applies the model that a run of an approved study released to this owner, to the same columns
-    of the same parties. Weights of a coordinator's own choice would make a score any function that it likes to see: one
-    that is zero but for a single column is that column, record by record."""
+    """Refuse a joint prediction unless it applies the model that a run of an approved study released to this owner, to
+    the same columns of the same parties. With weights of its choice a coordinator could compute any linear function:
+    weights that are zero but for one column reveal that column, record by record."""
     table = study.prediction
     if table is None:
         return
@@ -61,10 +61,10 @@ def _require_own_model(site: SiteFile, owner: Owner, study: Study) -> None:
             code="study",
             key="prediction.of",
         ) from error
-    if _laid_out(trained) != _laid_out(study):
+    if _column_layout(trained) != _column_layout(study):
         raise Refused(
             f"refused: study {short} has another schema, other parties, columns, keys or parameters than study "
-            f"{table.of[:12]}, whose model it applies; let its author write it with comity predict",
+            f"{table.of[:12]}, whose model it applies; its author can write it with comity predict",
             code="study",
             key="prediction.of",
         )
@@ -92,15 +92,15 @@ def _require_own_model(site: SiteFile, owner: Owner, study: Study) -> None:
         )
 
 
-def _laid_out(study: Study) -> tuple[object, ...]:
-    """What decides which weight belongs to which column of which party, in the order that it depends on."""
+def _column_layout(study: Study) -> tuple[object, ...]:
+    """What maps each weight to a column of a party; the order matters."""
     parties = study.parties if isinstance(study.parties, int) else tuple(study.parties.items())
     return study.schema.digest(), parties, study.method
 
 
 @dataclass(frozen=True)
-class Crossing:
-    """One value that leaves the site, or reaches it."""
+class ReleaseRow:
+    """One release that leaves the site or reaches it; `other` is the receiver or the source."""
 
     release: str
     other: str
@@ -110,7 +110,8 @@ class Crossing:
 
 @dataclass(frozen=True)
 class OwnersView:
-    """`before` and `after` are the epsilon that is left of the dataset, now and if the approved runs were all begun."""
+    """A study as one owner sees it: what leaves this site, to whom, and at what cost to its budget. `before` and
+    `after` are the epsilon left for the dataset, now and after all approved runs."""
 
     plan: Plan
     study: str
@@ -120,9 +121,9 @@ class OwnersView:
     noise_left: float
     dataset: str
     runs: int
-    leaves: tuple[Crossing, ...]
+    leaves: tuple[ReleaseRow, ...]
     exactly: tuple[str, ...]
-    reaches: tuple[Crossing, ...]
+    reaches: tuple[ReleaseRow, ...]
     cost: str
     before: str
     after: str
@@ -169,7 +170,7 @@ class OwnersView:
         lines += [f"  WARNING        {warning}" for warning in plan.warnings]
         lines.append(f"  holds against  {plan.adversary}")
         lines += [f"  note           {note}" for note in plan.notes]
-        # A study comes from somebody else, and the lines by which its owner decides are ours.
+        # The study's author chose its texts; none of them may start a line of this page.
         return "\n".join(map(one_line, lines))
 
     def _unknown_warning(self) -> str:
@@ -178,7 +179,7 @@ class OwnersView:
             ""
             if self.noise_left == 1
             else f" The noise that hides your records would have {self.noise_left:.2g} of the variance that this cost "
-            f"rests on; with Gaussian noise you would lose {self.noise_left**-0.5:.2g} times as much."
+            f"assumes; with Gaussian noise you would lose {self.noise_left**-0.5:.2g} times as much."
         )
         return (
             f"{len(found.unknown)} of {len(found.parties) - 1} other parties are unknown to you. The study's author "
@@ -188,7 +189,7 @@ class OwnersView:
 
 
 def parties_lines(known: KnownParties) -> list[str]:
-    """Every party of a study with the fingerprint of its key, and whether the owner pinned it."""
+    """Each party of a study with its key's fingerprint, and whether the owner pinned it."""
     listed = [(one.name, one.fingerprint or "no key", one.standing) for one in known.parties]
     return [
         f"  parties        {known.in_words()}; compare fingerprints by telephone and pin the keys",
@@ -196,9 +197,9 @@ def parties_lines(known: KnownParties) -> list[str]:
     ]
 
 
-def view_of(host: Host, plan: Plan, *, dataset: str, runs: int) -> OwnersView:
-    """What an approval for so many runs would mean. It writes nothing, and raises the refusal that policy or ledger
-    would meet these runs with."""
+def make_owners_view(host: Host, plan: Plan, *, dataset: str, runs: int) -> OwnersView:
+    """What an approval for this many runs would mean. It writes nothing, and raises the refusal that policy or ledger
+    would raise for these runs."""
     agreed, party, who = host.agreed, host.party, host.who
     host.permit(runs - 1)
     known = KnownParties.of(who, party, host.policy.pinned)
@@ -217,19 +218,19 @@ def view_of(host: Host, plan: Plan, *, dataset: str, runs: int) -> OwnersView:
         noise_left=known.noise_left(agreed.declaration, who, party),
         dataset=dataset,
         runs=runs,
-        leaves=tuple(_crossing(one, one.to) for one in leaves),
+        leaves=tuple(_release_row(one, one.to) for one in leaves),
         exactly=tuple(dict.fromkeys(f"{one.name}: {one.protection.text}" for one in exact)),
-        reaches=tuple(_crossing(one, one.source) for one in declaration.seen_by(party, who) if one not in leaves),
+        reaches=tuple(_release_row(one, one.source) for one in declaration.seen_by(party, who) if one not in leaves),
         cost=describe(spent_by(declaration, party, who, runs=runs), delta_of(who)),
         before=_left(host.store.ledger.summary(), dataset),
         after=_left(after, dataset),
     )
 
 
-def _crossing(release: Release, other: str | tuple[str, ...]) -> Crossing:
+def _release_row(release: Release, other: str | tuple[str, ...]) -> ReleaseRow:
     times = f" x{release.times}" if release.times > 1 else ""
     loss = "-" if release.loss is None else str(release.loss * release.times)
-    return Crossing(release.name + times, format_participants(other), release.protection.text, loss)
+    return ReleaseRow(release.name + times, format_participants(other), release.protection.text, loss)
 
 
 def _left(accounts: Iterable[Any], dataset: str) -> str:
@@ -237,7 +238,7 @@ def _left(accounts: Iterable[Any], dataset: str) -> str:
     return "no limit" if left is None else f"eps {format_rounded(left, ROUND_FLOOR)}"
 
 
-def _table(heads: tuple[str, str, str, str], rows: tuple[Crossing, ...], none: str) -> list[str]:
+def _table(heads: tuple[str, str, str, str], rows: tuple[ReleaseRow, ...], none: str) -> list[str]:
     if not rows:
         return [f"    {none}"]
     return _columns(heads, [(one.release, one.other, one.protection, one.loss if heads[3] else "") for one in rows])
@@ -254,15 +255,15 @@ def _runs(number: int) -> str:
 
 
 @dataclass(frozen=True)
-class Considered:
-    """A study that may be approved, and what is odd about the records that it would read."""
+class DryRun:
+    """A study that the owner may approve, and warnings about the records that it would read."""
 
     view: OwnersView
-    findings: tuple[str, ...]
+    data_warnings: tuple[str, ...]
 
 
-def dataset_for(site: SiteFile, named: str | None) -> str:
-    """The dataset that is meant; the only one where none is named."""
+def choose_dataset(site: SiteFile, named: str | None) -> str:
+    """The named dataset, or the only one if none is named."""
     if named is None and len(site.data) != 1:
         raise BadInput(
             f"{site.where} has the datasets {', '.join(site.data)}; say which one the study may read: --dataset NAME",
@@ -273,29 +274,29 @@ def dataset_for(site: SiteFile, named: str | None) -> str:
     return name
 
 
-def considered(site: SiteFile, owner: Owner, study: Study, *, dataset: str, runs: int) -> Considered:
-    """What an approval of the study for so many runs in all would mean, or why there can be none."""
+def dry_run(site: SiteFile, owner: Owner, study: Study, *, dataset: str, runs: int) -> DryRun:
+    """What an approval of the study for `runs` runs in all would mean; raises why it is impossible."""
     host = host_for(site, owner, study, Approval(study=study.hash, dataset=dataset, runs=runs))
     begun = host.store.runs_of(study.hash, other_than="")
     if begun >= runs:
         raise BadInput(
-            f"study {study.hash[:12]} has begun {begun} runs here, and --runs counts all of them; give "
+            f"study {study.hash[:12]} has started {begun} runs here, and --runs counts all of them; give "
             f"{begun + 1} or more",
             key="runs",
         )
-    view = view_of(host, study.plan(), dataset=dataset, runs=runs)
-    return Considered(view, check_records(site, study, dataset))
+    view = make_owners_view(host, study.plan(), dataset=dataset, runs=runs)
+    return DryRun(view, check_records(site, study, dataset))
 
 
 def check_records(site: SiteFile, study: Study, dataset: str) -> tuple[str, ...]:
-    """What is odd about a dataset's records for a study, in sentences without values; all of them are read."""
+    """Warnings about a dataset's records for a study, in sentences without values; this reads all records."""
     where, party, protocol = f"{site.where}: data.{dataset}", site.party, study.protocol
     limit = int(site.memory * 2**30)
     source = site.source(dataset)
     _, frame = held_records(protocol, study.consortium, source, where=where, party=party, limit=limit)
     if frame is None:
         return ()
-    # It brings pandas, which a site that serves needs for files of its own alone.
+    # Imported late: it brings pandas, which a serving site does not otherwise need.
     from comity.data import explain
 
     declared, schema = study.method.declared_records(party), encoding_of(protocol, where, party).schema

@@ -1,7 +1,7 @@
-"""Whether an owner's site can do its work: one finding for each thing that can be wrong, with what to do about it.
+"""Checks of an owner's site for `comity doctor`: one finding for each thing that can be wrong, with its remedy.
 
-For the owner's own terminal: sentences name files and keys of the site, and say of records what `comity schema check`
-says. Nothing is spent; the ledger's chain is followed from its first entry, and every record is read.
+Findings are for the owner's terminal: they name files and keys of the site, and say about records what `comity schema
+check` says. The checks spend nothing. They verify the ledger's chain from its first entry, and read every record.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from comity.site.inbox import Arrival, Inbox
 from comity.site.site_file import SiteFile
 
 if TYPE_CHECKING:
-    from comity.relay.address import Reached
+    from comity.relay.address import ProbeResult
 
 State = Literal["ok", "warning", "failure"]
 
 SOON = timedelta(days=30)
-"""A certificate that ends within these days is to be renewed: it takes two people and a telephone."""
-ROOM, LEAST_ROOM = 1 << 30, 100 << 20
-"""Bytes of disk below which an owner is warned, and below which a run's commits are about to fail."""
-_EARLIER = timedelta(minutes=2)
-OLDEST_CLIENT = (2, 16)
-"""Of nats-py, as the extra `deploy` asks for."""
+"""Warn this long before a certificate expires: renewing it takes two people and a telephone."""
+WARN_FREE_BYTES, MIN_FREE_BYTES = 1 << 30, 100 << 20
+"""Free disk space below which the owner is warned, and below which commits are about to fail."""
+_CLOCK_TOLERANCE = timedelta(minutes=2)
+MIN_CLIENT_VERSION = (2, 16)
+"""Of nats-py, as the extra `deploy` requires."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`name` is what was looked at. A sentence that is not ok ends with what to do."""
+    """`name` is what was checked. The sentence of a warning or failure ends with what to do."""
 
     name: str
     state: State
     sentence: str
 
 
-def examined(path: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Iterator[Finding]:
-    """Look at a site, from its file outwards. What can't be looked at because of what was found before is left out."""
+def check_site(path: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Iterator[Finding]:
+    """Check a site, starting with its file. Checks that an earlier failure makes impossible are left out."""
     try:
         site = SiteFile.load(path)
     except ComityError as error:
@@ -74,23 +74,24 @@ def examined(path: Path, clock: Callable[[], datetime] = lambda: datetime.now(UT
 
 
 def _versions(site: SiteFile) -> Finding:
-    """What a deployment needs beside the package itself."""
-    said = f"comity {__version__}, python {platform.python_version()}, cryptography {metadata.version('cryptography')}"
+    """The versions of what a deployment needs."""
+    cryptography = metadata.version("cryptography")
+    versions = f"comity {__version__}, python {platform.python_version()}, cryptography {cryptography}"
     try:
         client = metadata.version("nats-py")
     except metadata.PackageNotFoundError:
         if site.relay is None:
-            return Finding("versions", "ok", said)
-        return Finding("versions", "failure", f"{said}; nats-py is missing: pip install 'comity[deploy]'")
-    if tuple(int(part) for part in client.split(".")[:2]) < OLDEST_CLIENT:
-        wanted = ".".join(map(str, OLDEST_CLIENT))
-        sentence = f"{said}; nats-py {client} is older than {wanted}: pip install --upgrade 'comity[deploy]'"
+            return Finding("versions", "ok", versions)
+        return Finding("versions", "failure", f"{versions}; nats-py is missing: pip install 'comity[deploy]'")
+    if tuple(int(part) for part in client.split(".")[:2]) < MIN_CLIENT_VERSION:
+        wanted = ".".join(map(str, MIN_CLIENT_VERSION))
+        sentence = f"{versions}; nats-py {client} is older than {wanted}: pip install --upgrade 'comity[deploy]'"
         return Finding("versions", "failure", sentence)
-    return Finding("versions", "ok", f"{said}, nats-py {client}")
+    return Finding("versions", "ok", f"{versions}, nats-py {client}")
 
 
 def _keys(site: SiteFile) -> Finding:
-    """Present, the owner's alone, and the ones that its approved studies pin."""
+    """The key file is present, private, and the one that approved studies pin."""
     try:
         public = key_file.load(site.keys).public
         for arrival in _approved(site):
@@ -105,23 +106,24 @@ def _keys(site: SiteFile) -> Finding:
 
 
 def _membership(site: SiteFile, now: datetime) -> Iterator[Finding]:
-    """Key, certificate, authority and address, as the relay will see them."""
+    """Key, certificate, authority and address of the site's membership."""
     if site.relay is None:
-        yield Finding("certificate", "warning", f"{site.where} has no [relay]: nothing is served; join a consortium")
+        sentence = f"{site.where} has no [relay], so the site serves nothing; join one: comity consortium join"
+        yield Finding("certificate", "warning", sentence)
         return
-    from comity.relay.certificates import CERTIFICATE, check_installed, load_certificate
+    from comity.relay.certificates import CERTIFICATE, check_certificate, load_certificate
     from comity.relay.endpoint import NatsEndpoint
 
     certificate = site.home / (site.relay.certificate or f"relay/{CERTIFICATE}")
     try:
-        until = check_installed(certificate.parent, site.party)
+        until = check_certificate(certificate.parent, site.party)
         began = load_certificate(certificate).not_valid_before_utc
         if until <= now:
-            sentence = f"{certificate}: ended on {until:%Y-%m-%d}; ask for a new one: comity consortium join"
+            sentence = f"{certificate}: expired on {until:%Y-%m-%d}; request a new one: comity consortium join"
             yield Finding("certificate", "failure", sentence)
             return
         if began > now:
-            sentence = f"{certificate}: holds from {began:%Y-%m-%d %H:%M} on, and it is {now:%Y-%m-%d %H:%M} here; "
+            sentence = f"{certificate}: is valid from {began:%Y-%m-%d %H:%M} on, and it is {now:%Y-%m-%d %H:%M} here; "
             yield Finding("certificate", "failure", sentence + "set the clock")
             return
         relay = NatsEndpoint(site).relay
@@ -130,42 +132,45 @@ def _membership(site: SiteFile, now: datetime) -> Iterator[Finding]:
         return
     days = (until - now).days
     if until - now < SOON:
-        sentence = f"{certificate}: ends on {until:%Y-%m-%d}, in {days} days; ask for a new one: comity consortium join"
+        remedy = "request a new one: comity consortium join"
+        sentence = f"{certificate}: expires on {until:%Y-%m-%d}, in {days} days; {remedy}"
         yield Finding("certificate", "warning", sentence)
     else:
         sentence = f"{certificate}: for {site.party} and the key beside it, until {until:%Y-%m-%d}"
         yield Finding("certificate", "ok", sentence)
-    yield _dialled(relay.address, relay.context())
+    yield _probe(relay.address, relay.tls_context())
 
 
-def _dialled(address: str, context: ssl.SSLContext) -> Finding:
-    """That somebody whom the authority vouches for answers there; whether it admits us is seen when the site serves."""
-    from comity.relay.address import dial
+def _probe(address: str, context: ssl.SSLContext) -> Finding:
+    """Whether a relay with a certificate of the authority answers. Whether it admits the site shows when it serves."""
+    from comity.relay.address import probe
 
-    return relay_finding(address, dial(address, context))
+    return relay_finding(address, probe(address, context))
 
 
-def relay_finding(address: str, reached: Reached) -> Finding:
+def relay_finding(address: str, reached: ProbeResult) -> Finding:
     from comity.relay.server_version import expected_versions, parse_version
 
     states: dict[str, State] = {"answers": "ok", "full": "warning", "foreign": "failure", "silent": "warning"}
     version = parse_version(reached.version)
     if version is not None and not version.is_admitted:
-        sentence = f"{address}: its server is {reached.version}, which has known holes; ask who runs it to install"
-        return Finding("relay", "warning", f"{sentence} {expected_versions()}")
+        sentence = f"{address}: its server is {reached.version}, which has known vulnerabilities"
+        return Finding("relay", "warning", f"{sentence}; ask its operator to install {expected_versions()}")
     return Finding("relay", states[reached.state], reached.explain(address))
 
 
 def _disk(site: SiteFile) -> Finding:
     free = shutil.disk_usage(site.home).free
     sentence = f"{site.home}: {free / 2**30:.1f} GB are free"
-    if free < LEAST_ROOM:
-        return Finding("disk", "failure", f"{sentence}; runs stop where nothing can be written: make room")
-    return Finding("disk", "warning" if free < ROOM else "ok", sentence + ("; make room" if free < ROOM else ""))
+    if free < MIN_FREE_BYTES:
+        return Finding("disk", "failure", f"{sentence}; runs stop when nothing can be written: free some space")
+    if free < WARN_FREE_BYTES:
+        return Finding("disk", "warning", f"{sentence}; free some space")
+    return Finding("disk", "ok", sentence)
 
 
 def _modes(site: SiteFile) -> Iterator[Finding]:
-    """What others may read of what is the owner's alone: a copy that was put back has whatever mode the copy had."""
+    """Private files that others can read; a restored backup may have lost its modes."""
     ledger = [site.ledger.with_name(site.ledger.name + suffix) for suffix in ("", "-wal", "-shm")]
     folders = [site.home / name for name in ("studies", "results")]
     for path, mode in [*((one, "600") for one in ledger), *((one, "700") for one in folders)]:
@@ -174,7 +179,7 @@ def _modes(site: SiteFile) -> Iterator[Finding]:
 
 
 def _ledger(site: SiteFile) -> list[Finding]:
-    """That it opens, that its chain holds, that it is not frozen, that each dataset has a budget, and what is left."""
+    """The ledger opens, its chain holds, it is not frozen, and each dataset has a budget; then what is left."""
     try:
         owner = site.owner()
         verified = owner.ledger.verify()
@@ -192,25 +197,25 @@ def _ledger(site: SiteFile) -> list[Finding]:
 
 
 def _clock(site: SiteFile, now: datetime) -> Finding:
-    """A clock that runs behind what was written here makes periods wrong, and certificates seem not to hold yet. How
-    far it is from others' is not looked at."""
+    """Whether the clock is behind something already written here, which would make budget periods wrong and
+    certificates invalid. Other machines' clocks are not compared."""
     known = [entry.time for entry in Ledger(site.ledger).entries()[-1:]]
     known += [arrival.arrived for arrival in Inbox(site.home).arrivals()]
     last = max((datetime.fromisoformat(text) for text in known if text), default=now)
-    if now + _EARLIER < last:
-        sentence = f"it is {now:%Y-%m-%d %H:%M} by this clock, and something was written here at {last:%Y-%m-%d %H:%M}"
+    if now + _CLOCK_TOLERANCE < last:
+        sentence = f"this clock says {now:%Y-%m-%d %H:%M}, and something was written here at {last:%Y-%m-%d %H:%M}"
         return Finding("clock", "failure", f"{sentence}; set the clock")
     return Finding("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC, not before anything that was written here")
 
 
 def _data(site: SiteFile) -> Iterator[Finding]:
-    """Each dataset against the schema of each study that is approved for it; without one, that it can be opened."""
+    """Check each dataset against the schemas of the studies approved for it; without any, check that it opens."""
     approved = _approved(site)
     for name in site.data:
         studies = [one for one in approved if one.decision is not None and one.decision.dataset == name]
         try:
             site.source(name)
-            odd = [
+            warnings = [
                 f"for study {one.study[:12]}: {sentence}"
                 for one in studies
                 for sentence in check_records(site, Inbox(site.home).study(one.study), name)
@@ -218,9 +223,9 @@ def _data(site: SiteFile) -> Iterator[Finding]:
         except ComityError as error:
             yield Finding("data", "failure", f"data.{name}: {error}")
             continue
-        for sentence in odd:
+        for sentence in warnings:
             yield Finding("data", "warning", f"data.{name} {sentence}")
-        if not odd:
+        if not warnings:
             against = f"fits {len(studies)} approved studies" if studies else "is there; no study is approved for it"
             yield Finding("data", "ok", f"data.{name} {against}")
 

@@ -1,12 +1,12 @@
-"""The studies that arrived at a site, and what its owner decided about each.
+"""The studies that arrived at a site, and the owner's decision about each.
 
     studies/HASH/study/          the files of the study, as they were packed
     studies/HASH/arrival.json    who submitted it, and when
-    studies/HASH/read            there once its owner has looked at it
+    studies/HASH/read            exists once the owner has looked at it
     studies/HASH/decision.json   approved for a dataset and a number of runs, or refused with the reason
 
-A study is known by its hash, and its files are read again and hashed again whenever it is looked at: what was edited
-after it arrived is another study, and nobody approved that.
+A study is identified by its hash. Its files are read and hashed again at each use: a study that was edited after it
+arrived is another study, which nobody approved.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from comity.errors import BadInput, Refused, Stopped, StudyError
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.owner.hosting import Approval
 from comity.files import make_folder
-from comity.site.pack import STUDY, Packed, require_no_more, unpack, write_files
+from comity.site.pack import STUDY, Packed, require_only_named, unpack, write_files
 from comity.site.pack_limits import (
     LEAST_FREE_BYTES,
     LEAST_FREE_SHARE,
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     from comity.crypto.sealing import PublicIdentity
     from comity.federation.declare.policy import Policy
 
-LEAST = 4
-"""So many characters of a hash name a study, where no other begins with them."""
+MIN_PREFIX_CHARACTERS = 4
+"""The shortest prefix of a hash that may name a study."""
 WITHIN_POLICY = "within the policy"
-"""Why a study was approved that no person has decided about."""
+"""The recorded reason of an approval that the policy gave by itself."""
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What an owner, or its policy, said about a study."""
+    """The decision of an owner, or of its policy, about a study."""
 
     decision: Literal["approved", "refused"]
     when: str
@@ -70,7 +70,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Arrival:
-    """One study of the inbox. `decision` is None until there is one."""
+    """One study in the inbox. `decision` is None until there is one."""
 
     study: str
     name: str
@@ -82,7 +82,7 @@ class Arrival:
 
     @property
     def is_decided_by_owner(self) -> bool:
-        """Whether a person has approved or refused it, and not the policy alone."""
+        """Whether a person, not the policy alone, approved or refused it."""
         return self.decision is not None and self.decision.why != WITHIN_POLICY
 
     @property
@@ -100,10 +100,10 @@ class Inbox:
         self.folder = home / "studies"
         self._clock = clock
 
-    # What is there.
+    # Reading.
 
     def arrivals(self) -> list[Arrival]:
-        """Unread ones first, then the newest first."""
+        """All studies: unread ones first, then the newest first."""
         if not self.folder.is_dir():
             return []
         found = [self._arrival(path.name) for path in self.folder.iterdir() if _is_hash(path.name)]
@@ -111,11 +111,12 @@ class Inbox:
         return sorted(newest, key=lambda one: one.read)
 
     def find(self, prefix: str) -> Arrival:
-        """The study whose hash begins like this."""
+        """The one study whose hash begins with `prefix`."""
         known = [one for one in self.arrivals() if one.study.startswith(prefix.lower())]
-        if len(prefix) < LEAST or not set(prefix.lower()) <= _HEXADECIMAL:
+        if len(prefix) < MIN_PREFIX_CHARACTERS or not set(prefix.lower()) <= _HEXADECIMAL:
             raise BadInput(
-                f"{prefix!r} names no study; give the first {LEAST} characters of its hash or more: comity site inbox",
+                f"{prefix!r} names no study; give the first {MIN_PREFIX_CHARACTERS} characters of its hash or more: "
+                "comity site inbox",
                 key="hash",
             )
         if len(known) != 1:
@@ -124,29 +125,29 @@ class Inbox:
         return known[0]
 
     def study(self, study: str) -> Study:
-        """The study of this hash, read from its files; refused where they are those of another by now."""
+        """The study with this hash, read from its files; refused if they were changed since it arrived."""
         path = self.folder / study / "study" / STUDY
         found = Study.load(path)
         if found.hash != study:
             raise Refused(
-                f"refused: the files of study {study[:12]} in {path.parent} were changed after it arrived, which makes "
-                f"them study {found.hash[:12]}; let its author submit that",
+                f"refused: the files of study {study[:12]} in {path.parent} were changed after it arrived and are now "
+                f"study {found.hash[:12]}; its author must submit that one",
                 code="study",
             )
         return found
 
     def decision_states(self) -> tuple[tuple[str, FileState | None], ...]:
-        """Changes whenever a decision does, whatever its time of modification says."""
+        """A value that changes whenever a decision does, even if its modification time does not."""
         if not self.folder.is_dir():
             return ()
         folders = sorted(path for path in self.folder.iterdir() if _is_hash(path.name))
         return tuple((path.name, file_state(path / _DECISION)) for path in folders)
 
-    # What changes it.
+    # Changing.
 
     def receive(self, raw: bytes, *, party: str, key: PublicIdentity, policy: Policy) -> Arrival:
-        """Take in a packed study of one of the policy's submitters that asks this party. The same one again changes
-        nothing, and no decision."""
+        """Take in a packed study that one of the policy's submitters addressed to this party. Receiving it again
+        changes nothing."""
         packed = unpack(raw, policy.submitters or {})
         check_texts(packed.files)
         self._require_room(len(raw))
@@ -155,7 +156,7 @@ class Inbox:
             if not is_small(packed.files):
                 examine(fresh / "study" / STUDY)
             study = Study.load(fresh / "study" / STUDY)
-            require_no_more(packed, study)
+            require_only_named(packed, study)
             _check_addressed(study, packed.submitter, party, key, policy)
             page = {
                 "name": study.name,
@@ -170,21 +171,21 @@ class Inbox:
         return self._arrival(study.hash)
 
     def _require_room(self, size: int) -> None:
-        """Leave enough of the disk for the commits of runs that go on."""
+        """Keep enough of the disk free for the commits of running studies."""
         folder = next(path for path in (self.folder, *self.folder.parents) if path.exists())
         disk = shutil.disk_usage(folder)
         if disk.free - size < min(LEAST_FREE_BYTES, LEAST_FREE_SHARE * disk.total):
-            raise Stopped(f"{self.folder}: the disk is almost full, and no study is taken in; make room")
+            raise Stopped(f"{self.folder}: the disk is almost full, so no study is taken in; free some space")
 
     def _require_quota(self, packed: Packed) -> None:
-        """Few studies of one submitter wait for a decision, and they do not fill the disk."""
+        """Limit how many studies of one submitter wait for a decision, and their size."""
         own = [one for one in self.arrivals() if one.submitter == packed.submitter and not one.is_decided_by_owner]
         waiting = sum(one.decision is None for one in own)
         held = sum(_size(self.folder / one.study) for one in own)
         if waiting >= MAX_UNDECIDED or held + sum(map(len, packed.files.values())) > MAX_UNDECIDED_BYTES:
             raise Refused(
                 f"refused: {waiting} studies of {packed.submitter} wait for a decision here, and with those that the "
-                f"policy approved they have {held:,} bytes; at most {MAX_UNDECIDED} may wait, with "
+                f"policy approved they take {held:,} bytes; at most {MAX_UNDECIDED} may wait, with "
                 f"{MAX_UNDECIDED_BYTES:,} bytes in all. Decide about them: comity site inbox",
                 code="quota",
                 key="submitters",
@@ -194,11 +195,11 @@ class Inbox:
         (self.folder / study / _READ).touch(mode=0o600)
 
     def approve(self, study: str, *, dataset: str, runs: int, why: str = "") -> Decision:
-        """Pin a study's hash to a dataset and to so many runs in all, those that were begun before included."""
+        """Approve a study for a dataset and for `runs` runs in all, including those already started."""
         return self._decide(study, Decision("approved", self._now(), dataset, runs, why))
 
     def refuse(self, study: str, why: str) -> Decision:
-        """It is not served, or no longer: nothing of it runs after the ask that is being answered."""
+        """Refuse a study, even one approved before: nothing of it runs after the ask in progress."""
         return self._decide(study, Decision("refused", self._now(), why=why))
 
     def _decide(self, study: str, decision: Decision) -> Decision:
@@ -224,7 +225,7 @@ class Inbox:
             shutil.rmtree(fresh, ignore_errors=True)
 
     def _remove_left_over(self) -> None:
-        """What a process left behind that was killed while it took a study in. Nothing takes as long as this age."""
+        """Remove what a process left that was killed while receiving a study; receiving never takes this long."""
         for path in self.folder.glob(f"{_FRESH}*"):
             with suppress(OSError):
                 if time.time() - path.stat().st_mtime > _LEFT_OVER_SECONDS:
@@ -239,12 +240,12 @@ _ARRIVAL, _READ, _DECISION = "arrival.json", "read", "decision.json"
 
 
 def _check_addressed(study: Study, submitter: str, party: str, key: PublicIdentity, policy: Policy) -> None:
-    """A study that asks this site, and whose coordinator is who submitted it."""
+    """Refuse a study that does not ask this site, or whose coordinator did not submit it."""
     roster = study.consortium.roster
     short = study.hash[:12]
     if policy.submitters is not None and roster.get(COORDINATOR) != policy.submitters[submitter]:
         raise Refused(
-            f"refused: study {short} was submitted by {submitter} and pins another coordinator; let that one submit it",
+            f"refused: {submitter} submitted study {short}, which pins another coordinator; that one must submit it",
             code="policy",
             key="submitters",
         )
@@ -258,7 +259,7 @@ def _check_addressed(study: Study, submitter: str, party: str, key: PublicIdenti
         )
     policy.check_pinned(study.consortium)
     if study.prediction is not None:
-        # Terms rule exact scores out unless their owner wrote otherwise; then it is not asked about each study.
+        # The policy excludes exact scores unless the owner allows them, so the owner is not asked about each study.
         policy.check_disclosures(study.agreed.declaration, party, study.consortium)
 
 
@@ -285,7 +286,7 @@ def _decision(path: Path) -> Decision:
 
 
 def _fields(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
-    """A page with exactly these keys, each of its type."""
+    """Read a JSON file with exactly these keys, each of its type."""
     try:
         page = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -294,7 +295,7 @@ def _fields(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
         found = ", ".join(sorted(map(ascii, page))) if isinstance(page, dict) else type(page).__name__
         raise StudyError(f"{path}: expected the keys {', '.join(kinds)}, found {found[:200] or 'none'}; {_RESTORE}")
     for key, kind in kinds.items():
-        # A truth value is an int to Python.
+        # Not isinstance: a bool is an int in Python.
         if type(page[key]) is not kind:
             raise _unreadable(path, key, page[key], "a whole number" if kind is int else "a text")
     when = "arrived" if "arrived" in kinds else "when"
@@ -303,7 +304,7 @@ def _fields(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise _unreadable(path, when, page[when], "a time with its offset, as in 2026-01-31T12:00:00+00:00")
+        raise _unreadable(path, when, page[when], "a time with its UTC offset, as in 2026-01-31T12:00:00+00:00")
     return page
 
 
@@ -311,4 +312,4 @@ def _unreadable(path: Path, key: str, found: object, expected: str) -> StudyErro
     return StudyError(f"{path}: {key} must be {expected}, found {ascii(found)[:80]}; {_RESTORE}", key=key)
 
 
-_RESTORE = "restore the file; without a decision.json a study waits to be decided again"
+_RESTORE = "restore the file; a study without decision.json waits for a new decision"

@@ -1,12 +1,11 @@
-"""What a site's processes log, for people or for a collector of logs.
+"""The log of a site's processes, for people or for a log collector.
 
-Promise    In the form "json" each line is one object with `time`, `level`, `logger`, `message` and, of what was asked,
-           `party`, `study`, `run`, `step`. Of an exception it tells the type and the places in the code, not the text:
-           libraries quote what they were given, which may be a value of a record, a path or a password. Sentences of
-           Comity's own errors quote no record and stay.
-           Nor do they quote a value of a record: readers tell its kind, column and row. In both forms text that may
-           come from others is escaped: a message is one line, of at most about 2,000 characters.
-Not        of the form "text", which is for the owner's own terminal and shows what went wrong in full.
+Promise    In the form "json" each line is one object with `time`, `level`, `logger`, `message` and, for an ask,
+           `party`, `study`, `run`, `step`. An exception is logged as its type and its places in the code, without its
+           text: libraries quote their input, which may be a value of a record, a path or a password. Comity's own
+           messages quote no value of a record; they name its kind, column and row. In both forms text that may come
+           from others is escaped: a message is one line of at most about 2,000 characters.
+Not        in the form "text", which is for the owner's terminal and shows exceptions in full.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any
 from comity.untrusted.text import bounded, json_text, one_line
 
 FIELDS = ("party", "study", "run", "step", "code", "milliseconds")
-"""What a record may have beside its message."""
+"""Fields that a log record may have beside its message."""
 
 
 class Form(StrEnum):
@@ -29,7 +28,7 @@ class Form(StrEnum):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line."""
+    """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         page: dict[str, Any] = {
@@ -47,7 +46,7 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """A message is one line; a traceback follows it, indented."""
+    """One line a message; a traceback follows, indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return one_line(bounded(super().formatMessage(record)))
@@ -57,7 +56,7 @@ class TextLines(logging.Formatter):
 
 
 def log_to_stderr(form: Form) -> None:
-    """Log what happens here from now on."""
+    """Log this process to stderr from now on."""
     handler = logging.StreamHandler()
     text = TextLines("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(JsonLines() if form is Form.JSON else text)
@@ -65,6 +64,6 @@ def log_to_stderr(form: Form) -> None:
 
 
 def current_form() -> Form:
-    """The form in which this process logs, for the processes that it starts."""
+    """The form of this process's log, to pass on to the processes that it starts."""
     handlers = logging.getLogger().handlers
     return Form.JSON if any(isinstance(one.formatter, JsonLines) for one in handlers) else Form.TEXT

@@ -1,10 +1,10 @@
-"""A study in one file, signed by its coordinator: how it reaches the owners, by whatever way.
+"""A study in one file, signed by its coordinator, in which it reaches the owners over any channel.
 
-Promise    What is opened from a pack is what the holder of a pinned key packed: the study and the public files that its
-           hash covers, nothing else, under plain names inside one folder.
-Against    Whoever carries it, and a submitter that packs names which lead elsewhere, or more than fits.
+Promise    An unpacked study is what the holder of a pinned key packed: the study and the public files that its hash
+           covers, nothing else, under plain names inside one folder.
+Against    Anyone who carries the pack, and a submitter whose file names lead elsewhere or whose files are too large.
 
-`[simulation]` is not packed: it is no part of the study's hash and may name what its author has on its own disk.
+`[simulation]` is not packed: the study's hash does not cover it, and it may name files on its author's disk.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from comity.study.study import Study
 from comity.untrusted.file_names import UnsafeName, check_name, write_inside
 
 STUDY = "study.toml"
-MOST_FILES = 64
+MAX_FILES = 64
 _FORMAT = "comity-study-1"
 _TABLE = re.compile(r"^\s*\[+\s*([A-Za-z0-9_-]+)")
 
 
 @dataclass(frozen=True)
 class Packed:
-    """The files of a study by their names, and who signed them, by the name that the owner knows."""
+    """The files of a study by name, and the name by which the owner knows the submitter who signed them."""
 
     files: Mapping[str, bytes]
     submitter: str
 
 
 def pack(study: Study, keys: Identity) -> bytes:
-    """The study as one file. `keys` are those of the coordinator that the study pins; no site takes it from others."""
+    """Pack a study into one file. `keys` must be those of the coordinator that the study pins: sites refuse others."""
     if isinstance(study.parties, int) or any(party.keys is None for party in study.parties.values()):
         raise StudyError(
-            f"{study.where}: a study between organisations pins the keys of each party; write [parties.NAME.keys], as "
+            f"{study.where}: a study between organisations pins the keys of each party; add [parties.NAME.keys], as "
             "comity keys show prints them",
             key="parties",
         )
     pinned = study.consortium.roster.get(COORDINATOR)
     if pinned is None:
         raise StudyError(
-            f"{study.where}: coordinator.keys is missing; write [coordinator.keys] with the coordinator's public keys",
+            f"{study.where}: coordinator.keys is missing; add [coordinator.keys] with the coordinator's public keys",
             key="coordinator.keys",
         )
     if pinned != keys.public:
         raise Refused(
-            f"{study.where}: coordinator.keys are not those of the key file; sign with the coordinator's own",
+            f"{study.where}: coordinator.keys are not those of the key file; sign with the coordinator's key file",
             code="keys",
             key="coordinator.keys",
         )
@@ -75,10 +75,10 @@ def pack(study: Study, keys: Identity) -> bytes:
 
 
 def unpack(raw: bytes, submitters: Mapping[str, PublicIdentity]) -> Packed:
-    """What a pack holds, if one of these signed it. Nothing of it is looked at before."""
+    """The contents of a pack that one of these submitters signed. The signature is checked before anything is read."""
     if len(raw) > MAX_PACK_BYTES:
         raise Refused(
-            f"refused: the pack has {len(raw):,} bytes, and a site takes at most {MAX_PACK_BYTES:,}; let its author "
+            f"refused: the pack has {len(raw):,} bytes, and a site takes at most {MAX_PACK_BYTES:,}; its author must "
             "shorten the public files",
             code="size",
             key="files",
@@ -91,27 +91,27 @@ def unpack(raw: bytes, submitters: Mapping[str, PublicIdentity]) -> Packed:
             continue
         return Packed(_files(body), name)
     raise Refused(
-        f"refused: the pack is signed by nobody of policy.submitters ({', '.join(submitters) or 'none'}), or was "
-        "altered on the way",
+        f"refused: none of policy.submitters ({', '.join(submitters) or 'none'}) signed this pack, or it was altered "
+        "on the way",
         code="policy",
         key="submitters",
     )
 
 
-def require_no_more(packed: Packed, study: Study) -> None:
-    """Refuses what lies in a pack beside the files that its study names: no hash covers it, and nobody approves it."""
+def require_only_named(packed: Packed, study: Study) -> None:
+    """Refuse a pack with files that its study does not name: no hash covers them, so no approval does."""
     more = sorted(set(packed.files) - {STUDY, *study.files.values()})
     if more:
         raise Refused(
-            f"refused: the pack of study {study.hash[:12]} brings {more[0]}, which its study does not name; let "
-            f"{packed.submitter} pack it with: comity study pack",
+            f"refused: the pack of study {study.hash[:12]} contains {more[0]}, which the study does not name; "
+            f"{packed.submitter} can pack it with: comity study pack",
             code="form",
             key="files",
         )
 
 
 def write_files(files: Mapping[str, bytes], folder: Path) -> None:
-    """Into a folder that is new; no name leads out of it, and nothing is overwritten."""
+    """Write files into a new folder; no name leads out of it, and nothing is overwritten."""
     for name, content in files.items():
         write_inside(folder, name, content)
 
@@ -122,25 +122,23 @@ def _files(body: bytes) -> dict[str, bytes]:
             pass
         case _:
             raise Malformed(
-                "a packed study has a format and files; it was made by another version of Comity", code="form"
+                "a packed study must have a format and files; another version of Comity made this one", code="form"
             )
-    if STUDY not in files or len(files) > MOST_FILES or not all(type(one) is bytes for one in files.values()):
-        raise Malformed(f"a packed study has a {STUDY} and at most {MOST_FILES} files", code="form")
+    if STUDY not in files or len(files) > MAX_FILES or not all(type(one) is bytes for one in files.values()):
+        raise Malformed(f"a packed study has a {STUDY} and at most {MAX_FILES} files", code="form")
     for name in files:
         _check_name(name, "a packed study")
-    _check_places(files)
+    _check_distinct_paths(files)
     return files
 
 
-def _check_places(names: Iterable[str]) -> None:
-    """Each name has a place of its own, also where case does not count: none is the folder of another."""
+def _check_distinct_paths(names: Iterable[str]) -> None:
+    """Refuse two names that collide, even on a file system that ignores case, and a file that is another's folder."""
     taken: set[str] = set()
     for name in sorted(map(str.lower, names)):
         parts = name.split("/")
         if name in taken or any("/".join(parts[:deep]) in taken for deep in range(1, len(parts))):
-            raise Malformed(
-                f"a packed study: {name[:80]!r} can't stand beside another file of it", code="form", key="files"
-            )
+            raise Malformed(f"a packed study: {name[:80]!r} collides with another file of it", code="form", key="files")
         taken.add(name)
 
 
@@ -149,7 +147,7 @@ def _check_name(name: str, where: str) -> None:
         check_name(name, portable=True)
     except UnsafeName as error:
         raise Malformed(
-            f"{where}: {name[:80]!r} is no name of a file inside the study's folder: it {error}; use letters, digits, "
+            f"{where}: {name[:80]!r} can't name a file inside the study's folder: it {error}; use letters, digits, "
             "_ - and ., in at most a few folders",
             code="form",
             key="files",
@@ -157,7 +155,7 @@ def _check_name(name: str, where: str) -> None:
 
 
 def _without_simulation(study: Study) -> str:
-    """The study's text without the tables of its simulation; refused where that would change the study."""
+    """The study's text without its [simulation] tables; refused if removing them would change the study."""
     kept, inside = [], False
     for line in study.text.splitlines(keepends=True):
         header = _TABLE.match(line)
@@ -168,7 +166,7 @@ def _without_simulation(study: Study) -> str:
     packed = Study.parse(text, folder=study.folder, where=study.where)
     if packed.hash != study.hash or packed.simulation.data is not None:
         raise StudyError(
-            f"{study.where}: [simulation] can't be told from the rest; write it as tables of its own, at the end",
+            f"{study.where}: [simulation] can't be separated from the rest; write it as separate tables at the end",
             key="simulation",
         )
     return text

@@ -23,53 +23,54 @@ from comity.untrusted.file_names import read_inside
 from comity.untrusted.toml import tables_of
 
 MAX_PACK_BYTES = 16 << 20
-"""Of a pack, and so of all its files together."""
+"""Of a pack, and thus of all its files together."""
 SEAL_BYTES = 1 << 16
-"""More than a pack grows by when it is sealed."""
+"""An upper bound on how much sealing enlarges a pack."""
 MAX_TOML_BYTES = 4 << 20
 """Of one TOML file: about 1,500 parties with their keys."""
 MAX_TOML_VALUES = 100_000
 MAX_TOML_DEPTH = 32
-"""Of brackets inside each other, and of the parts of a dotted key."""
+"""Of nested brackets, and of the parts of a dotted key."""
 MAX_ROWS = 500_000
 MAX_COLUMNS = 10_000
 MAX_TABLE_BYTES = 256 << 20
-"""Of a Parquet file of public records, by its footer: rows, columns, and bytes before compression."""
+"""Of a Parquet file of public records, according to its footer: rows, columns, uncompressed bytes."""
 MEMORY_BYTES = 1 << 30
 CPU_SECONDS = 15
 WALL_SECONDS = 120.0
-"""Of the process that reads a pack with public records for the first time, its imports included."""
+"""Of the process that first reads a pack with public records, including its imports."""
 MAX_UNDECIDED = 8
 MAX_UNDECIDED_BYTES = 64 << 20
-"""Of one submitter's studies that nobody has decided about, or that the policy alone has approved: how many wait for a
-person, and the bytes of both."""
+"""Of one submitter: how many studies may wait for the owner's decision, and the bytes of these and of the studies that
+the policy approved by itself."""
 LEAST_FREE_BYTES = 100 << 20
 LEAST_FREE_SHARE = 0.1
-"""Of the disk, the smaller of the two, below which no study is taken in: a run that goes on needs the room for its
+"""No study is taken in if less of the disk, the smaller of the two, would stay free: running studies need it for their
 commits."""
 
 
 _SMALL_BYTES, _SMALL_VALUES = 64 << 10, 4096
-"""TOML of a pack that is read at once: it takes milliseconds."""
+"""TOML up to this size is read in the site's process: it takes milliseconds."""
 _VALUES = (b",", b"=", b"[", b"{")
 _BRACKETS = re.compile(rb"[\[\]{}]")
 _UNREADABLE = 3
 
 
 def check_texts(files: Mapping[str, bytes]) -> None:
-    """Refuses TOML that would take long to read, without reading it. Counts are upper bounds of what a parser makes."""
+    """Refuse TOML that would take long to parse, without parsing it. The counts are upper bounds on what a parser
+    makes."""
     for name, content in files.items():
         if name.endswith(".toml"):
             _check_text(name, content)
 
 
 def check_schema(study: Path) -> None:
-    """Refuses a schema that would take long to read, whatever its file is called. The study was checked before."""
+    """Refuse a schema that would take long to parse, whatever its file name. The study was checked before."""
     try:
         name = tables_of(study.read_text(encoding="utf-8"))["study"]["schema"]
         content = read_inside(study.parent, name)
     except (OSError, ValueError, LookupError, TypeError):
-        return  # reading the study says what is wrong
+        return  # loading the study reports what is wrong
     _check_text(name, content)
 
 
@@ -83,7 +84,7 @@ def _check_text(name: str, content: bytes) -> None:
 
 
 def is_small(files: Mapping[str, bytes]) -> bool:
-    """Whether the files can be read where they are: short TOML and nothing else."""
+    """Whether the site's process may read these files itself: short TOML and nothing else."""
     size = sum(map(len, files.values()))
     return (
         all(name.endswith(".toml") for name in files)
@@ -93,8 +94,8 @@ def is_small(files: Mapping[str, bytes]) -> bool:
 
 
 def examine(study: Path) -> None:
-    """Read a study file and what it names, in a process of its own; refuses what takes more than `limits` allow, and
-    raises what reading it raises."""
+    """Read a study file and what it names in a separate process. It refuses what exceeds the limits above, and raises
+    what reading the study raises."""
     allowed = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     environment = {**os.environ, **allowed, "ARROW_DEFAULT_MEMORY_POOL": "system"}
     try:
@@ -110,24 +111,24 @@ def examine(study: Path) -> None:
     except subprocess.TimeoutExpired:
         raise _exhausted() from None
     if ended.returncode == _UNREADABLE:
-        raise _told(ended.stdout)
+        raise _reported_error(ended.stdout)
     if ended.returncode:
         raise _exhausted()
 
 
 def check_footers(folder: Path) -> None:
-    """Refuses Parquet files whose footer states more than a site reads."""
+    """Refuse Parquet files whose footer states more than a site reads."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     for path in sorted(folder.rglob("*")):
-        # As the reader tells the kind of a file: upper and lower case are the same.
+        # The reader recognises a suffix in upper and lower case.
         if path.suffix.lower() != ".parquet" or not path.is_file():
             continue
         try:
             found = pq.read_metadata(path)
         except (OSError, pa.ArrowException):
-            continue  # reading it says what is wrong
+            continue  # reading it reports what is wrong
         size = sum(found.row_group(number).total_byte_size for number in range(found.num_row_groups))
         for what, value, most in (
             ("rows", found.num_rows, MAX_ROWS),
@@ -153,8 +154,8 @@ def _depth(content: bytes) -> int:
 
 def _too_much(name: str, found: str, most: str) -> Refused:
     return Refused(
-        f"refused: {name[:80]!r} of a packed study {found}, and a site reads at most {most} before its owner has "
-        "decided; let its author shorten it",
+        f"refused: {name[:80]!r} of a packed study {found}, and a site reads at most {most} before its owner "
+        "decides; its author must shorten it",
         code="size",
         key="files",
     )
@@ -162,17 +163,17 @@ def _too_much(name: str, found: str, most: str) -> Refused:
 
 def _exhausted() -> Refused:
     return Refused(
-        f"refused: reading a packed study takes more than {CPU_SECONDS} s or {MEMORY_BYTES >> 20} MB, which is what a "
-        "site gives before its owner has decided; let its author shorten the public files",
+        f"refused: reading a packed study takes more than {CPU_SECONDS} s or {MEMORY_BYTES >> 20} MB, the limit "
+        "before its owner decides; its author must shorten the public files",
         code="size",
         key="files",
     )
 
 
-def _told(said: bytes) -> ComityError:
-    """The error that the other process met, by its class's name."""
+def _reported_error(output: bytes) -> ComityError:
+    """The error that the other process raised."""
     try:
-        page = json.loads(said)
+        page = json.loads(output)
         kind = getattr(errors, page["kind"])
         error = kind(page["sentence"], code=page["code"], key=page["key"])
     except (ValueError, LookupError, TypeError, AttributeError):

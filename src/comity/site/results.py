@@ -29,7 +29,7 @@ from comity.federation.protocol import presented_to
 from comity.privacy.ledger import Ledger
 from comity.site.inbox import Inbox
 from comity.site.pack import write_files
-from comity.site.status import RunHere, runs_of
+from comity.site.status import SiteRun, list_runs
 from comity.study.results.outcome import Account, Outcome
 from comity.study.results.received import PAGE, check_received, load_received, safe_name, save_received
 from comity.study.results.signed_files import NAME, checked_files, sign_files
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 
 
 def results_folder(home: Path, study: str, run: str) -> Path:
-    """Where an owner has its results of a run."""
+    """The folder of an owner's results of a run."""
     return home / "results" / f"{study[:12]}-{safe_name(run)}"
 
 
 def are_written(home: Path, study: str, run: str) -> bool:
-    """Whether they are there as a whole: these two are written last."""
+    """Whether the results are complete: these two files are written last."""
     return all((results_folder(home, study, run) / last).exists() for last in (PAGE, NAME))
 
 
 def write_results(host: Host, home: Path, run: str) -> None:
-    """Write what a host has of a run that ended; from the same ledger it gives the same folder again."""
+    """Write what a host received in a run that ended. The same ledger gives the same folder again."""
     study, found = host.agreed.study, host.received(run)
     folder = results_folder(home, study, run)
     save_received(
@@ -78,34 +78,34 @@ _FOLDER = "own-scores"
 
 
 def score_results(host: Host, home: Path, run: str) -> None:
-    """Score what a host has of a run that ended. Nothing that goes wrong here stops anything else: the log says that
-    there is no score, and nothing of the records."""
+    """Score what a host received in a run that ended. A failure here stops nothing else: the log says that there is no
+    score, and nothing about the records."""
     try:
-        found = _scored(host, run)
+        found = _compute_score(host, run)
     except Exception:
-        # What a model or a reader says of records may quote them.
+        # No exception text: a model's or a reader's message may quote records.
         log.warning("%s: what run %s released could not be scored on the records here", host.party, run)
         found = None
     page = {"score": None if found is None else asdict(found)}
     try:
         write_text(_path(home, host.agreed.study, run), json.dumps(page) + "\n")
     except BadInput as error:
-        log.warning("%s: the score of run %s can't be kept: %s", host.party, run, error)
+        log.warning("%s: the score of run %s can't be written: %s", host.party, run, error)
 
 
-def _scored(host: Host, run: str) -> OwnScore | None:
+def _compute_score(host: Host, run: str) -> OwnScore | None:
     protocol = host.agreed.protocol
     presented = presented_to(protocol, host.received(run), host.who)
     return None if presented is None else protocol.score_own(presented, host.records, host.party)
 
 
 def is_scored(home: Path, study: str, run: str) -> bool:
-    """Whether it was tried, with or without success."""
+    """Whether scoring was tried, with or without success."""
     return _path(home, study, run).exists()
 
 
-def own_score(home: Path, study: str, run: str) -> OwnScore | None:
-    """The score of a run of the study with this hash; None where there is none, or its file can't be read."""
+def load_own_score(home: Path, study: str, run: str) -> OwnScore | None:
+    """The score of a run of the study with this hash; None if there is none, or its file can't be read."""
     try:
         page = json.loads(_path(home, study, run).read_text(encoding="utf-8"))
         score: OwnScore | None = typed(OwnScore | None, page["score"])
@@ -118,10 +118,13 @@ def _path(home: Path, study: str, run: str) -> Path:
     return home / _FOLDER / f"{study[:12]}-{safe_name(run)}.json"
 
 
-def fetched(site: SiteFile, named: str) -> tuple[Study, Outcome]:
-    """A run as this owner has it: what was released to it, and what stays with it. Others' messages are not known here,
-    and how good it is nobody measured."""
-    run = _ended(Ledger(site.ledger), named)
+def load_results(site: SiteFile, named: str) -> tuple[Study, Outcome]:
+    """A run as this owner has it, in the form of a simulation's outcome: what was released to the owner, and what stays
+    with it. It has neither the other parties' messages nor an assessment.
+
+    Two signatures are checked: the owner's on the files, which detects an altered one, and the coordinator's on each
+    value, which proves the result to others."""
+    run = _find_ended_run(Ledger(site.ledger), named)
     box = Inbox(site.home)
     study = box.study(box.find(run.mark).study)
     folder, who, protocol = results_folder(site.home, study.hash, run.run), study.consortium, study.protocol
@@ -142,17 +145,17 @@ def fetched(site: SiteFile, named: str) -> tuple[Study, Outcome]:
 
 
 def _accounts(ledger: Ledger, dataset: str, party: str, who: Consortium) -> tuple[Account, ...]:
-    """This owner's own ledger: of others' it knows nothing."""
+    """The account in this owner's ledger; other parties' ledgers are unknown here."""
     return tuple(Account.of(party, one, who) for one in ledger.summary() if one.dataset == dataset)
 
 
-def _ended(ledger: Ledger, named: str) -> RunHere:
+def _find_ended_run(ledger: Ledger, named: str) -> SiteRun:
     mark, slash, run = named.rpartition("/")
-    known = [one for one in runs_of(ledger) if one.run == (run if slash else named) and one.mark.startswith(mark)]
+    known = [one for one in list_runs(ledger) if one.run == (run if slash else named) and one.mark.startswith(mark)]
     if len(known) != 1:
-        listed = ", ".join(f"{one.mark[:12]}/{one.run}" for one in runs_of(ledger)) or "none"
+        listed = ", ".join(f"{one.mark[:12]}/{one.run}" for one in list_runs(ledger)) or "none"
         many = f"{len(known)} runs here are" if known else "no run here is"
         raise BadInput(f"{many} called {named!r}; there are: {listed}", key="run")
     if known[0].state != "closed":
-        raise Stopped(f"run {named} is {known[0].state} here, and has no results; fetch it when it has ended")
+        raise Stopped(f"run {named} is {known[0].state} here and has no results; fetch it after it has ended")
     return known[0]

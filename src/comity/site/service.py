@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock, RLock
 from typing import Protocol
@@ -31,74 +32,72 @@ from comity.federation.owner.host import Answer, Host
 from comity.federation.owner.hosting import Approval
 from comity.federation.owner.registry import Registry
 from comity.files import locked
-from comity.site.approval import considered, dataset_for, host_for
+from comity.site.approval import choose_dataset, dry_run, host_for
 from comity.site.inbox import WITHIN_POLICY, Arrival, Inbox
 from comity.site.results import are_written, is_scored, score_results, write_results
 from comity.site.site_file import SiteFile
-from comity.site.status import Refusals, runs_of
+from comity.site.status import Refusals, list_runs
 from comity.study.study import Study
 
 log = logging.getLogger("comity.site")
 RETRY_SECONDS = 5.0
-"""How often a closed site looks whether it can be opened, where its files did not change."""
+"""How often a closed site tries to open again while its files stay the same."""
 
 
-class Desk:
-    """What a site's process calls with each message, from any thread. `answered` never raises for what arrives."""
+class SiteService:
+    """Answers each message that reaches a site, on any thread. `answered` never raises for what arrives."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._lock = RLock()
-        self._taking_in = Lock()
+        self._receiving = Lock()
         self._state: tuple[object, ...] | None = None
-        # What the site is closed for, told once, and when it was last tried to open it.
-        self._trouble, self._tried = "", 0.0
+        # Why the site is closed, logged once, and when it last tried to open.
+        self._closed_for, self._tried = "", 0.0
         self._served: dict[str, tuple[Approval, Host]] = {}
-        # A study that was read from its files outside of the lock, for the time of its approval.
-        self._parsed: Study | None = None
-        # A site file that is wrong from the start is for its owner to see.
+        # A site file that is wrong from the start raises here, in front of its owner.
         self._open()
         self.refresh()
 
     @property
     def studies(self) -> tuple[str, ...]:
-        """The hashes of what is served."""
+        """The hashes of the studies that this site serves."""
         return self._registry.studies
 
     def answered(self, raw: bytes) -> Answer:
-        """The sealed reply to a sealed ask, with the sentence of a refusal for the owner, which is written down too."""
+        """The sealed reply to a sealed ask. A refusal's sentence goes to the owner and is recorded for it."""
         began = time.monotonic()
         self.refresh()
         keys, party = self._owner.keys, self.site.party
         try:
             ask = opened_ask(keys, party, raw)
         except Malformed as error:
-            # There is no key to seal this reply to, and it says nothing.
-            self.refused(error)
-            return Answer(sign_reply(keys, party, raw, _said(error)), error)
+            # There is no key to seal this reply to; it reveals nothing but a code.
+            self.record_refusal(error)
+            return Answer(sign_reply(keys, party, raw, _verdict(error)), error)
         if self._is_closed:
-            # No decision about any study: runs that are open go on once the file is mended.
-            shut = self._shut()
-            return Answer(ask.reply(sign_reply(keys, party, ask.raw, _said(shut))), shut)
+            # This decides about no study: open runs continue once the site file works again.
+            closed = self._closed_refusal()
+            return Answer(ask.reply(sign_reply(keys, party, ask.raw, _verdict(closed))), closed)
         answer = self._registry.answered(ask.raw)
         study = study_of(ask.raw)
-        self._log(answer, study, time.monotonic() - began)
+        self._log_answer(answer, study, time.monotonic() - began)
         if answer.refusal is not None:
-            self._note(answer.refusal, study, answer.run)
+            self._record(answer.refusal, study, answer.run)
         elif answer.path == END and study in self._served:
             self._deliver(self._served[study][1], answer.run)
         return replace(answer, reply=ask.reply(answer.reply))
 
     def submitted(self, raw: bytes) -> bytes:
-        """The sealed and signed reply to a sealed pack, which says that it arrived, or the code of a refusal; the
-        sentence is written down here. It never raises."""
+        """The sealed and signed reply to a sealed pack: that it arrived, or the code of a refusal, whose sentence is
+        recorded here. It never raises."""
         self.refresh()
         keys, party = self._owner.keys, self.site.party
         try:
             box = opened_ask(keys, party, raw, "study")
         except Malformed as error:
-            self.refused(error)
-            return sign_reply(keys, party, raw, _said(error))
+            self.record_refusal(error)
+            return sign_reply(keys, party, raw, _verdict(error))
         refusal: ComityError | None = None
         try:
             self.received(box.raw)
@@ -106,26 +105,26 @@ class Desk:
             refusal = error
             log.warning("%s refused a packed study: %s", party, error)
         except Exception:
-            refusal = Stopped("a packed study could not be kept; the log of this site says why")
-            log.exception("%s: a packed study could not be kept", party)
-            self._note(refusal)
-        return box.reply(sign_reply(keys, party, box.raw, _said(refusal)))
+            refusal = Stopped("a packed study could not be stored; the log of this site says why")
+            log.exception("%s: a packed study could not be stored; its sender may submit it again", party)
+            self._record(refusal)
+        return box.reply(sign_reply(keys, party, box.raw, _verdict(refusal)))
 
     def received(self, pack: bytes) -> Arrival:
         """Take in a packed study. It waits for its owner, unless the site file leaves the decision to the policy. A
-        joint prediction always waits: each one tells as many exact scores as the policy allows a run. A refusal is
-        written down for the owner and raised."""
-        # Reading a pack takes as long as its submitter likes, within limits: no ask waits for it.
-        with self._taking_in:
+        joint prediction always waits for the owner: each one reveals as many exact scores as the policy allows a run.
+        A refusal is recorded for the owner and raised."""
+        # Its submitter decides, within limits, how long reading a pack takes; no ask waits for it.
+        with self._receiving:
             with self._lock:
                 self.refresh()
                 if self._is_closed:
-                    raise self._shut()
+                    raise self._closed_refusal()
                 inbox, site, key = self.inbox, self.site, self._owner.keys.public
             try:
                 arrival = inbox.receive(pack, party=site.party, key=key, policy=site.policy)
             except ComityError as error:
-                self._note(error)
+                self._record(error)
                 raise
             if site.approval == "within-policy" and arrival.decision is None:
                 study = inbox.study(arrival.study)
@@ -133,8 +132,8 @@ class Desk:
                     self._decide_within_policy(arrival, study)
             return inbox.find(arrival.study)
 
-    def refresh(self) -> None:
-        """Serve what is approved now."""
+    def refresh(self, *, parsed: Study | None = None) -> None:
+        """Serve what is approved now. `parsed` is a study that the caller has already read from its files."""
         with self._lock:
             state = (file_state(self._path), self.inbox.decision_states())
             if state == self._state and not self._may_try_again():
@@ -143,23 +142,23 @@ class Desk:
                 if self._is_closed or state[0] != self._opened:
                     self._close()
                     self._open()
-                self._serve()
+                self._sync_hosts(parsed)
             except ComityError as error:
                 self._close()
-                if str(error) != self._trouble:
-                    log.error("%s serves nothing: %s", self.site.party, error)
-                    self._note(error)
-                self._trouble = str(error)
+                if str(error) != self._closed_for:
+                    log.error("%s answers nothing until this is corrected: %s", self.site.party, error)
+                    self._record(error)
+                self._closed_for = str(error)
             else:
-                self._trouble = ""
+                self._closed_for = ""
             self._state, self._tried = state, time.monotonic()
 
     def _may_try_again(self) -> bool:
-        """A ledger or a folder that was missing may be back, which the site file does not show."""
+        """A missing ledger or folder may be back, which does not show in the site file."""
         return self._is_closed and time.monotonic() - self._tried > RETRY_SECONDS
 
     def _open(self) -> None:
-        # Before the file is read: one that changes meanwhile is read again.
+        # Taken before the file is read: if the file changes meanwhile, it is read again.
         self._opened = file_state(self._path)
         self.site = SiteFile.load(self._path)
         self._owner = self.site.owner()
@@ -168,15 +167,16 @@ class Desk:
         self._is_closed = False
 
     def _close(self) -> None:
-        """Serve nothing until the site file is read again: its terms may have become narrower."""
+        """Serve nothing until the site file can be read: its terms may be narrower now."""
         self._is_closed = True
         for study in list(self._served):
             self._withdraw(study)
 
-    def _shut(self) -> Refused:
-        return Refused(f"{self.site.where} can't be used; mend it", code="stopped")
+    def _closed_refusal(self) -> Refused:
+        where = self.site.where
+        return Refused(f"{where} can't be used; see what is wrong: comity doctor --site {where}", code="stopped")
 
-    def _serve(self) -> None:
+    def _sync_hosts(self, parsed: Study | None) -> None:
         arrivals = [one for one in self.inbox.arrivals() if one.approval is not None]
         approved = {one.study: one.approval for one in arrivals if one.approval is not None}
         by_policy = {one.study for one in arrivals if one.decision is not None and one.decision.why == WITHIN_POLICY}
@@ -185,27 +185,27 @@ class Desk:
                 self._withdraw(study)
         for study, approval in approved.items():
             if study not in self._served:
-                self._admit(study, approval, by_policy=study in by_policy)
+                found = parsed if parsed is not None and parsed.hash == study else None
+                self._start_host(study, approval, found, by_policy=study in by_policy)
 
-    def _admit(self, study: str, approval: Approval, *, by_policy: bool) -> None:
+    def _start_host(self, study: str, approval: Approval, found: Study | None, *, by_policy: bool) -> None:
         try:
-            known = self._parsed
-            found = known if known is not None and known.hash == study else self.inbox.study(study)
+            found = self.inbox.study(study) if found is None else found
             if by_policy:
-                # Keys that were pinned when the policy approved it may be gone from the site file by now.
+                # The site file may no longer pin the keys that it pinned when the policy approved the study.
                 self._check_unattended(found)
             host = host_for(self.site, self._owner, found, approval)
             self._registry.admit(host)
         except ComityError as error:
-            log.error("%s can't serve study %s: %s", self.site.party, study[:12], error)
-            self._note(error, study, "")
+            log.error("%s can't serve the approved study %s: %s", self.site.party, study[:12], error)
+            self._record(error, study, "")
             return
         self._served[study] = approval, host
-        for run in runs_of(self._owner.ledger):
-            # Of a process that ended between the run's end and the writing of its results.
+        for run in list_runs(self._owner.ledger):
+            # A process may have ended between the end of a run and the writing of its results.
             home = self.site.home
-            here = are_written(home, study, run.run) and is_scored(home, study, run.run)
-            if run.is_of(study) and run.state == "closed" and not here:
+            complete = are_written(home, study, run.run) and is_scored(home, study, run.run)
+            if run.is_of(study) and run.state == "closed" and not complete:
                 self._deliver(host, run.run)
 
     def _withdraw(self, study: str) -> None:
@@ -213,8 +213,8 @@ class Desk:
         self._registry.withdraw(study, wait=False)
 
     def _decide_within_policy(self, arrival: Arrival, study: Study) -> None:
-        """Approve a study that the policy allows. All records are read for that, so no ask waits for it; terms that
-        changed meanwhile are asked again."""
+        """Approve a study that the policy allows. This reads all records, so no ask waits for it; if the terms change
+        meanwhile, it starts again."""
         while True:
             with self._lock:
                 self.refresh()
@@ -223,8 +223,8 @@ class Desk:
                 site, owner = self.site, self._owner
             refusal: ComityError | None = None
             try:
-                dataset = dataset_for(site, None)
-                considered(site, owner, study, dataset=dataset, runs=1)
+                dataset = choose_dataset(site, None)
+                dry_run(site, owner, study, dataset=dataset, runs=1)
             except ComityError as error:
                 refusal = error
             with self._lock:
@@ -238,12 +238,10 @@ class Desk:
                     refusal = error
                 if refusal is not None:
                     log.warning("%s: study %s waits for its owner: %s", site.party, arrival.study[:12], refusal)
-                    self._note(refusal, arrival.study, "")
+                    self._record(refusal, arrival.study, "")
                     return
                 self.inbox.approve(arrival.study, dataset=dataset, runs=1, why=WITHIN_POLICY)
-                self._parsed = study
-                self.refresh()
-                self._parsed = None
+                self.refresh(parsed=study)
                 return
 
     def _check_unattended(self, study: Study) -> None:
@@ -251,21 +249,21 @@ class Desk:
         self.site.policy.check_unattended(agreed.declaration, agreed.consortium, self.site.party)
 
     def _deliver(self, host: Host, run: str) -> None:
-        """Write the owner's results of a run that ended, and score them on its records for its own eyes; the ledger's
-        file keeps them, so that this can be repeated."""
+        """Write the owner's results of a run that ended, and score them on the owner's records. The ledger keeps the
+        values, so this can be repeated."""
         try:
             write_results(host, self.site.home, run)
         except Exception:
-            log.exception("%s: the results of run %s can't be written", self.site.party, run)
+            log.exception("%s: the results of run %s can't be written; a restart tries again", self.site.party, run)
             return
         score_results(host, self.site.home, run)
 
-    def _log(self, answer: Answer, study: str | None, seconds: float) -> None:
-        """One line for each ask that a coordinator signed: which, and how it went; nothing of what it said."""
+    def _log_answer(self, answer: Answer, study: str | None, seconds: float) -> None:
+        """Log one line for each ask that a coordinator signed: which step, and how it went; nothing of its content."""
         if answer.path is None:
             return
         code = "" if answer.refusal is None else answer.refusal.code
-        told = {
+        fields = {
             "party": self.site.party,
             "study": plain((study or "")[:12]),
             "run": plain(answer.run),
@@ -274,65 +272,65 @@ class Desk:
             **({"code": code} if code else {}),
         }
         how = f"refused ({code})" if code else "answered"
-        log.info("%s %s %s of run %s", self.site.party, how, told["step"], told["run"], extra=told)
+        log.info("%s %s %s of run %s", self.site.party, how, fields["step"], fields["run"], extra=fields)
 
-    def refused(self, error: ComityError) -> None:
-        """Log a refusal of what belongs to no study, and write it down for the owner."""
+    def record_refusal(self, error: ComityError) -> None:
+        """Log a refusal that concerns no study, and record it for the owner."""
         log.warning("%s refused: %s", self.site.party, error)
-        self._note(error)
+        self._record(error)
 
-    def _note(self, error: ComityError, study: str | None = None, run: str = "") -> None:
-        """Write a refusal down for the owner, who sees it by: comity site status"""
+    def _record(self, error: ComityError, study: str | None = None, run: str = "") -> None:
+        """Record a refusal for the owner, who sees it with: comity site status"""
         try:
-            self.refusals.note(error, study=study, run=run)
+            self.refusals.record(error, study=study, run=run)
         except OSError:
-            log.exception("%s: a refusal can't be written down", self.site.party)
+            log.exception("%s: a refusal can't be recorded; check the disk", self.site.party)
 
 
-def _said(refusal: ComityError | None) -> bytes:
-    """What crosses of it: a code, or that all is well."""
+def _verdict(refusal: ComityError | None) -> bytes:
+    """What the sender learns: a refusal's code, or that all is well."""
     return encode({"ok": True} if refusal is None else {"refused": refusal.code, "key": ""})
 
 
 class Endpoint(Protocol):
     """A site's end of a channel (`comity.federation.messages.channel`)."""
 
-    def serve(self, desk: Desk) -> None:
-        """Bring asks to `desk.answered` and packed studies to `desk.received` until the process is told to stop. Asks
-        may come twice and in any order, from several threads; what is being answered then is finished."""
+    def serve(self, service: SiteService) -> None:
+        """Pass asks to `service.answered` and packed studies to `service.submitted` until the process is stopped. Asks
+        may come twice and in any order, from several threads; answers in progress are finished."""
 
 
 @contextmanager
-def alone(site: SiteFile, *, patience: float = 5.0) -> Iterator[None]:
-    """Be the only process that answers for a ledger; refused while another one does. Steps of one run take turns within
-    a process; between two processes they would not. The system releases the lock however a process ends."""
+def lock_ledger(site: SiteFile, *, timeout: float = 5.0) -> Iterator[None]:
+    """Be the only process that answers for a ledger; refuse while another one does. Steps of one run take turns within
+    a process, but would not between two. The system releases the lock however a process ends."""
     path = site.ledger.with_name(f"{site.ledger.name}.serving")
 
     def blocked() -> BadInput:
-        return BadInput(f"{path}: another process serves with this ledger; end it first", code="serving", key="ledger")
+        return BadInput(f"{path}: another process serves with this ledger; stop it first", code="serving", key="ledger")
 
-    with locked(path, seconds=patience, blocked=blocked):
+    with locked(path, seconds=timeout, blocked=blocked):
         yield
 
 
 def _over_nats(site: SiteFile) -> Endpoint:
-    try:
-        from comity.relay.endpoint import NatsEndpoint
-    except ModuleNotFoundError as error:
+    from comity.relay.endpoint import NatsEndpoint
+
+    # The endpoint's agent alone imports the client, in a process where its absence would only show in the log.
+    if find_spec("nats") is None:
         raise StudyError(
-            f"{site.where}: relay.address needs the extra deploy ({error.name} is missing); "
-            "run: pip install 'comity[deploy]'",
+            f"{site.where}: relay.address needs the extra deploy (nats is missing); run: pip install 'comity[deploy]'",
             key="relay.address",
-        ) from error
+        )
     return NatsEndpoint(site)
 
 
 ENDPOINTS: dict[str, Callable[[SiteFile], Endpoint]] = {"tls": _over_nats, "wss": _over_nats}
-"""Engines by the scheme of their addresses, as in tls://relay.example.org:4222 or wss://relay.example.org:443."""
+"""Transports by the scheme of their addresses, as in tls://relay.example.org:4222 or wss://relay.example.org:443."""
 
 
-def endpoint_of(site: SiteFile) -> Endpoint:
-    """The end of the channel that the site file names."""
+def open_endpoint(site: SiteFile) -> Endpoint:
+    """The endpoint for the address in the site file."""
     if site.relay is None:
         raise StudyError(
             f'{site.where}: relay.address is missing; add [relay] with address = "..." as your consortium gave it',
@@ -342,8 +340,8 @@ def endpoint_of(site: SiteFile) -> Endpoint:
     if not separator or scheme not in ENDPOINTS:
         known = ", ".join(f"{name}://" for name in ENDPOINTS) or "none"
         raise StudyError(
-            f"{site.where}: relay.address = {site.relay.address!r}: this installation has no engine for it (known: "
-            f"{known}); correct the address, or install the engine",
+            f"{site.where}: relay.address = {site.relay.address!r}: this installation has no transport for it (known: "
+            f"{known}); correct the address, or install the transport",
             key="relay.address",
         )
     return ENDPOINTS[scheme](site)

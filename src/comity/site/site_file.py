@@ -1,7 +1,7 @@
-"""The site file: what an owner wrote about its data, its budget and its terms. It never leaves the owner's disk.
+"""The site file: an owner's data, budget and terms. It never leaves the owner's disk.
 
-Relative paths start at its folder, which is also where arrived studies, decisions, results and refusals are kept. A
-policy that leaves a key out allows the least: no protocol, no submitter, nothing exact.
+Relative paths start at its folder, which also holds arrived studies, decisions, results and refusals. A key left out of
+the policy allows the least: no protocol, no submitter, nothing exact.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ Approving = Literal["by-hand", "within-policy"]
 
 
 class RelayTable(Table):
-    """Where the site dials out to."""
+    """The relay that the site connects to."""
 
     address: str = Field(min_length=1)
     certificate: str | None = None
 
 
 class PolicyTable(Table):
-    """The owner's terms, key by key; `Policy` says what each means."""
+    """The owner's terms; `Policy` says what each key means."""
 
     protocols: tuple[str, ...] = ()
     variants: tuple[Literal["default", "published"], ...] = ("default",)
@@ -71,13 +71,13 @@ class _File(Table):
     data: dict[str, Any]
     pinned: dict[str, dict[str, str]] = Field(default_factory=dict)
     relay: RelayTable | None = None
-    # Gigabytes that the encoded records of one dataset may take; beyond, they are read in blocks.
+    # Gigabytes of encoded records of one dataset that are held in memory; more are read in blocks.
     memory: float = Field(1.0, gt=0)
 
 
 @dataclass(frozen=True, eq=False)
 class SiteFile:
-    """An owner's site as written. `where` is the file, `home` its folder."""
+    """An owner's site file, parsed. `where` is the file, `home` its folder."""
 
     where: str
     home: Path
@@ -92,7 +92,7 @@ class SiteFile:
 
     @classmethod
     def load(cls, path: str | Path) -> SiteFile:
-        """Read a site file; a StudyError names the key that is wrong. Neither records nor secrets are opened."""
+        """Read a site file; a StudyError names the wrong key. This opens neither records nor secrets."""
         path = Path(path)
         where = str(path)
         try:
@@ -124,7 +124,7 @@ class SiteFile:
         )
 
     def owner(self) -> Owner:
-        """What answers for this site: its keys and ledger, opened, and a budget for each of its datasets."""
+        """Open the site's keys and ledger; refused unless the ledger has a budget for each dataset."""
         keys, ledger = key_file.load(self.keys), Ledger(self.ledger)
         budgets = {account.dataset for account in ledger.summary()}
         for name in self.data:
@@ -140,7 +140,7 @@ class SiteFile:
         return Owner(party=self.party, keys=keys, ledger=ledger, policy=self.policy, datasets=readers)
 
     def source(self, dataset: str) -> Source:
-        """Where the records of a dataset are; a file that is not there is an error now."""
+        """The source of a dataset's records; a missing file raises here."""
         if dataset not in self.data:
             raise BadInput(
                 f"{self.where}: there is no data.{dataset}{hint(dataset, self.data)}; it has {', '.join(self.data)}",
@@ -149,7 +149,7 @@ class SiteFile:
         return open_source(self.data[dataset], where=f"{self.where}: data.{dataset}", base=self.home)
 
     def records(self, dataset: str, agreed: Agreement) -> LocalRecords:
-        """The records of a dataset as a study wants them."""
+        """The records of a dataset, encoded for a study."""
         where = f"{self.where}: data.{dataset}"
         limit = int(self.memory * 2**30)
         return held_records(
@@ -175,7 +175,7 @@ def _policy(file: _File, where: str) -> Policy:
     for name in table.protocols:
         if name not in PROTOCOLS:
             raise StudyError(
-                f"{where}: policy.protocols: {name!r} is no method{hint(name, PROTOCOLS)}; known are "
+                f"{where}: policy.protocols: {name!r} is not a method{hint(name, PROTOCOLS)}; known are "
                 f"{', '.join(PROTOCOLS)}",
                 key="policy.protocols",
             )
@@ -187,17 +187,17 @@ def _policy(file: _File, where: str) -> Policy:
     ):
         if getattr(table, key) is not None and getattr(table, other) is None:
             raise StudyError(
-                f"{where}: policy.{key} means nothing without policy.{other}; write both or neither",
+                f"{where}: policy.{key} needs policy.{other}; write both or neither",
                 key=f"policy.{other}",
             )
     if table.epsilon_per_period is not None and table.period_days is not None:
         delta = table.delta_per_study if table.delta_per_period is None else table.delta_per_period
-        # As written: 0.1 in a file is a tenth, not the nearest double.
+        # As written: 0.1 in a file is exactly a tenth, not the nearest double.
         period = Period(
             epsilon=Decimal(repr(table.epsilon_per_period)), delta=Decimal(repr(delta)), days=table.period_days
         )
     pinned = _pinned(file, where)
-    words = {"sizes_may_leave": table.sizes_may_leave, "records_may_leave": table.records_may_leave}
+    allowed = {"sizes_may_leave": table.sizes_may_leave, "records_may_leave": table.records_may_leave}
     return Policy(
         protocols=table.protocols,
         variants=table.variants,
@@ -206,19 +206,19 @@ def _policy(file: _File, where: str) -> Policy:
         period=period,
         submitters={name: pinned[name] for name in file.policy.submitters},
         pinned=pinned,
-        disclosures=frozenset(word for word, said in words.items() if said),
+        disclosures=frozenset(name for name, is_allowed in allowed.items() if is_allowed),
         joint_predictions=table.joint_predictions,
         unproven=table.unproven,
     )
 
 
 def _pinned(file: _File, where: str) -> dict[str, PublicIdentity]:
-    """Everybody whose keys the owner wrote down; those that may submit are among them."""
+    """The keys that the owner pinned; every submitter must be among them."""
     found = {}
     for name in file.policy.submitters:
         if name not in file.pinned:
             raise StudyError(
-                f"{where}: policy.submitters names {name!r}, whose keys stand nowhere{hint(name, file.pinned)}; add "
+                f"{where}: policy.submitters names {name!r}, whose keys are not pinned{hint(name, file.pinned)}; add "
                 f"[pinned.{name}] with sign, mlkem and x25519",
                 key="policy.submitters",
             )

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from comity.site.inbox import Arrival
 
 NAME = "refusals.jsonl"
-MOST = 1 << 20
-_SENTENCE, _KEY = 2_000, 200
-# Characters of a study's hash that a refusal is kept with.
-_MARK = 12
+MAX_BYTES = 1 << 20
+_MAX_SENTENCE, _MAX_KEY = 2_000, 200
+_HASH_CHARACTERS = 12
+"""Of a study's hash, in a refusal."""
 _ALL = 1 << 30
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """`study` and `run` are what was asked for, as far as that is known."""
+    """`study` and `run` are what the sender asked for, as far as known."""
 
     time: str
     code: str
@@ -48,37 +48,36 @@ class Refusal:
         return datetime.fromisoformat(self.time)
 
 
-def unsettled(refusals: Refusals, arrivals: Sequence[Arrival], most: int) -> list[Refusal]:
-    """The newest refusals, without those of a study that its owner approved afterwards: what they complained of is
-    decided. The file keeps all."""
+def open_refusals(refusals: Refusals, arrivals: Sequence[Arrival], most: int) -> list[Refusal]:
+    """The newest refusals, without those of a study that its owner approved afterwards. The file keeps all."""
     decided = [(one.study, one.decision) for one in arrivals if one.decision is not None]
-    approved = {study[:_MARK]: given.moment for study, given in decided if given.decision == "approved"}
+    approved = {study[:_HASH_CHARACTERS]: given.moment for study, given in decided if given.decision == "approved"}
     found = [one for one in refusals.last(_ALL) if not (one.study in approved and one.moment < approved[one.study])]
     return found[-most:] if most else []
 
 
 class Refusals:
-    """The file of one site, readable by its owner alone."""
+    """The refusals of one site, in a file that its owner alone can read."""
 
     def __init__(self, home: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._path = home / NAME
         self._clock = clock
         self._lock = Lock()
 
-    def note(self, error: ComityError, *, study: str | None = None, run: str = "") -> None:
+    def record(self, error: ComityError, *, study: str | None = None, run: str = "") -> None:
         time = self._clock().astimezone(UTC).isoformat(timespec="milliseconds")
-        named = plain((study or "")[:_MARK])
-        page = Refusal(time, error.code, error.key[:_KEY], str(error)[:_SENTENCE], named, plain(run))
+        short = plain((study or "")[:_HASH_CHARACTERS])
+        page = Refusal(time, error.code, error.key[:_MAX_KEY], str(error)[:_MAX_SENTENCE], short, plain(run))
         line = json.dumps(asdict(page)) + "\n"
         with self._lock:
-            if self._path.exists() and self._path.stat().st_size > MOST:
+            if self._path.exists() and self._path.stat().st_size > MAX_BYTES:
                 self._path.replace(self._older)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             with os.fdopen(descriptor, "a", encoding="utf-8") as file:
                 file.write(line)
 
     def last(self, most: int) -> list[Refusal]:
-        """The newest ones, the newest last; lines that a crash cut short or another program wrote are left out."""
+        """The newest refusals, the newest last; unreadable lines, as a crash may leave, are skipped."""
         found: list[Refusal] = []
         for path in (self._older, self._path):
             if path.exists():
@@ -97,8 +96,9 @@ class Refusals:
 
 
 @dataclass(frozen=True)
-class RunHere:
-    """`mark` is the beginning of the study's hash, `run` its coordinator's id, `state` open or how it ended."""
+class SiteRun:
+    """A run in a site's ledger. `mark` is the beginning of the study's hash, `run` the coordinator's id, `state` is
+    open or how the run ended."""
 
     mark: str
     run: str
@@ -108,27 +108,27 @@ class RunHere:
 
     @property
     def key(self) -> str:
-        """By what the ledger knows it."""
+        """The run's name in the ledger."""
         return f"{self.mark}/{self.run}" if self.mark else self.run
 
     def is_of(self, study: str) -> bool:
         return bool(self.mark) and study.startswith(self.mark)
 
 
-def runs_of(ledger: Ledger) -> list[RunHere]:
-    """Open ones first."""
+def list_runs(ledger: Ledger) -> list[SiteRun]:
+    """The runs in a ledger, open ones first."""
     found = []
     for one in ledger.runs():
         mark, slash, run = one.run.partition("/")
         marked = bool(slash) and len(mark) == MARK
-        found.append(RunHere(mark if marked else "", run if marked else one.run, one.dataset, one.study, one.state))
+        found.append(SiteRun(mark if marked else "", run if marked else one.run, one.dataset, one.study, one.state))
     return sorted(found, key=lambda one: one.state != "open")
 
 
-def end_run(ledger: Ledger, named: str) -> RunHere:
-    """Abandon an open run for good: frees what it never drew, deletes its masks and replies. `named` is its id, with
-    the beginning of the study's hash and a slash before it where several studies have a run of that id."""
-    open_runs = [one for one in runs_of(ledger) if one.state == "open"]
+def end_run(ledger: Ledger, named: str) -> SiteRun:
+    """Abandon an open run for good: free what it never drew, delete its masks and replies. `named` is its id, or
+    HASH/ID if several studies have a run of that id."""
+    open_runs = [one for one in list_runs(ledger) if one.state == "open"]
     mark, slash, run = named.partition("/")
     found = [one for one in open_runs if named == one.run]
     found = found or [one for one in open_runs if slash and one.run == run and one.mark.startswith(mark)]

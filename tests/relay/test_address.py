@@ -15,7 +15,7 @@ import pytest
 from comity.cli import main
 from comity.errors import BadInput, Stopped
 from comity.relay import address, server
-from comity.relay.address import Relay, dial_relay
+from comity.relay.address import RelayAddress, probe_relay
 from comity.relay.channel import NatsChannel
 from comity.site import health
 from tests.site.sites import NAMES, Sites
@@ -47,13 +47,13 @@ def full(members: Loopback, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         members.stop()
 
 
-def _is_filled(strangers: Strangers, relay: Relay) -> bool:
+def _is_filled(strangers: Strangers, relay: RelayAddress) -> bool:
     """Whether several who dial in turn are all refused. One that was let in held a place, so strangers come again."""
     strangers.come(silent=8)
     return all(b"maximum connections exceeded" in _greeted(relay) for _ in range(4))
 
 
-def _greeted(relay: Relay) -> bytes:
+def _greeted(relay: RelayAddress) -> bytes:
     """What the server says to somebody who is silent for a moment."""
     place = urlsplit(relay.address)
     assert place.hostname is not None and place.port is not None
@@ -64,20 +64,20 @@ def _greeted(relay: Relay) -> bytes:
 
 def test_a_full_relay_is_said_to_be_full(members: Loopback, full: None) -> None:
     relay, began = members.relay_of("north"), time.monotonic()
-    finding = health._dialled(relay.address, relay.context())
+    finding = health._probe(relay.address, relay.tls_context())
     assert finding.state == "warning" and "is full" in finding.sentence
     with NatsChannel(members.relay_of("coordinator"), NAMES) as channel, pytest.raises(Stopped, match="is full"):
-        channel.require_up(1.0)
+        channel.wait_until_connected(1.0)
     assert time.monotonic() - began < SOON
 
 
 def test_a_relay_that_is_up_is_reached_at_once(members: Loopback) -> None:
     members.start()
     try:
-        assert dial_relay(members.relay_of("north")).state == "answers"
+        assert probe_relay(members.relay_of("north")).state == "answers"
         with NatsChannel(members.relay_of("coordinator"), NAMES) as channel:
-            channel.require_up()
-            assert channel.is_up
+            channel.wait_until_connected()
+            assert channel.is_connected
     finally:
         members.stop()
 
@@ -87,7 +87,7 @@ def test_who_is_not_admitted_hears_what_the_relay_said(members: Loopback, tmp_pa
     try:
         stranger = members.stranger(tmp_path / "stranger", "coordinator")
         with NatsChannel(stranger, NAMES) as channel, pytest.raises(Stopped, match="Authorization Violation"):
-            channel.require_up(1.0)
+            channel.wait_until_connected(1.0)
     finally:
         members.stop()
 
@@ -107,7 +107,7 @@ def test_a_study_is_not_submitted_for_minutes_to_a_relay_that_nobody_runs(
 
 
 def test_a_server_that_sends_a_byte_at_a_time_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address, "DIAL_SECONDS", 0.3)
+    monkeypatch.setattr(address, "PROBE_SECONDS", 0.3)
     near, far = socket.socketpair()
     stop = Event()
 
@@ -120,7 +120,7 @@ def test_a_server_that_sends_a_byte_at_a_time_holds_nobody_up(monkeypatch: pytes
 
     thread = Thread(target=drip)
     thread.start()
-    found = address.read_version(near)
+    found = address.read_server_version(near)
     took = time.monotonic() - began
     stop.set()
     thread.join()
@@ -135,9 +135,9 @@ def test_a_server_that_sends_a_byte_at_a_time_holds_nobody_up(monkeypatch: pytes
 def test_an_address_that_nobody_can_dial_is_bad_input(tmp_path: Path, address: str) -> None:
     """It stands in a site file or an invitation, and would be found by whatever library dials it first."""
     with pytest.raises(BadInput, match="expected tls://HOST:PORT"):
-        Relay(address, tmp_path / "certificate.pem")
+        RelayAddress(address, tmp_path / "certificate.pem")
 
 
 @pytest.mark.parametrize("address", ["tls://relay.example:4222", "wss://10.0.0.1", "tls://[::1]:4222", "tls://h"])
 def test_an_address_that_can_be_dialled_is_taken(tmp_path: Path, address: str) -> None:
-    assert Relay(address, tmp_path / "certificate.pem").address == address
+    assert RelayAddress(address, tmp_path / "certificate.pem").address == address

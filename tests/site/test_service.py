@@ -18,11 +18,11 @@ from comity.federation.coordinator.parties import Parties
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.site import service as desk_module
+from comity.site import service
 from comity.site.inbox import WITHIN_POLICY, Inbox
-from comity.site.service import ENDPOINTS, Desk, alone, endpoint_of
+from comity.site.service import ENDPOINTS, SiteService, lock_ledger, open_endpoint
 from comity.site.site_file import SiteFile
-from comity.site.status import MOST, Refusals, end_run, runs_of
+from comity.site.status import MAX_BYTES, Refusals, end_run, list_runs
 from comity.study.results.received import load_received
 
 from .sites import NAMES, STUDY, Sites, approve, coordinated, execute
@@ -47,7 +47,7 @@ def begin(sites: Sites, study: Any, desks: Any, **more: Any) -> Refused:
     return refusal.value
 
 
-def approved(sites: Sites, study: Any, *, runs: int = 1) -> dict[str, Desk]:
+def approved(sites: Sites, study: Any, *, runs: int = 1) -> dict[str, SiteService]:
     desks, raw = sites.desks(), sites.packed(study)
     for desk in desks.values():
         desk.inbox.approve(desk.received(raw).study, dataset="patients", runs=runs)
@@ -73,12 +73,12 @@ def test_a_study_that_all_owners_approved_runs_and_leaves_each_its_results(sites
         assert model is not None and json.loads((folder / "received.json").read_text())["missing"] == []
         (account,) = ledger(sites, name).summary()
         assert account.spent_epsilon > 0 and account.reserved_epsilon == 0
-        (run,) = runs_of(ledger(sites, name))
+        (run,) = list_runs(ledger(sites, name))
         assert (run.run, run.dataset, run.state) == ("run-1", "patients", "closed") and run.is_of(study.hash)
     assert Refusals(sites.home("north")).last(9) == []
     # Of a process that was killed before it wrote them: they are written when the site serves again.
     (sites.home("north") / "results" / f"{study.hash[:12]}-run-1" / "received.json").unlink()
-    Desk(sites.site("north"))
+    SiteService(sites.site("north"))
     assert load_received(sites.home("north") / "results" / f"{study.hash[:12]}-run-1")[1] is not None
 
 
@@ -124,7 +124,7 @@ def test_not_one_run_more_than_approved(sites: Sites) -> None:
     assert begin(sites, study, desks, run="run-2").code == "approval"
     assert "approved for 1 run here, and 1 have begun" in sentence(sites)
     for desk in desks.values():
-        with pytest.raises(BadInput, match=r"has begun 1 runs here.*give 2 or more"):
+        with pytest.raises(BadInput, match=r"has started 1 runs here.*give 2 or more"):
             approve(desk, desk.inbox.find(study.hash), runs=1)
         approve(desk, desk.inbox.find(study.hash), runs=2)
     ready(coordinated(study, desks, sites.coordinator, run="run-2"))
@@ -175,7 +175,7 @@ def test_a_policy_that_became_narrower_counts_from_the_next_ask_on(sites: Sites,
 
 def test_a_variant_that_is_not_allowed_can_not_be_approved_either(sites: Sites) -> None:
     study = sites.study(table=PUBLISHED, text=STUDY.replace("delta = 1e-6", "colluders = 0"))
-    desk = Desk(sites.site("north"))
+    desk = SiteService(sites.site("north"))
     with pytest.raises(Refused) as refusal:
         approve(desk, desk.received(sites.packed(study)))
     assert refusal.value.key == "variants" and desk.inbox.find(study.hash).decision is None
@@ -203,7 +203,7 @@ def test_records_that_do_not_fit_are_told_before_the_approval(sites: Sites) -> N
     path = sites.home("north") / "patients.csv"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0].replace("readmitted", "returned"), *lines[1:]]))
-    desk = Desk(sites.site("north"))
+    desk = SiteService(sites.site("north"))
     with pytest.raises(DataError, match="readmitted"):
         approve(desk, desk.received(sites.packed(study)))
     path.unlink()
@@ -235,7 +235,7 @@ def test_an_approval_that_is_withdrawn_in_the_middle_ends_the_run_for_all(sites:
     with pytest.raises(Refused, match=r"north refused.*study"):
         execute(when(parties, "gradient[0]", lambda: box.refuse(study.hash, "second thoughts")))
     freed(sites)
-    assert [run.state for run in runs_of(ledger(sites, "north"))] == ["open"], "until its owner ends it"
+    assert [run.state for run in list_runs(ledger(sites, "north"))] == ["open"], "until its owner ends it"
     end_run(ledger(sites, "north"), "run-1")
     assert ledger(sites, "north").summary()[0].reserved_epsilon == 0
 
@@ -300,7 +300,7 @@ def test_a_site_whose_ledger_was_missing_for_a_moment_opens_by_itself(
     path.write_text(text + "\n")
     served = []
     for seconds in (5.0, 5.0, 0.0):
-        monkeypatch.setattr(desk_module, "RETRY_SECONDS", seconds)
+        monkeypatch.setattr(service, "RETRY_SECONDS", seconds)
         desks["north"].refresh()
         served.append(desks["north"].studies)
         if not own.exists():
@@ -362,7 +362,7 @@ def test_a_run_whose_records_are_gone_can_still_be_ended(sites: Sites) -> None:
         execute(when(parties, "run.end[0]", parties.cancel))
     (sites.home("north") / "patients.csv").unlink()
     values, _ = execute(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
-    assert "model" in values and runs_of(ledger(sites, "north"))[0].state == "closed"
+    assert "model" in values and list_runs(ledger(sites, "north"))[0].state == "closed"
 
 
 # Datasets.
@@ -414,7 +414,7 @@ def test_a_policy_that_decides_approves_what_it_allows_once(sites: Sites) -> Non
 
 
 def test_strangers_make_the_site_write_no_more_than_its_file_holds(sites: Sites) -> None:
-    desk = Desk(sites.site("north"))
+    desk = SiteService(sites.site("north"))
     for raw in (b"", b"x" * 200, os.urandom(300)):
         assert desk.answered(raw).refusal is not None
     noted = Refusals(sites.home("north"))
@@ -422,10 +422,10 @@ def test_strangers_make_the_site_write_no_more_than_its_file_holds(sites: Sites)
     path = sites.home("north") / "refusals.jsonl"
     assert path.stat().st_mode & 0o077 == 0
     error = Refused("x" * 5_000, code="study")
-    for _ in range(2 * MOST // 2_000):
-        noted.note(error, study="\x1b[31m" * 9, run="r")
+    for _ in range(2 * MAX_BYTES // 2_000):
+        noted.record(error, study="\x1b[31m" * 9, run="r")
     sizes = [each.stat().st_size for each in sites.home("north").glob("refusals.jsonl*")]
-    assert len(sizes) == 2 and sum(sizes) < 2 * MOST + 10_000
+    assert len(sizes) == 2 and sum(sizes) < 2 * MAX_BYTES + 10_000
     assert "\x1b" not in noted.last(1)[0].study
 
 
@@ -436,40 +436,48 @@ def test_serving_takes_any_endpoint(sites: Sites, monkeypatch: pytest.MonkeyPatc
     study = sites.study()
 
     class InProcess:
-        served: list[Desk] = []
+        served: list[SiteService] = []
 
-        def serve(self, desk: Desk) -> None:
+        def serve(self, desk: SiteService) -> None:
             self.served.append(desk)
 
     monkeypatch.setitem(ENDPOINTS, "here", lambda site: InProcess())
     for name in NAMES:
         sites.write(name, top='[relay]\naddress = "here://desk"\n')
-        desk = Desk(sites.site(name))
+        desk = SiteService(sites.site(name))
         approve(desk, desk.received(sites.packed(study)))
-        endpoint_of(desk.site).serve(desk)
+        open_endpoint(desk.site).serve(desk)
     ready(coordinated(study, dict(zip(NAMES, InProcess.served)), sites.coordinator))
 
 
 def test_one_process_serves_with_a_ledger(sites: Sites) -> None:
     """Two would answer two asks of one run at once."""
     north, south = (SiteFile.load(sites.site(name)) for name in NAMES)
-    with alone(north), alone(south), pytest.raises(BadInput, match="another process serves with this ledger"):
-        alone(north, patience=0.0).__enter__()
-    with alone(north, patience=0.0):
+    with (
+        lock_ledger(north),
+        lock_ledger(south),
+        pytest.raises(BadInput, match="another process serves with this ledger"),
+    ):
+        lock_ledger(north, timeout=0.0).__enter__()
+    with lock_ledger(north, timeout=0.0):
         assert ledger(sites, "north").summary()
 
 
-NOWHERE = {"": "is missing", '[relay]\naddress = "tls:x"\n': "no engine", '[relay]\naddress = "ftp://x"\n': "no engine"}
+NOWHERE = {
+    "": "is missing",
+    '[relay]\naddress = "tls:x"\n': "no transport",
+    '[relay]\naddress = "ftp://x"\n': "no transport",
+}
 
 
 @pytest.mark.parametrize("top", NOWHERE)
 def test_an_address_without_an_engine_is_named(sites: Sites, top: str) -> None:
     sites.write("north", top=top)
     with pytest.raises(BadInput, match=NOWHERE[top]) as error:
-        endpoint_of(SiteFile.load(sites.site("north")))
+        open_endpoint(SiteFile.load(sites.site("north")))
     assert error.value.key == "relay.address"
 
 
 def test_what_a_site_keeps_is_its_owners_alone(sites: Sites) -> None:
-    Desk(sites.site("north")).received(sites.packed(sites.study()))
+    SiteService(sites.site("north")).received(sites.packed(sites.study()))
     assert (sites.home("north") / "studies").stat().st_mode & 0o077 == 0
