@@ -28,7 +28,7 @@ _BLOCK = 16
 _UNIT = 1 << 19
 _ZEROS = memoryview(bytes(_UNIT))
 # The cipher needs room for one more block than it writes.
-_ROOM = _UNIT + _BLOCK
+_BUFFER_BYTES = _UNIT + _BLOCK
 _reused = threading.local()
 
 
@@ -45,7 +45,7 @@ def subtract(total: Words, seed: bytes) -> None:
 def _buffer() -> NDArray[np.uint8]:
     """One per thread."""
     if not hasattr(_reused, "buffer"):
-        _reused.buffer = np.empty(_ROOM, np.uint8)
+        _reused.buffer = np.empty(_BUFFER_BYTES, np.uint8)
     found: NDArray[np.uint8] = _reused.buffer
     return found
 
@@ -57,11 +57,11 @@ def _apply(total: Words, seed: bytes, operation: np.ufunc) -> None:
         raise ValueError(f"a mask needs a seed of {SEED_BYTES} bytes, found {len(seed)}")
     keys, flat, length = algorithms.AES(seed), total.reshape(-1), _UNIT // total.itemsize
     buffer = _buffer()
-    room, words = memoryview(buffer.data), buffer[:_UNIT].view(total.dtype)
+    target, words = memoryview(buffer.data), buffer[:_UNIT].view(total.dtype)
     for unit, start in enumerate(range(0, flat.size, length)):
         part = flat[start : start + length]
         # Whole blocks: XTS would make a shorter last one from the one before it.
         made = -(-part.nbytes // _BLOCK) * _BLOCK
         cipher = Cipher(keys, modes.XTS(unit.to_bytes(_BLOCK, "little"))).encryptor()
-        cipher.update_into(_ZEROS[:made], room[: made + _BLOCK])
+        cipher.update_into(_ZEROS[:made], target[: made + _BLOCK])
         operation(part, words[: part.size], out=part)

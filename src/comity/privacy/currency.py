@@ -174,7 +174,7 @@ def loss_to_write_off(currency: Currency, loss: Loss, grant: Grant) -> Loss:
     """What an owner writes off, in the currency, rounded up.
 
     A pure ε counts as a pure loss: that is the most that a release of ε can cost, whatever noise it had. An (ε, δ) with
-    δ > 0 implies nothing in Gaussian or concentrated DP. There it stands for noise of that kind which was calibrated to
+    δ > 0 implies nothing in Gaussian or concentrated DP. There it means noise of that kind that was calibrated to
     (ε, δ), and costs what that noise costs. A δ below the granted one counts as the granted one, at which ε buys more:
     an owner who underestimates the δ of the missing runs errs upwards. A loss that does not convert counts as the
     whole grant, or as its ε where that is larger, so a later grant does not make room for it.

@@ -78,9 +78,9 @@ def deal(layout: Layout) -> list[Hand]:
     seeds = [fresh_seed() for _ in layout.columns]
     pairs = [(i, j) for j in range(len(seeds)) for i in range(j)]
     corrections = {(i, j): -_own_share(seeds[j], i, layout.columns[i], layout.columns[j]) for i, j in pairs}
-    room = [np.empty(columns * layout.block_rows, np.uint64) for columns in layout.columns]
+    scratch = [np.empty(columns * layout.block_rows, np.uint64) for columns in layout.columns]
     for block, rows in enumerate(layout.blocks()):
-        masks = [part[: columns * rows].reshape(columns, rows) for part, columns in zip(room, layout.columns)]
+        masks = [part[: columns * rows].reshape(columns, rows) for part, columns in zip(scratch, layout.columns)]
         for mask, seed in zip(masks, seeds):
             _fill_mask(mask, seed, block)
         for i, j in pairs:

@@ -209,13 +209,13 @@ def evaluate(rows: Floats, spectra: Floats, first: Floats, second: Floats) -> No
 
 
 @compiled
-def multiply_out(left: Floats, right: Floats, room: Floats, rows: Floats, first: Floats, second: Floats) -> None:
+def multiply_out(left: Floats, right: Floats, scratch: Floats, rows: Floats, first: Floats, second: Floats) -> None:
     """Into `rows`, N/2 times the product of each polynomial of `left` with each of `right`, both given by their values;
-    `room` holds one row, and the constants are `twiddles(size)`."""
+    `scratch` holds one row, and the constants are `twiddles(size)`."""
     if rows.shape[1] == 4096:
-        _products_4096(left, right, room, rows, first, second)
+        _products_4096(left, right, scratch, rows, first, second)
     else:
-        _products_8192(left, right, room, rows, first, second)
+        _products_8192(left, right, scratch, rows, first, second)
 
 
 @dataclass(frozen=True)

@@ -70,11 +70,11 @@ WIDE: Final = Parameters(degree=8192, modulus=128, words=4, largest=2**16, bits=
 ALLOWED: Final = (NARROW, WIDE)
 
 
-def public_block(stream: Stream, parameters: Parameters, room: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The next uniform a into `room`, (words, N) balanced digits; both sides read the same stream in the same order."""
-    stream.fill(room.reshape(-1).view(np.uint8))
-    room[0] &= np.int32(-1 << parameters.idle)
-    return room
+def public_block(stream: Stream, parameters: Parameters, out: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The next uniform a into `out`, (words, N) balanced digits; both sides read the same stream in the same order."""
+    stream.fill(out.reshape(-1).view(np.uint8))
+    out[0] &= np.int32(-1 << parameters.idle)
+    return out
 
 
 def ternary(stream: Stream, rows: int, degree: int) -> NDArray[np.int8]:
@@ -165,9 +165,9 @@ class ColumnSecrets:
         self._products[:] = a
         self._transform.forward(self._products, self._a)
         noise, (word, rest) = self._errors.draw(stream), divmod(shift, 32)
-        room = self._row, self._products, self._carry
+        scratch = self._row, self._products, self._carry
         idle = self.parameters.idle
-        if _encrypt(self._a, self._spectra, noise, idle, values, word, rest, out, *room, *twiddles(a.shape[1])):
+        if _encrypt(self._a, self._spectra, noise, idle, values, word, rest, out, *scratch, *twiddles(a.shape[1])):
             raise Refused("a ring product lost its precision in floating point", code="precision")
         return out
 
@@ -270,13 +270,13 @@ def _add_reflected(
 
 @compiled
 def _add_rounded(
-    total: NDArray[np.int64], values: Floats, unit: Floats, room: Floats, row: Floats, first: Floats, second: Floats
+    total: NDArray[np.int64], values: Floats, unit: Floats, scratch: Floats, row: Floats, first: Floats, second: Floats
 ) -> bool:
     """total += the integers nearest to the polynomials with these values, which become zero; true if a coefficient was
     no integer."""
     far = 0
     for r in range(values.shape[0]):
-        multiply_out(values[r : r + 1], unit, room, row, first, second)
+        multiply_out(values[r : r + 1], unit, scratch, row, first, second)
         values[r] = 0.0
         for k in range(values.shape[1]):
             nearest = np.rint(row[0, k])

@@ -230,15 +230,15 @@ def describe_shortfall(
         short = _round_small(over, ROUND_CEILING)
         advice = "Grant more" if left == "0" else "Lower privacy.delta, or grant more"
         return _compose_shortfall(study, dataset, "delta", asked, left, short, f"{advice}: {grant} --delta {short}")
-    more, room = balance.epsilon_of(wanted), balance.left
+    more, remaining = balance.epsilon_of(wanted), balance.left
     missing = balance.epsilon_of(needed) - granted.epsilon
     if not missing.is_finite():
         sentence = (
             f"refused: {study} asks more of {dataset} than any grant holds. Raise the noise: lower privacy.epsilon"
         )
-        return Shortfall("infinite", format_rounded(room, ROUND_FLOOR), "infinite", sentence)
-    decimals = min(6, max(2, *(1 - value.adjusted() for value in (room, more, missing) if value > 0)))
-    asked, left = format_rounded(more, ROUND_CEILING, decimals), format_rounded(room, ROUND_FLOOR, decimals)
+        return Shortfall("infinite", format_rounded(remaining, ROUND_FLOOR), "infinite", sentence)
+    decimals = min(6, max(2, *(1 - value.adjusted() for value in (remaining, more, missing) if value > 0)))
+    asked, left = format_rounded(more, ROUND_CEILING, decimals), format_rounded(remaining, ROUND_FLOOR, decimals)
     additive = balance.currency in (Currency.PURE, Currency.APPROX)
     short = str(Decimal(asked) - Decimal(left)) if additive else format_rounded(missing, ROUND_CEILING, decimals)
     if not Decimal(left):

@@ -107,7 +107,7 @@ class Ledger:
         """Creates a file with one dataset and its first grant; refuses a file that exists.
 
         `currency` is what the grant is counted in, by default pure ε without a δ and Gaussian DP with one. A
-        `simulated` ledger has no witness: it is a file so that a simulation can be resumed, and protects nobody.
+        `simulated` ledger has no witness: its file lets a simulation be resumed, and protects nobody.
         """
         if grant is None:
             raise BadInput(f"{path}: a ledger in a file needs a grant", code="grant")

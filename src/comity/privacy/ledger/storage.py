@@ -6,7 +6,7 @@ FileStorage    An owner's ledger. Each thread has one connection, and one transa
                Nothing else in this process may open and close the file while a connection is open: that would drop
                SQLite's locks, and with them commits.
 MemoryStorage  A simulated party's ledger, which ends with its process.
-SharedStorage  The ledgers of all simulated parties of one run, so that a run of hundreds can be resumed after a kill.
+SharedStorage  The ledgers of all simulated parties of one run; a run of hundreds can be resumed after a kill.
                They protect nobody: one connection serves all parties in turn, anyone who holds the file holds every
                budget in it, and no witness notices a restored copy. A commit outlives the process, but is not forced
                to the disk for each party: after a power cut a run whose journal is ahead of the file is refused.

@@ -56,10 +56,10 @@ class Laplace:
         exact: bool = False,
     ) -> Scale:
         size = checked_size(sensitivity, shape, parts)
-        room = math.log(_NEGLIGIBLE / _PRECISION / (2 * size * parts))
-        if parts > 1 and self.loss.epsilon > room:
+        largest = math.log(_NEGLIGIBLE / _PRECISION / (2 * size * parts))
+        if parts > 1 and self.loss.epsilon > largest:
             raise StudyError(
-                f"Laplace noise for {size} numbers in {parts} parts is proved for epsilon up to {room:.3g}, found "
+                f"Laplace noise for {size} numbers in {parts} parts is proved for epsilon up to {largest:.3g}, found "
                 f"{self.loss}: lower privacy.epsilon",
                 key="privacy.epsilon",
             )

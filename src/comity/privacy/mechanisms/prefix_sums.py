@@ -1,4 +1,4 @@
-"""Noise for running sums over rounds, correlated so that it grows like the logarithm of their number."""
+"""Noise for running sums over rounds, correlated to grow only like the logarithm of their number."""
 
 from __future__ import annotations
 

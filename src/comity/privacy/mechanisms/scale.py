@@ -28,7 +28,7 @@ ROUND_UP = 1 + 2.0**-44
 """More than the error of the few floating-point operations between a loss and a noise scale."""
 
 MAX_UNITS = 2.0**50
-"""The largest sensitivity or noise scale in grid units, so that sums and tails fit 64-bit integers."""
+"""The largest sensitivity or noise scale in grid units: sums and tails then fit 64-bit integers."""
 
 
 @dataclass(frozen=True)
