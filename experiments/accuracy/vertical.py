@@ -22,11 +22,9 @@ from comity.data import Bounded, Encoding, Records
 from comity.entropy import Stream
 from comity.federation.declare.consortium import Consortium
 from comity.methods.vertical import GradientRegression
-from comity.methods.vertical.baselines import alone_and_together
 from comity.methods.vertical.gradients import Solver
-from comity.methods.vertical.in_one_place import noised
 from comity.methods.vertical.layout import scaled_target
-from comity.methods.vertical.rounds_in_one_place import descended
+from comity.methods.vertical.pooled import add_noise, fit_alone_and_pooled, run_rounds
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
@@ -128,7 +126,7 @@ class Dealt:
 
     @cached_property
     def exact(self) -> Floats:
-        return self.quadratic.dissection.exact(np.hstack(list(self.train.values())))
+        return self.quadratic.entries.exact(np.hstack(list(self.train.values())))
 
     @cached_property
     def test(self) -> Records:
@@ -140,9 +138,9 @@ class Dealt:
             solver: Solver = "gradient" if method == ROUNDS else "auto"
             protocol = GradientRegression(quadratic=self.quadratic, solver=solver)
             if protocol.descends(who):
-                return descended(protocol, self.train, who, source)
+                return run_rounds(protocol, self.train, who, source)
         count = len(next(iter(self.train.values())))
-        return self.quadratic.fit(noised(self.quadratic, self.exact, who, source), count, who).coef, {}
+        return self.quadratic.fit(add_noise(self.quadratic, self.exact, who, source), count, who).coef, {}
 
     def scored(self, coef: Floats) -> Scores:
         found, labels = self.test.features @ coef, np.asarray(self.test.labels)
@@ -155,7 +153,7 @@ class Dealt:
     def _known(self) -> tuple[Scores, float, float]:
         """Pooled, constant, and the target's holder alone."""
         layout = self.quadratic.layout
-        alone, together = alone_and_together(layout, np.hstack(list(self.train.values())))
+        alone, together = fit_alone_and_pooled(layout, np.hstack(list(self.train.values())))
         labels = np.asarray(self.test.labels)
         if self.numbers:
             return self.scored(together), 0.0, self.scored(alone).accuracy

@@ -169,7 +169,7 @@ def of_moments(rows: int, times: float, tries: int) -> tuple[float, float]:
     the sum of products with its own label, which it multiplies."""
     tried = vertical.protocol()
     who, noticed, read = vertical.consortium(tried, LOSS), 0, 0
-    release, layout, dissection = tried.moments(who.loss), tried.layout, tried.dissection
+    release, layout, entries = tried.moments(who.loss), tried.layout, tried.entries
     scale, noise = release.scale(who), release.noise
     assert noise is not None
     for seed in range(tries):
@@ -178,10 +178,10 @@ def of_moments(rows: int, times: float, tries: int) -> tuple[float, float]:
         for party, own in held.items():
             columns[:, layout.places(party)] = layout.matrix(own, party)
         cheat, victim = (layout.places(party) for party in who.parties)
-        matrix = dissection.assembled(dissection.exact(columns), rows)
+        matrix = entries.assemble(entries.exact(columns), rows)
         more = (times - 1) * np.outer(columns[ROW, cheat], columns[ROW, victim])
         matrix[cheat, victim] += more
-        opened = matrix[dissection.first, dissection.second] * dissection.weight
+        opened = matrix[entries.first, entries.second] * entries.weight
         for place in range(who.size):
             drawn = noise.draw(SeededNoise(99 * seed + place), scale, release.shape, permit=simulated("m"), part=True)
             opened = opened + drawn * scale.grid
@@ -191,7 +191,7 @@ def of_moments(rows: int, times: float, tries: int) -> tuple[float, float]:
             noticed += 1
         # The last column of each: a label of two classes, and a category of two.
         label, sex = range(layout.width)[cheat][-1], range(layout.width)[victim][-1]
-        found = dissection.assembled(opened, rows)[label, sex]
+        found = entries.assemble(opened, rows)[label, sex]
         read += (found > 0) == (columns[ROW, label] * columns[ROW, sex] > 0)
     return noticed / tries, read / tries
 

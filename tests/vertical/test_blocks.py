@@ -10,10 +10,10 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.errors import StudyError
 from comity.federation.coordinator.lifecycle import run
-from comity.methods.vertical.blocks import Blocks
-from comity.methods.vertical.dissection import integers
-from comity.methods.vertical.in_one_place import noised
+from comity.methods.vertical.budgets import Blocks
 from comity.methods.vertical.layout import PLACES
+from comity.methods.vertical.moments import integers
+from comity.methods.vertical.pooled import add_noise
 from comity.privacy.loss import Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
@@ -29,7 +29,7 @@ THREE = {"ash": 0.3, "birch": 0.2, "cedar": 0.4, "birch+ash": 0.1, "ash+cedar": 
 def moves(tried: Any) -> np.ndarray:
     """The released entries of each single record, before weights."""
     rows = integers(every_record(tried.layout)) * 2.0**-PLACES
-    found: np.ndarray = np.array([tried.dissection.exact(row[None]) for row in rows]) / tried.dissection.weight
+    found: np.ndarray = np.array([tried.entries.exact(row[None]) for row in rows]) / tried.entries.weight
     return found
 
 
@@ -43,8 +43,8 @@ def furthest(found: np.ndarray) -> float:
 def test_no_replacement_moves_a_block_further_than_its_sensitivity(parties: int, given: Any, linear: bool) -> None:
     tried = protocol(parties, linear=linear, pure=True, block_epsilon=given, products="dealer")
     found, blocks = moves(tried), cast(Blocks, tried.blocks)
-    for block, inside in blocks.entries(tried.dissection).items():
-        claimed = blocks.sensitivities(tried.dissection)[block]
+    for block, inside in blocks.entries_by_block(tried.entries).items():
+        claimed = blocks.sensitivities(tried.entries)[block]
         assert 0.7 * claimed <= furthest(found[:, inside]) <= claimed, block
 
 
@@ -56,12 +56,12 @@ def test_every_block_and_the_whole_keep_their_losses_under_the_noise_that_is_dra
     release = tried.moments(who.loss)
     scale = release.scale(who)
     spread = scale.total * scale.grid
-    weighted = moves(tried) * tried.dissection.weight
-    for block, inside in cast(Blocks, tried.blocks).entries(tried.dissection).items():
+    weighted = moves(tried) * tried.entries.weight
+    for block, inside in cast(Blocks, tried.blocks).entries_by_block(tried.entries).items():
         wished = cast(Blocks, tried.blocks).wished[block]
         assert furthest(weighted[:, inside]) / spread <= wished, block
         # Rounding of weights costs little: the noise is not far above what was asked for.
-        assert cast(Blocks, tried.blocks).spent(tried.dissection)[block] >= 0.85 * wished
+        assert cast(Blocks, tried.blocks).spent(tried.entries)[block] >= 0.85 * wished
     total = float(cast(Pure, release.loss).epsilon)
     assert furthest(weighted) / spread <= total <= sum(given.values())
 
@@ -72,21 +72,21 @@ def test_positive_control_an_even_release_at_the_same_epsilon_breaks_the_smalles
     who = consortium(even, Pure(1.6), colluders=0)
     scale = even.moments(who.loss).scale(who)
     tried = protocol(2, pure=True, block_epsilon=given, products="dealer")
-    inside = cast(Blocks, tried.blocks).entries(tried.dissection)[("ash", "birch")]
+    inside = cast(Blocks, tried.blocks).entries_by_block(tried.entries)[("ash", "birch")]
     assert furthest(moves(tried)[:, inside]) / (scale.total * scale.grid) > 0.1
 
 
 def test_the_smaller_of_the_sum_and_the_largest_rate_is_charged() -> None:
     """Budgets in proportion to the blocks' sensitivities are one even release, of which the sum is an overcount."""
     some = protocol(3, pure=True, block_epsilon=dict.fromkeys(THREE, 0.1), products="dealer")
-    spreads = cast(Blocks, some.blocks).sensitivities(some.dissection)
+    spreads = cast(Blocks, some.blocks).sensitivities(some.entries)
     given = {"+".join(block): 0.5 * spread / max(spreads.values()) for block, spread in spreads.items()}
     even = protocol(3, pure=True, block_epsilon=given, products="dealer")
-    charged = float(cast(Blocks, even.blocks).loss(even.dissection).epsilon)
-    assert charged < 0.99 * sum(cast(Blocks, even.blocks).spent(even.dissection).values())
+    charged = float(cast(Blocks, even.blocks).loss(even.entries).epsilon)
+    assert charged < 0.99 * sum(cast(Blocks, even.blocks).spent(even.entries).values())
     uneven = protocol(3, pure=True, block_epsilon={**given, "ash": 20 * given["ash"]}, products="dealer")
-    added = sum(cast(Blocks, uneven.blocks).spent(uneven.dissection).values())
-    assert float(cast(Blocks, uneven.blocks).loss(uneven.dissection).epsilon) == pytest.approx(added, rel=1e-4)
+    added = sum(cast(Blocks, uneven.blocks).spent(uneven.entries).values())
+    assert float(cast(Blocks, uneven.blocks).loss(uneven.entries).epsilon) == pytest.approx(added, rel=1e-4)
 
 
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
@@ -97,26 +97,26 @@ def test_a_run_opens_the_entries_of_one_place_and_charges_what_the_blocks_come_t
     parties, hosts = hosted(tried, parts(tried, frame), consortium(tried, Pure(5)), SeededNoise(1))
     run(parties)
     spent = {host.store.ledger.summary()[0].spent.pure for host in hosts.values()}
-    assert spent == {cast(Blocks, tried.blocks).loss(tried.dissection).epsilon}
+    assert spent == {cast(Blocks, tried.blocks).loss(tried.entries).epsilon}
 
 
 def test_blocks_have_the_noise_that_they_asked_for() -> None:
     tried, frame = protocol(2, pure=True, block_epsilon=TWO, products="dealer"), people(200)
     who = consortium(tried, Pure(5), colluders=0)
     plain = exact(tried, frame)
-    off = np.array([noised(tried, plain, who, SeededNoise(seed)) - plain for seed in range(80)])
-    off /= tried.dissection.weight
+    off = np.array([add_noise(tried, plain, who, SeededNoise(seed)) - plain for seed in range(80)])
+    off /= tried.entries.weight
     spreads, spent = (
-        cast(Blocks, tried.blocks).sensitivities(tried.dissection),
-        cast(Blocks, tried.blocks).spent(tried.dissection),
+        cast(Blocks, tried.blocks).sensitivities(tried.entries),
+        cast(Blocks, tried.blocks).spent(tried.entries),
     )
-    for block, inside in cast(Blocks, tried.blocks).entries(tried.dissection).items():
+    for block, inside in cast(Blocks, tried.blocks).entries_by_block(tried.entries).items():
         assert np.abs(off[:, inside]).mean() == pytest.approx(spreads[block] / spent[block], rel=0.15)
 
 
 def test_a_study_below_what_its_blocks_come_to_is_refused_with_the_figure() -> None:
     tried = protocol(2, pure=True, block_epsilon=TWO)
-    total = cast(Blocks, tried.blocks).loss(tried.dissection).epsilon
+    total = cast(Blocks, tried.blocks).loss(tried.entries).epsilon
     with pytest.raises(StudyError, match=f"comes to eps {total}"):
         tried.declare(consortium(tried, Pure(1)))
     said = tried.expectation(consortium(tried, Pure(total)))
@@ -167,11 +167,11 @@ def test_audit_a_block_loses_no_more_than_its_wish_and_an_even_release_does() ->
     given = {"ash": 0.6, "birch": 0.9, "ash+birch": 0.1}
     tried = protocol(2, pure=True, block_epsilon=given, products="dealer")
     who = consortium(tried, Pure(5), colluders=0)
-    inside = cast(Blocks, tried.blocks).entries(tried.dissection)[("ash", "birch")]
-    assert epsilon_lower_bound(*ratios(tried, who, tried.dissection.weight, inside), confidence=1 - 1e-6) <= 0.1
+    inside = cast(Blocks, tried.blocks).entries_by_block(tried.entries)[("ash", "birch")]
+    assert epsilon_lower_bound(*ratios(tried, who, tried.entries.weight, inside), confidence=1 - 1e-6) <= 0.1
     whole = np.ones_like(inside)
     claimed = float(cast(Pure, tried.moments(who.loss).loss).epsilon)
-    assert 0.1 < epsilon_lower_bound(*ratios(tried, who, tried.dissection.weight, whole), confidence=0.999) <= claimed
+    assert 0.1 < epsilon_lower_bound(*ratios(tried, who, tried.entries.weight, whole), confidence=0.999) <= claimed
     even = protocol(2, pure=True, products="dealer")
-    told = ratios(even, consortium(even, Pure(1.6), colluders=0), even.dissection.weight, inside)
+    told = ratios(even, consortium(even, Pure(1.6), colluders=0), even.entries.weight, inside)
     assert epsilon_lower_bound(*told, confidence=1 - 1e-6) > 0.1

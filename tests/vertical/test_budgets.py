@@ -11,10 +11,9 @@ import pytest
 
 from comity.errors import StudyError
 from comity.methods.vertical import VerticalRegression
-from comity.methods.vertical.budgets import affordable, party_losses, shown_up
-from comity.methods.vertical.dissection import integers
+from comity.methods.vertical.budgets import affordable_epsilon, format_up, party_losses
 from comity.methods.vertical.layout import PLACES
-from comity.methods.vertical.sensitivity import l1_sensitivity_about, l2_sensitivity, party_share
+from comity.methods.vertical.moments import integers, l1_sensitivity_about, l2_sensitivity, party_share
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Pure
 
@@ -31,8 +30,8 @@ def test_a_party_with_few_columns_loses_less_and_none_more_than_the_study() -> N
 def test_wishes_and_losses_are_each_others_inverse() -> None:
     layout = protocol(4).layout
     losses = party_losses(layout, Approx(1, 1e-5))
-    assert affordable(layout, losses, 1e-5) == pytest.approx(1.0, rel=1e-6)
-    assert affordable(layout, {"doum": 2 * losses["doum"]}, 1e-5) > 1.5
+    assert affordable_epsilon(layout, losses, 1e-5) == pytest.approx(1.0, rel=1e-6)
+    assert affordable_epsilon(layout, {"doum": 2 * losses["doum"]}, 1e-5) > 1.5
 
 
 def test_a_study_above_what_a_party_wishes_is_refused_with_the_figure() -> None:
@@ -41,15 +40,15 @@ def test_a_study_above_what_a_party_wishes_is_refused_with_the_figure() -> None:
         tried.declare(consortium(tried, Approx(1, 1e-5)))
     tried.declare(consortium(tried, Approx(0.4, 1e-5)))
     with pytest.raises(StudyError, match="names elm"):
-        affordable(tried.layout, {"elm": 1.0}, 1e-5)
+        affordable_epsilon(tried.layout, {"elm": 1.0}, 1e-5)
 
 
 def test_pure_wishes_and_losses_are_each_others_inverse_and_in_the_plan() -> None:
     tried = protocol(4, pure=True)
     losses = party_losses(tried.layout, Pure(2))
     assert max(losses.values()) <= 2 and losses["doum"] < losses["cedar"]
-    assert affordable(tried.layout, losses, 0.0) == pytest.approx(2.0)
-    assert f"doum {shown_up(losses['doum'])}" in tried.expectation(consortium(tried, Pure(2)))
+    assert affordable_epsilon(tried.layout, losses, 0.0) == pytest.approx(2.0)
+    assert f"doum {format_up(losses['doum'])}" in tried.expectation(consortium(tried, Pure(2)))
     wishing = protocol(4, pure=True, party_epsilon={"doum": losses["doum"] / 2})
     with pytest.raises(StudyError, match=r"up to (1|0\.9999),"):
         wishing.declare(consortium(wishing, Pure(2)))
@@ -60,7 +59,7 @@ def test_the_pure_loss_about_one_partys_columns_bounds_every_replacement_within_
     tried = protocol(3, linear=linear, pure=True)
     layout = tried.layout
     rows = integers(every_record(layout)) * 2.0**-PLACES
-    found = np.array([tried.dissection.exact(row[None]) for row in rows])
+    found = np.array([tried.entries.exact(row[None]) for row in rows])
     for party in tried.columns:
         others = np.ones(layout.width, bool)
         others[layout.places(party)] = False
@@ -79,7 +78,7 @@ def test_what_the_plan_says_of_a_partys_own_columns_is_never_less_than_the_truth
     tried = protocol(4, pure=isinstance(loss, Pure), products=products)
     release, said = tried.moments(loss), tried.expectation(consortium(tried, loss)).partition("alone: ")[2]
     shown = {party: float(figure) for party, figure in (one.split() for one in said.split(", "))}
-    size, unit = tried.dissection.size, 2 * 7 * tried.product.unit * (products == "rlwe")
+    size, unit = tried.entries.size, 2 * 7 * tried.product.unit * (products == "rlwe")
     for party in tried.columns:
         if isinstance(loss, Pure):
             moved = (l1_sensitivity_about(tried.layout, party) + unit * size) / cast(Any, release.bound).l1
@@ -96,13 +95,13 @@ def test_the_carry_of_products_counts_in_wishes_too() -> None:
     carried = 1.0
     without, with_it = party_losses(tried.layout, Pure(1)), party_losses(tried.layout, Pure(1), carried)
     assert all(with_it[party] > without[party] for party in without if without[party] < 1)
-    assert affordable(tried.layout, with_it, 0.0, carried) == pytest.approx(1.0)
+    assert affordable_epsilon(tried.layout, with_it, 0.0, carried) == pytest.approx(1.0)
     assert tried.carried > 0 == protocol(3, products="dealer").carried
-    assert shown_up(0.90801) == "0.909" and shown_up(1.0) in ("1.00", "1.01") and shown_up(12.34) == "12.40"
+    assert format_up(0.90801) == "0.909" and format_up(1.0) in ("1.00", "1.01") and format_up(12.34) == "12.40"
 
 
 def test_no_part_is_shown_as_more_than_the_whole() -> None:
-    assert shown_up(1.0, Decimal(1)) == "1.00" and shown_up(0.5, Decimal(1)) == "0.501"
+    assert format_up(1.0, Decimal(1)) == "1.00" and format_up(0.5, Decimal(1)) == "0.501"
     everything = schema(linear=True).columns
     held = {"ash": (*(column.name for column in everything[:-1]), "sick"), "birch": (everything[-1].name,)}
     tried = VerticalRegression(schema=schema(linear=True), columns=held, products="dealer", pure=True, most=1 << 10)
@@ -124,7 +123,7 @@ def test_the_plan_counts_the_carry_of_products_about_each_party(loss: Any) -> No
     tried = Coarse(schema=schema(), columns=HELD[4], pure=pure, most=1 << 14)
     said = tried.expectation(consortium(tried, loss)).partition("alone: ")[2]
     shown = {party: float(figure) for party, figure in (one.split() for one in said.split(", "))}
-    size, bound = tried.dissection.size, cast(Any, tried.moments(loss).bound)
+    size, bound = tried.entries.size, cast(Any, tried.moments(loss).bound)
     for party in tried.columns:
         if pure:
             truth = 2 * (l1_sensitivity_about(tried.layout, party) + 7 * 0.5 * size) / bound.l1

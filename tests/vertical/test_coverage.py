@@ -18,8 +18,8 @@ from comity.learn.quadratic import UNEQUAL
 from comity.methods.averaging import Averaging
 from comity.methods.averaging import moments as rows_of_parties
 from comity.methods.vertical import VerticalRegression
-from comity.methods.vertical.fit import fitted
-from comity.methods.vertical.in_one_place import noised
+from comity.methods.vertical.moments import fit_regression
+from comity.methods.vertical.pooled import add_noise
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
@@ -73,11 +73,11 @@ def by_columns(frame: Any, schema: Any) -> Any:
 
     def fit(exact: Any, count: int, epsilon: float | None, seed: int) -> Any:
         if epsilon is None:
-            return fitted(tried.dissection, exact, count, 0.0)
+            return fit_regression(tried.entries, exact, count, 0.0)
         who = among(tuple(tried.columns), epsilon)
-        return tried.fit(noised(tried, exact, who, SeededNoise(seed)), count, who)
+        return tried.fit(add_noise(tried, exact, who, SeededNoise(seed)), count, who)
 
-    return len(rows), lambda chosen: tried.dissection.exact(rows[chosen]), fit
+    return len(rows), lambda chosen: tried.entries.exact(rows[chosen]), fit
 
 
 def by_rows(frame: Any, schema: Any) -> Any:

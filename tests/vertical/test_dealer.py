@@ -14,7 +14,7 @@ from comity.errors import ComityError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.plan import plan
 from comity.methods.vertical.dealt_rounds import DealtRounds
-from comity.methods.vertical.response import CURVE, LARGEST_RESIDUAL
+from comity.methods.vertical.rounds import CURVE, LARGEST_RESIDUAL
 from tests.support.noise import NoNoise
 
 from .consortia import consortium, hosted, parts, people

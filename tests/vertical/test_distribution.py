@@ -100,7 +100,7 @@ def test_the_entries_are_the_same_whoever_holds_the_columns() -> None:
     found = []
     for parties in (2, 4, 8):
         tried = owned_by(parties, pure=False)
-        matrix = tried.dissection.assembled(exact(tried, frame), ROWS)
+        matrix = tried.entries.assemble(exact(tried, frame), ROWS)
         names = [piece.column for piece in tried.layout.pieces] + ["(constant)"]
         found.append(pd.DataFrame(matrix, names, names).loc[[*NAMES, "y"], [*NAMES, "y"]].to_numpy())
     np.testing.assert_array_equal(found[0], found[1])

@@ -12,8 +12,17 @@ from comity.data import Records
 from comity.errors import StudyError
 from comity.federation.declare.evaluation import split_budget
 from comity.methods.vertical import GradientRegression, VerticalRegression
-from comity.methods.vertical.error_moments import Moments, accuracy_of, consistent_moments
-from comity.methods.vertical.evaluation import L1, L2, REACH, SQUARES, ErrorsByColumns, Parts
+from comity.methods.vertical.evaluation import (
+    L1,
+    L2,
+    REACH,
+    SQUARES,
+    ErrorsByColumns,
+    Moments,
+    Parts,
+    accuracy_of,
+    consistent_moments,
+)
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.records.encodings import encoded
@@ -93,10 +102,10 @@ def test_moments_of_rows_are_left_as_they_are_and_others_become_some() -> None:
             t = np.where(generator.uniform(size=200) < 0.4, 1.0, -1.0) if two_classes else generator.uniform(-1, 1, 200)
             g = np.clip(0.6 * t + 0.5 * generator.normal(size=200), -2, 2)
             exact = moments_of(t, g)
-            same = consistent_moments(exact, UNITS, most=2.0, two_classes=two_classes)
+            same = consistent_moments(exact, UNITS, limit=2.0, two_classes=two_classes)
             assert np.abs(np.array([same.e, same.t, same.ee, same.et, same.tt]) - exact).max() < 2e-3
             noisy = exact + 0.5 * UNITS * generator.normal(size=5)
-            found = consistent_moments(noisy, UNITS, most=2.0, two_classes=two_classes)
+            found = consistent_moments(noisy, UNITS, limit=2.0, two_classes=two_classes)
             assert found.ee >= found.e**2 - 1e-6 and found.tt - found.t**2 >= -1e-6
             assert (found.et - found.e * found.t) ** 2 <= (found.ee - found.e**2) * (found.tt - found.t**2) + 1e-3
             assert not two_classes or found.tt == pytest.approx(1.0, abs=1e-4)
@@ -114,7 +123,7 @@ def test_the_accuracy_that_moments_allow_holds_that_of_the_rows() -> None:
         )
         g = np.clip(shapes[kind], -2, 2)
         exact, right = moments_of(t, g), float(((g > 0) == (t > 0)).mean())
-        found = accuracy_of(exact, np.full(5, 1e-3), Moments.of(exact), most=2.0)
+        found = accuracy_of(exact, np.full(5, 1e-3), Moments.of(exact), limit=2.0)
         assert found.low <= right <= found.high and found.low <= found.value <= found.high
         margin, square = float((t * g).mean()), float((g * g).mean())
         if margin > 0.05:
@@ -129,7 +138,7 @@ def test_the_accuracy_is_one_that_the_consistent_moments_allow() -> None:
     t, g = np.ones(400), np.where(np.arange(400) < 300, 2.0, -2.0)
     exact = moments_of(t, g)
     for spread in (1e-6, 3.0):
-        found = accuracy_of(exact, np.full(5, spread), Moments.of(exact), most=2.0)
+        found = accuracy_of(exact, np.full(5, spread), Moments.of(exact), limit=2.0)
         assert found.value == pytest.approx(0.75, abs=2e-3) and found.low <= found.value <= found.high
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from comity.learn.quadratic import UNEQUAL, covariance, solve, solve_where_clear, spectral_norm
 from comity.learn.regressor import LinearRegressor
-from comity.methods.vertical.in_one_place import noised
+from comity.methods.vertical.pooled import add_noise
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 
@@ -70,7 +70,7 @@ def cover(fits: int) -> np.ndarray:
         labels = 5 + 5 * np.clip(encoded @ truth + 0.15 * generator.normal(size=rows), -1, 1)
         own = {**own, "ash": replace(own["ash"], labels=labels)}
         z = np.hstack([layout.matrix(records, party) for party, records in own.items()])
-        found = tried.fit(noised(tried, tried.dissection.exact(z), who, SeededNoise(fit)), rows, who)
+        found = tried.fit(add_noise(tried, tried.entries.exact(z), who, SeededNoise(fit)), rows, who)
         held += np.abs(found.coef - truth) <= 1.959964 * found.errors
     return held / fits
 
@@ -102,8 +102,8 @@ def rare(fits: Any, noise: float = 1.0) -> Any:
     own = parts(tried, frame)
     labels = 5 + 5 * (layout.encoding.encode_features(frame) @ truth + 0.15 * generator.normal(size=rows))
     own = {**own, "ash": replace(own["ash"], labels=labels)}
-    exact = tried.dissection.exact(np.hstack([layout.matrix(records, party) for party, records in own.items()]))
-    found = [tried.fit(noised(tried, exact, who, SeededNoise(fit)), rows, who) for fit in range(fits)]
+    exact = tried.entries.exact(np.hstack([layout.matrix(records, party) for party, records in own.items()]))
+    found = [tried.fit(add_noise(tried, exact, who, SeededNoise(fit)), rows, who) for fit in range(fits)]
     held = np.mean([np.abs(one.coef - truth) <= 1.959964 * noise * one.errors for one in found], axis=0)
     return held, np.mean([one.shrunk for one in found], axis=0), layout.encoding.names, found
 
@@ -119,7 +119,7 @@ def test_intervals_cover_the_coefficient_of_a_rare_level_and_the_ridge_is_named(
 
 
 def test_positive_control_without_the_ridges_bias_a_rare_level_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    import comity.methods.vertical.fit as fit
+    import comity.methods.vertical.moments as fit
 
     monkeypatch.setattr(fit, "bias", lambda found, square, label: np.zeros(len(found.values)))
     held, _, names, _ = rare(20)
@@ -131,11 +131,11 @@ def test_positive_control_intervals_that_ignore_the_noise_miss_the_truth() -> No
     who, rows = consortium(tried, Approx(1, 1e-5)), 12_000
     frame = people(rows, linear=True)
     z = np.hstack([tried.layout.matrix(own, party) for party, own in parts(tried, frame).items()])
-    exact = tried.dissection.exact(z)
-    from comity.methods.vertical.fit import fitted
+    exact = tried.entries.exact(z)
+    from comity.methods.vertical.moments import fit_regression
 
-    aware = fitted(tried.dissection, exact, rows, tried.deviation(who)).errors
-    blind = fitted(tried.dissection, exact, rows, 0.0).errors / UNEQUAL
+    aware = fit_regression(tried.entries, exact, rows, tried.deviation(who)).errors
+    blind = fit_regression(tried.entries, exact, rows, 0.0).errors / UNEQUAL
     assert (aware > 1.5 * blind).all()
 
 

@@ -14,12 +14,17 @@ from comity.federation.messages.codec import decode
 from comity.federation.messages.paths import StepPath
 from comity.federation.owner.site import Site
 from comity.methods.vertical import ring_rounds
-from comity.methods.vertical.instruments import constant_units
 from comity.methods.vertical.layout import PLACES
-from comity.methods.vertical.response import CURVE, LARGEST, gradient_sensitivity, responses
-from comity.methods.vertical.ring_rounds import RingRounds
-from comity.methods.vertical.rounds_in_one_place import InOnePlace
-from comity.methods.vertical.wave_products import LINES, left, multiplied, right, rounded_residual
+from comity.methods.vertical.pooled import PooledRounds
+from comity.methods.vertical.ring_rounds import (
+    LINES,
+    RingRounds,
+    left_lines,
+    multiply_lines,
+    right_lines,
+    rounded_residual,
+)
+from comity.methods.vertical.rounds import CURVE, LARGEST, constant_units, gradient_sensitivity, responses
 from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
 from comity.privacy.permit import simulated
@@ -110,7 +115,7 @@ def test_shares_of_a_response_add_up_to_no_more_than_declared_for_any_mask() -> 
 
 def test_positive_control_instruments_that_nobody_cuts_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = protocol(2)
-    monkeypatch.setattr("comity.methods.vertical.rounds.limit_of", lambda features, instruments, constant: 1e6)
+    monkeypatch.setattr("comity.methods.vertical.rounds.instrument_limit", lambda features, instruments, constant: 1e6)
     found, *_ = worst(tried, 4)
     assert found > gradient_sensitivity()
 
@@ -215,7 +220,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     assert len(weights) == 2
     columns, rounds = columns_of(tried, frame), tried.descent
     holder, units_of_all = tried.layout.label_at, []
-    descent = tried.start(tried.quadratic.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
+    descent = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), ROWS, who)
     whitening, intervals = tried.whitening(descent), tried.intervals(descent)
     for party, own in columns.items():
         units = rounds.instruments(rounds.features(own, party), party, whitening[party])
@@ -226,7 +231,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
         for (party, own), interval in zip(columns.items(), intervals)
     )
     exact = responses(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
-    sums = InOnePlace(rounds, columns, whitening).sums(descent.weights, intervals)
+    sums = PooledRounds(rounds, columns, whitening).sums(descent.weights, intervals)
     near = [np.rint(np.ldexp(exact, 24)), np.rint(np.ldexp(sums, 36))]
     units = np.concatenate(units_of_all)
     forbidden = np.unique(units[np.abs(units) > 1]).view(np.uint64)
@@ -293,9 +298,9 @@ def ring_sums(tried: Any, weights: Any, intervals: Any, whitening: Any, generato
         if party == holder:
             own = np.column_stack([own, np.full(count, constant_units(rounds.size))])
         part = generator.integers(0, 4096, count)
-        lines = left(part.astype(np.uint16))
-        first = multiplied(np.ascontiguousarray(own.T), lines, slice(0, lines.size))
-        second = right(((places - part) % 4096).astype(np.uint16), halves)
+        lines = left_lines(part.astype(np.uint16))
+        first = multiply_lines(np.ascontiguousarray(own.T), lines, slice(0, lines.size))
+        second = right_lines(((places - part) % 4096).astype(np.uint16), halves)
         found.append(np.ldexp((first * second.astype(np.int64)).reshape(len(first), LINES, count).sum(axis=1).T, -24))
     return np.unique(np.hstack(found), axis=0)
 
@@ -328,7 +333,7 @@ def test_positive_control_instruments_that_nobody_cuts_break_the_bound_without_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried = protocol(2, products="rlwe")
-    monkeypatch.setattr("comity.methods.vertical.rounds.limit_of", lambda features, instruments, constant: 1e6)
+    monkeypatch.setattr("comity.methods.vertical.rounds.instrument_limit", lambda features, instruments, constant: 1e6)
     assert worst_on_rings(tried, 4) > tried.descent.bound.l2
 
 
@@ -337,9 +342,9 @@ def test_rounding_of_waves_is_within_its_bound_over_the_whole_circle() -> None:
     instruments = generator.normal(size=(size, count))
     instruments = np.trunc(instruments / np.linalg.norm(instruments, axis=0) * 4096)
     part, label = generator.integers(0, 4096, count), np.where(np.arange(count) % 2, 0.5, -0.5)
-    lines = left(part.astype(np.uint16))
-    first = multiplied(instruments, lines, slice(0, lines.size)).astype(np.int64)
-    second = right(((np.arange(count) - part) % 4096).astype(np.uint16), label)
+    lines = left_lines(part.astype(np.uint16))
+    first = multiply_lines(instruments, lines, slice(0, lines.size)).astype(np.int64)
+    second = right_lines(((np.arange(count) - part) % 4096).astype(np.uint16), label)
     found = np.ldexp((first * second).reshape(size, LINES, count).sum(axis=1).astype(np.float64), -24)
     exact = np.ldexp(instruments, -12) * (responses(np.arange(count).astype(np.uint16)) - label)
     off = np.linalg.norm(found - exact, axis=0).max()
@@ -381,7 +386,7 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
     begin(parties)
     tried.coordinate(parties)
     columns, rounds = columns_of(tried, frame), tried.descent
-    descent = tried.start(tried.quadratic.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
+    descent = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), ROWS, who)
     intervals = tried.intervals(descent)
     scores = {
         party: rounds.scores(rounds.features(own, party), party, descent.weights, interval).astype(np.int64)
@@ -398,7 +403,7 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
             seed = taken[party, "score_seed", sender]["seed"]
             np.testing.assert_array_equal((words + ring_rounds._part(seed, ROWS)) % 4096, scores[sender])
             assert to not in (party, sender)
-    exact = InOnePlace(rounds, columns, tried.whitening(descent)).sums(descent.weights, intervals)
+    exact = PooledRounds(rounds, columns, tried.whitening(descent)).sums(descent.weights, intervals)
     modulus, total = 1 << cast(RingRounds, rounds).bits, sum(int(share[0]) for share in contributed.values())
     near = np.rint(np.ldexp(exact, 24))
 

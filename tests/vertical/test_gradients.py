@@ -15,23 +15,22 @@ from comity.federation.messages.codec import encode
 from comity.federation.owner.site import Site
 from comity.methods.method import Setting
 from comity.methods.vertical import VerticalRegression
-from comity.methods.vertical.descent import Descent, likeliest
+from comity.methods.vertical.descent import Descent, Landscape, fit_prior
 from comity.methods.vertical.gradients import SWITCH, GradientRegression
-from comity.methods.vertical.instruments import leaning
-from comity.methods.vertical.landscape import Landscape
 from comity.methods.vertical.parameters import VerticalParameters
-from comity.methods.vertical.response import (
+from comity.methods.vertical.pooled import PooledRounds, run_rounds
+from comity.methods.vertical.ring_rounds import RingRounds
+from comity.methods.vertical.rounds import (
     CURVE,
     ERROR,
     LARGEST_RESIDUAL,
     PERIOD,
     REACH,
-    angles,
     check_room,
+    emphasise_score,
     responses,
+    to_angles,
 )
-from comity.methods.vertical.ring_rounds import RingRounds
-from comity.methods.vertical.rounds_in_one_place import InOnePlace, descended
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.study.simulation.simulate import simulate
@@ -73,7 +72,9 @@ def secure_run(tried: Any, frame: Any, noise: Any = None, who: Any = None) -> An
 
 
 def sums_of(tried: Any, columns: Any, descent: Any) -> np.ndarray:
-    return InOnePlace(tried.descent, columns, tried.whitening(descent)).sums(descent.weights, tried.intervals(descent))
+    return PooledRounds(tried.descent, columns, tried.whitening(descent)).sums(
+        descent.weights, tried.intervals(descent)
+    )
 
 
 # The curve.
@@ -81,7 +82,7 @@ def sums_of(tried: Any, columns: Any, descent: Any) -> np.ndarray:
 
 def test_the_waves_are_as_close_as_they_say_and_no_larger_on_the_whole_circle() -> None:
     z = np.arange(-REACH, REACH, PERIOD / 4096)
-    off = np.abs(1 / (1 + np.exp(-z)) - 0.5 - responses(angles(z)))
+    off = np.abs(1 / (1 + np.exp(-z)) - 0.5 - responses(to_angles(z)))
     assert 0.95 * ERROR < off.max() <= ERROR
     every = responses(np.arange(4096).astype(np.uint16))
     assert np.abs(every).max() + CURVE.rounding + 0.5 == pytest.approx(LARGEST_RESIDUAL)
@@ -90,7 +91,7 @@ def test_the_waves_are_as_close_as_they_say_and_no_larger_on_the_whole_circle() 
 
 def test_every_number_has_a_place_on_the_circle() -> None:
     z = np.array([0.0, 1.5, PERIOD + 1.5, 1.5 - PERIOD, 1e300, -1e300, np.inf, -np.inf, np.nan])
-    found = angles(z)
+    found = to_angles(z)
     assert found.max() < 4096
     assert found[1] == found[2] == found[3] == 1.5 * 4096 / PERIOD
 
@@ -129,7 +130,7 @@ def test_a_secure_round_opens_the_sums_of_one_place(parties: int, products: str)
         assert np.abs(exact).max() > 1
         # Rounding of the waves differs from row to row, and is at most this much in each.
         np.testing.assert_allclose(found, exact, atol=ROWS * CURVE.rounding / 4, rtol=0)
-    plain = descended(tried, columns, consortium(tried), NoNoise())[0]
+    plain = run_rounds(tried, columns, consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
@@ -140,7 +141,7 @@ def test_a_holder_of_the_label_alone_takes_part(products: Any) -> None:
     tried = GradientRegression(quadratic=before, rounds=2)
     frame = people(ROWS)
     released, *_ = secure_run(tried, frame)
-    plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())[0]
+    plain = run_rounds(tried, columns_of(tried, frame), consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
@@ -149,7 +150,7 @@ def test_without_an_intercept_there_is_no_constant_anywhere(products: str) -> No
     tried, frame = protocol(2, intercept=False, products=products, rounds=3), people(ROWS)
     released, before, *_ = secure_run(tried, frame)
     assert all(len(descent.weights) == sum(tried.descent.widths.values()) for descent in before)
-    plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())[0]
+    plain = run_rounds(tried, columns_of(tried, frame), consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
@@ -170,12 +171,12 @@ def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic() -> None:
     encoded = tried.encoding.encode(frame).records
     wanted = logistic(encoded.features, cast(Any, encoded.labels).astype(np.float64), 1e-6, tol=1e-6).weights
     columns = columns_of(tried, frame)
-    start = tried.start(tried.quadratic.dissection.exact(np.hstack(list(columns.values()))), len(frame), who)
+    start = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), len(frame), who)
 
     def off(coef: Any) -> float:
         return float(np.abs(encoded.features @ (coef - wanted)).mean())
 
-    assert off(descended(tried, columns, who, NoNoise())[0]) < 0.1 * off(tried.coefficients(start))
+    assert off(run_rounds(tried, columns, who, NoNoise())[0]) < 0.1 * off(tried.coefficients(start))
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
@@ -203,7 +204,7 @@ def test_rounds_follow_an_alignment() -> None:
     }
     who = consortium(tried)
     model = run(hosted(tried, records, who, NoNoise())[0])["model"]
-    plain = descended(tried, columns_of(tried, frame.iloc[5:70]), who, NoNoise())[0]
+    plain = run_rounds(tried, columns_of(tried, frame.iloc[5:70]), who, NoNoise())[0]
     np.testing.assert_allclose(model, plain, atol=0.05)
 
 
@@ -395,11 +396,11 @@ def test_the_multiples_and_the_variance_that_explain_a_look_are_found() -> None:
     nothing, noise = np.zeros((400, 1)), 30 * generator.normal(size=400)
     for true in (0.5, 1.0, 20.0):
         look = values * np.sqrt(true) * generator.normal(size=400) + noise
-        assert likeliest(look, nothing, values, 900.0, alike)[1] == pytest.approx(true, rel=0.4)
+        assert fit_prior(look, nothing, values, 900.0, alike)[1] == pytest.approx(true, rel=0.4)
     parts = values[:, None] * generator.normal(size=(400, 2))
-    multiples, variance = likeliest(2 * parts[:, 0] - parts[:, 1] + noise, parts, values, 900.0, alike)
+    multiples, variance = fit_prior(2 * parts[:, 0] - parts[:, 1] + noise, parts, values, 900.0, alike)
     assert multiples == pytest.approx([2, -1], rel=0.1) and variance < 0.1
-    multiples, variance = likeliest(noise, parts, values, 900.0, alike)
+    multiples, variance = fit_prior(noise, parts, values, 900.0, alike)
     assert np.abs(multiples).max() < 0.1 and variance < 0.1
 
 
@@ -407,7 +408,7 @@ def test_a_direction_that_varies_more_beforehand_may_explain_a_look_that_others_
     values, sizes = np.full(40, 50.0), np.where(np.arange(40) < 4, 8.0, 0.8)
     look = values * np.sqrt(sizes) * np.random.default_rng(3).normal(size=40)
     nothing = np.zeros((40, 1))
-    right, wrong = (likeliest(look, nothing, values, 1.0, one)[1] for one in (sizes, sizes[::-1]))
+    right, wrong = (fit_prior(look, nothing, values, 1.0, one)[1] for one in (sizes, sizes[::-1]))
     assert right == pytest.approx(1.0, rel=0.6) and wrong > 1.5 * right
 
 
@@ -417,13 +418,13 @@ def test_instruments_that_lean_on_the_score_are_as_long_and_say_more_of_it() -> 
     whitened = np.linalg.inv(np.linalg.cholesky(np.cov(x.T)))
     weights = generator.normal(size=12)
     for noise, share in ((0.0, 1 / 12), (0.4, 0.2), (9.0, 0.25)):
-        u = x @ leaning(whitened, weights, noise).T
+        u = x @ emphasise_score(whitened, weights, noise).T
         assert (u**2).sum(axis=1).mean() == pytest.approx(12, rel=0.02)
         # What is left of the instruments once the score is taken out, which all of them explain together.
         score = x @ weights / np.std(x @ weights)
         assert ((u.T @ score / len(x)) ** 2).sum() == pytest.approx(12 * share, rel=0.02)
-    assert leaning(whitened, np.zeros(12), 1.0) is whitened
-    assert leaning(np.eye(1), np.ones(1), 1.0) == np.eye(1)
+    assert emphasise_score(whitened, np.zeros(12), 1.0) is whitened
+    assert emphasise_score(np.eye(1), np.ones(1), 1.0) == np.eye(1)
 
 
 def test_whitened_rows_are_as_long_as_the_noise_is_laid_out_for_however_loud_the_moments() -> None:
@@ -447,10 +448,10 @@ def test_whitened_rows_are_as_long_as_the_noise_is_laid_out_for_however_loud_the
 def test_a_simulation_says_what_share_of_the_rows_is_cut() -> None:
     tried, frame = protocol(2), people(ROWS)
     columns, who = columns_of(tried, frame), consortium(tried, Approx(3, 1e-5))
-    _, cut = descended(tried, columns, who, SeededNoise(1))
+    _, cut = run_rounds(tried, columns, who, SeededNoise(1))
     assert 0.2 < cut["instruments cut"] < 0.8 and 0 <= cut["scores cut"] < 0.05
-    start = tried.start(tried.quadratic.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
-    held = InOnePlace(tried.descent, columns, tried.whitening(start))
+    start = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), ROWS, who)
+    held = PooledRounds(tried.descent, columns, tried.whitening(start))
     narrow = tried.intervals(start) * [1.0, 1e-3]
     assert held.cut(start.weights, narrow)["scores cut"] > 0.9
 
@@ -462,7 +463,7 @@ def test_noise_alone_leaves_scores_near_zero_whatever_the_rounds_open() -> None:
     who = consortium(tried, Approx(0.01, 1e-5))
     encoded = tried.encoding.encode(frame).records.features
     sizes = [
-        np.abs(encoded @ descended(tried, columns_of(tried, frame), who, SeededNoise(seed))[0]).mean()
+        np.abs(encoded @ run_rounds(tried, columns_of(tried, frame), who, SeededNoise(seed))[0]).mean()
         for seed in range(6)
     ]
     assert np.median(sizes) < 8

@@ -9,9 +9,8 @@ import pytest
 
 from comity.data import Categorical, Classes, Numeric, Records, Schema
 from comity.errors import StudyError
-from comity.methods.vertical.dissection import Dissection, integers
 from comity.methods.vertical.layout import PLACES, Layout, simplex
-from comity.methods.vertical.sensitivity import squared_bound
+from comity.methods.vertical.moments import MomentEntries, integers, squared_bound
 
 from .consortia import parts, people, protocol, schema
 
@@ -67,20 +66,20 @@ def test_what_everybody_knows_is_not_released_and_comes_back() -> None:
         rows = integers(np.hstack([layout.matrix(own, party) for party, own in parts(tried, frame).items()]))
         rows *= 2.0**-PLACES
         whole = np.column_stack([rows, np.full(len(rows), layout.constant)])
-        dissection = Dissection.of(layout)
-        found = dissection.assembled(dissection.exact(rows), len(rows))
+        entries = MomentEntries.of(layout)
+        found = entries.assemble(entries.exact(rows), len(rows))
         np.testing.assert_allclose(found, whole.T @ whole, atol=1e-9)
         width = layout.width + 1
-        assert dissection.size < width * (width + 1) // 2 - 1
+        assert entries.size < width * (width + 1) // 2 - 1
 
 
 def test_variances_belong_to_the_entries_that_carry_noise() -> None:
     tried = protocol(2, pure=True)
-    dissection = tried.dissection
+    entries = tried.entries
     generator = np.random.default_rng(2)
-    base = dissection.assembled(np.zeros(dissection.size), 10)
-    drawn = [dissection.assembled(generator.normal(size=dissection.size), 10) - base for _ in range(4000)]
-    np.testing.assert_allclose(np.var(drawn, axis=0), dissection.variances(1.0), rtol=0.15, atol=1e-12)
+    base = entries.assemble(np.zeros(entries.size), 10)
+    drawn = [entries.assemble(generator.normal(size=entries.size), 10) - base for _ in range(4000)]
+    np.testing.assert_allclose(np.var(drawn, axis=0), entries.variances(1.0), rtol=0.15, atol=1e-12)
 
 
 def test_wrong_targets_and_parties_are_named() -> None:

@@ -18,13 +18,15 @@ from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.policy import Policy
 from comity.federation.messages.codec import decode
 from comity.federation.plan import plan
-from comity.methods.vertical.published.losses import (
+from comity.methods.vertical.published.protocol import (
+    PublishedVertical,
+    coefficients,
+    minimiser,
     printed_sensitivity,
     printed_share,
     published_share,
     total_share,
 )
-from comity.methods.vertical.published.protocol import PublishedVertical, coefficients, minimiser
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.report.views import views

@@ -18,10 +18,9 @@ from comity.federation.messages.paths import StepPath
 from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.site import Site
 from comity.federation.sum.site import SecureSum
-from comity.methods.vertical.baselines import pooled
-from comity.methods.vertical.fit import fitted
-from comity.methods.vertical.in_one_place import noised
 from comity.methods.vertical.layout import PLACES
+from comity.methods.vertical.moments import fit_regression
+from comity.methods.vertical.pooled import add_noise, pool_columns
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.study.simulation.simulate import simulate
@@ -34,7 +33,7 @@ ROWS = 900
 
 
 def exact(tried: Any, frame: Any) -> Any:
-    return tried.dissection.exact(pooled(tried.layout, list(parts(tried, frame).values())))
+    return tried.entries.exact(pool_columns(tried.layout, list(parts(tried, frame).values())))
 
 
 def opened(tried: Any, frame: Any, who: Any = None, noise: Any = None) -> Any:
@@ -94,7 +93,7 @@ def test_one_place_and_hosts_draw_noise_of_the_same_size() -> None:
     tried, frame = protocol(3, products="dealer", pure=True), people(200)
     who = consortium(tried)
     plain = exact(tried, frame)
-    one = np.concatenate([noised(tried, plain, who, SeededNoise(s)) - plain for s in range(20)])
+    one = np.concatenate([add_noise(tried, plain, who, SeededNoise(s)) - plain for s in range(20)])
     assert np.sqrt(np.mean(one**2)) == pytest.approx(tried.deviation(who), rel=0.15)
     hosts = np.concatenate([opened(tried, frame, who, SeededNoise(100 + s))[0] - plain for s in range(4)])
     assert np.sqrt(np.mean(hosts**2)) == pytest.approx(tried.deviation(who), rel=0.35)
@@ -155,10 +154,10 @@ def test_no_participant_sees_an_exact_sum_of_products(products: str, monkeypatch
     cross = np.array(
         [
             tried.layout.width > second and _holder(tried, first) != _holder(tried, second)
-            for first, second in zip(tried.dissection.first, tried.dissection.second)
+            for first, second in zip(tried.entries.first, tried.entries.second)
         ]
     )
-    weight = tried.dissection.weight
+    weight = tried.entries.weight
     truth = np.concatenate([units[cross], units[cross] // weight[cross]])
     truth = truth[np.abs(truth) > 1 << 16]
     assert len(truth) > 8
@@ -235,7 +234,7 @@ def test_wrong_terms_are_found_before_anything_runs() -> None:
 
 def test_the_pooled_fit_is_least_squares() -> None:
     tried, frame = protocol(2, linear=True), people(4000, linear=True)
-    found = fitted(tried.dissection, exact(tried, frame), len(frame), 0.0)
+    found = fit_regression(tried.entries, exact(tried, frame), len(frame), 0.0)
     encoded = tried.encoding.encode(frame).records
     wanted = np.linalg.lstsq(encoded.features, cast(Any, encoded.labels) / 5 - 1, rcond=None)[0]
     np.testing.assert_allclose(encoded.features @ found.coef, encoded.features @ wanted, atol=2e-3)

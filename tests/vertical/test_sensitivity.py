@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.methods.vertical.dissection import integers
 from comity.methods.vertical.layout import NUMBER, PLACES
-from comity.methods.vertical.sensitivity import l1_sensitivity, l2_sensitivity, party_share, squared_bound
+from comity.methods.vertical.moments import integers, l1_sensitivity, l2_sensitivity, party_share, squared_bound
 
 from .consortia import protocol
 
@@ -28,7 +27,7 @@ def every_record(layout: Any, steps: Any = (-1.0, 0.0, 1.0)) -> np.ndarray:
 def moved(tried: Any) -> np.ndarray:
     """The weighted entries of each single record."""
     rows = integers(every_record(tried.layout)) * 2.0**-PLACES
-    return np.array([tried.dissection.exact(row[None]) for row in rows])
+    return np.array([tried.entries.exact(row[None]) for row in rows])
 
 
 @pytest.mark.parametrize("linear", [False, True])
@@ -66,7 +65,7 @@ def test_the_loss_about_one_partys_columns_is_what_moving_them_alone_comes_to() 
     tried = protocol(3, linear=True)
     layout = tried.layout
     rows = integers(every_record(layout)) * 2.0**-PLACES
-    found = np.array([tried.dissection.exact(row[None]) for row in rows])
+    found = np.array([tried.entries.exact(row[None]) for row in rows])
     squares = (found**2).sum(axis=1)
     apart = squares[:, None] + squares[None] - 2 * found @ found.T
     for party in tried.columns:
@@ -85,5 +84,5 @@ def test_columns_of_the_ledger_and_of_the_noise_agree() -> None:
     for products in ("rlwe", "dealer"):
         tried = protocol(2, products=products)
         release = tried.moments(consortium(tried).loss)
-        carry = 2 * 7 * 4.0**-PLACES * sqrt(tried.dissection.size) if products == "rlwe" else 0
+        carry = 2 * 7 * 4.0**-PLACES * sqrt(tried.entries.size) if products == "rlwe" else 0
         assert release.sensitivity == pytest.approx(l2_sensitivity(tried.layout) + carry, rel=1e-12)

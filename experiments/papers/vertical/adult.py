@@ -36,11 +36,9 @@ from comity.entropy import Stream
 from comity.federation.declare.consortium import Consortium
 from comity.learn.fits import logistic
 from comity.methods.vertical import GradientRegression
-from comity.methods.vertical.baselines import error_of
-from comity.methods.vertical.column_regression import ColumnRegression
-from comity.methods.vertical.fit import fitted
-from comity.methods.vertical.in_one_place import noised
-from comity.methods.vertical.rounds_in_one_place import descended
+from comity.methods.vertical.moments import fit_regression
+from comity.methods.vertical.pooled import add_noise, error_of, run_rounds
+from comity.methods.vertical.protocol import ColumnRegression
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
@@ -186,7 +184,7 @@ def without_noise(train: pd.DataFrame, test: pd.DataFrame) -> Iterator[tuple[str
         protocol = protocol_of(case)
         tested = protocol.encoding.encode(test).records
         exact, size = moments(protocol, train), len(train)
-        yield case.name, 1 - error_of(protocol.layout, fitted(protocol.dissection, exact, size, 0.0).coef, tested)
+        yield case.name, 1 - error_of(protocol.layout, fit_regression(protocol.entries, exact, size, 0.0).coef, tested)
 
 
 def ours(train: pd.DataFrame, test: pd.DataFrame, number: int) -> Iterator[tuple[str, float]]:
@@ -194,7 +192,7 @@ def ours(train: pd.DataFrame, test: pd.DataFrame, number: int) -> Iterator[tuple
         protocol = protocol_of(case)
         rounds = GradientRegression(quadratic=protocol) if case.gradients else None
         columns, tested = held(protocol, train), protocol.encoding.encode(test).records
-        exact = protocol.dissection.exact(np.hstack(list(columns.values())))
+        exact = protocol.entries.exact(np.hstack(list(columns.values())))
         for epsilon in EPSILONS:
             name = f"{case.name} eps={epsilon:g}"
             if number == 0 and name in _OVER_HOSTS:
@@ -202,14 +200,14 @@ def ours(train: pd.DataFrame, test: pd.DataFrame, number: int) -> Iterator[tuple
                 continue
             who, source = consortium(case, epsilon), SeededNoise(seed_of(name, number))
             if rounds is not None:
-                coef, _ = descended(rounds, columns, who, source)
+                coef, _ = run_rounds(rounds, columns, who, source)
             else:
-                coef = protocol.fit(noised(protocol, exact, who, source), len(train), who).coef
+                coef = protocol.fit(add_noise(protocol, exact, who, source), len(train), who).coef
             yield name, 1 - error_of(protocol.layout, coef, tested)
 
 
 def moments(protocol: VerticalRegression, train: pd.DataFrame) -> Floats:
-    return protocol.dissection.exact(np.hstack(list(held(protocol, train).values())))
+    return protocol.entries.exact(np.hstack(list(held(protocol, train).values())))
 
 
 def held(protocol: VerticalRegression, train: pd.DataFrame) -> dict[str, Floats]:

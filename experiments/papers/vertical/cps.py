@@ -25,10 +25,9 @@ from comity import VerticalRegression
 from comity.data import Bounded, Numeric, Records, Schema, dataset
 from comity.entropy import Stream
 from comity.federation.declare.consortium import Consortium
-from comity.methods.vertical.baselines import error_of, pooled
-from comity.methods.vertical.fit import fitted
-from comity.methods.vertical.in_one_place import noised
 from comity.methods.vertical.layout import scaled_target
+from comity.methods.vertical.moments import fit_regression
+from comity.methods.vertical.pooled import add_noise, error_of, pool_columns
 from comity.privacy.accounting import budget_to_rho
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.randomness import SeededNoise
@@ -88,7 +87,7 @@ def reproduced(frame: pd.DataFrame, *, splits: int, quick: bool = False) -> list
     protocols = {pure: protocol_of(pure) for pure in (False, True)}
     whole = protocols[False].encoding.encode(frame).records
     own = [protocols[False].encoding_of(party).encode(frame).records for party in dealt()]
-    columns = {pure: pooled(protocol.layout, own) for pure, protocol in protocols.items()}
+    columns = {pure: pool_columns(protocol.layout, own) for pure, protocol in protocols.items()}
     for number in range(splits):
         order = Stream.public("reproduce vertical-cps", "split", number).permutation(len(frame))
         cut = round(0.8 * len(frame))
@@ -124,9 +123,9 @@ def protocol_of(pure: bool) -> VerticalRegression:
 
 
 def ours(protocol: VerticalRegression, train: Floats, test: Records, number: int) -> Iterator[tuple[str, float]]:
-    exact = protocol.dissection.exact(train)
+    exact = protocol.entries.exact(train)
     if not protocol.pure:
-        plain = fitted(protocol.dissection, exact, len(train), 0.0)
+        plain = fit_regression(protocol.entries, exact, len(train), 0.0)
         yield "non-private", error_of(protocol.layout, plain.coef, test)
     for colluders in (0, 1):
         for epsilon in EPSILONS:
@@ -139,7 +138,7 @@ def ours(protocol: VerticalRegression, train: Floats, test: Records, number: int
                 colluders=colluders,
             )
             case = f"{'pure' if protocol.pure else 'Gaussian'} t={colluders} eps={epsilon:g}"
-            opened = noised(protocol, exact, who, SeededNoise(_seed(case, number)))
+            opened = add_noise(protocol, exact, who, SeededNoise(_seed(case, number)))
             yield case, error_of(protocol.layout, protocol.fit(opened, len(train), who).coef, test)
 
 

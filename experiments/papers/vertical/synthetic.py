@@ -21,7 +21,7 @@ from comity import VerticalRegression
 from comity.data import Bounded, Numeric, Schema
 from comity.entropy import Stream
 from comity.federation.declare.consortium import Consortium
-from comity.methods.vertical.in_one_place import noised
+from comity.methods.vertical.pooled import add_noise
 from comity.privacy.accounting import budget_to_rho
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
@@ -147,7 +147,7 @@ def ours(features: Floats, labels: Floats, pure: bool, source: SeededNoise) -> F
     columns = np.empty((count, layout.width))
     columns[:, layout.features] = features * layout.pieces[0].table[0, 0]
     columns[:, layout.label.start] = labels * bound
-    opened = noised(protocol, protocol.dissection.exact(columns), who, source)
+    opened = add_noise(protocol, protocol.entries.exact(columns), who, source)
     return protocol.fit(opened, count, who).coef
 
 

@@ -21,7 +21,7 @@ from comity.learn.classifiers import LinearClassifier
 from comity.learn.regressor import LinearRegressor
 from comity.methods.by_columns.terms import Way
 from comity.methods.vertical import GradientRegression, VerticalRegression
-from comity.methods.vertical.column_regression import ColumnRegression
+from comity.methods.vertical.protocol import ColumnRegression
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
 from comity.study.results.outcome import Outcome

@@ -3,7 +3,7 @@
 A record is u = (x, b·t), its features in the unit ball and its target on [−1, 1] times a public b. The sum of u uᵀ
 over all parties, opened once with noise, holds Σxxᵀ, Σxt and Σt², and least squares needs nothing else; everything
 after the opening is post-processing. Two classes are t = ±1: the loss to second order around zero has four times the
-least-squares fit of t/2 for its minimum (as in `comity.methods.vertical.fit`).
+least-squares fit of t/2 for its minimum (as in `comity.methods.vertical.moments`).
 
 Sensitivity  |u|² <= 1 + b² =: B. Of the upper triangle with √2 beside the diagonal, in L2: √2·B if a record is
              replaced, B if it is added. Of the plain triangle, in L1: Σ_{i<=j} |u_i u_j| = (|u|₁² + |u|²)/2, at most

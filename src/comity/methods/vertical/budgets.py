@@ -1,33 +1,57 @@
-"""Budgets from the top down and from the bottom up: what a study's loss means to one party, and the reverse.
+"""Budgets from the top down and from the bottom up: what a study's loss means for one party, and the reverse.
 
-Ledgers debit the loss about whole records. A party may also ask what the release tells about *its own* columns when all
-others are fixed: less, unless it holds half of the squared norm or more (proof.md, 5). Noise by block, from the bottom
-up, is in `blocks.py`.
+Ledgers debit the loss about whole records. The release tells less about *one party's own* columns when all others are
+fixed, unless that party holds half of the squared norm or more (proof.md, 5).
+
+From the bottom up each party names an ε for its own block, and each pair one for theirs; the study's ε follows. An
+entry of the released moments lies in one *block*: of one party (its own sums, with those of the constant), or of a pair
+(sums of products across the two). Block j of L1 sensitivity Δ_j gets Laplace noise of scale Δ_j/ε_j or slightly more.
+One release has all blocks: entries of block j are multiplied by an integer weight w_j, because shares can be multiplied
+by nothing else, and noise of one scale b is added to all, so block j has noise of scale b/w_j.
+
+A replaced record moves every block. It moves the weighted vector by at most Σ_j w_j Δ_j, and by at most max_j w_j times
+the sensitivity Δ of all entries together: the loss about whole records is the smaller of the two over b (proof.md, 8).
+The paper's Corollary 1 multiplies each ε_j by a ratio of sensitivities that is in the noise already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
+from itertools import combinations
 from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
 
 from comity.errors import StudyError
 from comity.methods.vertical.layout import Layout
-from comity.methods.vertical.sensitivity import (
+from comity.methods.vertical.moments import (
+    MomentEntries,
+    block_sensitivity,
     l1_sensitivity,
     l1_sensitivity_about,
     l2_sensitivity,
+    pair_sensitivity,
     party_share,
 )
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Loss, Pure, shown
 
+LARGEST_WEIGHT = 255
+"""Of a block: eight bits of the ring. Weights are rounded down, so a block's noise is slightly more than asked."""
+
+KEY = "vertical.block_epsilon"
+
+Block = tuple[str, ...]
+
 
 def party_losses(columns: Layout, loss: Loss, carry: float = 0.0) -> dict[str, float]:
     """From the top down: the ε about each party's own columns, at the δ of the study.
 
-    `carry` is how much of the sensitivity, in the norm of the noise, is the products' own inexactness. It may move what
-    is released whoever's columns change, so that it stands in full beside the part of one party.
+    `carry` is the part of the sensitivity, in the norm of the noise, that comes from inexact products. It may move the
+    release whichever columns change, so it counts in full for each party.
     """
     if isinstance(loss, Pure):
         return {party: float(loss.epsilon) * pure_share(columns, party, carry) for party in columns.parties}
@@ -35,9 +59,9 @@ def party_losses(columns: Layout, loss: Loss, carry: float = 0.0) -> dict[str, f
     return {party: gdp_epsilon(square * square_share(columns, party, carry), delta) for party in columns.parties}
 
 
-def affordable(columns: Layout, wished: Mapping[str, float], delta: float, carry: float = 0.0) -> float:
+def affordable_epsilon(columns: Layout, wished: Mapping[str, float], delta: float, carry: float = 0.0) -> float:
     """The largest ε about whole records at which no party's own columns lose more than wished; δ = 0 is pure."""
-    least = float("inf")
+    largest = float("inf")
     for party, epsilon in wished.items():
         if party not in columns.parties:
             raise StudyError(
@@ -45,34 +69,156 @@ def affordable(columns: Layout, wished: Mapping[str, float], delta: float, carry
                 key="vertical.party_epsilon",
             )
         if not delta:
-            least = min(least, epsilon / pure_share(columns, party, carry))
+            largest = min(largest, epsilon / pure_share(columns, party, carry))
             continue
         square = float(gaussian_budget(Approx(epsilon, delta)).square) / square_share(columns, party, carry)
-        least = min(least, gdp_epsilon(square, delta))
-    return least
+        largest = min(largest, gdp_epsilon(square, delta))
+    return largest
 
 
 def pure_share(columns: Layout, party: str, carry: float = 0.0) -> float:
-    """Of a pure ε, what the release tells about one party's columns: Laplace noise is laid out for whole records."""
+    """The share of a pure ε that the release tells about one party's columns."""
     return (l1_sensitivity_about(columns, party) + carry) / (l1_sensitivity(columns) + carry)
 
 
 def square_share(columns: Layout, party: str, carry: float = 0.0) -> float:
-    """The same of a ρ, which grows with the square of what one party can move."""
+    """The share of a ρ, which grows with the square of what one party can move."""
     whole = l2_sensitivity(columns)
     return ((sqrt(party_share(columns, party)) * whole + carry) / (whole + carry)) ** 2
 
 
-def shown_up(epsilon: float, most: Decimal | None = None) -> str:
-    """Three digits, rounded up, as every loss is shown; more than the error of the few operations that led to it. No
-    part loses more than the whole, so that rounding stops at `most`."""
+def format_up(epsilon: float, limit: Decimal | None = None) -> str:
+    """Three digits, rounded up past the error of the few operations before. No part loses more than the whole: rounding
+    stops at `limit`."""
     if not epsilon:
         return "0"
     up = Decimal(epsilon * (1 + 1e-12))
-    return shown(up if most is None else min(up, most), decimals=2, digits=3)
+    return shown(up if limit is None else min(up, limit), decimals=2, digits=3)
 
 
 def _delta(loss: Loss) -> float:
     if not isinstance(loss, Approx) or loss.delta == Decimal(0):
         raise StudyError("Gaussian noise needs privacy.delta above 0", key="privacy.delta")
     return float(loss.delta)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """The ε of each block, and the weights that give it with noise of one scale.
+
+    `carry` is how far an entry across parties may be off its product (proof.md, 4).
+    """
+
+    columns: Layout
+    wished: Mapping[Block, float]
+    carry: float = 0.0
+
+    @classmethod
+    def of(cls, columns: Layout, given: Mapping[str, float], carry: float = 0.0) -> Blocks:
+        """From the keys of a study: a party's name, or two joined by "+". Every block needs its own ε."""
+        names = {text: block for block in every_block(columns) for text in _texts(block)}
+        for text, epsilon in given.items():
+            if text not in names:
+                raise StudyError(
+                    f"{KEY} has a key {text!r}; the blocks are {', '.join(map(_text, every_block(columns)))}; "
+                    "correct it",
+                    key=KEY,
+                )
+            if not 0 < epsilon < float("inf"):
+                raise StudyError(f"{KEY}: {text!r} must be above 0 and finite, found {epsilon}", key=KEY)
+        wished = {names[text]: epsilon for text, epsilon in given.items()}
+        missing = [_text(block) for block in every_block(columns) if block not in wished]
+        if missing or len(wished) != len(given):
+            what = f"nothing for {', '.join(missing)}" if missing else "a pair twice"
+            raise StudyError(
+                f'{KEY} needs one epsilon for each party and each pair of parties (as "a+b"), found {what}', key=KEY
+            )
+        return cls(columns, wished, carry)
+
+    def entries_by_block(self, entries: MomentEntries) -> dict[Block, NDArray[np.bool_]]:
+        """Which entries lie in which block; blocks that have none are left out."""
+        holder = np.array([piece.party for piece in self.columns.pieces for _ in range(piece.start, piece.stop)])
+        first = holder[entries.first]
+        # Entries with the constant belong to the party of the other column.
+        second = np.append(holder, "")[entries.second]
+        second = np.where(second == "", first, second)
+        found = {
+            block: np.isin(first, block) & np.isin(second, block) & ((first != second) == (len(block) == 2))
+            for block in self.wished
+        }
+        return {block: inside for block, inside in found.items() if inside.any()}
+
+    def sensitivities(self, entries: MomentEntries) -> dict[Block, float]:
+        """L1 sensitivities of the blocks, for entries of weight 1, with the carry of the products."""
+        return {
+            block: self.carry * int(inside.sum()) + pair_sensitivity(self.columns, *block)
+            if len(block) == 2
+            else block_sensitivity(self.columns, *block)
+            for block, inside in self.entries_by_block(entries).items()
+        }
+
+    def weights(self, entries: MomentEntries) -> dict[Block, int]:
+        """Proportional to ε_j/Δ_j, rounded down."""
+        rates = {block: self.wished[block] / spread for block, spread in self.sensitivities(entries).items()}
+        largest = max(rates.values())
+        found = {block: int(LARGEST_WEIGHT * rate / largest) for block, rate in rates.items()}
+        weak = [block for block, weight in found.items() if not weight]
+        if weak:
+            raise StudyError(
+                f"{KEY}: {_text(weak[0])} asks for more than {LARGEST_WEIGHT} times the noise of the most exact "
+                "block; raise it, or lower the others",
+                key=KEY,
+            )
+        return found
+
+    def weighted(self, entries: MomentEntries) -> MomentEntries:
+        """The same entries with the weights of their blocks."""
+        weight, weights = np.ones(entries.size, np.int64), self.weights(entries)
+        for block, inside in self.entries_by_block(entries).items():
+            weight[inside] = weights[block]
+        return MomentEntries(entries.columns, entries.first, entries.second, weight)
+
+    def sensitivity(self, entries: MomentEntries) -> float:
+        """L1 sensitivity of the weighted entries: the sum over blocks, or the largest weight times that of all
+        entries."""
+        weights, spreads = self.weights(entries), self.sensitivities(entries)
+        added = sum(weights[block] * spread for block, spread in spreads.items())
+        crossing = sum(int(inside.sum()) for block, inside in self.entries_by_block(entries).items() if len(block) == 2)
+        together = max(weights.values()) * (l1_sensitivity(self.columns) + self.carry * crossing)
+        return min(added, together)
+
+    def loss(self, entries: MomentEntries) -> Pure:
+        """The loss about whole records at the noise under which no block loses more than its ε; rounded down, which
+        makes the noise larger."""
+        weights, spreads = self.weights(entries), self.sensitivities(entries)
+        scale = max(weights[block] * spread / self.wished[block] for block, spread in spreads.items())
+        exact = Decimal(self.sensitivity(entries) / scale)
+        return Pure(exact.quantize(Decimal("1e-6"), ROUND_FLOOR))
+
+    def spent(self, entries: MomentEntries) -> dict[Block, float]:
+        """The loss of each block separately, never above its ε."""
+        weights, spreads = self.weights(entries), self.sensitivities(entries)
+        scale = self.sensitivity(entries) / float(self.loss(entries).epsilon)
+        return {block: weights[block] * spread / scale for block, spread in spreads.items()}
+
+    def party_losses(self, entries: MomentEntries) -> dict[str, float]:
+        """The loss about each party's columns alone: its blocks add up."""
+        whole = float(self.loss(entries).epsilon)
+        found = self.spent(entries)
+        return {
+            party: min(whole, sum(epsilon for block, epsilon in found.items() if party in block))
+            for party in self.columns.parties
+        }
+
+
+def every_block(columns: Layout) -> tuple[Block, ...]:
+    parties = columns.parties
+    return (*((party,) for party in parties), *combinations(parties, 2))
+
+
+def _texts(block: Block) -> tuple[str, ...]:
+    return ("+".join(block), "+".join(reversed(block)))
+
+
+def _text(block: Block) -> str:
+    return "+".join(block)

@@ -2,17 +2,17 @@
 
     blind      (once) each party masks its instruments with what the coordinator dealt and seals them to the others
     weigh      its partial scores are its share of the scores; masked, they are sealed to the others
-    respond    it has its share of the curve there, the label's holder less its labels; masked, sealed to the others
+    respond    it computes its share of the curve, the label's holder less its labels; masked, sealed to the others
     (share)    its share of Σ u_i (s(z_i) − y_i + ½), for a release that adds noise on shares
 
-Adversary    a coordinator that works with no party and deals as agreed on, and any parties but one together.
+Adversary    a coordinator that works with no party and deals correctly, and any parties but one together.
 Learned      parties: the weights of every round, how to whiten, and words that are uniform to them. Coordinator:
-             nothing here; what a protocol opens is declared there.
-Assumes      AES in counter mode as a generator; what is dealt and what parties send each other is sealed.
+             nothing here; a protocol declares what it opens.
+Assumes      AES in counter mode as a generator; dealt words and messages between parties are sealed.
 
-One mask, one use: the seeds are journalled before the first ask, a matrix is masked once per run and refused if the
-records changed, and every round has seeds of its own: a site refuses a seed that it was dealt before. What shares of
-dealt words add up to, no site can check (proof.md, 12).
+One mask, one use: seeds are journalled before the first ask, a matrix is masked once per run and refused if the records
+changed, and every round has new seeds: a site refuses a seed that it was dealt before. No site can check the total of
+dealt words (proof.md, 12).
 """
 
 from __future__ import annotations
@@ -37,21 +37,27 @@ from comity.federation.declare.protection import Derived, Sealed
 from comity.federation.declare.release import Array, Blob, Count, Fields, Form
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.methods.vertical.instruments import constant_units
 from comity.methods.vertical.layout import PLACES
-from comity.methods.vertical.response import CURVE, LARGEST_RESIDUAL, RESPONSE_PLACES, gradient_sensitivity
-from comity.methods.vertical.rounds import MOST_ROUNDS, Rounds
+from comity.methods.vertical.rounds import (
+    CURVE,
+    LARGEST_RESIDUAL,
+    MAX_ROUNDS,
+    RESPONSE_PLACES,
+    Rounds,
+    constant_units,
+    gradient_sensitivity,
+)
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
 _SEEDS = "rounds.seeds"
-"""Digests of the seeds that were dealt to this site in the run."""
+"""Digests of all seeds that this site was dealt in the run."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DealtRounds(Rounds):
-    """Rounds whose coordinator deals, and works with no party."""
+    """Rounds whose coordinator deals and works with no party."""
 
     @property
     def grid(self) -> float:
@@ -66,7 +72,7 @@ class DealtRounds(Rounds):
             return Release(name=name, source=source, to=to, protection=protection, form=form)
 
         dealt = Sealed("random words, independent of all records")
-        count = Count(MOST_ROUNDS)
+        count = Count(MAX_ROUNDS)
         shown = Fields({"round": count, "words": Array(("rows",), "<u2")})
         letter = Fields({"round": count, "words": Array(("rows",), "<u8")})
         dealt_waves = Array((2 * len(CURVE.harmonics), "rows"), "<u8")
@@ -98,7 +104,7 @@ class DealtRounds(Rounds):
         site.keep("rounds.whitening", whitening.reshape(width + 1, width))
         self._send(site, "masked_features", self._masked(site, self._lines(site)).reshape(-1))
 
-    @step(times=MOST_ROUNDS)
+    @step(times=MAX_ROUNDS)
     def weigh(self, site: Site, weights: Floats, interval: Floats, round_hand: dict[str, Any]) -> None:
         number = int(site.label)
         self._require_fresh(site, round_hand["seed"], "round_hand")
@@ -108,7 +114,7 @@ class DealtRounds(Rounds):
         site.keep(f"rounds.scores/{number}", share)
         self._send(site, "masked_scores", {"round": number, "words": share})
 
-    @step(times=MOST_ROUNDS)
+    @step(times=MAX_ROUNDS)
     def respond(self, site: Site) -> None:
         number = int(site.label)
         shown = waves.open_angles(self._letters(site, "masked_scores", number, site.kept(f"rounds.scores/{number}")))
@@ -136,7 +142,7 @@ class DealtRounds(Rounds):
         return np.append(sums, np.uint64(constant_units(self.size)) * total) if self.layout.intercept else sums
 
     def _require_fresh(self, site: Site, seed: bytes, key: str) -> None:
-        """Refuse a seed that was dealt before: two values under one mask would show their difference."""
+        """Refuse a seed that was dealt before: two values under one mask reveal their difference."""
         digest, before = hashlib.sha256(seed).digest(), site.kept(_SEEDS, b"")
         if digest in (before[at : at + len(digest)] for at in range(0, len(before), len(digest))):
             raise Refused(f"{key} has a seed that was dealt before; a seed masks one value", code="form", key=key)
@@ -162,7 +168,7 @@ class DealtRounds(Rounds):
         return np.asarray(lines - vectors.matrix_mask(seed, *lines.shape), "<u8")
 
     def _letters(self, site: Site, name: str, number: int, own: Any) -> list[Any]:
-        """All parties' letters of this round, one's own first."""
+        """All parties' letters of this round, this party's first."""
         letters = site.take(name, self._peers(site))
         if (
             own is None

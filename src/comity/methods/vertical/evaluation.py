@@ -1,31 +1,37 @@
-"""Measuring a vertical model on rows that all owners set aside: sums of squares of errors that nobody sees.
+"""Measuring a vertical model on holdout rows of all owners: sums of squared errors that nobody sees row by row.
 
-Of a row, e = t − (prediction) is a sum over the owners: each has its part of the score, and the label's holder has the
-target t on [−1, 1] (±1 for two classes, of whose scores half is the prediction: a probability of ½ + score/4). Both are
-scaled so that |e| <= 1. In the order of the run:
+The error of a row, e = t − (prediction), is a sum over the owners: each has its part of the score, and the label's
+holder has the target t on [−1, 1] (±1 for two classes, whose prediction is half the score: a probability of ½ +
+score/4). Both are scaled so that |e| <= 1. In the order of the run:
 
-    receive   the model reaches the owners; how many rows each set aside, a function of a public number
+    receive   the model reaches the owners; each tells how many rows it holds out, a function of a public number
     align     (where rows are aligned) their common rows
     product   shares of the products of all parts of e, and of t, across owners
     evaluate  own sums, shares and noise; opened are Σe, Σt, 3Σe², Σet, Σt², from which every figure follows
 
-Sensitivity  for every model that a coordinator may send: √16 in L2 and 22/3 in L1 (proof.md, 10), and what the products
-             carry; where the coordinator deals, for words that are dealt as agreed on (proof.md, 12). Parts of a score
-             are cut off at public limits, which follow from the model and the schema's bounds. Weights
-             are clipped to a public range and scores are exact, so that a row has the same part of an error in any
-             batch (`comity.data.row_products`).
+Sensitivity  for every model that a coordinator may send: √16 in L2 and 22/3 in L1 (proof.md, 10), plus the carry of the
+             products; with a dealer it assumes that words are dealt correctly (proof.md, 12). Parts of a score are
+             clipped to public limits, which follow from the model and the schema's bounds. Weights are clipped to a
+             public range and scores are exact, so a row has the same part of an error in any batch
+             (`comity.data.row_products`).
+
+Figures. For two classes an answer is right where the prediction has the sign of t. Which shares of right answers the
+five moments allow is a linear programme over all distributions of (t, prediction); without noise and with predictions
+of any size its lower end is Cantelli's inequality (proof.md, 10).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import hypot, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.special import ndtr
 
 from comity.data import Bounded, Records
 from comity.data.row_products import clipped, products
@@ -36,8 +42,11 @@ from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Conso
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Disclosed, Public, Summed
 from comity.federation.declare.release import Array, Count
+from comity.federation.evaluation.consistency import nearest
 from comity.federation.evaluation.figures import (
+    UNIT,
     Z_LAPLACE,
+    Figure,
     Figures,
     Noisy,
     estimated,
@@ -52,7 +61,6 @@ from comity.federation.owner.site import Site
 from comity.federation.part import EVALUATION, Part
 from comity.federation.protocol import step
 from comity.methods.by_columns.products import Products
-from comity.methods.vertical.error_moments import accuracy_of, consistent_moments
 from comity.methods.vertical.layout import PLACES, Layout, scaled_target
 from comity.methods.vertical.protocol import VerticalRegression
 
@@ -61,25 +69,30 @@ Floats = NDArray[np.float64]
 REACH = 2.0
 """Predictions lie in [−2, 2], where the target's range is [−1, 1]. Not tuned on data."""
 SQUARES = 3
-"""Weight of Σe², which most figures rest on."""
+"""Weight of Σe², on which most figures rest."""
 L2, L1 = 4.0, 22 / 3
 _ENTRIES = 5
 Z_OF_FOUR_GAUSSIAN, Z_OF_FOUR_LAPLACE = 2.4977, 3.0985
-"""98.75 %, in standard deviations, so that four intervals hold at once in 95 %."""
+"""98.75 % in standard deviations: four intervals then hold at once in 95 %."""
 _MODEL = "score.model"
 _OWN = "score.own"
+
+_PREDICTIONS = 65
+_TARGETS = 33
+_SIGN = 1e-9
+"""A prediction of almost zero with a sign."""
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What each owner's part of an error may be, for one model: from the model and public bounds alone."""
+    """Each owner's part of an error, for one model: its bounds follow from the model and the schema alone."""
 
     layout: Layout
     coef: Floats
 
     @property
     def factor(self) -> float:
-        """A prediction, in the units of the target on [−1, 1], for each unit of score."""
+        """Prediction per unit of score, for a target on [−1, 1]."""
         return 0.5 if self.layout.classes else 1.0
 
     @cached_property
@@ -97,34 +110,34 @@ class Parts:
 
     @cached_property
     def limits(self) -> dict[str, float]:
-        """The largest part of a prediction that an owner's columns can make, cut down where all would exceed the
+        """The largest part of a prediction that an owner's columns can make, scaled down where all together exceed the
         reach; the label's holder adds the constant."""
-        most = {}
+        largest = {}
         for party in self.layout.parties:
             groups, weights, total = self.layout.encoding_of(party).bounds.groups, self.weights[party], 0.0
             for group in groups:
                 own = np.abs(weights[group.start : group.stop])
                 total += float(own.max() if group.one_hot else own.sum()) if len(own) else 0.0
-            most[party] = total + (abs(self.offset) if party == self.layout.label_at else 0.0)
-        together = sum(most.values())
+            largest[party] = total + (abs(self.offset) if party == self.layout.label_at else 0.0)
+        together = sum(largest.values())
         kept = min(1.0, REACH / together) if together > 0 else 1.0
-        return {party: kept * one for party, one in most.items()}
+        return {party: kept * one for party, one in largest.items()}
 
     @property
     def scale(self) -> float:
-        """|e| is at most this."""
+        """The largest |e|."""
         return 1.0 + sum(self.limits.values())
 
     def matrix(self, records: Records, party: str) -> Floats:
-        """A party's part of e, scaled, within its limits; beside it, at the label's holder, t."""
+        """A party's part of e, scaled and clipped to its limits; at the label's holder also t."""
         rows = np.clip(np.nan_to_num(records.features), -1.0, 1.0)
         limit, holds = self.limits[party], party == self.layout.label_at
         part = products(rows, self.weights[party][None])[:, 0] + (self.offset if holds else 0.0)
         part = -np.fmin(np.fmax(part, -limit), limit)
         if not holds:
-            return on_grid(part / self.scale)[:, None]
+            return round_to_grid(part / self.scale)[:, None]
         target = self._target(records)
-        return np.column_stack([on_grid((target + part) / self.scale), on_grid(target)])
+        return np.column_stack([round_to_grid((target + part) / self.scale), round_to_grid(target)])
 
     def _target(self, records: Records) -> Floats:
         if records.labels is None or len(records.labels) != len(records.features):
@@ -134,14 +147,14 @@ class Parts:
         return scaled_target(self.layout.schema, np.asarray(records.labels, np.float64))
 
 
-def on_grid(values: Floats) -> Floats:
-    """Towards zero, so that parts which add up to 1 at most still do."""
+def round_to_grid(values: Floats) -> Floats:
+    """Round towards zero: parts that add up to at most 1 still do."""
     return np.asarray(np.trunc(np.ldexp(values, PLACES)) * 2.0**-PLACES, np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ErrorProducts(Products):
-    """Products of parts of errors; own sums are kept when the rows are first seen."""
+    """Products of parts of errors; a party keeps its own sums when rows are first read."""
 
     layout: Layout
 
@@ -162,8 +175,8 @@ class ErrorProducts(Products):
 
 @dataclass(frozen=True, eq=False)
 class ErrorsByColumns(Measuring):
-    """Every owner has its own columns of the rows that all set aside. `quadratic` says how they are multiplied, for a
-    `method` that may go on from there."""
+    """Owners hold different columns of the holdout rows. `quadratic` says how these are multiplied, also for a `method`
+    that makes rounds after it."""
 
     quadratic: VerticalRegression
     name: ClassVar[str] = "evaluation"
@@ -192,7 +205,7 @@ class ErrorsByColumns(Measuring):
 
     def sums(self, who: Consortium) -> Release:
         owners, unit = len(self.quadratic.layout.parties), self.product.unit
-        # An opened entry adds up to 2·SQUARES·pairs products, each of which may be a unit beside at either neighbour.
+        # An opened entry adds up to 2·SQUARES·pairs products, each of which may be one unit off at either neighbour.
         carry = 0.0 if self.quadratic.products == "dealer" else 2 * unit * SQUARES * owners**2
         bound = Opened(
             l2=L2 * (1 + 1e-9) + carry * sqrt(_ENTRIES),
@@ -227,7 +240,7 @@ class ErrorsByColumns(Measuring):
             else Disclosed("how many people each party set aside", "sizes_may_leave"),
             form=Count(self.quadratic.most),
         )
-        # What the parts send stands in the plan already: the method has the same.
+        # The plan lists the releases of the parts already: the method has the same parts.
         own = (self.model(who), aside, self.sums(who), self.quality(_ENTRIES))
         return Declaration(own, adversary="as the method's")
 
@@ -252,7 +265,7 @@ class ErrorsByColumns(Measuring):
         return {QUALITY: np.append(self._in_own_units(total.value, rows, released[MODEL]), float(rows))}
 
     def _in_own_units(self, opened: Floats, rows: int, coef: Floats) -> Floats:
-        """Means of e, t, e², et, t² as the model has them: errors times their scale."""
+        """Means of e, t, e², et, t² in the model's units."""
         scale = Parts(self.quadratic.layout, np.asarray(coef, np.float64)).scale
         return np.asarray(opened * _units(scale) / rows, np.float64)
 
@@ -276,7 +289,7 @@ class ErrorsByColumns(Measuring):
             first[[1, 3, 4]] = own[-1, 1], own[0, 1], own[1, 1]
         total = first.astype(np.int64).view(np.uint64)
         for (earlier, later), found in self.product.shares(site, site.dims["rows"]).items():
-            # Slices, because shares live modulo 2^64 and single words would warn of it.
+            # Slices: single words would warn of the overflow modulo 2^64.
             total[2:3] += found[0, :1] * np.uint64(2 * SQUARES)
             if label == earlier:
                 total[3:4] += found[1, :1]
@@ -287,10 +300,10 @@ class ErrorsByColumns(Measuring):
     # What the sums say.
 
     def figures(self, released: Mapping[str, Any], who: Consortium) -> Figures | None:
-        """Of two classes: accuracy, squared error (Brier score) and R². Of a number: mean squared error, R² and slope.
-        Each with its interval; estimates are of the nearest moments that rows can have (`error_moments`).
+        """For two classes: accuracy, squared error (Brier score) and R². For a number: mean squared error, R² and
+        slope. Each with its interval; estimates use the nearest moments that rows can have (`consistent_moments`).
 
-        Chance: a mean of values in an interval varies by at most Bhatia and Davis' bound; a central moment by its own
+        Sampling: a mean of values in an interval varies by at most Bhatia and Davis' bound; a central moment by its own
         noise, that of the means, and the largest square of one factor times the mean square of the other.
         """
         if QUALITY not in released:
@@ -313,7 +326,7 @@ class ErrorsByColumns(Measuring):
         d_et = hypot(of_et, e * of_t, t * of_e, min(far_e * sqrt(var_t / rows), far_t * sqrt(var_e / rows)))
         d_e = hypot(of_ee, 2 * e * of_e, far_e * sqrt(var_e / rows))
         left = ratio(Noisy(max(0.0, ee), error), Noisy(var_t, d_t), z)
-        true = consistent_moments(found, units, most=scale - 1, two_classes=two_classes)
+        true = consistent_moments(found, units, limit=scale - 1, two_classes=two_classes)
         varied = true.tt - true.t**2
         name, factor, note = self._named()
         figures = {
@@ -322,7 +335,7 @@ class ErrorsByColumns(Measuring):
         }
         if two_classes:
             spread = self._wide(who) * np.hypot(units * noise, _by_chance(found, scale, rows))
-            figures = {"accuracy": accuracy_of(found, spread, true, most=scale - 1), **figures}
+            figures = {"accuracy": accuracy_of(found, spread, true, limit=scale - 1), **figures}
         else:
             # The prediction is t − e: its covariance with t, and its variance.
             slope = ratio(
@@ -334,11 +347,11 @@ class ErrorsByColumns(Measuring):
         return Figures(figures=figures, records=rows, of="records", noise=noise * rows, notes=(note,))
 
     def _wide(self, who: Consortium) -> float:
-        """Deviations within which all four moments lie 19 times out of 20, Laplace noise having the heavier tails."""
+        """Deviations within which all four moments lie 19 times out of 20; Laplace noise has heavier tails."""
         return Z_OF_FOUR_LAPLACE if self.z(who) == Z_LAPLACE else Z_OF_FOUR_GAUSSIAN
 
     def _named(self) -> tuple[str, float, str]:
-        """What the mean of e² is called, what it is in units of the target, and what to know about it."""
+        """Name of the mean of e², its factor to units of the target, and a note."""
         target = self.quadratic.layout.schema.target
         if not isinstance(target, Bounded):
             note = (
@@ -350,12 +363,86 @@ class ErrorsByColumns(Measuring):
 
 
 def _by_chance(found: Floats, scale: float, rows: float) -> Floats:
-    """Deviations of means of so many rows, at most (Bhatia and Davis), for values in their ranges."""
+    """Largest deviations of means of so many rows (Bhatia and Davis), for values in their ranges."""
     e, t, ee, et, tt = (float(value) for value in found)
     products = [(scale - e) * (scale + e), 1 - t * t, ee * (scale**2 - ee), (scale - et) * (scale + et), tt * (1 - tt)]
     return np.sqrt(np.maximum(products, 0.0) / rows)
 
 
 def _units(scale: float) -> Floats:
-    """Of the opened entries: means of e, t, e², et, t² for each unit of them."""
+    """Units of the means of e, t, e², et, t² in the opened entries."""
     return np.array([scale, 1.0, scale**2 / SQUARES, scale, 1.0])
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Means of e, t, e², et, t²."""
+
+    e: float
+    t: float
+    ee: float
+    et: float
+    tt: float
+
+    @classmethod
+    def of(cls, values: Floats) -> Moments:
+        return cls(*(float(value) for value in values))
+
+
+@lru_cache(maxsize=16)
+def single_rows(limit: float, two_classes: bool) -> tuple[Floats, NDArray[np.bool_]]:
+    """Moments (5, k) of single rows with predictions up to `limit`, and which of them are right."""
+    side = np.linspace(-1.0, 1.0, 2 if two_classes else _TARGETS)
+    beside = [-_SIGN, _SIGN, *side[np.abs(side) <= limit]]
+    guesses = np.unique(np.concatenate([np.linspace(-limit, limit, _PREDICTIONS), beside]))
+    t, g = (one.reshape(-1) for one in np.meshgrid(side, guesses))
+    e = t - g
+    return np.stack([e, t, e * e, e * t, t * t]), (g > 0) == (t > 0)
+
+
+def consistent_moments(found: Floats, units: Floats, *, limit: float, two_classes: bool) -> Moments:
+    """The moments nearest to noisy ones that rows can have, each counted in units of its noise."""
+    rows, _ = single_rows(limit, two_classes)
+    ones = np.ones((1, rows.shape[1]))
+    return Moments.of(nearest(rows / units[:, None], np.asarray(found, np.float64) / units, ones, np.ones(1)) * units)
+
+
+def accuracy_of(found: Floats, spread: Floats, center: Moments, *, limit: float) -> Figure:
+    """The shares of right answers that moments within `spread` of the found ones allow, for any rows.
+
+    The estimate assumes normal margins, as far as the consistent moments `center` of the other figures allow.
+    """
+    low, high = _allowed(found, np.asarray(spread, np.float64), limit)
+    margin = 1 - center.et
+    deviation = sqrt(max(1e-12, 1 - 2 * center.et + center.ee - margin * margin))
+    least, largest = _allowed(np.array([center.e, center.t, center.ee, center.et]), np.zeros(4), limit)
+    value = min(largest, max(least, float(ndtr(margin / deviation))))
+    return Figure(value, min(low, value), max(high, value), UNIT)
+
+
+def _allowed(found: Floats, spread: Floats, limit: float) -> tuple[float, float]:
+    """The range of the share of right answers, for rows whose moments lie within `spread` of the found ones."""
+    rows, right = single_rows(limit, True)
+    reach = np.maximum(spread[:4], 1e-6)
+    # Noise may leave moments that no rows have: widen until some do.
+    for _ in range(60):
+        ends = [_extreme(rows[:4], right, found[:4], reach, sign) for sign in (1.0, -1.0)]
+        if all(end is not None for end in ends):
+            low, high = (min(1.0, max(0.0, end)) for end in ends if end is not None)
+            return low, high
+        reach = 2 * reach
+    return UNIT
+
+
+def _extreme(rows: Floats, right: NDArray[np.bool_], found: Floats, reach: Floats, sign: float) -> float | None:
+    """The least (sign 1) or the largest (−1) share of right answers; None where no rows have such moments."""
+    solved = linprog(
+        sign * right.astype(np.float64),
+        A_ub=np.vstack([rows, -rows]),
+        b_ub=np.concatenate([found + reach, reach - found]),
+        A_eq=np.ones((1, rows.shape[1])),
+        b_eq=[1.0],
+        bounds=(0, None),
+        method="highs",
+    )
+    return sign * float(solved.fun) if solved.status == 0 else None

@@ -35,19 +35,24 @@ from comity.federation.part import Part
 from comity.federation.protocol import step
 from comity.learn.quadratic import solve, spectral_norm
 from comity.methods.by_columns.terms import adversary
-from comity.methods.vertical import fit, terms
-from comity.methods.vertical.baselines import pooled
-from comity.methods.vertical.column_regression import ColumnRegression
 from comity.methods.vertical.dealt_rounds import DealtRounds
-from comity.methods.vertical.descent import Descent, around
-from comity.methods.vertical.instruments import Whitening, constant_units, leaning
-from comity.methods.vertical.landscape import Landscape
+from comity.methods.vertical.descent import Descent, Landscape, free_directions
 from comity.methods.vertical.layout import PLACES, Layout
-from comity.methods.vertical.products import ColumnProducts
-from comity.methods.vertical.protocol import VerticalRegression
-from comity.methods.vertical.response import ERROR, REACH, check_room, has_room
+from comity.methods.vertical.moments import RIDGE
+from comity.methods.vertical.pooled import pool_columns
+from comity.methods.vertical.protocol import ColumnProducts, ColumnRegression, VerticalRegression, check_terms
 from comity.methods.vertical.ring_rounds import RingRounds
-from comity.methods.vertical.rounds import MOST_ROUNDS, Rounds
+from comity.methods.vertical.rounds import (
+    ERROR,
+    MAX_ROUNDS,
+    REACH,
+    Rounds,
+    Whitening,
+    check_room,
+    constant_units,
+    emphasise_score,
+    has_room,
+)
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Loss
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -71,7 +76,7 @@ TENTHS_FOR_MOMENTS = 4
 4 is ahead of 6 by 0.0005 on Adult and credit defaults: the more rows, the less is asked of the moments, so 4."""
 
 Solver = Literal["gradient", "auto"]
-HowOften = Annotated[int, Interval(ge=1, le=MOST_ROUNDS)]
+HowOften = Annotated[int, Interval(ge=1, le=MAX_ROUNDS)]
 
 _DOWN = Context(prec=30, rounding=ROUND_FLOOR)
 _READ_BY_ALL = (
@@ -191,7 +196,7 @@ class GradientRegression(ColumnRegression):
     def declare(self, who: Consortium) -> Declaration:
         if not self.descends(who):
             return self.quadratic.declare(who)
-        terms.check(self.quadratic, who)
+        check_terms(self.quadratic, who)
         if not self._covers(who):
             raise StudyError(
                 f'vertical.solver = "gradient" with vertical.products = "rlwe" holds against one party of three or '
@@ -266,15 +271,15 @@ class GradientRegression(ColumnRegression):
 
     def start(self, opened: Floats, rows: int, who: Consortium) -> Descent:
         """The quadratic's solution, and what the moments tell the rounds."""
-        dissection, deviation = self.quadratic.dissection, self.quadratic.deviation(self.for_moments(who))
-        gram, moment, _ = dissection.split(dissection.assembled(opened, rows))
-        variances, *_ = dissection.split(dissection.variances(deviation))
-        found = solve(gram, moment, fit.RIDGE * spectral_norm(variances))
+        entries, deviation = self.quadratic.entries, self.quadratic.deviation(self.for_moments(who))
+        gram, moment, _ = entries.split(entries.assemble(opened, rows))
+        variances, *_ = entries.split(entries.variances(deviation))
+        found = solve(gram, moment, RIDGE * spectral_norm(variances))
         # The label column is ±label for y = 1 and 0.
         weights = 2 * found.weights / float(np.abs(self.layout.label.table).max())
         landscape = Landscape.of(gram, variances, rows, self.layout.constant)
         noise = self.round_deviation(who) * sqrt(self.descent.size)
-        free = around(weights, self.descent.places.values(), self.layout.intercept)
+        free = free_directions(weights, self.descent.places.values(), self.layout.intercept)
         return Descent(landscape, self._whitened(landscape, weights, noise / rows), noise, weights, free)
 
     def _whitened(self, landscape: Landscape, weights: Floats, noise: float) -> Floats:
@@ -283,7 +288,7 @@ class GradientRegression(ColumnRegression):
         found = np.zeros((size, size))
         for party, matrix in landscape.whitening(places).items():
             own = places[party]
-            matrix = leaning(matrix, weights[own], noise)
+            matrix = emphasise_score(matrix, weights[own], noise)
             # On average a row of them is as long as it may be.
             matrix = matrix * self.descent.limit(party) * sqrt(size / max(1, len(matrix)))
             found[own, own] = matrix
@@ -334,9 +339,9 @@ class GradientRegression(ColumnRegression):
         """In the last round, of the party that cuts most."""
         if not self.descends(who):
             return ()
-        from comity.methods.vertical.rounds_in_one_place import InOnePlace
+        from comity.methods.vertical.pooled import PooledRounds
 
-        rows, widths = pooled(self.layout, train), self.descent.widths
+        rows, widths = pool_columns(self.layout, train), self.descent.widths
         if not len(rows):
             return ()
         columns = {party: rows[:, self.layout.places(party)] for party in self.layout.parties}
@@ -346,7 +351,7 @@ class GradientRegression(ColumnRegression):
         last = (value[-1] if isinstance(value, list) else value for value in (opened["weights"], opened["interval"]))
         weights, intervals = last
         ends = np.stack([intervals[party] for party in columns])
-        held = InOnePlace(self.descent, columns, whitening)
+        held = PooledRounds(self.descent, columns, whitening)
         return tuple(
             Figure(
                 name, share, f"share of the records whose {name.removesuffix(' cut')} a party cuts in the last round"
@@ -375,7 +380,7 @@ class GradientRegression(ColumnRegression):
             return self.quadratic.expectation(who)
         release = self.gradient(who.loss)
         factor = who.size / release.parts(who)
-        moments = self.quadratic.deviation(self.for_moments(who)) / float(self.quadratic.dissection.weight.max())
+        moments = self.quadratic.deviation(self.for_moments(who)) / float(self.quadratic.entries.weight.max())
         return (
             f"each released sum of products carries noise of deviation {moments:.3g}, then each of {self.rounds} "
             f"rounds {self.round_deviation(who):.3g} in every sum of residuals, where one record counts at most "

@@ -12,9 +12,8 @@ from comity.errors import StudyError
 from comity.methods.by_columns import rows
 from comity.methods.by_columns.terms import Way
 from comity.methods.method import Method, Only, Setting
-from comity.methods.vertical.column_regression import ColumnRegression
 from comity.methods.vertical.gradients import GradientRegression, HowOften
-from comity.methods.vertical.protocol import VerticalRegression
+from comity.methods.vertical.protocol import ColumnRegression, VerticalRegression
 from comity.methods.vertical.published.protocol import PublishedVertical
 
 

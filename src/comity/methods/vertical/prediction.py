@@ -52,7 +52,7 @@ SCORED = "scored"
 """What the receiver keeps for itself: the identifiers of the scored records, in the order of the scores."""
 
 
-def ways_to_predict(who: Consortium) -> str:
+def describe_prediction(who: Consortium) -> str:
     """For the plan of a study: who can apply its model to new records, and what a joint prediction would tell."""
     if not who.colluders:
         return (

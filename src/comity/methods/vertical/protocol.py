@@ -14,17 +14,18 @@ of products across parties. In the order of the method:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import sqrt
+from math import floor, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Schema
+from comity.data import Bounded, Encoding, Held, Records, Schema
 from comity.errors import StudyError
+from comity.federation.baseline import Baseline
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Opened, Range
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -35,29 +36,95 @@ from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.by_columns import rows
-from comity.methods.by_columns.terms import Way, adversary
-from comity.methods.vertical import terms
-from comity.methods.vertical.blocks import LARGEST_WEIGHT, Blocks
-from comity.methods.vertical.budgets import party_losses, shown_up
-from comity.methods.vertical.column_regression import ColumnRegression
-from comity.methods.vertical.dissection import BESIDE, Dissection
-from comity.methods.vertical.fit import Regression, fitted
+from comity.methods.by_columns.method import ByColumns
+from comity.methods.by_columns.products import ProductsAndOwn
+from comity.methods.by_columns.terms import Way, adversary, check_parties, protects
+from comity.methods.vertical.budgets import LARGEST_WEIGHT, Blocks, affordable_epsilon, format_up, party_losses
 from comity.methods.vertical.layout import PLACES, Layout
-from comity.methods.vertical.prediction import ways_to_predict
-from comity.methods.vertical.products import ColumnProducts
-from comity.methods.vertical.sensitivity import l1_sensitivity, l2_sensitivity
+from comity.methods.vertical.moments import (
+    BESIDE,
+    MomentEntries,
+    Regression,
+    fit_regression,
+    gram,
+    l1_sensitivity,
+    l2_sensitivity,
+)
+from comity.methods.vertical.pooled import baselines, error_of
+from comity.methods.vertical.prediction import describe_prediction
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
+from comity.privacy.unit import Neighbours
 
 if TYPE_CHECKING:
     from comity.federation.evaluation.protocol import Measuring
+    from comity.federation.own_score import OwnScore
     from comity.learn.classifiers import LinearClassifier
     from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ColumnProducts(ProductsAndOwn):
+    """Products of columns that their owners have forced into their bounds."""
+
+    layout: Layout
+
+    def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
+        records = site.records
+        labels = None if records.labels is None else records.labels[which]
+        return self.layout.matrix(Records(records.features[which], labels), site.party)
+
+    def summed(self, matrix: Floats) -> Floats:
+        return gram(matrix)
+
+    def digested(self, matrix: Floats) -> NDArray[np.int16]:
+        """What is multiplied are integers of 13 bits."""
+        return np.rint(matrix * 2.0**self.places).astype(np.int16)
+
+
+class ColumnRegression(ByColumns):
+    """A linear model of whole rows, whatever way it was fitted."""
+
+    name = "vertical"
+
+    if TYPE_CHECKING:
+
+        @property
+        def layout(self) -> Layout: ...
+
+    @property
+    def encoding(self) -> Encoding:
+        return self.layout.encoding
+
+    def encoding_of(self, party: str) -> Encoding:
+        return self.layout.encoding_of(party)
+
+    def model(
+        self, coef: Floats, errors: Floats | None = None, shrunk: Floats | None = None
+    ) -> LinearClassifier | LinearRegressor:
+        from comity.learn.classifiers import LinearClassifier
+        from comity.learn.regressor import LinearRegressor
+
+        if self.layout.classes:
+            return LinearClassifier(coef[None, :], classes=self.layout.classes, encoding=self.encoding)
+        target = self.layout.schema.target
+        assert isinstance(target, Bounded)
+        return LinearRegressor(coef, target.low, target.high, self.encoding, errors, shrunk)
+
+    def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
+        return error_of(self.layout, model.weights.reshape(-1), test)
+
+    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+        """No owner has all columns that the model needs: an [evaluation] measures it on all of them."""
+        return None
+
+    def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
+        return baselines(self.layout, train, test)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,7 +164,7 @@ class VerticalRegression(ColumnRegression):
                     "vertical.block_epsilon is about Laplace noise; set privacy.delta to 0, or leave it out",
                     key="vertical.block_epsilon",
                 )
-            _ = self.dissection
+            _ = self.entries
 
     @property
     def title(self) -> str:
@@ -113,8 +180,8 @@ class VerticalRegression(ColumnRegression):
         return Layout(self.schema, self.columns, centred=not self.pure, intercept=self.intercept, bins=self.bins)
 
     @cached_property
-    def dissection(self) -> Dissection:
-        even = Dissection.of(self.layout)
+    def entries(self) -> MomentEntries:
+        even = MomentEntries.of(self.layout)
         return even if self.blocks is None else self.blocks.weighted(even)
 
     @cached_property
@@ -133,7 +200,7 @@ class VerticalRegression(ColumnRegression):
     @property
     def carried(self) -> float:
         """How much of the sensitivity is the products' carry, weighted like its entries, in the norm of the noise."""
-        size = self.dissection.size
+        size = self.entries.size
         return BESIDE * self._carry * (size if self.pure else sqrt(size))
 
     @property
@@ -156,7 +223,7 @@ class VerticalRegression(ColumnRegression):
     # What leaves.
 
     def declare(self, who: Consortium) -> Declaration:
-        terms.check(self, who)
+        check_terms(self, who)
         readers = EVERYONE if who.colluders else COORDINATOR
         width = self.layout.encoding.width
         own = [
@@ -179,14 +246,14 @@ class VerticalRegression(ColumnRegression):
 
     def moments(self, loss: Loss) -> Release:
         """The one release that costs anything: all weighted entries together, as shares that only add up noised."""
-        size, unit = self.dissection.size, self.product.unit
+        size, unit = self.entries.size, self.product.unit
         if self.blocks is None:
             l2 = l2_sensitivity(self.layout) + BESIDE * self._carry * sqrt(size)
             l1 = l1_sensitivity(self.layout) + self.carried if self.pure else float("inf")
         else:
-            loss = self.blocks.loss(self.dissection)
+            loss = self.blocks.loss(self.entries)
             # A vector is never longer in L2 than in L1.
-            l1 = l2 = self.blocks.sensitivity(self.dissection)
+            l1 = l2 = self.blocks.sensitivity(self.entries)
         bound = Opened(l2=l2, l1=l1, limit=float(self._heaviest * self.most), ring=self.product.bits)
         return Release(
             name="moments",
@@ -216,12 +283,12 @@ class VerticalRegression(ColumnRegression):
 
     def ranges(self, opened: Floats, shared: int) -> tuple[Range, ...]:
         """What so many rows of columns within ±1 allow of their moments."""
-        matrix, spread = self.dissection.assembled(opened, shared), np.sqrt(self.dissection.variances(1.0))
+        matrix, spread = self.entries.assemble(opened, shared), np.sqrt(self.entries.variances(1.0))
         return moment_ranges(matrix, spread, float(shared), gaussian=not self.pure)
 
     def fit(self, opened: Floats, shared: int, who: Consortium) -> Regression:
         """The model from opened moments of so many rows, and from nothing else that is private."""
-        return fitted(self.dissection, opened, shared, self.deviation(who))
+        return fit_regression(self.entries, opened, shared, self.deviation(who))
 
     def deviation(self, who: Consortium) -> float:
         """Of the noise in one opened entry: that of a trusted curator times √(K / (K − t))."""
@@ -232,7 +299,7 @@ class VerticalRegression(ColumnRegression):
     @step(sends="moments")
     def contribute(self, site: Site) -> None:
         shares = self.product.shares(site, site.dims["rows"])
-        site.contribute(share=self.dissection.share(site.party, self.product.own(site), shares))
+        site.contribute(share=self.entries.share(site.party, self.product.own(site), shares))
 
     def measured(self, who: Consortium) -> Measuring:
         from comity.methods.vertical.evaluation import ErrorsByColumns
@@ -245,7 +312,7 @@ class VerticalRegression(ColumnRegression):
         return self.model(*(np.asarray(released[name], np.float64) for name in self.made))
 
     def expectation(self, who: Consortium) -> str:
-        factor, weights = who.size / who.honest_parts, self.dissection.weight
+        factor, weights = who.size / who.honest_parts, self.entries.weight
         most, least = (self.deviation(who) / float(weight) for weight in (weights.min(), weights.max()))
         spread = f"{least:.3g}" if self.blocks is None else f"{least:.3g} to {most:.3g}"
         text = (
@@ -256,9 +323,9 @@ class VerticalRegression(ColumnRegression):
 
     def notes(self, who: Consortium) -> tuple[str, ...]:
         if who.evaluation is None:
-            return (ways_to_predict(who),)
+            return (describe_prediction(who),)
         whole = "about one party's columns of a row that was set aside, the evaluation may tell the whole epsilon"
-        return (ways_to_predict(who), whole)
+        return (describe_prediction(who), whole)
 
     def _about_parties(self, loss: Loss) -> str:
         """What the release tells about one party's columns when all others are fixed."""
@@ -266,8 +333,54 @@ class VerticalRegression(ColumnRegression):
             found, before = party_losses(self.layout, loss, self.carried), ""
             total = loss.epsilon if isinstance(loss, Pure | Approx) else None
         else:
-            found = self.blocks.about(self.dissection)
-            total = self.blocks.loss(self.dissection).epsilon
+            found = self.blocks.party_losses(self.entries)
+            total = self.blocks.loss(self.entries).epsilon
             before = f"the blocks' budgets come to eps {total} about whole records; "
-        losses = ", ".join(f"{party} {shown_up(epsilon, total)}" for party, epsilon in found.items())
+        losses = ", ".join(f"{party} {format_up(epsilon, total)}" for party, epsilon in found.items())
         return f"{before}eps about a party's own columns alone: {losses}"
+
+
+def check_terms(method: VerticalRegression, who: Consortium) -> None:
+    """Refuse what the proof does not cover, before anything is reserved."""
+    if not protects(method.alignment, who.unit) or who.neighbours is not Neighbours.REPLACE:
+        raise StudyError(
+            f"vertical protects a record that may be replaced; found unit = {who.unit}, neighbours = "
+            f'{who.neighbours}, alignment = {method.alignment}. Set privacy.unit = "record" ("person" only with an '
+            'alignment) and privacy.neighbours = "replace"',
+            key="privacy.unit",
+        )
+    check_parties(method.name, method.columns, who)
+    if isinstance(who.loss, Pure) != method.pure:
+        found = "0" if isinstance(who.loss, Pure) else "above 0"
+        needed = "Laplace noise needs privacy.delta = 0" if method.pure else "Gaussian noise needs privacy.delta > 0"
+        raise StudyError(f"vertical: {needed}, found delta {found}", key="privacy.delta")
+    if method.party_epsilon:
+        _check_wishes(method, who.loss)
+    if method.blocks is not None:
+        assert isinstance(who.loss, Pure)
+        total = method.blocks.loss(method.entries)
+        if total.epsilon > who.loss.epsilon:
+            raise StudyError(
+                f"vertical.block_epsilon comes to eps {total.epsilon} about whole records, found privacy.epsilon = "
+                f"{who.loss.epsilon}; raise that, or lower the blocks",
+                key="vertical.block_epsilon",
+            )
+
+
+def _check_wishes(method: VerticalRegression, loss: Loss) -> None:
+    """No party's own columns may lose more than it asked for."""
+    if method.blocks is not None:
+        raise StudyError(
+            "vertical.party_epsilon is a ceiling from the top, vertical.block_epsilon a budget from the bottom; "
+            "leave one of them out",
+            key="vertical.party_epsilon",
+        )
+    assert isinstance(loss, Pure | Approx)
+    delta = float(loss.delta) if isinstance(loss, Approx) else 0.0
+    most = affordable_epsilon(method.layout, method.party_epsilon, delta, method.carried)
+    if float(loss.epsilon) > most:
+        raise StudyError(
+            f"vertical.party_epsilon allows privacy.epsilon up to {floor(1e4 * most) / 1e4:g}, found "
+            f"{loss.epsilon}; lower it, or raise the wish that is exceeded",
+            key="vertical.party_epsilon",
+        )

@@ -1,24 +1,39 @@
 """A round of gradients on shares without a dealer, as a sub-protocol: products under ring learning with errors.
 
-For every party k with instruments one other party stands opposite: the label's holder, and to the holder the first of
-the others. The score of a row is split between the two, and the round is an inner product of what k and the other
-compute from their halves (`wave_products`), of which both hold a share. In the order of a round:
+Every party k with instruments has one partner: the label's holder, and for the holder the first of the others. The
+score of a row is split between the two, and the round is an inner product of what k and its partner compute from their
+halves, of which both hold a share. In the order of a round:
 
-    weigh      each party computes its partial scores; for every pair it is not in, it splits them into a random part
+    weigh      each party computes its partial scores; for every pair that it is not in, it splits them into a random
+    part
                for one of the two and the rest for the other; k offers a nonce
-    encrypt    the party opposite adds up its half of the scores, and seals what it multiplies to k, encrypted
+    encrypt    the partner adds up its half of the scores, and seals what it multiplies to k, encrypted
     evaluate   k multiplies its instruments with it, keeps its share, and seals its reply
     (share)    shares of Σ u_i (s(z_i) − y_i + ½), for a release that adds noise on shares
 
-Adversary    the coordinator with one party. Two that stand opposite each other would learn the partial scores of a
-             third from both parts: among three parties and more, one may collude.
+Adversary    the coordinator with one party. Two partners together would learn the partial scores of a third party from
+             both parts: among three parties and more, one may collude.
 Learned      parties: the weights of every round, how to whiten, and words that are uniform to them or ciphertexts.
-             Coordinator: nothing here; what a protocol opens is declared there.
-Assumes      ring learning with errors (`crypto/products/rlwe_product.py`), AES in counter mode as a generator; what
-             parties send each other is sealed.
+             Coordinator: nothing here; a protocol declares what it opens.
+Assumes      ring learning with errors (`crypto/products/rlwe_product.py`), AES in counter mode as a generator, and
+sealed
+             messages between parties.
 
-Every seed is drawn in the one step that uses it first, and a step's reply is stored before it is sent: none serves two
+Every seed is drawn in the step that first uses it, and a step's reply is stored before it is sent: no seed serves two
 messages.
+
+The inner product. A score is z = a + b, with a known to one party and b to its partner. The curve is a sum of sines,
+and sin k(a + b) = sin ka·cos kb + cos ka·sin kb, so with the first party's instruments u
+
+    Σ_i u_i (s(z_i) − y_i + ½)  =  Σ_i Σ_w (u_i · left_w(a_i)) · right_w(b_i),
+
+where left_w are the sines and cosines of all harmonics and 1, right_w the cosines and sines times their amplitudes and
+½ − y: one long inner product of `LINES` entries for each row, and no elementwise product of shared values. Entries are
+rounded to 2^−PLACES.
+
+Rounding: an entry on the left is off by at most h = 2^−(PLACES + 1), one on the right as well, except the label's line,
+which is on the grid. For one row, over D instruments of norm 1 together, the sum is off by at most
+Σ_w |left_w|·h + √D·h·Σ_w (|right_w| + h), where |sin| + |cos| <= √2 for each harmonic.
 """
 
 from __future__ import annotations
@@ -32,7 +47,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.dealer_waves import STEPS, Angles
+from comity.crypto.dealer_waves import STEPS
 from comity.crypto.products.fixed_point import FixedPoint, product_bits
 from comity.crypto.products.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Plan, Reply
 from comity.entropy import Stream, derive
@@ -45,17 +60,20 @@ from comity.federation.declare.protection import Derived, Sealed
 from comity.federation.declare.release import Array, Blob, Count, Each, Fields, Form
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.methods.vertical.instruments import constant_units
 from comity.methods.vertical.layout import PLACES
-from comity.methods.vertical.rounds import MOST_ROUNDS, Rounds
-from comity.methods.vertical.wave_products import LINES, left, multiplied, right, rounded_residual
+from comity.methods.vertical.rounds import CURVE, MAX_ROUNDS, Rounds, constant_units
 
+Angles = NDArray[np.uint16]
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int32]
 Words = NDArray[np.uint64]
 
 _FORM = FixedPoint(PLACES)
-_ROOM = 1 << 46
-"""For the noise, in units of a product."""
+_NOISE_ROOM = 1 << 46
+"""Room in the ring for the noise, in units of a product."""
+
+LINES = 2 * len(CURVE.harmonics) + 1
+"""Entries of a row: sine and cosine of every harmonic, and the label's."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,27 +86,27 @@ class RingRounds(Rounds):
 
     @cached_property
     def bits(self) -> int:
-        """Of the ring that shares live in."""
-        return product_bits(LINES * self.most, _FORM, _FORM, noise=_ROOM) + 2
+        """Bits of the ring of shares."""
+        return product_bits(LINES * self.most, _FORM, _FORM, noise=_NOISE_ROOM) + 2
 
     @property
     def bound(self) -> Opened:
-        """Twice the largest that a record adds, and a unit by which every product may be beside itself, above for one
-        neighbour and below for the other."""
+        """Twice the largest contribution of a record, plus one unit of carry in every product at each of two
+        neighbours."""
         largest = rounded_residual(self.size)
         l2 = 2 * largest * (1 + 1e-12) + 2 * self.grid * sqrt(self.size)
         return Opened(l2=l2, limit=self.most * largest, ring=self.bits)
 
     @cached_property
-    def opposite(self) -> dict[str, str]:
-        """Of every party with instruments, the one it multiplies with."""
+    def partner(self) -> dict[str, str]:
+        """The partner of every party with instruments."""
         holder = self.layout.label_at
         first = next(party for party in self.layout.parties if party != holder)
         return {party: first if party == holder else holder for party in self.layout.parties if self._lines_of(party)}
 
     @cached_property
     def _with_constant(self) -> str | None:
-        """The party among whose instruments the constant is: one opposite of the label's holder."""
+        """The party whose instruments include the constant: a partner of the label's holder."""
         if not self.layout.intercept:
             return None
         return next(party for party in self.layout.parties if party != self.layout.label_at)
@@ -97,19 +115,19 @@ class RingRounds(Rounds):
         return self.widths[party] + (party == self._with_constant)
 
     def plan(self, party: str, rows: int) -> Plan:
-        """Of the product of a party with the one opposite."""
-        return Plan.choose(LINES * rows, 1, self._lines_of(party), _FORM, _FORM, noise=_ROOM, bits=self.bits)
+        """Parameters of a party's product with its partner."""
+        return Plan.choose(LINES * rows, 1, self._lines_of(party), _FORM, _FORM, noise=_NOISE_ROOM, bits=self.bits)
 
     def bytes_per_round(self, rows: int) -> int:
-        """What all parties send each other in a round over so many rows."""
-        products = sum(sum(self.plan(party, rows).message_bytes) for party in self.opposite)
-        return products + 2 * rows * len(self.opposite) * (len(self.layout.parties) - 2)
+        """Bytes that all parties send each other in a round over so many rows."""
+        products = sum(sum(self.plan(party, rows).message_bytes) for party in self.partner)
+        return products + 2 * rows * len(self.partner) * (len(self.layout.parties) - 2)
 
     def declare(self, who: Consortium) -> Declaration:
         def release(name: str, source: str, to: str, protection: Sealed | Derived, form: Form) -> Release:
             return Release(name=name, source=source, to=to, protection=protection, form=form)
 
-        count, moments = Count(MOST_ROUNDS), Derived("moments")
+        count, moments = Count(MAX_ROUNDS), Derived("moments")
         parts = Fields({"round": count, "parts": Each(Array(("rows",), "<u2"))})
         seed = Fields({"round": count, "seed": Blob(32)})
         nonce = Fields({"round": count, "nonce": Blob(NONCE_BYTES)})
@@ -138,28 +156,28 @@ class RingRounds(Rounds):
             raise Malformed("whitening is a matrix over a party's features, with one more row", code="form")
         site.keep("rounds.whitening", whitening.reshape(width + 1, width))
 
-    @step(times=MOST_ROUNDS)
+    @step(times=MAX_ROUNDS)
     def weigh(self, site: Site, weights: Floats, interval: Floats) -> None:
         number = int(site.label)
         own = self.scores(self.features(self._columns(site), site.party), site.party, weights, interval)
         site.keep(f"rounds.scores/{number}", own.astype("<u2"))
         rest: dict[str, dict[str, Angles]] = {}
-        for party, other in self.opposite.items():
+        for party, other in self.partner.items():
             if site.party not in (party, other):
                 seed = site.secret()
                 site.send(party, "score_seed", {"round": number, "seed": seed})
                 rest.setdefault(other, {})[party] = ((own - _part(seed, len(own))) % STEPS).astype("<u2")
         for other, parts in rest.items():
             site.send(other, "score_parts", {"round": number, "parts": parts})
-        if site.party in self.opposite:
+        if site.party in self.partner:
             seed = site.secret()
             site.keep(f"rounds.evaluator/{number}", seed)
             nonce = Evaluator(self.plan(site.party, site.dims["rows"]), seed).nonce
-            site.send(self.opposite[site.party], "wave_nonce", {"round": number, "nonce": nonce})
+            site.send(self.partner[site.party], "wave_nonce", {"round": number, "nonce": nonce})
 
-    @step(times=MOST_ROUNDS)
+    @step(times=MAX_ROUNDS)
     def encrypt(self, site: Site) -> None:
-        number, peers = int(site.label), self._faced(site.party)
+        number, peers = int(site.label), self._partnered_by(site.party)
         nonces = self._letters(site, "wave_nonce", number, peers)
         outside = {party for peer in peers for party in self._outside(peer)}
         parts = self._letters(site, "score_parts", number, sorted(outside))
@@ -171,16 +189,16 @@ class RingRounds(Rounds):
                 place += parts[party]["parts"][peer]
             plan, seed = self.plan(peer, site.dims["rows"]), site.secret()
             site.keep(f"rounds.encryptor/{number}/{peer}", seed)
-            side, values = Encryptor(plan, seed), right(_on_circle(place), self._halves(site))
+            side, values = Encryptor(plan, seed), right_lines(_on_circle(place), self._halves(site))
             blocks = [side.begin(nonces[peer]["nonce"]).reshape(-1)]
             for start in range(0, plan.rows, plan.block_rows):
                 block = np.ascontiguousarray(values[:, start : start + plan.block_rows])
                 blocks.append(side.encrypt(block).reshape(-1))
             site.send(peer, "wave_encrypted", {"round": number, "nonce": side.nonce, "blocks": np.concatenate(blocks)})
 
-    @step(times=MOST_ROUNDS)
+    @step(times=MAX_ROUNDS)
     def evaluate(self, site: Site) -> None:
-        number, other = int(site.label), self.opposite.get(site.party)
+        number, other = int(site.label), self.partner.get(site.party)
         if other is None:
             return
         plan, seed = self.plan(site.party, site.dims["rows"]), site.kept(f"rounds.evaluator/{number}")
@@ -194,11 +212,11 @@ class RingRounds(Rounds):
             place += _part(letter["seed"], len(place))
         side, at = Evaluator(plan, seed), words * plan.block_rows
         side.begin(message["nonce"], message["blocks"][:at].reshape(words, 1, -1))
-        own, lines = self._own_lines(site), left(_on_circle(place))
+        own, lines = self._own_lines(site), left_lines(_on_circle(place))
         for start in range(0, plan.rows, plan.block_rows):
             part = slice(start, min(start + plan.block_rows, plan.rows))
             size = words * (part.stop - start)
-            side.absorb(message["blocks"][at : at + size].reshape(words, 1, -1), multiplied(own, lines, part))
+            side.absorb(message["blocks"][at : at + size].reshape(words, 1, -1), multiply_lines(own, lines, part))
             at += size
         reply = side.reply()
         site.keep(f"rounds.share/{number}", side.share().reshape(-1))
@@ -206,12 +224,12 @@ class RingRounds(Rounds):
 
     def share(self, site: Site, number: int) -> Words:
         total = np.zeros(self.size, np.uint64)
-        if site.party in self.opposite:
+        if site.party in self.partner:
             found = site.kept(f"rounds.share/{number}")
             if found is None:
                 raise Refused(f"round {number} was not multiplied", code="stopped")
             total[self._places_of(site.party)] += found
-        peers = self._faced(site.party)
+        peers = self._partnered_by(site.party)
         for peer, reply in self._letters(site, "wave_evaluated", number, peers).items():
             plan, seed = self.plan(peer, site.dims["rows"]), site.kept(f"rounds.encryptor/{number}/{peer}")
             words, columns = plan.parameters.words, plan.columns_b
@@ -220,14 +238,15 @@ class RingRounds(Rounds):
             answer = Reply(reply["h"].reshape(words, columns, -1), reply["v"].reshape(words, 1, columns))
             total[self._places_of(peer)] += Encryptor.awaiting(plan, seed).share(answer).reshape(-1)
         halves = self._halves(site)
-        if halves is not None and site.party in self.opposite:
-            # The one opposite of the label's holder does not have the label, which the holder multiplies by itself.
+        if halves is not None and site.party in self.partner:
+            # The holder's partner does not have the label: the holder multiplies it alone.
             own = self._own_lines(site) @ np.ldexp(-halves, PLACES)
             total[self._places_of(site.party)] += own.astype(np.int64).view(np.uint64)
         return total & np.uint64((1 << self.bits) - 1)
 
     def _own_lines(self, site: Site) -> Floats:
-        """This party's instruments in units of 2^−PLACES, one line for each; the constant's last where it is here."""
+        """This party's instruments in units of 2^−PLACES, one line for each; the constant last, at the party that has
+        it."""
         whitening = site.kept("rounds.whitening")
         if whitening is None:
             raise Refused("rounds come after the features were whitened", code="stopped")
@@ -237,7 +256,7 @@ class RingRounds(Rounds):
         return np.ascontiguousarray(units.T)
 
     def _places_of(self, party: str) -> NDArray[np.int64]:
-        """Where a party's sums stand among all; the constant's is last."""
+        """Places of a party's sums among all; the constant's is last."""
         own = self.places[party]
         places = np.arange(own.start, own.stop)
         return np.append(places, self.size - 1) if party == self._with_constant else places
@@ -252,13 +271,13 @@ class RingRounds(Rounds):
         """y − ½, at the label's holder."""
         return np.where(self._labels(site), 0.5, -0.5) if site.party == self.layout.label_at else None
 
-    def _faced(self, party: str) -> list[str]:
-        """Those that this party stands opposite to."""
-        return [one for one, other in self.opposite.items() if other == party]
+    def _partnered_by(self, party: str) -> list[str]:
+        """The parties whose partner this is."""
+        return [one for one, other in self.partner.items() if other == party]
 
     def _outside(self, party: str) -> list[str]:
-        """Those that are neither this party nor the one opposite to it."""
-        return [one for one in self.layout.parties if one not in (party, self.opposite[party])]
+        """All parties but this one and its partner."""
+        return [one for one in self.layout.parties if one not in (party, self.partner[party])]
 
     def _letters(self, site: Site, name: str, number: int, senders: list[str]) -> dict[str, Any]:
         found = site.take(name, senders)
@@ -281,10 +300,44 @@ class RingRounds(Rounds):
 
 
 def _part(seed: bytes, rows: int) -> NDArray[np.int64]:
-    """Uniform angles."""
+    """Uniform angles from a seed."""
     words = Stream(derive(seed, "part of scores")).words(-(-rows // 4))
     return words.astype("<u8").view("<u2")[:rows].astype(np.int64) % STEPS
 
 
 def _on_circle(place: NDArray[np.int64]) -> Angles:
     return np.asarray(place % STEPS, np.uint16)
+
+
+def left_lines(place: Angles) -> Floats:
+    """left_w, one line per entry."""
+    angle = _angles(place)
+    return np.vstack([np.sin(angle), np.cos(angle), np.ones(len(place))])
+
+
+def right_lines(place: Angles, half_labels: Floats | None) -> Integers:
+    """right_w, all lines in one row, in units of 2^−PLACES; ½ − y at the party that has it, zero elsewhere."""
+    angle, amplitude = _angles(place), np.array(CURVE.amplitudes)[:, None]
+    label = np.zeros(len(place)) if half_labels is None else -half_labels
+    lines = np.vstack([amplitude * np.cos(angle), amplitude * np.sin(angle), label])
+    return np.asarray(np.rint(np.ldexp(lines, PLACES)), np.int32).reshape(1, -1)
+
+
+def multiply_lines(instruments: Floats, lines: Floats, part: slice) -> Integers:
+    """Instruments, one line each in units of 2^−PLACES, times `left_lines`: a slice of all its lines in one row."""
+    rows = instruments.shape[1]
+    which = np.arange(part.start, part.stop)
+    found = instruments[:, which % rows] * lines.reshape(-1)[part]
+    return np.ascontiguousarray(np.rint(found).astype(np.int32))
+
+
+def rounded_residual(instruments: int) -> float:
+    """sup |Σ_w (u left_w) right_w| over all rows of so many instruments of norm at most 1, with rounding."""
+    unit, harmonics = 2.0 ** -(PLACES + 1), len(CURVE.harmonics)
+    exact = 0.5 + float(np.abs(CURVE.values).max())
+    on_the_right = sqrt(2) * float(sum(CURVE.amplitudes)) + 2 * harmonics * unit
+    return exact + unit * (sqrt(2) * harmonics + sqrt(instruments) * on_the_right)
+
+
+def _angles(place: Angles) -> Floats:
+    return np.asarray(2 * np.pi / STEPS * np.outer(CURVE.harmonics, place.astype(np.float64)), np.float64)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -41,15 +42,9 @@ from comity.federation.protocol import step
 from comity.methods.by_columns import rows
 from comity.methods.by_columns.products import ProductsAndOwn
 from comity.methods.by_columns.terms import check_parties
-from comity.methods.vertical.column_regression import ColumnRegression
 from comity.methods.vertical.layout import Layout, scaled_target
-from comity.methods.vertical.prediction import ways_to_predict
-from comity.methods.vertical.published.losses import (
-    printed_sensitivity,
-    printed_share,
-    published_share,
-    total_share,
-)
+from comity.methods.vertical.prediction import describe_prediction
+from comity.methods.vertical.protocol import ColumnRegression
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.unit import Neighbours, Unit
@@ -67,6 +62,52 @@ CLAIM = (
 )
 _PLACES = 14
 """Binary places of an entry: 2^24 products of two entries add up below 2^53, exactly, in floating point."""
+
+
+def printed_sensitivity(features: int, *, logistic: bool) -> Fraction:
+    """Δ of all coefficients, as printed."""
+    d = Fraction(features)
+    return d * d / 4 + d if logistic else 2 * (1 + 2 * d + d * d)
+
+
+def printed_share(own: int, features: int, *, logistic: bool, label: bool) -> Fraction:
+    """Theorem 2: the share of ε that a party with `own` features loses about its columns, as printed. The holder of
+    the label counts it among its columns."""
+    d, k = Fraction(features), Fraction(own)
+    if logistic:
+        moved = (d if label else k) + k * (2 * d - k) / 4
+    else:
+        moved = 2 * (1 + 2 * d + k * d) if label else 2 * (2 * k + k * d)
+    return moved / printed_sensitivity(features, logistic=logistic)
+
+
+def total_share(features: int, *, logistic: bool) -> Fraction:
+    """The true share of ε that a whole record loses: half for squared loss, little more for logistic loss."""
+    return published_share(features, features, logistic=logistic, label=True)
+
+
+def published_share(changing: int, features: int, *, logistic: bool, label: bool) -> Fraction:
+    """The true share of ε that a party loses about its columns alone, the others' being fixed: `changing` of its
+    features may change (the constant never does), and the label too if it holds the `label`."""
+    moved = _logistic(changing, features, label) if logistic else _linear(changing + label, features + 1)
+    return moved / printed_sensitivity(features, logistic=logistic)
+
+
+def _linear(changing: int, every: int) -> Fraction:
+    """Of `every` coordinates of (x, y), `changing` may move by T in the sense of the proof: 4·T·(N − T) at most."""
+    moved = min(Fraction(changing), Fraction(every, 2))
+    return 4 * moved * (every - moved)
+
+
+def _logistic(changing: int, features: int, label: bool) -> Fraction:
+    """S·T/2 + T where the label stays, S·T/2 + S where it changes, with S + T = d and T at most `changing`."""
+    d = Fraction(features)
+    stays = min(Fraction(changing), (d + 2) / 2)
+    found = stays * (d + 2 - stays) / 2
+    if label:
+        turned = min(Fraction(changing), max(Fraction(0), (d - 2) / 2))
+        found = max(found, (d - turned) * (turned + 2) / 2)
+    return found
 
 
 def published_sensitivity(features: int, *, logistic: bool) -> float:
@@ -338,7 +379,7 @@ class PublishedVertical(ColumnRegression):
         return tuple(found)
 
     def notes(self, who: Consortium) -> tuple[str, ...]:
-        return (ways_to_predict(who),) if who.colluders else ()
+        return (describe_prediction(who),) if who.colluders else ()
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
         return self.model(np.asarray(released["model"], np.float64))

@@ -1,0 +1,187 @@
+"""Simulation only: baselines, and the same releases computed with all columns in one place.
+
+The baselines are the errors of a constant, of the label's holder alone, and of all columns pooled without noise. The
+pooled releases are for comparisons at a size where hosts would take hours. A secure run opens the exact weighted
+entries (with rlwe rarely one unit off), and sums of responses up to the rounding of the waves, plus one part of the
+noise per party; here it is the same, and a test compares the two number by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data import Records
+from comity.data.schemas.reading import canonical_id
+from comity.federation.baseline import Baseline
+from comity.federation.declare.consortium import Consortium
+from comity.learn.fits import logistic
+from comity.methods.vertical.layout import LABEL, PLACES, Layout, scaled_target
+from comity.methods.vertical.moments import MomentEntries, fit_regression
+from comity.methods.vertical.rounds import Rounds, Whitening, constant_units, responses
+from comity.privacy.permit import simulated
+from comity.privacy.randomness import NoiseSource
+
+if TYPE_CHECKING:
+    from comity.methods.vertical.gradients import GradientRegression
+    from comity.methods.vertical.protocol import VerticalRegression
+
+Floats = NDArray[np.float64]
+
+_L2 = 1e-6
+"""Enough for classes that can be separated. Not tuned on data."""
+
+
+def error_of(columns: Layout, coef: Floats, test: Records) -> float:
+    """Share of wrong classes, or the mean squared error of a target scaled to [−1, 1], over encoded whole rows."""
+    scores = test.features @ coef
+    assert test.labels is not None
+    if columns.classes:
+        return float(np.mean((scores > 0) != (test.labels > 0)))
+    return float(np.mean((scores - scaled_target(columns.schema, test.labels)) ** 2))
+
+
+def pool_columns(columns: Layout, parties: Sequence[Records]) -> Floats:
+    """The columns of z in one place, over the rows that all parties share."""
+    orders: list[NDArray[np.int64] | None] = [None] * len(parties)
+    ids = [None if records.ids is None else [canonical_id(one) for one in records.ids] for records in parties]
+    if all(found is not None for found in ids):
+        common = set.intersection(*(set(found) for found in ids if found is not None))
+        orders = []
+        for found in ids:
+            assert found is not None
+            place = {one: at for at, one in enumerate(found)}
+            orders.append(np.array([place[one] for one in sorted(common)], np.int64))
+    parts = []
+    for party, records, order in zip(columns.parties, parties, orders):
+        matrix = columns.matrix(records, party)
+        parts.append(matrix if order is None else matrix[order])
+    return np.hstack(parts)
+
+
+def _fit(columns: Layout, rows: Floats) -> Floats:
+    """Coefficients of encoded rows without noise: least squares, or a logistic regression."""
+    if not columns.classes:
+        entries = MomentEntries.of(columns)
+        return fit_regression(entries, entries.exact(rows), len(rows), 0.0).coef
+    features = rows[:, columns.features]
+    if columns.intercept:
+        features = np.column_stack([features, np.full(len(rows), columns.constant)])
+    labels = (rows[:, columns.label.start] > 0).astype(np.float64)
+    return np.asarray(columns.mapping @ logistic(features, labels, _L2, tol=1e-7).weights, np.float64)
+
+
+def fit_alone_and_pooled(columns: Layout, rows: Floats) -> tuple[Floats, Floats]:
+    """Coefficients of encoded rows: of the label's holder alone, and of all columns pooled."""
+    # The columns of other parties are set to zero.
+    own = rows.copy()
+    for piece in columns.pieces:
+        if piece.party != columns.label_at and piece.kind != LABEL:
+            own[:, piece.start : piece.stop] = 0.0
+    return _fit(columns, own), _fit(columns, rows)
+
+
+def baselines(columns: Layout, train: Sequence[Records], test: Records) -> list[Baseline]:
+    rows = pool_columns(columns, train)
+    if not len(rows):
+        return []
+    alone, whole = fit_alone_and_pooled(columns, rows)
+    assert test.labels is not None
+    if columns.classes:
+        most = np.mean(rows[:, columns.label.start] > 0) > 0.5
+        constant, said = float(np.mean((test.labels > 0) != most)), "always the most frequent class"
+    else:
+        middle = rows[:, columns.label.start].mean() / columns.label.table[0, 0]
+        constant = float(np.mean((scaled_target(columns.schema, test.labels) - middle) ** 2))
+        said = "always the mean"
+    return [
+        Baseline("constant", constant, note=said),
+        Baseline("own data", error_of(columns, alone, test), note="the label's holder alone"),
+        Baseline("pooled", error_of(columns, whole, test), note="all columns in one place, no privacy"),
+    ]
+
+
+def add_noise(protocol: VerticalRegression, exact: Floats, who: Consortium, source: NoiseSource) -> Floats:
+    """Add every party's part of the noise to exact weighted entries."""
+    release = protocol.moments(who.loss)
+    scale, noise = release.scale(who), release.noise
+    assert noise is not None
+    units = np.rint(exact / scale.grid).astype(np.int64)
+    for _ in who.parties:
+        units += noise.draw(source, scale, release.shape, permit=simulated(release.name), part=True)
+    return np.asarray(units * scale.grid, np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class PooledRounds:
+    """Gradient rounds over pooled columns: each party's columns of z, and how it whitens them."""
+
+    rounds: Rounds
+    columns: Mapping[str, Floats]
+    whitening: Mapping[str, Floats]
+
+    @cached_property
+    def units(self) -> dict[str, Floats]:
+        return {party: self.rounds.features(own, party) for party, own in self.columns.items()}
+
+    @cached_property
+    def instruments(self) -> dict[str, Floats]:
+        """Instruments of each party, in units of 2^−PLACES."""
+        return {party: self.rounds.instruments(own, party, self.whitening[party]) for party, own in self.units.items()}
+
+    def sums(self, weights: Floats, intervals: Floats) -> Floats:
+        """Σ u (s(z) − y + ½), the constant's last. A secure round has every response within `CURVE.rounding` of
+        these."""
+        rounds = self.rounds
+        places = sum(
+            rounds.scores(own, party, weights, interval).astype(np.int64)
+            for (party, own), interval in zip(self.units.items(), intervals)
+        )
+        holder = rounds.layout.label_at
+        label = rounds.layout.label.start - rounds.layout.places(holder).start
+        found = responses(np.asarray(places)) - np.where(self.columns[holder][:, label] > 0, 0.5, -0.5)
+        sums = [np.ldexp(own.T @ found, -PLACES) for own in self.instruments.values()]
+        if rounds.layout.intercept:
+            sums.append(np.array([np.ldexp(constant_units(rounds.size), -PLACES) * found.sum()]))
+        return np.concatenate(sums)
+
+    def cut(self, weights: Floats, intervals: Floats) -> dict[str, float]:
+        """The share of rows whose instruments, or whose partial score, a party clips: the largest over parties. It
+        reads exact rows, so it is for simulations only."""
+        rounds, shares = self.rounds, []
+        for (party, own), (centre, half_width) in zip(self.units.items(), intervals):
+            longer = Whitening(self.whitening[party]).norms(own) > rounds.limit(party)
+            weight, constant = rounds.own_weights(party, weights)
+            outside = np.abs(np.ldexp(own, -PLACES) @ weight + constant - centre) > half_width
+            shares.append((float(longer.mean()), float(outside.mean())))
+        instruments, scores = np.max(shares, axis=0)
+        return {"instruments cut": float(instruments), "scores cut": float(scores)}
+
+
+def run_rounds(
+    protocol: GradientRegression, columns: Mapping[str, Floats], who: Consortium, source: NoiseSource
+) -> tuple[Floats, dict[str, float]]:
+    """Coefficients of encoded rows after all rounds, with every party's noise in each release; and the share of rows
+    that the last round clipped."""
+    rows = len(next(iter(columns.values())))
+    exact = protocol.quadratic.entries.exact(np.hstack(list(columns.values())))
+    descent = protocol.start(add_noise(protocol.quadratic, exact, protocol.for_moments(who), source), rows, who)
+    release = protocol.gradient(who.loss)
+    scale, noise = release.scale(who), release.noise
+    assert noise is not None
+    held, cut = PooledRounds(protocol.descent, columns, protocol.whitening(descent)), {}
+    for number in range(release.times):
+        intervals = protocol.intervals(descent)
+        exact = held.sums(descent.weights, intervals)
+        if number == release.times - 1:
+            cut = held.cut(descent.weights, intervals)
+        units = np.rint(exact / scale.grid).astype(np.int64)
+        for _ in who.parties:
+            units += noise.draw(source, scale, release.shape, permit=simulated(release.name, number), part=True)
+        descent = descent.step(protocol.rescaled(np.asarray(units * scale.grid, np.float64)))
+    return protocol.coefficients(descent), cut
