@@ -18,6 +18,7 @@ from comity import SoftLabel
 from comity.data import Classes, Encoding, Records
 from comity.entropy import Stream
 from comity.federation.assessment import log_loss
+from comity.methods.softlabel import SoftLabelProtocol
 from comity.methods.softlabel.baselines import baselines
 from comity.privacy.randomness import SeededNoise
 from experiments.accuracy.reachable import reachable_constant
@@ -84,7 +85,7 @@ def of_table(data: Table, parties: int, size: Size, *, quick: bool) -> Iterator[
         )
 
 
-def dealt(data: Table, parties: int, auxiliary: int, records: int = RECORDS) -> tuple[Layout, SoftLabel]:
+def dealt(data: Table, parties: int, auxiliary: int, records: int = RECORDS) -> tuple[Layout, SoftLabelProtocol]:
     """Training records in a public random order, the first of them to the parties, then the public rows."""
     encoding = Encoding(data.schema, scaling="symmetric", rows="scaled", intercept=True)
     train, test = (encoding.encode(frame, where=data.name).records for frame in (data.train, data.test))
@@ -101,10 +102,12 @@ def dealt(data: Table, parties: int, auxiliary: int, records: int = RECORDS) -> 
         np.asarray(test.labels, np.int64),
         target.values,
     )
-    return held, SoftLabel(auxiliary=held.auxiliary, classes=held.classes, records_per_party=records, encoding=encoding)
+    return held, SoftLabel.over_rows(auxiliary=held.auxiliary, classes=held.classes, sizes=records, encoding=encoding)
 
 
-def runs(held: Layout, protocol: SoftLabel, epsilon: float, repeats: int, name: str) -> tuple[list[Scores], str]:
+def runs(
+    held: Layout, protocol: SoftLabelProtocol, epsilon: float, repeats: int, name: str
+) -> tuple[list[Scores], str]:
     """Scores of models from sums with fresh noise, and the statistic that the rule took."""
     who = consortium(held.parties, epsilon, DELTA)
     statistic, release = opened(protocol, who)

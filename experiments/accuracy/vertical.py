@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from comity import VerticalRegression
 from comity.data import Bounded, Encoding, Records
 from comity.entropy import Stream
 from comity.federation.declare.consortium import Consortium
-from comity.methods.vertical import GradientRegression
+from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression
 from comity.methods.vertical.gradients import Solver
 from comity.methods.vertical.layout import scaled_target
 from comity.methods.vertical.pooled import add_noise, fit_alone_and_pooled, run_rounds
@@ -111,8 +110,8 @@ class Dealt:
 
     @cached_property
     def quadratic(self) -> VerticalRegression:
-        return VerticalRegression(
-            schema=self.table.schema, columns=self.columns, products="dealer", bins=True, most=1 << 17
+        return Vertical.quadratic(
+            schema=self.table.schema, columns=self.columns, products="dealer", bins=True, max_rows=1 << 17
         )
 
     @cached_property

@@ -17,7 +17,7 @@ import numpy as np
 from comity import SoftLabel
 from comity.data import dataset
 from comity.entropy import Stream
-from comity.methods.softlabel import record_sums, rule, votes
+from comity.methods.softlabel import SoftLabelProtocol, record_sums, rule, votes
 from comity.privacy.randomness import SeededNoise
 from experiments.accuracy.rows import scores
 from experiments.accuracy.softlabel import dealt
@@ -56,13 +56,13 @@ ALL = {**TWO_CLASSES, "HAR": SEVERAL["HAR"]}
 
 
 @lru_cache(maxsize=32)
-def held(deal: Deal) -> tuple[Layout, SoftLabel]:
+def held(deal: Deal) -> tuple[Layout, SoftLabelProtocol]:
     if deal.table == "mnist":
         return _digits(deal)
     return dealt(inside(deal.table), deal.parties, deal.public, deal.records)
 
 
-def _digits(deal: Deal) -> tuple[Layout, SoftLabel]:
+def _digits(deal: Deal) -> tuple[Layout, SoftLabelProtocol]:
     """Pixels of training digits, each row in the unit ball."""
     frame = dataset("mnist")
     frame = frame[(frame["split"].astype(str) == "train").to_numpy(bool)]
@@ -81,7 +81,7 @@ def _digits(deal: Deal) -> tuple[Layout, SoftLabel]:
         labels[test],
         tuple("0123456789"),
     )
-    return layout, SoftLabel(auxiliary=layout.auxiliary, classes=layout.classes, records_per_party=deal.records)
+    return layout, SoftLabel.over_rows(auxiliary=layout.auxiliary, classes=layout.classes, sizes=deal.records)
 
 
 @lru_cache(maxsize=32)

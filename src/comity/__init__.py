@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from comity.federation.coordinator.parties import Progress
     from comity.learn import load_model as load_model
     from comity.methods.averaging import Averaging as Averaging
-    from comity.methods.softlabel import PublishedSoftLabel as PublishedSoftLabel
     from comity.methods.softlabel import SoftLabel as SoftLabel
-    from comity.methods.vertical import VerticalRegression as VerticalRegression
+    from comity.methods.vertical import Vertical as Vertical
     from comity.privacy.ledger import Ledger as Ledger
     from comity.report.result import Result as Result
     from comity.report.result import load_result as load_result
@@ -50,7 +49,6 @@ __all__ = [
     "Dataset",
     "Encoding",
     "Ledger",
-    "PublishedSoftLabel",
     "Records",
     "Result",
     "Schema",
@@ -58,8 +56,8 @@ __all__ = [
     "SoftLabelClassifier",
     "Study",
     "Table",
+    "Vertical",
     "VerticalClassifier",
-    "VerticalRegression",
     "VerticalRegressor",
     "__version__",
     "load_artefact",
@@ -75,7 +73,6 @@ _HOMES = {
     "Dataset": "comity.artefacts.dataset",
     "Encoding": "comity.data",
     "Ledger": "comity.privacy.ledger",
-    "PublishedSoftLabel": "comity.methods.softlabel",
     "Records": "comity.data",
     "Result": "comity.report.result",
     "Schema": "comity.data",
@@ -83,8 +80,8 @@ _HOMES = {
     "SoftLabelClassifier": "comity.estimators",
     "Study": "comity.study.study",
     "Table": "comity.artefacts.table",
+    "Vertical": "comity.methods.vertical",
     "VerticalClassifier": "comity.estimators",
-    "VerticalRegression": "comity.methods.vertical",
     "VerticalRegressor": "comity.estimators",
     "load_artefact": "comity.artefacts.artefact",
     "load_model": "comity.learn",

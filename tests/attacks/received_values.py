@@ -30,10 +30,10 @@ from comity.federation.owner.rows import Rows
 from comity.federation.part import Part
 from comity.federation.step import StepSpec
 from comity.methods.averaging import Averaging, AveragingProtocol
-from comity.methods.softlabel import SoftLabel
+from comity.methods.softlabel import SoftLabel, SoftLabelProtocol
 from comity.methods.summary import OneShotSummary
 from comity.methods.summary.ratio import MAX_RANK
-from comity.methods.vertical import VerticalRegression
+from comity.methods.vertical import Vertical
 from comity.methods.vertical.dealt_rounds import DealtRounds
 from comity.methods.vertical.evaluation import ErrorsByColumns
 from comity.methods.vertical.layout import Layout
@@ -222,9 +222,9 @@ def evaluated(kind: str) -> Case:
 
 
 @cache
-def soft(width: int) -> SoftLabel:
+def soft(width: int) -> SoftLabelProtocol:
     auxiliary = np.random.default_rng(1).normal(size=(240, width))
-    return SoftLabel(auxiliary=auxiliary, records_per_party=60, statistic="class-sums")
+    return SoftLabel.over_rows(auxiliary=auxiliary, sizes=60, statistic="class-sums")
 
 
 def evaluated_behind_a_map() -> Case:
@@ -341,7 +341,7 @@ def errors_by_columns(classes: bool) -> Case:
     @cache
     def measuring(width: int) -> ErrorsByColumns:
         layout = by_columns(width, classes=classes)
-        method = VerticalRegression(schema=layout.schema, columns=dict(layout.held), most=1 << 10)
+        method = Vertical.quadratic(schema=layout.schema, columns=dict(layout.held), max_rows=1 << 10)
         return ErrorsByColumns(method, method)
 
     def seen(rows: Floats, labels: NDArray[Any], message: Any) -> Floats:

@@ -13,7 +13,7 @@ from comity.data import Classes, Encoding, Numeric, Records, Schema
 from comity.federation.declare.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.methods.averaging import Averaging
-from comity.methods.softlabel.protocol import SoftLabel
+from comity.methods.softlabel.method import SoftLabel
 from comity.methods.synthetic import SyntheticData
 from comity.methods.synthetic.fidelity import Task
 from comity.privacy.loss import Approx
@@ -76,7 +76,7 @@ def case(method: str, parties: int, seed: int = 0) -> Case:
     elif method == "softlabel":
         who = consortium(parties, Approx(40.0 if parties < 10 else 10.0, 1e-6), unit=Unit.PARTY)
         auxiliary = encoding.encode(people(200, 10_000 + seed)).records.features
-        protocol = SoftLabel(auxiliary=auxiliary, classes=("no", "yes"), records_per_party=RECORDS, encoding=encoding)
+        protocol = SoftLabel.over_rows(auxiliary=auxiliary, classes=("no", "yes"), sizes=RECORDS, encoding=encoding)
     else:
         who = consortium(parties, Approx(1.0, 1e-6))
         protocol = SyntheticData(schema=SCHEMA, rows=parties * RECORDS)

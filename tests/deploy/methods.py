@@ -70,22 +70,22 @@ METHODS: dict[str, Method] = {
         summed="gradient",
     ),
     "vertical-dealer": Method(
-        '[vertical]\nproducts = "dealer"\nrounds = 2\nrows_at_most = 256\n' + _columns("north", "south", "east"),
+        '[vertical]\nproducts = "dealer"\nrounds = 2\nmax_rows = 256\n' + _columns("north", "south", "east"),
         columns=_HELD,
         identified=True,
         summed="moments",
         rounded=_OF_ROUNDS,
     ),
     "vertical-rlwe": Method(
-        '[vertical]\nalignment = "ecdh"\nrounds = 2\nrows_at_most = 256\n' + _columns("north", "south", "east"),
+        '[vertical]\nalignment = "ecdh"\nrounds = 2\nmax_rows = 256\n' + _columns("north", "south", "east"),
         columns=_HELD,
         identified=True,
         summed="moments",
         rounded=_OF_ROUNDS,
     ),
     "softlabel": Method(
-        f'[softlabel]\nauxiliary = "public.parquet"\nrows = "normalised"\nstatistic = "votes"\n'
-        f"records_per_party = {RECORDS}\n" + _owners(NAMES),
+        f'[softlabel]\nauxiliary = "public.parquet"\nscaling = "normalised"\nstatistic = "votes"\n'
+        f"sizes = {RECORDS}\n" + _owners(NAMES),
         parties=NAMES,
         unit=Unit.PARTY,
         public=True,

@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 from comity.data import Records
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.softlabel import SoftLabel
-from comity.methods.vertical import VerticalRegression
+from comity.methods.vertical import Vertical
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
 from tests.vertical.consortia import HELD, people, schema
@@ -63,7 +63,7 @@ def of_soft_labels(seed: int, *, parties: int = 16) -> tuple[Outcome, Truth]:
     generator = np.random.default_rng(seed)
     records = {f"p{number}": drawn(30, generator) for number in range(parties)}
     made = simulate(
-        SoftLabel(auxiliary=drawn(60, generator).features, records_per_party=30, statistic="votes"),
+        SoftLabel.over_rows(auxiliary=drawn(60, generator).features, sizes=30, statistic="votes"),
         parties=records,
         epsilon=8.0,
         delta=1e-6,
@@ -78,7 +78,7 @@ def of_vertical(seed: int, *, linear: bool = True, delta: float = 1e-6, aligned:
     agreed, frame = schema(linear=linear, identifier=aligned), people(2000, seed=seed, linear=linear)
     frame = frame if aligned else frame.drop(columns="person")
     made = simulate(
-        VerticalRegression(
+        Vertical.quadratic(
             schema=agreed,
             columns=HELD[2],
             pure=not delta,

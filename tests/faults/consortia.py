@@ -61,14 +61,14 @@ METHODS = {
     ),
     "vertical": Method(
         "vertical",
-        'solver = "quadratic"\nrows_at_most = 256\n',
+        'solver = "quadratic"\nmax_rows = 256\n',
         parties=("north", "south"),
         said_of=(("north", f"columns = {list(HOSPITAL)}\n"), ("south", f"columns = {list(SURGERY)}\n")),
         columns=(HOSPITAL, SURGERY),
     ),
     "softlabel": Method(
         "softlabel",
-        f'auxiliary = "public.csv"\nrows = "normalised"\nrecords_per_party = {RECORDS}\n',
+        f'auxiliary = "public.csv"\nscaling = "normalised"\nsizes = {RECORDS}\n',
         unit=Unit.PARTY,
     ),
     "synthetic": Method("synthetic", "rows = 50\n"),

@@ -88,7 +88,7 @@ grant = 1000.0
 split = "by-column"
 column = "clinic"
 """,
-    "vertical": f"[vertical]\nrows_at_most = 256\n{_COLUMNS}",
+    "vertical": f"[vertical]\nmax_rows = 256\n{_COLUMNS}",
     "synthetic columns": f"[synthetic]\nrows_at_most = 256\n{_COLUMNS}",
 }
 # Keys of a method that has them where parties hold different columns alone.
@@ -98,7 +98,7 @@ _ALSO: dict[str, dict[str, Any]] = {
     "averaging default": {"averaging.sizes": 8},
     "averaging model": {"averaging.rounds": 2},
     "averaging published": {"privacy.colluders": 0},
-    "softlabel default": {"softlabel.records_per_party": 10},
+    "softlabel default": {"softlabel.sizes": 10},
     "feature_map": {"softlabel.statistic": "votes"},
     "feature_map=pca": {"softlabel.dimensions": 3},
     "feature_map=random": {"softlabel.dimensions": 3},

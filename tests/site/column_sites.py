@@ -37,7 +37,7 @@ delta = 1e-5
 [vertical]
 solver = "quadratic"
 products = "dealer"
-rows_at_most = 4096
+max_rows = 4096
 """
 
 SITE = """\

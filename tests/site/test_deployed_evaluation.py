@@ -22,7 +22,7 @@ from .sites import NAMES, STUDY, Sites, approve, coordinated, execute
 
 MEASURED = STUDY.replace("[simulation]", "[evaluation]\n\n[simulation]")
 PARTY = MEASURED.replace('unit = "record"', 'unit = "party"').replace("averaging", "softlabel")
-SUMS = 'statistic = "class-sums"\nrecords_per_party = 40\nauxiliary = "public.csv"'
+SUMS = 'statistic = "class-sums"\nsizes = 40\nauxiliary = "public.csv"'
 
 
 def measured(sites: Sites, **more: Any) -> Study:

@@ -30,7 +30,7 @@ from .sites import TABLE as PARAMETERS
 from .test_pack import forged, receive
 
 SOFTLABEL = STUDY.replace("averaging", "softlabel").replace('unit = "record"', 'unit = "party"')
-TABLE = 'statistic = "class-sums"\nrecords_per_party = 40\nauxiliary = "public.parquet"'
+TABLE = 'statistic = "class-sums"\nsizes = 40\nauxiliary = "public.parquet"'
 
 
 def hostile(sites: Sites, public: bytes, *, more: str = "") -> bytes:

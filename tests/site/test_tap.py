@@ -22,7 +22,7 @@ from comity.study.study import Study
 from .sites import NAMES, STUDY, TABLE, Sites, coordinated, execute
 
 WINDOW = 12
-ENTRUSTED = 'variant = "published"\nmethod = "avg"\nauxiliary = "public.csv"\nrows = "normalised"'
+ENTRUSTED = 'variant = "published"\nmethod = "avg"\nauxiliary = "public.csv"\nscaling = "normalised"'
 SOFTLABEL = STUDY.replace("averaging", "softlabel").replace('unit = "record"', 'unit = "party"')
 
 

@@ -18,7 +18,7 @@ from comity.federation.declare.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.learn.local_models import LocalModel, linear_votes, local_votes
-from comity.methods.softlabel.protocol import SoftLabel
+from comity.methods.softlabel.method import SoftLabel, SoftLabelProtocol
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss
 from comity.study.local.cohort import Cohort, stacks
@@ -49,12 +49,12 @@ def filled(classes: int, parties: int = 5, rows: int = 24) -> list[Records]:
     return [clusters(classes, rows + place, seed=place) for place in range(parties)]
 
 
-def soft(statistic: Any = "votes", classes: int = 3, *, rows: int = 60, **more: Any) -> SoftLabel:
-    return SoftLabel(
+def soft(statistic: Any = "votes", classes: int = 3, *, rows: int = 60, **more: Any) -> SoftLabelProtocol:
+    return SoftLabel.over_rows(
         auxiliary=clusters(classes, rows, seed=99).features,
         classes=labels(classes),
         statistic=statistic,
-        records_per_party=more.pop("records_per_party", 24),
+        sizes=more.pop("sizes", 24),
         local_l2=more.pop("local_l2", 1e-2),
         **more,
     )
@@ -80,7 +80,7 @@ def consortium(parties: int = 5, loss: Loss | None = None, *, dropouts: int = 0,
 
 
 def hosted(
-    protocol: SoftLabel,
+    protocol: SoftLabelProtocol,
     records: Sequence[Records | Callable[[], Records]],
     *,
     who: Consortium | None = None,
@@ -111,7 +111,7 @@ def hosted(
 
 
 def coordinator(
-    protocol: SoftLabel,
+    protocol: SoftLabelProtocol,
     who: Consortium,
     hosts: Mapping[str, Host],
     journal: Journal,
@@ -123,7 +123,9 @@ def coordinator(
     return Parties(agreed, run=RUN, channel=channel, journal=journal, keys=identity(COORDINATOR), noise=None)
 
 
-def cohort(protocol: SoftLabel, records: Sequence[Records], *, who: Consortium | None = None, most: int = 3) -> Cohort:
+def cohort(
+    protocol: SoftLabelProtocol, records: Sequence[Records], *, who: Consortium | None = None, most: int = 3
+) -> Cohort:
     """The same parties, in stacks of `most`."""
     who = who or consortium(len(records))
     return Cohort(
@@ -137,7 +139,9 @@ def cohort(protocol: SoftLabel, records: Sequence[Records], *, who: Consortium |
     )
 
 
-def contribution(protocol: SoftLabel, who: Consortium, own: Records, model: LocalModel | None = None) -> np.ndarray:
+def contribution(
+    protocol: SoftLabelProtocol, who: Consortium, own: Records, model: LocalModel | None = None
+) -> np.ndarray:
     """What one party has to say, in the statistic's own units, worked out without a host."""
     statistic, count = protocol.choice(who).statistic, len(protocol.classes)
     present, y = np.ones(len(own), bool), np.asarray(own.labels)
@@ -150,14 +154,14 @@ def contribution(protocol: SoftLabel, who: Consortium, own: Records, model: Loca
     return statistic.contribution(own.features, y, present, votes)
 
 
-def quantised(protocol: SoftLabel, who: Consortium, value: np.ndarray) -> np.ndarray:
+def quantised(protocol: SoftLabelProtocol, who: Consortium, value: np.ndarray) -> np.ndarray:
     """The integers that are masked: bounded, and put on the grid of the release."""
     release = protocol.declare(who)[protocol.choice(who).statistic.name]
     return np.rint(release.bounded.enforce(value, release.shape) / release.spacing(who)).astype(np.int64)
 
 
 def plain(
-    protocol: SoftLabel,
+    protocol: SoftLabelProtocol,
     who: Consortium,
     records: Sequence[Records],
     models: Mapping[str, LocalModel] | None = None,

@@ -18,7 +18,7 @@ from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records
 from comity.federation.coordinator.lifecycle import run
 from comity.learn.local_models import as_local_model
-from comity.methods.softlabel.protocol import SoftLabel
+from comity.methods.softlabel.method import SoftLabel, SoftLabelProtocol
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.permit import simulated
@@ -38,11 +38,11 @@ PURE_CASES = [(name, classes) for name in PURE for classes in (2, 3)]
 
 
 @cache
-def protocol(statistic: Any, classes: int) -> SoftLabel:
+def protocol(statistic: Any, classes: int) -> SoftLabelProtocol:
     """Few public rows in the plane: the fewer numbers carry noise, the more an audit can see."""
     rows = 4 if statistic == "histograms" else 40
     auxiliary = np.random.default_rng(3).normal(size=(rows, 2)) / 4
-    return SoftLabel(auxiliary=auxiliary, classes=labels(classes), statistic=statistic, records_per_party=1)
+    return SoftLabel.over_rows(auxiliary=auxiliary, classes=labels(classes), statistic=statistic, sizes=1)
 
 
 def gaussian(epsilon: float) -> GDP:
@@ -58,7 +58,7 @@ def all_for(chosen: int) -> Any:
     return as_local_model(lambda features, labels_, auxiliary, classes: np.full(len(auxiliary), chosen))
 
 
-def candidates(tried: SoftLabel, who: Any) -> list[np.ndarray]:
+def candidates(tried: SoftLabelProtocol, who: Any) -> list[np.ndarray]:
     """Contributions of parties at the edges of what there can be, in grid units."""
     classes = len(tried.classes)
     one = Records(np.zeros((1, 2)), np.zeros(1, np.int64))
@@ -86,12 +86,12 @@ def neighbours(statistic: str, classes: int, loss: Any) -> tuple[np.ndarray, np.
     return others + found[first], others + found[second]
 
 
-def release_of(tried: SoftLabel, who: Any) -> Any:
+def release_of(tried: SoftLabelProtocol, who: Any) -> Any:
     return tried.declare(who)[tried.choice(who).statistic.name]
 
 
 def opened(
-    tried: SoftLabel, units: np.ndarray, loss: Any, seed: int, *, count: int = COUNT, shrink: float = 1.0
+    tried: SoftLabelProtocol, units: np.ndarray, loss: Any, seed: int, *, count: int = COUNT, shrink: float = 1.0
 ) -> Any:
     """Many opened sums at once; `shrink` draws parts of less noise than declared."""
     who = who_for(loss)
@@ -184,7 +184,7 @@ def test_a_missing_factor_of_the_root_of_two_is_caught(statistic: str) -> None:
     assert measured(statistic, 3, gaussian(1), shrink=1 / sqrt(2)) > 1
 
 
-def gamma_one(tried: SoftLabel, units: np.ndarray, seed: int) -> np.ndarray:
+def gamma_one(tried: SoftLabelProtocol, units: np.ndarray, seed: int) -> np.ndarray:
     """Noise in a uniform direction whose length is exponential: the radius that the published curves fit."""
     who = who_for(Pure(1))
     release = release_of(tried, who)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from math import prod, sqrt
 from pathlib import Path
@@ -287,10 +288,10 @@ def test_pure_epsilon_is_refused_for_histograms() -> None:
 
 
 def test_automatic_choice_asks_for_the_declared_number_of_records() -> None:
-    protocol = soft("auto", records_per_party=None)
+    protocol = soft("auto", sizes=None)
     with pytest.raises(StudyError, match="nobody counts private records") as refused:
         protocol.declare(consortium(5, Approx(1, 1e-6)))
-    assert refused.value.key == "softlabel.records_per_party"
+    assert refused.value.key == "softlabel.sizes"
     # Pure epsilon decides by itself.
     assert protocol.choice(consortium(5, Pure(1))).statistic.name == "votes"
 
@@ -298,7 +299,7 @@ def test_automatic_choice_asks_for_the_declared_number_of_records() -> None:
 @pytest.mark.parametrize("given", [pca(filled(3)[0].features, 2), StandardScaler(), "autoencoder"])
 def test_maps_that_were_fitted_elsewhere_are_refused(given: Any) -> None:
     with pytest.raises(StudyError, match="fitted on the public auxiliary records") as refused:
-        soft("votes", feature_map=given).declare(consortium())
+        replace(soft("votes"), feature_map=given)
     assert refused.value.key == "softlabel.feature_map"
 
 
@@ -366,7 +367,7 @@ def unread() -> Records:
 def test_the_plan_says_what_was_chosen_and_why_without_a_look_at_records(
     loss: Any, records: int, name: str, reason: str
 ) -> None:
-    protocol, who = soft("auto", records_per_party=records), consortium(8, loss)
+    protocol, who = soft("auto", sizes=records), consortium(8, loss)
     parties, hosts = hosted(protocol, [unread] * 8, who=who)
     shown = plan("study", protocol, who)
     assert f"{name}: " in shown.expected and reason in shown.expected
@@ -406,6 +407,6 @@ def test_records_that_can_not_be_used_do_not_stop_the_others(statistic: Any, bad
         broken.features[0, 0] = np.nan
     else:
         cast(Any, broken.labels)[0] = 7
-    method = SoftLabel(auxiliary=public, statistic=statistic, records_per_party=8)
+    method = SoftLabel.over_rows(auxiliary=public, statistic=statistic, sizes=8)
     outcome = simulate(method, parties=parties, epsilon=50.0, delta=1e-6, seed=1)
     assert np.isfinite(outcome.released["model"]).all()

@@ -7,7 +7,7 @@ from the operating system's entropy: bounds on p-values are low enough for one f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 import numpy as np
@@ -23,7 +23,7 @@ from comity.federation.messages.codec import decode
 from comity.federation.sum.site import SecureSum
 from comity.federation.sum.terms import to_words
 from comity.learn.local_models import as_local_model, linear_votes, linear_weights
-from comity.methods.softlabel.protocol import SoftLabel
+from comity.methods.softlabel.method import SoftLabelProtocol
 
 from .default_consortia import (
     RUN,
@@ -41,7 +41,7 @@ UNLIKELY = 1e-7
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Unmasked(SoftLabel):
+class Unmasked(SoftLabelProtocol):
     """The broken twin: the same steps, with contributions sent as they are."""
 
     def declare(self, who: Any) -> Declaration:
@@ -57,14 +57,8 @@ class Unmasked(SoftLabel):
         )
 
 
-def unmasked(protocol: SoftLabel) -> Unmasked:
-    return Unmasked(
-        auxiliary=protocol.auxiliary,
-        classes=protocol.classes,
-        statistic=protocol.statistic,
-        records_per_party=protocol.records_per_party,
-        local_l2=protocol.local_l2,
-    )
+def unmasked(protocol: SoftLabelProtocol) -> Unmasked:
+    return Unmasked(**{one.name: getattr(protocol, one.name) for one in fields(protocol)})
 
 
 def messages(parties: Any, released: Any) -> list[bytes]:

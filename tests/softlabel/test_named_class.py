@@ -11,7 +11,7 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.data import Records
 from comity.federation.declare.consortium import Consortium
-from comity.methods.softlabel.protocol import SoftLabel
+from comity.methods.softlabel.method import SoftLabel, SoftLabelProtocol
 from comity.methods.softlabel.record_sums import ClassSums, NamedClass
 from comity.methods.softlabel.rule import choose_noise
 from comity.privacy.loss import Approx, Pure
@@ -29,8 +29,8 @@ ROWS = np.random.default_rng(0).normal(size=(60, 4))
 SURE, COUNT = 1 - 1e-7, 40_000
 
 
-def protocol() -> SoftLabel:
-    return SoftLabel(auxiliary=ROWS, classes=CLASSES, records_per_party=3)
+def protocol() -> SoftLabelProtocol:
+    return SoftLabel.over_rows(auxiliary=ROWS, classes=CLASSES, sizes=3)
 
 
 def who(parties: int = 4, epsilon: float = 1.0) -> Consortium:

@@ -10,7 +10,7 @@ import pytest
 
 from comity.errors import StudyError
 from comity.federation.declare.consortium import Consortium
-from comity.methods.softlabel.protocol import SoftLabel
+from comity.methods.softlabel.method import SoftLabel
 from comity.methods.softlabel.record_sums import Cells, ClassSums, NamedClass
 from comity.methods.softlabel.rule import (
     Choice,
@@ -70,7 +70,7 @@ def test_counts_that_are_mostly_noise_are_left_for_the_most_frequent_class() -> 
 def contrast_noise(terms: Consortium, classes: int, directions: int) -> float:
     """Of the release as it is declared, over as few parties as may be left, all of whom counted on their own part."""
     names = tuple("abcd"[:classes])
-    one = SoftLabel(auxiliary=ROWS, classes=names, statistic="class-sums", records_per_party=20)
+    one = SoftLabel.over_rows(auxiliary=ROWS, classes=names, statistic="class-sums", sizes=20)
     sums = ClassSums.on(ROWS, classes, records_per_party=20, dimensions=directions)
     vars(one)["_choose"] = lambda figures: Choice(sums, "")
     noise = one.deviation(terms, terms.survivors) * sqrt(terms.size / terms.survivors)
@@ -133,12 +133,12 @@ def test_a_choice_does_not_look_at_anything_private() -> None:
 
 
 def test_what_is_missing_or_wrong_is_named() -> None:
-    with pytest.raises(StudyError, match="records_per_party is missing"):
+    with pytest.raises(StudyError, match="sizes is missing"):
         choose(who(), ROWS, classes=3)
-    with pytest.raises(StudyError, match="records_per_party must be 1 or more"):
+    with pytest.raises(StudyError, match="sizes must be 1 or more"):
         choose(who(), ROWS, classes=3, records_per_party=0)
-    with pytest.raises(StudyError, match=r"softlabel\.statistic must be one of"):
-        SoftLabel(auxiliary=ROWS, records_per_party=3, statistic=cast(Any, "sums"))
+    with pytest.raises(StudyError, match=r"softlabel\.statistic = .sums."):
+        SoftLabel.over_rows(auxiliary=ROWS, sizes=3, statistic=cast(Any, "sums"))
     assert isinstance(choose(who(), ROWS, classes=3, statistic="votes").statistic, Votes)
 
 

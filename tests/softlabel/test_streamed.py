@@ -11,7 +11,7 @@ import pytest
 from comity.data import Classes, Encoding, Frame, Numeric, Records, Schema, StreamedRecords
 from comity.errors import DataError
 from comity.federation.owner.rows import Rows
-from comity.methods.softlabel.protocol import SoftLabel
+from comity.methods.softlabel.method import SoftLabel, SoftLabelProtocol
 from comity.methods.softlabel.record_sums import Cells, ClassSums
 from comity.study.simulation.simulate import simulate
 
@@ -27,12 +27,12 @@ def table(records: Records) -> pd.DataFrame:
     return pd.DataFrame(records.features.clip(-1, 1), columns=list(SCHEMA.names)).assign(y=records.labels)
 
 
-def protocol(statistic: Any) -> SoftLabel:
-    return SoftLabel(
+def protocol(statistic: Any) -> SoftLabelProtocol:
+    return SoftLabel.over_rows(
         auxiliary=clusters(CLASSES, 60, seed=99).features.clip(-1, 1),
         classes=("0", "1", "2"),
         statistic=statistic,
-        records_per_party=40,
+        sizes=40,
         encoding=ENCODING,
     )
 

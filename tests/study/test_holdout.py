@@ -46,7 +46,7 @@ epsilon = 2.0
 delta = 1e-5
 [vertical]
 products = "dealer"
-rows_at_most = 5000
+max_rows = 5000
 [parties.north]
 columns = ["age", "sick"]
 [parties.south]

@@ -20,7 +20,7 @@ from comity.federation.coordinator.released import Total
 from comity.learn import from_estimator
 from comity.learn.local_models import as_local_model, harden, local_votes
 from comity.methods.softlabel import PublishedSoftLabel
-from comity.methods.softlabel.protocol import SoftLabel
+from comity.methods.softlabel.method import SoftLabel
 from comity.study.records.gather import gather
 from comity.study.simulation.run import run_study
 from comity.study.simulation.simulate import simulate
@@ -193,7 +193,7 @@ def test_the_default_sums_probabilities_of_models_of_any_kind() -> None:
     """At a loss that leaves little noise, the opened histograms are the mean of what the models said."""
     data = parties()
     models = {"default": from_estimator(pipeline(), soft=True), "north": boosted(), "east": nearest_centre}
-    default = SoftLabel(auxiliary=public(), classes=protocol().classes, statistic="histograms")
+    default = SoftLabel.over_rows(auxiliary=public(), classes=protocol().classes, statistic="histograms")
     outcome = simulate(default, parties=data, epsilon=1e6, delta=1e-6, seed=1, models=models)
     assert outcome.masks
     expected = np.mean(
@@ -209,7 +209,7 @@ def test_the_default_sums_probabilities_of_models_of_any_kind() -> None:
 
 
 def test_a_rule_that_chooses_sums_of_records_refuses_models_instead_of_ignoring_them() -> None:
-    default = SoftLabel(auxiliary=public(), classes=protocol().classes, statistic="auto", records_per_party=6)
+    default = SoftLabel.over_rows(auxiliary=public(), classes=protocol().classes, statistic="auto", sizes=6)
     with pytest.raises(StudyError, match="takes no local models here"):
         simulate(default, parties=parties(), epsilon=1.0, delta=1e-6, seed=1, models=boosted())
 

@@ -51,7 +51,7 @@ def _softlabel(own: str) -> Method:
 
 METHODS = (
     *(
-        _softlabel(f'statistic = "{name}"\nrecords_per_party = 4')
+        _softlabel(f'statistic = "{name}"\nsizes = 4')
         for name in ("auto", "votes", "histograms", "class-sums", "cells", "models")
     ),
     *(_softlabel(f'variant = "published"\nl2 = 0.5\nmethod = "{name}"') for name in ("vote", "soft", "avg")),

@@ -80,7 +80,7 @@ def test_averaging_tells_of_residuals_rows_and_targets() -> None:
 def test_soft_labels_tell_of_parties() -> None:
     generator = np.random.default_rng(1)
     public = generator.uniform(-1, 1, (60, 3)) / 2
-    tried = SoftLabel(auxiliary=public, classes=("no", "yes"), statistic="class-sums", records_per_party=20)
+    tried = SoftLabel.over_rows(auxiliary=public, classes=("no", "yes"), statistic="class-sums", sizes=20)
     parties = {}
     for at in range(8):
         rows = generator.uniform(-1, 1, (20 if at % 2 else 2, 3)) / 2

@@ -45,7 +45,7 @@ BASES: dict[str, tuple[str, str, str]] = {
     "averaging default gradient": ("averaging", RECORD + DELTA, "sizes = 20"),
     "averaging default average": ("averaging", RECORD + PURE, "sizes = 20"),
     "averaging published": ("averaging", RECORD + PURE + "colluders = 0\n", 'variant = "published"'),
-    "softlabel default": ("softlabel", PARTY + DELTA, 'auxiliary = "public.csv"\nrecords_per_party = 20'),
+    "softlabel default": ("softlabel", PARTY + DELTA, 'auxiliary = "public.csv"\nsizes = 20'),
     "softlabel default votes": ("softlabel", PARTY + PURE, 'auxiliary = "public.csv"\nstatistic = "votes"'),
     "softlabel published": ("softlabel", PARTY + DELTA, 'auxiliary = "public.csv"\nvariant = "published"'),
     "softlabel published private": (
@@ -84,10 +84,10 @@ VALUES: dict[str, list[str]] = {
     "averaging.key_bits": ["3072"],
     "averaging.most": ["4096"],
     "softlabel.auxiliary": ['"other.csv"'],
-    "softlabel.rows": ['"normalised"'],
+    "softlabel.scaling": ['"normalised"'],
     "softlabel.intercept": ["false"],
     "softlabel.statistic": ['"histograms"', '"models"'],
-    "softlabel.records_per_party": ["500", "50"],
+    "softlabel.sizes": ["500", "50"],
     "softlabel.feature_map": ['"scaling"'],
     "softlabel.dimensions": ["2"],
     "softlabel.local_l2": ["10.0"],
@@ -138,7 +138,7 @@ VALUES: dict[str, list[str]] = {
     "vertical.bins": ["true"],
     "vertical.party_epsilon": ["{north = 0.01}"],
     "vertical.block_epsilon": ['{north = 0.1, south = 0.1, "north+south" = 0.1}'],
-    "vertical.rows_at_most": ["1000"],
+    "vertical.max_rows": ["1000"],
 }
 
 

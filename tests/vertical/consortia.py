@@ -16,7 +16,7 @@ from comity.federation.declare.consortium import COORDINATOR, Consortium
 from comity.federation.declare.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
-from comity.methods.vertical import VerticalRegression
+from comity.methods.vertical import Vertical, VerticalRegression
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
@@ -62,8 +62,8 @@ def people(rows: int, *, seed: int = 0, linear: bool = False) -> pd.DataFrame:
 
 
 def protocol(parties: int = 2, *, linear: bool = False, identifier: bool = False, **options: Any) -> VerticalRegression:
-    return VerticalRegression(
-        schema=schema(linear=linear, identifier=identifier), columns=HELD[parties], **{"most": 1 << 14, **options}
+    return Vertical.quadratic(
+        schema=schema(linear=linear, identifier=identifier), columns=HELD[parties], **{"max_rows": 1 << 14, **options}
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from decimal import Decimal
 from math import sqrt
 from typing import Any, cast
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from comity.errors import StudyError
-from comity.methods.vertical import VerticalRegression
+from comity.methods.vertical import Vertical, VerticalRegression
 from comity.methods.vertical.budgets import affordable_epsilon, format_up, party_losses
 from comity.methods.vertical.layout import PLACES
 from comity.methods.vertical.moments import integers, l1_sensitivity_about, l2_sensitivity, party_share
@@ -104,7 +105,7 @@ def test_no_part_is_shown_as_more_than_the_whole() -> None:
     assert format_up(1.0, Decimal(1)) == "1.00" and format_up(0.5, Decimal(1)) == "0.501"
     everything = schema(linear=True).columns
     held = {"ash": (*(column.name for column in everything[:-1]), "sick"), "birch": (everything[-1].name,)}
-    tried = VerticalRegression(schema=schema(linear=True), columns=held, products="dealer", pure=True, most=1 << 10)
+    tried = Vertical.quadratic(schema=schema(linear=True), columns=held, products="dealer", pure=True, max_rows=1 << 10)
     whole = party_losses(tried.layout, Pure(1))
     text = tried.expectation(consortium(tried, Pure(1)))
     # The other's one column is a yes/no, whose square says nothing: ash may move all that a record may.
@@ -117,10 +118,15 @@ class Coarse(VerticalRegression):
     _carry = 0.5
 
 
+def coarse(pure: bool, **options: Any) -> Coarse:
+    plain = Vertical.quadratic(schema=schema(), columns=HELD[4], pure=pure, max_rows=1 << 14, **options)
+    return Coarse(**{one.name: getattr(plain, one.name) for one in fields(plain)})
+
+
 @pytest.mark.parametrize("loss", [Pure(2), Approx(1, 1e-5)])
 def test_the_plan_counts_the_carry_of_products_about_each_party(loss: Any) -> None:
     pure = isinstance(loss, Pure)
-    tried = Coarse(schema=schema(), columns=HELD[4], pure=pure, most=1 << 14)
+    tried = coarse(pure)
     said = tried.expectation(consortium(tried, loss)).partition("alone: ")[2]
     shown = {party: float(figure) for party, figure in (one.split() for one in said.split(", "))}
     size, bound = tried.entries.size, cast(Any, tried.moments(loss).bound)
@@ -132,7 +138,7 @@ def test_the_plan_counts_the_carry_of_products_about_each_party(loss: Any) -> No
             moved = (own + 7 * 0.5 * sqrt(size)) / bound.l2
             truth = gdp_epsilon(float(gaussian_budget(loss).square) * moved**2, 1e-5)
         assert truth * (1 - 1e-9) <= shown[party] <= truth * 1.01
-    wishing = Coarse(schema=schema(), columns=HELD[4], pure=pure, most=1 << 14, party_epsilon=dict.fromkeys(shown, 0.5))
+    wishing = coarse(pure, party_epsilon=dict.fromkeys(shown, 0.5))
     with pytest.raises(StudyError) as found:
         wishing.declare(consortium(wishing, loss))
     most = float(str(found.value).partition("up to ")[2].partition(",")[0])

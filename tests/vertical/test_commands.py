@@ -32,7 +32,7 @@ delta = 1e-5
 
 [vertical]
 products = "dealer"
-rows_at_most = 20000
+max_rows = 20000
 
 [parties.north]
 columns = ["age", "sick"]
@@ -198,8 +198,8 @@ def test_an_alignment_without_an_identifier_is_bad_input(tmp_path: Path, comity:
 
 def test_a_study_with_budgets_by_block_runs_and_costs_what_they_come_to(tmp_path: Path, comity: Any) -> None:
     text = TEXT.replace("delta = 1e-5\n", "").replace(
-        "rows_at_most = 20000\n",
-        'rows_at_most = 20000\n[vertical.block_epsilon]\nnorth = 0.5\nsouth = 0.5\n"north+south" = 0.5\n',
+        "max_rows = 20000\n",
+        'max_rows = 20000\n[vertical.block_epsilon]\nnorth = 0.5\nsouth = 0.5\n"north+south" = 0.5\n',
     )
     write(tmp_path, text=text)
     code, out, said = comity("plan", "study.toml")

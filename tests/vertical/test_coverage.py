@@ -17,7 +17,7 @@ from comity.federation.declare.consortium import Consortium
 from comity.learn.quadratic import UNEQUAL
 from comity.methods.averaging import Averaging
 from comity.methods.averaging import moments as rows_of_parties
-from comity.methods.vertical import VerticalRegression
+from comity.methods.vertical import Vertical, VerticalRegression
 from comity.methods.vertical.moments import fit_regression
 from comity.methods.vertical.pooled import add_noise
 from comity.privacy.loss import Approx
@@ -56,7 +56,7 @@ def dealt(frame: Any, schema: Any) -> tuple[VerticalRegression, Any]:
     """Two owners of columns, and all of these in one place."""
     names = [column.name for column in schema.columns]
     held = {"p0": (*names[::2], schema.target.name), "p1": tuple(names[1::2])}
-    tried = VerticalRegression(schema=schema, columns=held, products="dealer", most=1 << 19)
+    tried = Vertical.quadratic(schema=schema, columns=held, products="dealer", max_rows=1 << 19)
     layout = tried.layout
     rows = [layout.matrix(layout.encoding_of(p).encode(frame[list(own)]).records, p) for p, own in held.items()]
     return tried, np.hstack(rows)

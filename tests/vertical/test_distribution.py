@@ -15,7 +15,7 @@ from scipy import stats
 
 from comity.data import Bounded, Numeric, Schema
 from comity.federation.declare.consortium import Consortium
-from comity.methods.vertical import VerticalRegression
+from comity.methods.vertical import Vertical, VerticalRegression
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
@@ -31,7 +31,7 @@ ROWS = 40
 def owned_by(parties: Any, *, pure: Any) -> VerticalRegression:
     held = {f"p{k}": (*NAMES[k::parties], *(("y",) if k == 0 else ())) for k in range(parties)}
     schema = Schema(tuple(Numeric(name, -1, 1) for name in NAMES), Bounded("y", -1, 1))
-    return VerticalRegression(schema=schema, columns=held, pure=pure, products="dealer", most=1 << 10)
+    return Vertical.quadratic(schema=schema, columns=held, pure=pure, products="dealer", max_rows=1 << 10)
 
 
 def rows() -> pd.DataFrame:

@@ -11,7 +11,7 @@ import pytest
 from comity.data import Records
 from comity.errors import StudyError
 from comity.federation.declare.evaluation import split_budget
-from comity.methods.vertical import GradientRegression, VerticalRegression
+from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression
 from comity.methods.vertical.evaluation import (
     L1,
     L2,
@@ -32,7 +32,7 @@ from tests.vertical.consortia import HELD, people, schema
 
 
 def method(size: int = 2, *, linear: bool = True, **given: Any) -> VerticalRegression:
-    return VerticalRegression(schema=schema(linear=linear), columns=HELD[size], products="dealer", **given)
+    return Vertical.quadratic(schema=schema(linear=linear), columns=HELD[size], products="dealer", **given)
 
 
 def entries(parts: Parts, rows: dict[str, Records]) -> np.ndarray:
@@ -158,7 +158,7 @@ def test_a_classifier_s_evaluation_says_how_many_answers_are_right() -> None:
 def test_figures_are_those_of_the_rows_that_were_set_aside(aligned: bool, products: Any) -> None:
     """At an epsilon that leaves next to no noise: the error of the released model on other rows of the same kind."""
     agreed, frame = schema(linear=True, identifier=aligned), people(1500, linear=True)
-    built = VerticalRegression(
+    built = Vertical.quadratic(
         schema=agreed, columns=HELD[2], products=products, alignment="keyed" if aligned else "none"
     )
     frames = {"ash": frame, "birch": frame.sample(frac=1, random_state=1) if aligned else frame}

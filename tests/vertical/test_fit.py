@@ -56,7 +56,7 @@ def test_the_covariance_of_weights_is_that_of_many_noisy_solutions() -> None:
 
 def cover(fits: int) -> np.ndarray:
     """How often the 95 % interval of each coefficient holds the truth, over generated people and noise."""
-    tried = protocol(2, linear=True, products="dealer", most=1 << 14)
+    tried = protocol(2, linear=True, products="dealer", max_rows=1 << 14)
     who = consortium(tried, Approx(1, 1e-5))
     layout, rows = tried.layout, 12_000
     held = np.zeros(layout.encoding.width)
@@ -93,7 +93,7 @@ def test_intervals_cover_the_truth_in_93_to_97_of_100(monkeypatch: pytest.Monkey
 def rare(fits: Any, noise: float = 1.0) -> Any:
     """How often intervals hold the truth where one place has 40 of 12,000 people, over fresh noise; and what share of
     each coefficient the ridge decides."""
-    tried = protocol(2, linear=True, products="dealer", most=1 << 14)
+    tried = protocol(2, linear=True, products="dealer", max_rows=1 << 14)
     who = consortium(tried, Approx(1, 1e-5))
     layout, rows, generator = tried.layout, 12_000, np.random.default_rng(3)
     frame = people(rows, linear=True)
@@ -127,7 +127,7 @@ def test_positive_control_without_the_ridges_bias_a_rare_level_is_missed(monkeyp
 
 
 def test_positive_control_intervals_that_ignore_the_noise_miss_the_truth() -> None:
-    tried = protocol(2, linear=True, products="dealer", most=1 << 14)
+    tried = protocol(2, linear=True, products="dealer", max_rows=1 << 14)
     who, rows = consortium(tried, Approx(1, 1e-5)), 12_000
     frame = people(rows, linear=True)
     z = np.hstack([tried.layout.matrix(own, party) for party, own in parts(tried, frame).items()])

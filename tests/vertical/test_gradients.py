@@ -17,7 +17,7 @@ from comity.methods.method import Setting
 from comity.methods.vertical import VerticalRegression
 from comity.methods.vertical.descent import Descent, Landscape, fit_prior
 from comity.methods.vertical.gradients import SWITCH, GradientRegression
-from comity.methods.vertical.parameters import VerticalParameters
+from comity.methods.vertical.method import Vertical
 from comity.methods.vertical.pooled import PooledRounds, run_rounds
 from comity.methods.vertical.ring_rounds import RingRounds
 from comity.methods.vertical.rounds import (
@@ -112,7 +112,7 @@ def test_room_in_64_bits_is_found_before_anything_is_sent() -> None:
     with pytest.raises(StudyError, match="64 bits"):
         check_room(1 << 24, 4)
     with pytest.raises(StudyError, match="64 bits"):
-        protocol(4, most=1 << 24).declare(consortium(protocol(4)))
+        protocol(4, max_rows=1 << 24).declare(consortium(protocol(4)))
 
 
 # Secure and plain.
@@ -137,7 +137,7 @@ def test_a_secure_round_opens_the_sums_of_one_place(parties: int, products: str)
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
 def test_a_holder_of_the_label_alone_takes_part(products: Any) -> None:
     held = {"ash": ("sick",), "birch": ("age", "place", "dose", "sex")}
-    before = VerticalRegression(schema=schema(), columns=held, products=products, most=1 << 14)
+    before = Vertical.quadratic(schema=schema(), columns=held, products=products, max_rows=1 << 14)
     tried = GradientRegression(quadratic=before, rounds=2)
     frame = people(ROWS)
     released, *_ = secure_run(tried, frame)
@@ -197,7 +197,7 @@ def test_noise_of_hosts_has_the_declared_size_for_whoever_reads_the_weights(coll
 
 def test_rounds_follow_an_alignment() -> None:
     frame = people(80)
-    tried = protocol(2, identifier=True, alignment="keyed", most=1 << 10, rounds=2)
+    tried = protocol(2, identifier=True, alignment="keyed", max_rows=1 << 10, rounds=2)
     records = {
         "ash": parts(tried, frame.iloc[5:])["ash"],
         "birch": parts(tried, frame.iloc[:70].sample(frac=1, random_state=3))["birch"],
@@ -319,7 +319,7 @@ def test_auto_says_what_rounds_would_need_where_there_is_something_to_choose() -
         "Gaussian noise": (auto(pure=True), {"loss": Pure(1)}),
         "party_epsilon": (auto(party_epsilon={"ash": 9.0}), {}),
         "one colluder at most": (auto(3, products="rlwe"), {"colluders": 2}),
-        "lower vertical.rows_at_most": (auto(most=1 << 24), {}),
+        "lower vertical.max_rows": (auto(max_rows=1 << 24), {}),
     }
     for said, (tried, terms) in needs.items():
         under = who(tried, **terms)
@@ -345,7 +345,7 @@ def test_a_study_names_its_solver() -> None:
     setting = Setting(schema=schema(), where="study.toml", read=unread, columns=HELD[2])
 
     def built(**keys: Any) -> Any:
-        return VerticalParameters(**keys).build(setting)
+        return Vertical(**keys).build(setting)
 
     assert type(built(solver="quadratic")) is VerticalRegression
     assert built().solver == "auto" and isinstance(built().descent, RingRounds)

@@ -293,7 +293,7 @@ def test_a_site_refuses_it() -> None:
     declared = tried.declare(who).accept(who)
     assert not declared.private
     policy = Policy(approved=None, disclosures=frozenset({"sizes_may_leave", "records_may_leave"}))
-    terms: dict[str, Any] = {"study": "0", "runs": 0, "protocol": "vertical", "party": "ash", "who": who}
+    terms: dict[str, Any] = {"study": "0", "runs": 0, "protocol": "vertical", "party": "ash", "consortium": who}
     with pytest.raises(Refused, match="not private as claimed"):
         policy.check(declaration=declared, **terms)
     # Even an owner that runs unproven methods has to let exact values leave.

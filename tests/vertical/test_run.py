@@ -225,9 +225,9 @@ def test_wrong_terms_are_found_before_anything_runs() -> None:
         tried.declare(consortium(protocol(3)))
     with pytest.raises(StudyError, match="identifier"):
         protocol(2, alignment="keyed")
-    with pytest.raises(StudyError, match="rows_at_most"):
-        protocol(2, most=1)
-    parties, _ = hosted(protocol(2, most=20), parts(tried, people(40)), consortium(tried), NoNoise())
+    with pytest.raises(StudyError, match="max_rows"):
+        protocol(2, max_rows=1)
+    parties, _ = hosted(protocol(2, max_rows=20), parts(tried, people(40)), consortium(tried), NoNoise())
     with pytest.raises(Stopped):
         run(parties)
 

@@ -31,7 +31,7 @@ colluders = 1
 
 [vertical]
 products = "dealer"
-rows_at_most = 20000
+max_rows = 20000
 
 [parties.north]
 columns = ["a*", "sick"]
@@ -199,7 +199,7 @@ def test_the_published_method_multiplies_rows_of_the_same_people(tmp_path: Path,
 
     common = frame.iloc[50:550]
     in_order = released(common, common)
-    aligned = text.replace("rows_at_most", f'alignment = "{alignment}"\nrows_at_most')
+    aligned = text.replace("max_rows", f'alignment = "{alignment}"\nrows_at_most')
     turned = frame.iloc[50:].sample(frac=1.0, random_state=2)
     found = released(frame.iloc[:550], turned, aligned, identifier=True)
     assert np.array_equal(found, in_order)
@@ -223,7 +223,7 @@ def test_the_published_method_refuses_keys_that_it_has_no_use_for(tmp_path: Path
 
 @pytest.mark.parametrize(("text", "alignment"), [(TEXT, "keyed"), (TEXT, "ecdh"), (PUBLISHED, "keyed")])
 def test_an_alignment_gets_its_warnings_in_the_plan(tmp_path: Path, text: Any, alignment: str) -> None:
-    text = text.replace("rows_at_most", f'alignment = "{alignment}"\nrows_at_most')
+    text = text.replace("max_rows", f'alignment = "{alignment}"\nrows_at_most')
     warnings = study(tmp_path, text, identifier=True).plan().warnings
     assert any("leave exactly" in one and "identifiers fixed" in one for one in warnings)
     tried = next(one for one in warnings if "dictionary" in one)
@@ -242,7 +242,7 @@ def test_rows_that_can_not_be_multiplied_are_found_before_there_is_a_ledger(tmp_
         gather(study(tmp_path, given))
     with pytest.raises(StudyError, match="laid out for 100 rows, found 2400") as found:
         gather(study(tmp_path, text.replace("20000", "100")))
-    assert found.value.key == "vertical.rows_at_most"
+    assert found.value.key == "vertical.max_rows"
 
 
 def test_rows_that_are_multiplied_are_read_at_once_or_the_study_is_refused(tmp_path: Path) -> None:

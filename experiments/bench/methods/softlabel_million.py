@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from comity import Ledger, PublishedSoftLabel
+from comity import Ledger
 from comity.entropy import Stream
 from comity.federation.declare.consortium import Consortium
+from comity.methods.softlabel import PublishedSoftLabel
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit

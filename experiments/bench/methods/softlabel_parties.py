@@ -24,10 +24,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from comity import Ledger, PublishedSoftLabel
+from comity import Ledger
 from comity.entropy import Stream
 from comity.federation.declare.consortium import Consortium
 from comity.learn.fits import hard_votes, logistic
+from comity.methods.softlabel import PublishedSoftLabel
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit

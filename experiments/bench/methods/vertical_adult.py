@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from comity import VerticalRegression
 from comity.data import Records
 from comity.entropy import Stream
+from comity.methods.vertical import Vertical
 from comity.study.simulation.simulate import simulate
 from experiments.data.adult import adult, adult_columns, adult_schema
 
@@ -25,7 +25,7 @@ def beside(epsilons: tuple[float, ...], repeats: int = 5) -> list[dict[str, Any]
     order = Stream.public("bench", "vertical", "adult").permutation(len(frame))
     cut = round(0.8 * len(frame))
     train, test = frame.iloc[order[:cut]], frame.iloc[order[cut:]]
-    protocol = VerticalRegression(schema=adult_schema(), columns=adult_columns(2), products="rlwe", most=1 << 16)
+    protocol = Vertical.quadratic(schema=adult_schema(), columns=adult_columns(2), products="rlwe", max_rows=1 << 16)
     tested = protocol.encoding.encode(test).records
     pooled = protocol.encoding.encode(train).records
     own = {party: protocol.encoding_of(party).encode(train).records for party in protocol.columns}

@@ -16,11 +16,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from comity import VerticalRegression
 from comity.data import Bounded, Numeric, Records, Schema
 from comity.entropy import Stream
 from comity.errors import ComityError
 from comity.methods.by_columns.terms import Way
+from comity.methods.vertical import Vertical, VerticalRegression
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
 
@@ -75,7 +75,7 @@ def protocol_of(parties: int, features: int, products: Way) -> VerticalRegressio
     names = [f"x{place}" for place in range(features)]
     held = {f"p{party}": (*names[party::parties], *(("y",) * (party == 0))) for party in range(parties)}
     schema = Schema(tuple(Numeric(name, -1, 1) for name in names), Bounded("y", -1, 1))
-    return VerticalRegression(schema=schema, columns=held, products=products)
+    return Vertical.quadratic(schema=schema, columns=held, products=products)
 
 
 def generated(parties: int, rows: int, features: int) -> dict[str, Records]:

@@ -18,6 +18,7 @@ from comity.data import Records
 from comity.entropy import Stream
 from comity.learn.fits import softmax
 from comity.learn.local_models import linear_votes
+from comity.methods.softlabel import SoftLabelProtocol
 from comity.methods.softlabel.rule import Name
 from comity.methods.softlabel.statistic import Statistic
 from comity.privacy.randomness import SeededNoise
@@ -51,12 +52,12 @@ class Layout:
     def accuracy(self, mapped: Floats, weights: Floats) -> float:
         return float(np.mean((mapped @ weights.T).argmax(axis=1) == self.truth))
 
-    def protocol(self, statistic: Name) -> SoftLabel:
-        return SoftLabel(
+    def protocol(self, statistic: Name) -> SoftLabelProtocol:
+        return SoftLabel.over_rows(
             auxiliary=self.auxiliary,
             classes=self.classes,
             statistic=statistic,
-            records_per_party=self.labels.shape[1],
+            sizes=self.labels.shape[1],
             local_l2=L2,
         )
 

@@ -23,12 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from comity import Ledger, PublishedSoftLabel
+from comity import Ledger
 from comity.data import Records, dataset
 from comity.entropy import Stream
 from comity.federation.coordinator.released import perturb
 from comity.federation.declare.consortium import Consortium
 from comity.learn.fits import one_hot, softmax
+from comity.methods.softlabel import PublishedSoftLabel
 from comity.methods.softlabel.published.protocol import TOLERANCE, Constants, LearnsFrom, error
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise

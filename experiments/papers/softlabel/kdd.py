@@ -29,13 +29,14 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from comity import PublishedSoftLabel, SoftLabel
+from comity import SoftLabel
 from comity.data import dataset
 from comity.entropy import Stream
 from comity.federation.coordinator.released import perturb
 from comity.learn.feature_map import FeatureMap
 from comity.learn.fits import hard_votes, logistic
 from comity.learn.local_models import linear_weights
+from comity.methods.softlabel import PublishedSoftLabel, SoftLabelProtocol
 from comity.methods.softlabel.statistic import Statistic
 from comity.privacy.randomness import SeededNoise
 from experiments.papers.plot import Curve, Level, Panel, draw
@@ -238,7 +239,7 @@ def with_noise(one: Trial, size: Size, number: int) -> Iterator[tuple[str, float
         published = PublishedSoftLabel(auxiliary=one.auxiliary, classes=CLASSES, l2=L2)
         exact = published.fit(shares)
         yield f"soft non-private M={parties}", one.accuracy(exact[0])
-        protocol = SoftLabel(auxiliary=one.auxiliary, classes=CLASSES, records_per_party=size.records)
+        protocol = SoftLabel.over_rows(auxiliary=one.auxiliary, classes=CLASSES, sizes=size.records)
         for epsilon in EPSILONS:
             for delta in (0.0, DELTA):
                 draws = size.draws * (max(size.parties) // parties if delta else 1)
@@ -251,7 +252,14 @@ def with_noise(one: Trial, size: Size, number: int) -> Iterator[tuple[str, float
 
 
 def _default(
-    one: Trial, protocol: SoftLabel, shares: Floats, parties: int, epsilon: float, delta: float, number: int, draws: int
+    one: Trial,
+    protocol: SoftLabelProtocol,
+    shares: Floats,
+    parties: int,
+    epsilon: float,
+    delta: float,
+    number: int,
+    draws: int,
 ) -> Iterator[tuple[str, float]]:
     who, case = consortium(parties, epsilon, delta), case_of("default", parties, epsilon, delta)
     statistic, release = opened(protocol, who)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from comity import SoftLabel
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Release
+from comity.methods.softlabel import SoftLabelProtocol
 from comity.methods.softlabel.statistic import Statistic
 from comity.privacy.loss import loss_of
 from comity.privacy.mechanisms import Gaussian
@@ -29,7 +29,7 @@ def consortium(parties: int, epsilon: float, delta: float) -> Consortium:
     return Consortium(parties=Numbered(parties), loss=loss_of(epsilon, delta))
 
 
-def opened(protocol: SoftLabel, who: Consortium) -> tuple[Statistic, Release]:
+def opened(protocol: SoftLabelProtocol, who: Consortium) -> tuple[Statistic, Release]:
     """The statistic that the protocol takes in this consortium, and the release of its sum."""
     statistic = protocol.choice(who).statistic
     return statistic, protocol.declare(who)[statistic.name]

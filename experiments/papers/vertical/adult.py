@@ -30,15 +30,14 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from comity import VerticalRegression
 from comity.data import Records
 from comity.entropy import Stream
 from comity.federation.declare.consortium import Consortium
 from comity.learn.fits import logistic
-from comity.methods.vertical import GradientRegression
+from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression
+from comity.methods.vertical.method import ColumnRegression
 from comity.methods.vertical.moments import fit_regression
 from comity.methods.vertical.pooled import add_noise, error_of, run_rounds
-from comity.methods.vertical.protocol import ColumnRegression
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
@@ -154,13 +153,13 @@ def split_of(frame: pd.DataFrame, number: int) -> tuple[pd.DataFrame, pd.DataFra
 
 
 def protocol_of(case: Case, parties: int | None = None) -> VerticalRegression:
-    return VerticalRegression(
+    return Vertical.quadratic(
         schema=adult_schema(steps=case.steps),
         columns=adult_columns(parties or case.parties),
         pure=case.pure,
         bins=case.steps,
         products="dealer",
-        most=1 << 16,
+        max_rows=1 << 16,
     )
 
 

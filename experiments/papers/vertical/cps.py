@@ -21,10 +21,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from comity import VerticalRegression
 from comity.data import Bounded, Numeric, Records, Schema, dataset
 from comity.entropy import Stream
 from comity.federation.declare.consortium import Consortium
+from comity.methods.vertical import Vertical, VerticalRegression
 from comity.methods.vertical.layout import scaled_target
 from comity.methods.vertical.moments import fit_regression
 from comity.methods.vertical.pooled import add_noise, error_of, pool_columns
@@ -119,7 +119,7 @@ def reproduced(frame: pd.DataFrame, *, splits: int, quick: bool = False) -> list
 
 
 def protocol_of(pure: bool) -> VerticalRegression:
-    return VerticalRegression(schema=schema(), columns=dealt(), pure=pure, products="dealer", most=1 << 19)
+    return Vertical.quadratic(schema=schema(), columns=dealt(), pure=pure, products="dealer", max_rows=1 << 19)
 
 
 def ours(protocol: VerticalRegression, train: Floats, test: Records, number: int) -> Iterator[tuple[str, float]]:

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from comity import VerticalRegression
 from comity.data import Bounded, Numeric, Schema
 from comity.entropy import Stream
 from comity.federation.declare.consortium import Consortium
+from comity.methods.vertical import Vertical
 from comity.methods.vertical.pooled import add_noise
 from comity.privacy.accounting import budget_to_rho
 from comity.privacy.loss import Approx, Pure
@@ -128,13 +128,13 @@ def ours(features: Floats, labels: Floats, pure: bool, source: SeededNoise) -> F
     count, width = features.shape
     names = [f"x{place}" for place in range(width)]
     half = width // 2
-    protocol = VerticalRegression(
+    protocol = Vertical.quadratic(
         schema=Schema(tuple(Numeric(name, -1, 1) for name in names), Bounded("y", -1, 1)),
         columns={"p0": (*names[:half], "y"), "p1": tuple(names[half:])},
         pure=pure,
         products="dealer",
         intercept=False,
-        most=1 << 17,
+        max_rows=1 << 17,
     )
     who = Consortium(
         parties=("p0", "p1"),

@@ -15,7 +15,7 @@ from comity.errors import DataError
 from comity.estimators.face import ClassifierFace
 from comity.estimators.table import dealt, indexed
 from comity.learn import LinearClassifier
-from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
+from comity.methods.softlabel import PublishedSoftLabel, SoftLabel, SoftLabelProtocol
 from comity.methods.softlabel.published.protocol import LearnsFrom
 from comity.methods.softlabel.rule import Name
 from comity.privacy.ledger import Ledger
@@ -112,14 +112,16 @@ class SoftLabelClassifier(ClassifierFace):
         )
         return self
 
-    def _protocol(self, auxiliary: Floats, classes: tuple[str, ...], records: int) -> SoftLabel | PublishedSoftLabel:
+    def _protocol(
+        self, auxiliary: Floats, classes: tuple[str, ...], records: int
+    ) -> SoftLabelProtocol | PublishedSoftLabel:
         if self.method is not None:
             return PublishedSoftLabel(auxiliary=auxiliary, classes=classes, method=self.method, l2=self.l2)
-        return SoftLabel(
+        return SoftLabel.over_rows(
             auxiliary=auxiliary,
             classes=classes,
             statistic=self.statistic,
-            records_per_party=records if self.records_per_party is None else self.records_per_party,
+            sizes=records if self.records_per_party is None else self.records_per_party,
             local_l2=self.l2,
         )
 

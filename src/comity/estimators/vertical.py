@@ -20,8 +20,8 @@ from comity.estimators.table import indexed, party_names
 from comity.learn.classifiers import LinearClassifier
 from comity.learn.regressor import LinearRegressor
 from comity.methods.by_columns.terms import Way
-from comity.methods.vertical import GradientRegression, VerticalRegression
-from comity.methods.vertical.protocol import ColumnRegression
+from comity.methods.vertical import GradientRegression, Vertical
+from comity.methods.vertical.method import ColumnRegression
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
 from comity.study.results.outcome import Outcome
@@ -207,13 +207,13 @@ class VerticalClassifier(ClassifierFace, _ByColumns):
                 "Only binary classification is supported. The type of the target is multiclass: vertical regression "
                 f"has two classes, found {len(known)}; merge some, or use AveragedClassifier"
             )
-        quadratic = VerticalRegression(
+        quadratic = Vertical.quadratic(
             schema=self._schema(X.shape[1], Classes(_TARGET, tuple(str(label) for label in known))),
             columns=self._held(X.shape[1], groups),
             pure=not self.delta,
             products=self.products,
             intercept=self.intercept,
-            most=_most(len(X)),
+            max_rows=_most(len(X)),
         )
         protocol: ColumnRegression = quadratic
         if self.solver != "quadratic":
@@ -263,13 +263,13 @@ class VerticalRegressor(RegressorFace, _ByColumns):
         """Simulate one run; `groups` names each column's party. Everything is checked before anything is debited."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         low, high = target_range(self.low, self.high)
-        protocol = VerticalRegression(
+        protocol = Vertical.quadratic(
             schema=self._schema(X.shape[1], Bounded(_TARGET, low, high)),
             columns=self._held(X.shape[1], groups),
             pure=not self.delta,
             products=self.products,
             intercept=self.intercept,
-            most=_most(len(X)),
+            max_rows=_most(len(X)),
         )
         targets = np.asarray(y, np.float64)
         self._warn(X, targets_told(targets, low, high))

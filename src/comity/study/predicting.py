@@ -51,8 +51,8 @@ def joint_prediction_of(
     method: Protocol, schema: Schema, coef: Floats, *, most: int, receiver: str | None = None
 ) -> JointPrediction:
     """The joint prediction that goes with a vertical method; a StudyError where the method is another."""
+    from comity.methods.vertical.method import ColumnRegression
     from comity.methods.vertical.prediction import JointPrediction
-    from comity.methods.vertical.protocol import ColumnRegression
 
     if not isinstance(method, ColumnRegression):
         raise StudyError(

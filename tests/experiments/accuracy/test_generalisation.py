@@ -65,7 +65,7 @@ def test_parties_and_public_rows_of_soft_labels_share_no_record() -> None:
     held, protocol = generalisation_softlabel.dealt(made(rows=2000), 30, 200)
     own = {row.tobytes() for row in held.features.reshape(-1, held.features.shape[-1])}
     assert len(own) == 600 and held.auxiliary.shape[0] == 200
-    assert not own & {row.tobytes() for row in held.auxiliary} and protocol.records_per_party == 20
+    assert not own & {row.tobytes() for row in held.auxiliary} and protocol.sizes == 20
 
 
 def test_a_private_fit_stands_beside_where_the_library_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from comity.federation.owner.site import Site
 from comity.methods.by_columns.alignment import Alignment
 
 Way = Literal["none", "keyed", "ecdh"]
-Most = Annotated[int, Interval(ge=2, le=1 << 24), Key("rows_at_most")]
+Most = Annotated[int, Interval(ge=2, le=1 << 24), Key("max_rows")]
 """Rows that the products are laid out for."""
 
 
@@ -53,8 +53,8 @@ def counted(table: str, site: Site, most: int) -> dict[str, Any]:
     if len(site.records) > most:
         raise DataError(
             f"{site.party}: the products are laid out for {most} rows, found {len(site.records)}; raise "
-            f"{table}.rows_at_most",
-            key=f"{table}.rows_at_most",
+            f"{table}.max_rows",
+            key=f"{table}.max_rows",
         )
     return {"size": len(site.records)}
 
@@ -64,8 +64,8 @@ def agreed(table: str, parties: Parties, aligned: Alignment | None, count: Calla
     rows = aligned.coordinate_alignment(parties) if aligned is not None else _equal(parties, count)
     if rows > most:
         raise StudyError(
-            f"products are laid out for {most} rows, the parties share {rows}; raise {table}.rows_at_most",
-            key=f"{table}.rows_at_most",
+            f"products are laid out for {most} rows, the parties share {rows}; raise {table}.max_rows",
+            key=f"{table}.max_rows",
         )
     return rows
 

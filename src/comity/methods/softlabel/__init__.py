@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 from comity.lazily import lazily
 
 if TYPE_CHECKING:
-    from comity.methods.softlabel.protocol import SoftLabel as SoftLabel
+    from comity.methods.softlabel.method import SoftLabel as SoftLabel
+    from comity.methods.softlabel.method import SoftLabelProtocol as SoftLabelProtocol
     from comity.methods.softlabel.published.protocol import PublishedSoftLabel as PublishedSoftLabel
 
-__all__ = ["PublishedSoftLabel", "SoftLabel"]
+__all__ = ["PublishedSoftLabel", "SoftLabel", "SoftLabelProtocol"]
 
 _HOMES = {
     "PublishedSoftLabel": "comity.methods.softlabel.published.protocol",
-    "SoftLabel": "comity.methods.softlabel.protocol",
+    "SoftLabel": "comity.methods.softlabel.method",
+    "SoftLabelProtocol": "comity.methods.softlabel.method",
 }
 __getattr__, __dir__ = lazily(globals(), _HOMES)

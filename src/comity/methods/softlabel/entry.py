@@ -5,7 +5,7 @@ from __future__ import annotations
 from comity.methods.entry import Entry
 
 ENTRY = Entry(
-    method="comity.methods.softlabel.parameters:SoftLabelParameters",
+    method="comity.methods.softlabel.method:SoftLabel",
     starter="comity.methods.softlabel.starter:write",
     estimators={
         "SoftLabelClassifier": "comity.estimators.softlabel:SoftLabelClassifier",

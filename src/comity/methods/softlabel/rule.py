@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, sqrt
 from typing import Annotated, Literal
@@ -23,6 +24,7 @@ from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.mechanisms.spherical import Spherical
+from comity.privacy.unit import Neighbours, Unit
 
 Floats = NDArray[np.float64]
 
@@ -155,15 +157,15 @@ def first_map(name: Map, auxiliary: Floats, dimensions: int | None) -> FeatureMa
 def _require_declared(records_per_party: int | None) -> int:
     if records_per_party is None:
         raise StudyError(
-            "softlabel.records_per_party is missing: the statistic is chosen by it, and nobody counts private records. "
+            "softlabel.sizes is missing: the rule chooses the statistic by it, and nobody counts private records. "
             "Declare how many records a party has (1 if parties may hold a single class only), or set "
             'statistic = "votes"',
-            key="softlabel.records_per_party",
+            key="softlabel.sizes",
         )
     if records_per_party < 1:
         raise StudyError(
-            f"softlabel.records_per_party must be 1 or more, found {records_per_party}",
-            key="softlabel.records_per_party",
+            f"softlabel.sizes must be 1 or more, found {records_per_party}",
+            key="softlabel.sizes",
         )
     return records_per_party
 
@@ -287,3 +289,21 @@ def choose_noise(loss: Loss, size: int | None = None, *, l1: float = inf) -> Noi
         bought = gaussian_budget(loss)
         found[1 / sqrt(float(bought.square))] = Gaussian(bought)
     return found[min(found)]
+
+
+def check_terms(consortium: Consortium) -> None:
+    """Refuse a unit that the proofs do not cover, before anything is reserved."""
+    if consortium.unit is not Unit.PARTY or consortium.neighbours is not Neighbours.REPLACE:
+        raise StudyError(
+            f"softlabel protects a whole party, replaced; found unit = {consortium.unit}, neighbours = "
+            f"{consortium.neighbours}. "
+            'Set privacy.unit = "party" and privacy.neighbours = "replace"',
+            key="privacy.unit" if consortium.unit is not Unit.PARTY else "privacy.neighbours",
+        )
+
+
+def check_classes(classes: Sequence[str]) -> None:
+    if len(classes) < 2:
+        raise StudyError(
+            "soft labels need a target of at least two classes; declare [target] classes in the schema", key="target"
+        )

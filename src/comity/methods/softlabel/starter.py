@@ -28,8 +28,8 @@ colluders = 1                   # clinics that may pool what they saw with the c
 [softlabel]
 auxiliary = "public.parquet"    # public, unlabelled records; part of the study's hash
 statistic = "auto"              # what is summed: chosen from public quantities, and the plan says why
-records_per_party = {visits}          # how many records a clinic has: declared, never counted
-rows = "scaled"                 # how a record enters the unit ball: all divided by the one bound that holds for any
+sizes = {visits}                      # how many records a clinic has: declared, never counted
+scaling = "scaled"              # how a record enters the unit ball: all divided by the one bound that holds for any
 
 [parties]
 count = {clinics}                     # who takes part; in a deployment each has a [parties.NAME] table with its keys

@@ -8,12 +8,14 @@ from comity.lazily import lazily
 
 if TYPE_CHECKING:
     from comity.methods.vertical.gradients import GradientRegression as GradientRegression
-    from comity.methods.vertical.protocol import VerticalRegression as VerticalRegression
+    from comity.methods.vertical.method import Vertical as Vertical
+    from comity.methods.vertical.method import VerticalRegression as VerticalRegression
 
-__all__ = ["GradientRegression", "VerticalRegression"]
+__all__ = ["GradientRegression", "Vertical", "VerticalRegression"]
 
 _HOMES = {
     "GradientRegression": "comity.methods.vertical.gradients",
-    "VerticalRegression": "comity.methods.vertical.protocol",
+    "Vertical": "comity.methods.vertical.method",
+    "VerticalRegression": "comity.methods.vertical.method",
 }
 __getattr__, __dir__ = lazily(globals(), _HOMES)

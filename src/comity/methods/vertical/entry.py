@@ -5,7 +5,7 @@ from __future__ import annotations
 from comity.methods.entry import Entry
 
 ENTRY = Entry(
-    method="comity.methods.vertical.parameters:VerticalParameters",
+    method="comity.methods.vertical.method:Vertical",
     starter="comity.methods.vertical.starter:write",
     estimators={
         "VerticalClassifier": "comity.estimators.vertical:VerticalClassifier",

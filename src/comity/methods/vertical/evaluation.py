@@ -62,7 +62,7 @@ from comity.federation.part import EVALUATION, Part
 from comity.federation.protocol import step
 from comity.methods.by_columns.products import Products
 from comity.methods.vertical.layout import PLACES, Layout, scaled_target
-from comity.methods.vertical.protocol import VerticalRegression
+from comity.methods.vertical.method import VerticalRegression
 
 Floats = NDArray[np.float64]
 

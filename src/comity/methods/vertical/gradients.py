@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.data import Records
@@ -38,14 +37,14 @@ from comity.methods.by_columns.terms import adversary
 from comity.methods.vertical.dealt_rounds import DealtRounds
 from comity.methods.vertical.descent import Descent, Landscape, free_directions
 from comity.methods.vertical.layout import PLACES, Layout
+from comity.methods.vertical.method import ColumnProducts, ColumnRegression, VerticalRegression, check_terms
 from comity.methods.vertical.moments import RIDGE
 from comity.methods.vertical.pooled import pool_columns
-from comity.methods.vertical.protocol import ColumnProducts, ColumnRegression, VerticalRegression, check_terms
 from comity.methods.vertical.ring_rounds import RingRounds
 from comity.methods.vertical.rounds import (
     ERROR,
-    MAX_ROUNDS,
     REACH,
+    RoundCount,
     Rounds,
     Whitening,
     check_room,
@@ -76,7 +75,6 @@ TENTHS_FOR_MOMENTS = 4
 4 is ahead of 6 by 0.0005 on Adult and credit defaults: the more rows, the less is asked of the moments, so 4."""
 
 Solver = Literal["gradient", "auto"]
-HowOften = Annotated[int, Interval(ge=1, le=MAX_ROUNDS)]
 
 _DOWN = Context(prec=30, rounding=ROUND_FLOOR)
 _READ_BY_ALL = (
@@ -103,7 +101,7 @@ class GradientRegression(ColumnRegression):
     version: ClassVar[int] = 4
     quadratic: VerticalRegression
     solver: Solver = "gradient"
-    rounds: HowOften = 6
+    rounds: RoundCount = 6
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -172,7 +170,7 @@ class GradientRegression(ColumnRegression):
         if self.quadratic.party_epsilon:
             return "budgets about whole records, without vertical.party_epsilon"
         if self.quadratic.products == "dealer" and not has_room(self.most, len(self.columns)):
-            return "a lower vertical.rows_at_most, so that their sums fit into 64 bits"
+            return "a lower vertical.max_rows, so that their sums fit into 64 bits"
         return None
 
     def _covers(self, who: Consortium) -> bool:

@@ -29,7 +29,7 @@ from comity.privacy.randomness import NoiseSource
 
 if TYPE_CHECKING:
     from comity.methods.vertical.gradients import GradientRegression
-    from comity.methods.vertical.protocol import VerticalRegression
+    from comity.methods.vertical.method import VerticalRegression
 
 Floats = NDArray[np.float64]
 

@@ -30,9 +30,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import floor, pi, sinh, sqrt
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.crypto import dealer_waves as waves
@@ -54,6 +55,7 @@ Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
 MAX_ROUNDS = 64
+RoundCount = Annotated[int, Interval(ge=1, le=MAX_ROUNDS)]
 
 PERIOD = 64
 """Scores of eight and more mean certainty to three digits; a period allows scores up to 27. Not tuned on data."""
@@ -108,9 +110,9 @@ def has_room(rows: int, parties: int) -> bool:
 def check_room(rows: int, parties: int) -> None:
     if not has_room(rows, parties):
         raise StudyError(
-            f"gradients over {rows} rows of {parties} parties do not fit into 64 bits; lower vertical.rows_at_most, or "
+            f"gradients over {rows} rows of {parties} parties do not fit into 64 bits; lower vertical.max_rows, or "
             'set vertical.solver = "quadratic"',
-            key="vertical.rows_at_most",
+            key="vertical.max_rows",
         )
 
 

@@ -142,8 +142,8 @@ def check_most(protocol: Protocol, parties: Mapping[str, Records], where: str) -
     most, found = getattr(protocol, "most", None), max(map(len, parties.values()))
     if most is not None and found > most:
         raise StudyError(
-            f"{where}: the products are laid out for {most} rows, found {found}; raise {protocol.name}.rows_at_most",
-            key=f"{protocol.name}.rows_at_most",
+            f"{where}: the products are laid out for {most} rows, found {found}; raise {protocol.name}.max_rows",
+            key=f"{protocol.name}.max_rows",
         )
 
 

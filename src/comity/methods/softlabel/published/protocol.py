@@ -34,8 +34,7 @@ from comity.learn.local_models import Ballot, harden, local_votes
 from comity.learn.norm_bound import minimiser_radius
 from comity.methods.method import ABSENT, Setting
 from comity.methods.softlabel.baselines import pooled_regression
-from comity.methods.softlabel.protocol import check_classes, check_terms
-from comity.methods.softlabel.rule import choose_noise
+from comity.methods.softlabel.rule import check_classes, check_terms, choose_noise
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.mechanisms import Noise

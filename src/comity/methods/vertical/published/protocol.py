@@ -43,8 +43,8 @@ from comity.methods.by_columns import rows
 from comity.methods.by_columns.products import ProductsAndOwn
 from comity.methods.by_columns.terms import check_parties
 from comity.methods.vertical.layout import Layout, scaled_target
+from comity.methods.vertical.method import ColumnRegression
 from comity.methods.vertical.prediction import describe_prediction
-from comity.methods.vertical.protocol import ColumnRegression
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.unit import Neighbours, Unit

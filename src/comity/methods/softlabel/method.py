@@ -2,8 +2,9 @@
 
 After J. Hamm, P. Cao, M. Belkin, Learning Privately from Multiparty Data, ICML 2016. There a trusted entity collects
 the local classifiers and perturbs what it learns from their votes. Here every party works on the public auxiliary
-records itself and contributes one bounded statistic; the secure sum opens the noisy total and nothing else, and the
-global model is made from it at no further cost. The sensitivities are derived in `proof.md`.
+records itself and contributes one bounded statistic. The secure sum opens the noisy total and nothing else, and the
+global model is post-processing of it. The sensitivities are derived in `proof.md`. The paper's own method:
+`published/`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from math import ceil, inf, prod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
+from pydantic import Field
 
-from comity.data import Encoding, Records
+from comity.data import Classes, Encoding, Records
 from comity.errors import StudyError
 from comity.federation.assessment import Figure
 from comity.federation.baseline import Baseline
@@ -34,24 +36,152 @@ from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.local_models import Ballot, linear_votes, local_votes
 from comity.methods.declared_records import tell_owner
+from comity.methods.method import Method, Only, Setting
 from comity.methods.softlabel.baselines import baselines, wrong
+from comity.methods.softlabel.published.protocol import (
+    WHY_NOT_AT_HOME,
+    AuxiliaryPrivacy,
+    Constants,
+    LearnsFrom,
+    PublishedSoftLabel,
+    read_private,
+)
 from comity.methods.softlabel.record_sums import NamedClass
-from comity.methods.softlabel.rule import Choice, Figures, Map, Name, choose, choose_noise
+from comity.methods.softlabel.rule import Choice, Figures, Map, Name, check_classes, check_terms, choose, choose_noise
 from comity.methods.softlabel.statistic import RecordTotal
 from comity.methods.softlabel.votes import Histograms
+from comity.methods.tables import validate
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
-from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
     from comity.learn.classifiers import LinearClassifier
 
 Floats = NDArray[np.float64]
 
+# Options.
+
+
+class SoftLabel(Method):
+    """One classifier from the votes of local classifiers on public records, or from sums over private records.
+
+        method = comity.SoftLabel(schema, auxiliary=public, sizes=25)
+        print(method.plan(["north", "south"], epsilon=1, delta=1e-6))
+        result = method.simulate({"north": north, "south": south}, epsilon=1, delta=1e-6)
+
+    It protects a whole party, all of whose records may be replaced, against a curious coordinator with up to
+    `colluders` parties and against everyone who sees the model. `auxiliary` holds public records without labels.
+    `variant="published"` is the method of Hamm, Cao and Belkin (2016), which trusts the coordinator.
+    """
+
+    table: ClassVar[str] = "softlabel"
+    renamed: ClassVar[Mapping[str, str]] = {"scaling": "rows", "sizes": "records_per_party"}
+
+    variant: Literal["default", "published"] = Field(
+        "default", description="parties sum a noisy statistic securely; or the method of Hamm, Cao and Belkin (2016)"
+    )
+    auxiliary: str = Field(description="file of public, unlabelled records, beside the study")
+    scaling: Literal["scaled", "clipped", "normalised"] = Field("scaled", description="how records enter the unit ball")
+    intercept: bool = Field(True, description="append a constant feature, regularised like any other")
+    statistic: Annotated[Name, Only(variant="default")] = Field(
+        "auto", description="what is summed; auto chooses from public quantities and the plan says why"
+    )
+    sizes: Annotated[int | None, Only(variant="default")] = Field(
+        None, ge=1, description="how many records a party has, declared, never counted; 1 where one may hold one class"
+    )
+    feature_map: Annotated[Map, Only(variant="default")] = Field(
+        "none", description="map for votes and histograms, fitted on the public auxiliary records"
+    )
+    dimensions: Annotated[int | None, Only(variant="default", feature_map=("pca", "random"))] = Field(
+        None, ge=1, description="of the pca or random feature map"
+    )
+    local_l2: Annotated[Positive, Only(variant="default")] = Field(
+        1e-4, description="regularisation of the built-in local classifier"
+    )
+    method: Annotated[LearnsFrom, Only(variant="published")] = Field(
+        "soft", description="published: what the coordinator learns from"
+    )
+    l2: Annotated[Positive, Only(variant="published")] = Field(
+        1e-2, description="published: regularisation; the noise is scaled by its inverse"
+    )
+    constants: Annotated[Constants, Only(variant="published")] = Field(
+        "tight", description="published: sensitivity as derived, or as printed"
+    )
+    auxiliary_privacy: Annotated[AuxiliaryPrivacy, Only(variant="published", why=WHY_NOT_AT_HOME)] = Field(
+        "public", description="published, soft: private records stay with the coordinator, who votes on them"
+    )
+    auxiliary_records: Annotated[
+        int | None,
+        Only(variant="published", auxiliary_privacy="private", why="public records are counted in their file"),
+    ] = Field(None, ge=1, description="published: how many private auxiliary records there are; their number is public")
+
+    def privacy(self, setting: Setting) -> Mapping[str, Any]:
+        return {"unit": "party", "neighbours": "replace", **super().privacy(setting)}
+
+    def files(self) -> Mapping[str, str]:
+        # The hash of a private file would be a release.
+        return {} if self.auxiliary_privacy == "private" else {"softlabel.auxiliary": self.auxiliary}
+
+    def declared_records(self, party: str) -> int | None:
+        # 1 means that a party may hold a single class, not that it holds a single record.
+        return None if self.sizes == 1 else self.sizes
+
+    def built(self, setting: Setting) -> Protocol:
+        target = setting.schema.target
+        if not isinstance(target, Classes):
+            raise StudyError(
+                f"{setting.where}: softlabel learns classes; declare [target] with classes in the schema",
+                key="target",
+            )
+        encoding = Encoding(setting.schema, scaling="symmetric", rows=self.scaling, intercept=self.intercept)
+        if self.auxiliary_privacy == "private":
+            auxiliary = read_private(setting, self.auxiliary, self.auxiliary_records, encoding)
+        else:
+            frame = setting.read(self.auxiliary, "softlabel.auxiliary")
+            auxiliary = encoding.encode_features(frame, where=f"{setting.where}: softlabel.auxiliary: {self.auxiliary}")
+        if self.variant == "published":
+            return PublishedSoftLabel(
+                auxiliary=auxiliary,
+                classes=target.values,
+                method=self.method,
+                l2=self.l2,
+                constants=self.constants,
+                auxiliary_privacy=self.auxiliary_privacy,
+                encoding=encoding,
+            )
+        return self._over(auxiliary=auxiliary, classes=target.values, encoding=encoding)
+
+    @classmethod
+    def over_rows(
+        cls,
+        *,
+        auxiliary: Floats,
+        classes: tuple[str, ...] = ("0", "1"),
+        encoding: Encoding | None = None,
+        **options: Any,
+    ) -> SoftLabelProtocol:
+        """The protocol over rows that are encoded already, as estimators have them; None leaves an option out."""
+        given = {key: value for key, value in options.items() if value is not None}
+        method = validate(cls, {"auxiliary": "<auxiliary>", **given}, cls.__name__, f"{cls.table}.")
+        return method._over(auxiliary=auxiliary, classes=classes, encoding=encoding)
+
+    def _over(self, **rows: Any) -> SoftLabelProtocol:
+        return SoftLabelProtocol(
+            statistic=self.statistic,
+            sizes=self.sizes,
+            feature_map=self.feature_map,
+            dimensions=self.dimensions,
+            local_l2=self.local_l2,
+            **rows,
+        )
+
+
+# What runs.
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SoftLabel(Protocol):
+class SoftLabelProtocol(Protocol):
     """One statistic of local votes or records, summed securely with shared noise; a linear model made from it.
 
     Adversary    semi-honest coordinator, and up to `colluders` parties.
@@ -65,13 +195,13 @@ class SoftLabel(Protocol):
     version: ClassVar[int] = 7
 
     auxiliary: Floats
-    classes: tuple[str, ...] = ("0", "1")
-    statistic: Name = "auto"
-    records_per_party: Annotated[int, Interval(ge=1)] | None = None
-    feature_map: Map = "none"
-    dimensions: int | None = None
-    local_l2: Positive = 1e-4
-    encoding: Encoding | None = field(default=None, repr=False)
+    classes: tuple[str, ...]
+    statistic: Name
+    sizes: Annotated[int, Interval(ge=1)] | None
+    feature_map: Map
+    dimensions: int | None
+    local_l2: Positive
+    encoding: Encoding | None = field(repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,19 +213,18 @@ class SoftLabel(Protocol):
                 key="softlabel.auxiliary",
             )
 
-    @property
-    def scratch(self) -> int:
-        """Votes on all auxiliary rows are held before they become a contribution."""
-        return len(self.auxiliary) * len(self.classes)
+    # What a consumer works with.
+
+    # What the study fixes.
 
     @property
     def title(self) -> str:
         return f"softlabel ({self.statistic})"
 
-    def ballot(self, who: Consortium) -> Ballot | None:
-        """What a party's own model votes on. Where records are summed themselves no model has a place."""
-        asked = self.choice(who).statistic.needs == "votes"
-        return Ballot(self.auxiliary, self.classes) if asked else None
+    @property
+    def scratch(self) -> int:
+        """A site holds votes on all auxiliary rows before they become a contribution."""
+        return len(self.auxiliary) * len(self.classes)
 
     def choice(self, who: Consortium) -> Choice:
         """The statistic of this study, chosen from public quantities alone, and why."""
@@ -103,17 +232,35 @@ class SoftLabel(Protocol):
 
     @cached_property
     def _choose(self) -> Callable[[Figures], Choice]:
-        """Every step asks again for what takes a decomposition of the auxiliary rows: the last few answers are kept."""
+        """A choice decomposes the auxiliary rows, and every step asks for it: the last few are cached."""
         chosen = partial(
             choose,
             auxiliary=self.auxiliary,
             classes=len(self.classes),
-            records_per_party=self.records_per_party,
+            records_per_party=self.sizes,
             statistic=self.statistic,
             feature_map=self.feature_map,
             dimensions=self.dimensions,
         )
         return lru_cache(maxsize=4)(chosen)
+
+    def ballot(self, who: Consortium) -> Ballot | None:
+        """What a party's own model votes on; None where the statistic sums records."""
+        asked = self.choice(who).statistic.needs == "votes"
+        return Ballot(self.auxiliary, self.classes) if asked else None
+
+    def streams(self, who: Consortium) -> bool:
+        """Sums over records come in blocks; local classifiers need all records of a party at once."""
+        return isinstance(self.choice(who).statistic, RecordTotal)
+
+    @property
+    def predicts(self) -> Predicts:
+        return Predicts(len(self.classes))
+
+    def on_training_part(self, terms: Evaluation) -> SoftLabelProtocol:
+        return self if self.sizes is None else replace(self, sizes=terms.left(self.sizes))
+
+    # What leaves.
 
     def declare(self, who: Consortium) -> Declaration:
         check_terms(who)
@@ -156,6 +303,14 @@ class SoftLabel(Protocol):
         counted = statistic.bound.l1 / statistic.bound.l2 if isinstance(statistic, NamedClass) else inf
         return choose_noise(who.loss, prod(statistic.shape), l1=counted)
 
+    def deviation(self, who: Consortium, parties: int | None = None) -> float:
+        """Standard deviation of the noise in one coordinate of the mean, with the parts of all survivors."""
+        count = who.size if parties is None else parties
+        release = self.declare(who)[self.choice(who).statistic.name]
+        return release.opened_deviation(who, count) / count
+
+    # The coordinator's side.
+
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         who, total = parties.consortium, parties.sum(self.contribute)
         statistic = self.choice(who).statistic
@@ -165,11 +320,7 @@ class SoftLabel(Protocol):
             released["soft_labels"] = statistic.soft_labels(mean, deviation)
         return released
 
-    def deviation(self, who: Consortium, parties: int | None = None) -> float:
-        """Standard deviation of the noise on one coordinate of the mean, every survivor having added its part."""
-        count = who.size if parties is None else parties
-        release = self.declare(who)[self.choice(who).statistic.name]
-        return release.opened_deviation(who, count) / count
+    # At a site.
 
     def _sent(self, who: Consortium) -> str:
         return self.choice(who).statistic.name
@@ -179,7 +330,7 @@ class SoftLabel(Protocol):
         site.contribute(self._contribution(site))
 
     def _contribution(self, site: Site) -> Floats:
-        tell_owner(site, self.records_per_party, "softlabel.records_per_party")
+        tell_owner(site, self.sizes, "softlabel.sizes")
         statistic = self.choice(site.consortium).statistic
         if isinstance(statistic, RecordTotal):
             return statistic.of_total(site.total(statistic.part))
@@ -192,23 +343,6 @@ class SoftLabel(Protocol):
         if site.local is not None:
             return local_votes(site.local, site.features, site.labels, self.auxiliary, count, filled=site.filled)
         return linear_votes(site.features, site.labels, site.filled, self.auxiliary, count, self.local_l2)
-
-    def streams(self, who: Consortium) -> bool:
-        """Local classifiers, whose votes or weights are summed, are fitted on all records of a party at once."""
-        return isinstance(self.choice(who).statistic, RecordTotal)
-
-    # Where records are set aside.
-
-    @property
-    def predicts(self) -> Predicts:
-        return Predicts(len(self.classes))
-
-    def on_training_part(self, terms: Evaluation) -> SoftLabel:
-        return (
-            self
-            if self.records_per_party is None
-            else replace(self, records_per_party=terms.left(self.records_per_party))
-        )
 
     # What a consumer works with.
 
@@ -223,7 +357,7 @@ class SoftLabel(Protocol):
         )
 
     def trained(self, estimator: Any, released: Mapping[str, Any]) -> Any:
-        """Any scikit-learn classifier, trained on the released soft labels of the auxiliary rows: costs nothing."""
+        """Train any scikit-learn classifier on the released soft labels of the auxiliary rows, at no cost."""
         from comity.learn.soft_labels import fit_on_soft_labels
 
         if "soft_labels" not in released:
@@ -234,11 +368,13 @@ class SoftLabel(Protocol):
             )
         return fit_on_soft_labels(estimator, self.auxiliary, released["soft_labels"], classes=self.classes)
 
+    # What a simulation measures.
+
     def score(self, model: LinearClassifier, test: Records) -> float:
         return wrong(model, test)
 
     def shares_cut(self, opened: Mapping[str, Any], train: Sequence[Records], who: Consortium) -> tuple[Figure, ...]:
-        """Of sums over records: votes and models lie within their bounds."""
+        """Sums over records may exceed their bound; votes and models never do."""
         statistic = self.choice(who).statistic
         if not isinstance(statistic, RecordTotal):
             return ()
@@ -253,6 +389,8 @@ class SoftLabel(Protocol):
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         return baselines(train, test, self.classes, self.local_l2)
 
+    # What the plan says.
+
     def titled(self, who: Consortium) -> str:
         statistic = self.choice(who).statistic
         return f"softlabel ({statistic.name}, {type(self._noise(who)).__name__})".replace("Spherical", "spherical")
@@ -260,7 +398,7 @@ class SoftLabel(Protocol):
     def notes(self, who: Consortium) -> tuple[str, ...]:
         if isinstance(who.loss, Pure) or isinstance(self._noise(who), Gaussian):
             return ()
-        return ("so few numbers are opened that noise of pure epsilon is the quieter one: delta is not spent",)
+        return ("so few numbers are opened that noise of pure epsilon is smaller: delta is not spent",)
 
     def expectation(self, who: Consortium) -> str:
         choice = self.choice(who)
@@ -273,20 +411,3 @@ class SoftLabel(Protocol):
 
 def _epsilon(who: Consortium) -> float:
     return float(getattr(who.loss, "epsilon", 1.0))
-
-
-def check_terms(who: Consortium) -> None:
-    """Refuse a unit that the proofs do not cover, before anything is reserved."""
-    if who.unit is not Unit.PARTY or who.neighbours is not Neighbours.REPLACE:
-        raise StudyError(
-            f"softlabel protects a whole party, replaced; found unit = {who.unit}, neighbours = {who.neighbours}. "
-            'Set privacy.unit = "party" and privacy.neighbours = "replace"',
-            key="privacy.unit" if who.unit is not Unit.PARTY else "privacy.neighbours",
-        )
-
-
-def check_classes(classes: Sequence[str]) -> None:
-    if len(classes) < 2:
-        raise StudyError(
-            "soft labels need a target of at least two classes; declare [target] classes in the schema", key="target"
-        )

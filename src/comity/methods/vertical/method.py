@@ -2,28 +2,31 @@
 
 The method goes back to D. Xu, S. Yuan, X. Wu, Achieving differential privacy in vertically partitioned multiparty
 learning (2019): a quadratic objective is a polynomial whose coefficients are sums of products, some within a party,
-some across. Here the noise enters on shares, before anything is opened, so that no participant ever sees an exact sum
-of products across parties. In the order of the method:
+some across. Here noise enters on shares, before anything is opened: no participant ever sees an exact sum of products
+across parties. In the order of the method:
 
     align    (where the schema has an identifier) the common rows of all parties, in one order
     size     the number of common rows, public under replacement
     product  shares of all products across parties stay at the sites
     moments  each party adds its own sums, its shares and its part of the noise; the secure sum opens the total
     model    positive part, ridge of the noise's size, solution; with standard errors
+
+For two classes `gradients` goes on from there with private rounds. The paper's own method: `published/`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import floor, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from comity.data import Bounded, Encoding, Held, Records, Schema
+from comity.data import Bounded, Encoding, LocalRecords, Records, Schema, by_features
 from comity.errors import StudyError
 from comity.federation.baseline import Baseline
 from comity.federation.coordinator.parties import Parties
@@ -39,6 +42,8 @@ from comity.methods.by_columns import rows
 from comity.methods.by_columns.method import ByColumns
 from comity.methods.by_columns.products import ProductsAndOwn
 from comity.methods.by_columns.terms import Way, adversary, check_parties, protects
+from comity.methods.method import Method, Only, Setting
+from comity.methods.tables import validate
 from comity.methods.vertical.budgets import LARGEST_WEIGHT, Blocks, affordable_epsilon, format_up, party_losses
 from comity.methods.vertical.layout import PLACES, Layout
 from comity.methods.vertical.moments import (
@@ -52,6 +57,7 @@ from comity.methods.vertical.moments import (
 )
 from comity.methods.vertical.pooled import baselines, error_of
 from comity.methods.vertical.prediction import describe_prediction
+from comity.methods.vertical.rounds import RoundCount
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.mechanisms import Noise
@@ -66,6 +72,125 @@ if TYPE_CHECKING:
     from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
+
+# Options.
+
+
+class Vertical(Method):
+    """One regression over columns that different parties hold of the same people.
+
+        method = comity.Vertical(schema, columns={"hospital": ["age", "readmitted"], "lab": ["lactate"]})
+        print(method.plan(["hospital", "lab"], epsilon=1, delta=1e-6))
+        result = method.simulate({"hospital": hospital, "lab": lab}, epsilon=1, delta=1e-6)
+
+    It protects a record, the columns of one person at all parties together, which may be replaced, against a curious
+    coordinator with up to `colluders` parties; with `products="dealer"` or `alignment="keyed"` the coordinator must
+    work with no party. A bounded target gives a linear model, two classes a logistic one. `variant="published"` is the
+    functional mechanism of Xu, Yuan and Wu (2019), in which parties see exact sums of each other's columns.
+    """
+
+    table: ClassVar[str] = "vertical"
+    variant_privacy: ClassVar[Mapping[str, Mapping[str, Any]]] = {"published": {"delta": 0}}
+    by_columns: ClassVar[bool] = True
+    renamed: ClassVar[Mapping[str, str]] = {"max_rows": "rows_at_most"}
+
+    variant: Literal["default", "published"] = Field(
+        "default", description="noise on shares, or the functional mechanism of Xu, Yuan and Wu (2019)"
+    )
+    label_at: str | None = Field(None, description="the party with the target; found by its columns if left out")
+    model: Literal["linear", "logistic"] | None = Field(None, description="by the target if left out")
+    products: Annotated[Way, Only(variant="default")] = Field(
+        "rlwe", description="how products across parties are computed"
+    )
+    solver: Annotated[Literal["quadratic", "gradient", "auto"], Only(variant="default")] = Field(
+        "auto", description="logistic: one release, private rounds after it, or auto: rounds where they help"
+    )
+    rounds: Annotated[RoundCount, Only(variant="default", solver=("gradient", "auto"))] = Field(
+        6, description="private rounds, where there are any"
+    )
+    alignment: rows.Way | None = Field(
+        None, description="how rows are matched; keyed if the schema has an identifier, none otherwise"
+    )
+    intercept: Annotated[bool, Only(variant="default")] = Field(True, description="a constant feature")
+    bins: Annotated[bool, Only(variant="default")] = Field(
+        False, description="numbers that declare edges become steps between them"
+    )
+    party_epsilon: Annotated[dict[str, float], Only(variant="default")] = Field(
+        default_factory=dict,
+        description="largest loss about a party's own columns, by party; the study is refused above",
+    )
+    block_epsilon: Annotated[dict[str, float], Only(variant="default")] = Field(
+        default_factory=dict,
+        description="pure losses from the bottom up: one for each party's own block, and one for each pair's, as a+b",
+    )
+    max_rows: rows.Most = Field(1 << 20, description="the most common rows that the products allow")
+
+    def privacy(self, setting: Setting) -> Mapping[str, Any]:
+        return {"unit": "record", "neighbours": "replace", **super().privacy(setting)}
+
+    def built(self, setting: Setting) -> ColumnRegression:
+        if not setting.columns:
+            raise StudyError(
+                f"{setting.where}: vertical needs the columns of each party; add [parties.NAME] tables with columns",
+                key="parties",
+            )
+        held = by_features(setting.schema, setting.columns)
+        built = self._built(setting, held)
+        if self.label_at is not None and self.label_at != built.layout.label_at:
+            raise StudyError(
+                f"{setting.where}: vertical.label_at = {self.label_at!r}, and the target is among the columns of "
+                f"{built.layout.label_at}; correct one of them",
+                key="vertical.label_at",
+            )
+        kind = "logistic" if built.layout.classes else "linear"
+        if self.model is not None and self.model != kind:
+            raise StudyError(
+                f"{setting.where}: vertical.model = {self.model!r}, and the schema's target is for a {kind} model; "
+                "declare [target] with classes for logistic, with low and high for linear",
+                key="vertical.model",
+            )
+        return built
+
+    def _built(self, setting: Setting, held: dict[str, tuple[str, ...]]) -> ColumnRegression:
+        # Both build on what is below.
+        from comity.methods.vertical.gradients import GradientRegression
+        from comity.methods.vertical.published.protocol import PublishedVertical
+
+        alignment = self.alignment or ("none" if setting.schema.identifier is None else "keyed")
+        if self.variant == "published":
+            return PublishedVertical(schema=setting.schema, columns=held, alignment=alignment, most=self.max_rows)
+        quadratic = self._quadratic(schema=setting.schema, columns=held, alignment=alignment, pure=setting.pure)
+        if self.solver == "quadratic":
+            return quadratic
+        return GradientRegression(quadratic=quadratic, solver=self.solver, rounds=self.rounds)
+
+    @classmethod
+    def quadratic(
+        cls,
+        *,
+        schema: Schema,
+        columns: Mapping[str, tuple[str, ...]],
+        alignment: rows.Way = "none",
+        pure: bool = False,
+        **options: Any,
+    ) -> VerticalRegression:
+        """The protocol of `solver="quadratic"` over columns that are dealt already, as estimators have them."""
+        method = validate(cls, options, cls.__name__, f"{cls.table}.")
+        return method._quadratic(schema=schema, columns=columns, alignment=alignment, pure=pure)
+
+    def _quadratic(self, **held: Any) -> VerticalRegression:
+        return VerticalRegression(
+            products=self.products,
+            intercept=self.intercept,
+            bins=self.bins,
+            party_epsilon=self.party_epsilon,
+            block_epsilon=self.block_epsilon,
+            most=self.max_rows,
+            **held,
+        )
+
+
+# What runs.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -119,7 +244,7 @@ class ColumnRegression(ByColumns):
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
         return error_of(self.layout, model.weights.reshape(-1), test)
 
-    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+    def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
         """No owner has all columns that the model needs: an [evaluation] measures it on all of them."""
         return None
 
@@ -145,14 +270,14 @@ class VerticalRegression(ColumnRegression):
 
     schema: Schema
     columns: Mapping[str, tuple[str, ...]]
-    pure: bool = False
-    products: Way = "rlwe"
-    alignment: rows.Way = "none"
-    intercept: bool = True
-    bins: bool = False
-    party_epsilon: Mapping[str, float] = field(default_factory=dict)
-    block_epsilon: Mapping[str, float] = field(default_factory=dict)
-    most: rows.Most = 1 << 20
+    pure: bool
+    products: Way
+    alignment: rows.Way
+    intercept: bool
+    bins: bool
+    party_epsilon: Mapping[str, float]
+    block_epsilon: Mapping[str, float]
+    most: rows.Most
 
     def __post_init__(self) -> None:
         super().__post_init__()
