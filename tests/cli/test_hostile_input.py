@@ -205,7 +205,7 @@ def test_what_a_site_refused_writes_nothing_to_its_owners_terminal_or_log(comity
             (tmp_path / kind).write_bytes(forged(sites, files))
             check_ended(comity("site", "receive", tmp_path / kind, "--site", sites.site("north")), 3)
             sealed_pack = sealed({"north": (tmp_path / kind).read_bytes}, {"north": north.public}, "study")
-            sites.desks()["north"].submitted(sealed_pack.messages["north"]())
+            sites.services()["north"].submitted(sealed_pack.messages["north"]())
         named = {**files_of(sites.packed(sites.study())), EVIL: b""}
         (tmp_path / "named").write_bytes(forged(sites, named))
         check_ended(comity("site", "receive", tmp_path / "named", "--site", sites.site("north")), 4, names_it=False)

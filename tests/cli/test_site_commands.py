@@ -155,10 +155,10 @@ def test_from_a_packed_study_to_its_results(comity: Any, sites: Sites, monkeypat
         view = comity("site", "approve", short, "--yes", "--json", *there).document["view"]
         assert view["cost"].startswith("mu") and view["left_before"] == "eps 3.00" and view["plan"]["parties"] == 2
 
-    execute(coordinated(study, sites.desks(), sites.coordinator))
+    execute(coordinated(study, sites.services(), sites.coordinator))
     status = comity("site", "status")
     assert status.code == 0 and "closed" in status.out and "spent" in status.out
-    second = coordinated(study, sites.desks(), sites.coordinator, run="run-2")
+    second = coordinated(study, sites.services(), sites.coordinator, run="run-2")
     with pytest.raises(Exception, match="approval"):
         execute(second)
     page = comity("site", "status", "--json").document
@@ -231,7 +231,7 @@ def test_refuse_and_end(comity: Any, sites: Sites, monkeypatch: pytest.MonkeyPat
         there = ["--site", sites.site(name)]
         comity("site", "receive", sites.folder / "pack", *there)
         assert comity("site", "approve", study.hash, "--yes", *there).code == 0
-    parties = coordinated(study, sites.desks(), sites.coordinator)
+    parties = coordinated(study, sites.services(), sites.coordinator)
     parties.progress = lambda path: parties.cancel() if path == "gradient[0]" else None
     with pytest.raises(Exception, match="cancelled"):
         execute(parties)
@@ -286,8 +286,8 @@ def test_serve_joins_the_desk_to_the_engine_of_its_address(
     served: list[SiteService] = []
 
     class Engine:
-        def serve(self, desk: SiteService) -> None:
-            served.append(desk)
+        def serve(self, service: SiteService) -> None:
+            served.append(service)
 
     monkeypatch.setitem(ENDPOINTS, "here", lambda site: Engine())
     sites.write("north", top='[relay]\naddress = "here://x"\n')
@@ -312,10 +312,10 @@ def test_help_of_a_site_loads_nothing_heavy() -> None:
 
 
 def test_a_malformed_decision_is_no_defect_of_the_program(comity: Any, sites: Sites) -> None:
-    desk = SiteService(sites.site("north"))
-    arrival = desk.received(sites.packed(sites.study()))
-    path = desk.inbox.folder / arrival.study / "decision.json"
-    desk.inbox.approve(arrival.study, dataset="patients", runs=1)
+    service = SiteService(sites.site("north"))
+    arrival = service.received(sites.packed(sites.study()))
+    path = service.inbox.folder / arrival.study / "decision.json"
+    service.inbox.approve(arrival.study, dataset="patients", runs=1)
     path.write_text(path.read_text().replace('"runs": 1', '"runs": "3"'))
     for command in ("inbox", "status"):
         ended = comity("site", command, "--site", sites.site("north"))

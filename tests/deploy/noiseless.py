@@ -14,7 +14,7 @@ from tests.support.noise import NoNoise
 
 
 class NoiselessDesk(SiteService):
-    """An owner's desk that answers exactly."""
+    """An owner's service that answers exactly."""
 
     def _open(self) -> None:
         super()._open()

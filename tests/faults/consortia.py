@@ -208,8 +208,8 @@ def make(folder: Path, name: str, *, runs: int = 1, deployed: bool = False) -> F
         made.study_file.write_text(head + "\n\n".join(pinned) + "\n")
         packed = pack(made.study, keys)
         for party in method.parties:
-            desk = SiteService(made.site(party))
-            approve(desk, desk.received(packed), runs=runs)
+            service = SiteService(made.site(party))
+            approve(service, service.received(packed), runs=runs)
     return made
 
 

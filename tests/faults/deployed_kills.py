@@ -133,9 +133,9 @@ class Deployment:
         """The process that answers, or the one that talks to the relay, which the other starts again."""
         pid = self.sites[party]
         children = Path(f"/proc/{pid}/task/{pid}/children")
-        desks = children.read_text().split() if talks and children.exists() else []
-        if desks:
-            os.kill(int(desks[0]), signal.SIGKILL)
+        agents = children.read_text().split() if talks and children.exists() else []
+        if agents:
+            os.kill(int(agents[0]), signal.SIGKILL)
             return
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

@@ -87,8 +87,8 @@ class Trial:
 
     def _answering(self, party: str) -> Any:
         seen.at_a_site(self.record)
-        desk = SiteService(self.place.site(party))
-        return lambda ask: desk.answered(ask).reply
+        service = SiteService(self.place.site(party))
+        return lambda ask: service.answered(ask).reply
 
     @property
     def said(self) -> str:
@@ -162,8 +162,10 @@ def warmed(pristine: Folder, folder: Path) -> None:
     """Run the study once in this process, so that what it imports and compiles is there in every fork."""
     place = pristine.copied(folder)
     with place.witnessed():
-        desks = {party: SiteService(place.site(party)) for party in place.parties}
-        execute(connect_parties(place.study, run=RUN, channel=LocalChannel(desks), journal=Journal(), keys=place.keys))
+        services = {party: SiteService(place.site(party)) for party in place.parties}
+        execute(
+            connect_parties(place.study, run=RUN, channel=LocalChannel(services), journal=Journal(), keys=place.keys)
+        )
     shutil.rmtree(folder, ignore_errors=True)
 
 

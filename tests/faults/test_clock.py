@@ -39,11 +39,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def run(place: Any, name: Any, progress: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-    desks = {party: SiteService(place.site(party)) for party in place.parties}
+    services = {party: SiteService(place.site(party)) for party in place.parties}
     parties = connect_parties(
         place.study,
         run=name,
-        channel=LocalChannel(desks),
+        channel=LocalChannel(services),
         journal=Journal(place.journal),
         keys=place.keys,
         progress=progress,

@@ -55,11 +55,11 @@ def full(monkeypatch: pytest.MonkeyPatch, path: Any) -> Iterator[None]:
 
 
 def run(place: Any, *, progress: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-    desks = {party: SiteService(place.site(party)) for party in place.parties}
+    services = {party: SiteService(place.site(party)) for party in place.parties}
     parties = connect_parties(
         place.study,
         run=RUN,
-        channel=LocalChannel(desks),
+        channel=LocalChannel(services),
         journal=Journal(place.journal),
         keys=place.keys,
         progress=progress,

@@ -75,9 +75,9 @@ def watched(small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def run(journal: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         with place.witnessed():
-            desks = {party: SiteService(place.site(party)) for party in place.parties}
+            services = {party: SiteService(place.site(party)) for party in place.parties}
             parties = connect_parties(
-                place.study, run=RUN, channel=LocalChannel(desks), journal=journal, keys=place.keys
+                place.study, run=RUN, channel=LocalChannel(services), journal=journal, keys=place.keys
             )
             return execute(parties)
 

@@ -101,9 +101,9 @@ class Attacked:
     def __init__(self, sites: Sites, loopback: Operated) -> None:
         self.sites, self.loopback, self.loop = sites, loopback, Loop()
         loopback.start()
-        self.desks = sites.desks()
+        self.services = sites.services()
         self.ends = [
-            Site(self.loop, loopback, name, endpoint.ServiceHandler(desk)) for name, desk in self.desks.items()
+            Site(self.loop, loopback, name, endpoint.ServiceHandler(service)) for name, service in self.services.items()
         ]
         for one in self.ends:
             one.up()
@@ -112,8 +112,8 @@ class Attacked:
         self.operator = Operator(self.loop, loopback)
         self.study = sites.study(epsilon=0.1)
         self.deliver_study(self.study)
-        for desk in self.desks.values():
-            approve(desk, desk.inbox.find(self.study.hash), runs=9)
+        for service in self.services.values():
+            approve(service, service.inbox.find(self.study.hash), runs=9)
         self._runs = 0
 
     def end(self) -> None:
@@ -168,7 +168,7 @@ class Attacked:
     # What owners have and see.
 
     def heads(self) -> dict[str, Any]:
-        return {name: desk.site.owner().ledger.commit_head() for name, desk in self.desks.items()}
+        return {name: service.site.owner().ledger.commit_head() for name, service in self.services.items()}
 
     def refusals(self, name: str = "north") -> list[str]:
         """The sentences of the last refusals, the newest last, from where `comity site status` has them."""

@@ -67,9 +67,9 @@ def attacked(consortium_under_attack: Any, caplog: pytest.LogCaptureFixture) -> 
     """Whatever is tried, no ledger has another entry after it, and what sites write down for their owners is in their
     logs too."""
     one = consortium_under_attack
-    before, known = one.heads(), {name: len(one.noted(name)) for name in one.desks}
+    before, known = one.heads(), {name: len(one.noted(name)) for name in one.services}
     yield one
     assert one.heads() == before
-    new = [sentence for name in one.desks for sentence in one.noted(name)[known[name] :]]
+    new = [sentence for name in one.services for sentence in one.noted(name)[known[name] :]]
     logged = "\n".join(record.getMessage() for record in caplog.get_records("call"))
     assert [sentence for sentence in new if sentence not in logged] == []

@@ -70,7 +70,7 @@ def test_what_the_relay_carries_holds_no_plain_value(
     assert not [at for raw in inside for at in range(0, len(raw) - 12, 7) if raw[at : at + 12] in windows]
     # What is left to it: who, how much, when.
     assert {each.subject for each in carried} == {
-        f"comity.{way}.{who}" for way in ("ask", "reply") for who in one.desks
+        f"comity.{way}.{who}" for way in ("ask", "reply") for who in one.services
     }
 
 
@@ -180,7 +180,7 @@ def test_a_reply_that_the_relay_made_counts_for_nothing(
     asking.start()
     assert begun.wait(20)
     wait_until(lambda: {one.subject for one in attacked.operator.carried[start:]} >= {NORTH, "comity.ask.south"})
-    for party in attacked.desks:
+    for party in attacked.services:
         asks = [one.frame for one in attacked.operator.carried[start:] if one.subject == f"comity.ask.{party}"]
         yes = b"\x00" * 80
         forged = Frame(Kind.REPLY, asks[0].id, len(yes), message_id(yes) + yes)
@@ -190,7 +190,7 @@ def test_a_reply_that_the_relay_made_counts_for_nothing(
     assert len(said) == 1 and "its reply is not signed with its key" in said[0]
 
 
-# What a site's desk drops before anything of it is looked at; its owner hears of it once a second.
+# What a site's service drops before anything of it is looked at; its owner hears of it once a second.
 
 
 def told_again(attacked: Any) -> None:
@@ -291,7 +291,7 @@ def test_sizes_of_what_is_carried_do_not_depend_on_records(consortium_under_atta
     sized = [(least, other, most) for (_, least), (_, other), (_, most) in zip(before, replaced, after)]
     assert all(least <= other <= most <= least + 2 for least, other, most in sized)
     for way, subject in (("asks", "comity.ask"), ("replies", "comity.reply")):
-        found = {who: [size for name, size in before if name == f"{subject}.{who}"] for who in one.desks}
+        found = {who: [size for name, size in before if name == f"{subject}.{who}"] for who in one.services}
         least, most = (f"{of(size for one in found.values() for size in one):,}" for of in (min, max))
         kilobytes = {round(sum(each) / 1000) for each in found.values()}
         assert {len(each) for each in found.values()} == {27} and len(kilobytes) == 1

@@ -63,10 +63,10 @@ def test_a_study_that_was_changed_is_another(row: Any, attacked: Any) -> None:
 def test_files_that_were_edited_are_not_served(row: Any, attacked: Any) -> None:
     study = attacked.sites.study(epsilon=0.3, at="edited")
     attacked.deliver_study(study)
-    for name, desk in attacked.desks.items():
+    for name, service in attacked.services.items():
         path = attacked.sites.home(name) / "studies" / study.hash / "study" / "study.toml"
         path.write_text(path.read_text().replace("epsilon = 0.3", "epsilon = 0.9"))
-        desk.inbox.approve(study.hash, dataset="patients", runs=1)
+        service.inbox.approve(study.hash, dataset="patients", runs=1)
     with pytest.raises(Refused) as refused:
         attacked.run(study)
     assert refused.value.code == row.told
@@ -133,8 +133,8 @@ def test_not_one_run_more_than_approved(row: Any, consortium_under_attack: Any) 
     one = consortium_under_attack
     study = one.sites.study(epsilon=0.15, at="once")
     one.deliver_study(study)
-    for desk in one.desks.values():
-        approve(desk, desk.inbox.find(study.hash))
+    for service in one.services.values():
+        approve(service, service.inbox.find(study.hash))
     one.run(study)
     before = one.heads()
     with pytest.raises(Refused) as refused:
@@ -192,7 +192,7 @@ def test_where_one_refuses_nobody_begins(row: Any, attacked: Any) -> None:
     sees="does not verify under the pinned key",
 )
 def test_a_head_that_this_party_did_not_sign_freezes_nothing(row: Any, attacked: Any) -> None:
-    ledger = attacked.desks["north"].site.owner().ledger
+    ledger = attacked.services["north"].site.owner().ledger
     known = ledger.commit_head()
     south = attacked.sites.identity("south")
     for keys, party in ((south, "south"), (south, "north"), (attacked.sites.identity("north"), "south")):

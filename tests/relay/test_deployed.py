@@ -37,59 +37,61 @@ pytestmark = needs_server
 
 @pytest.fixture
 def served(sites: Any, tmp_path: Path) -> Iterator[Any]:
-    """Owners' desks behind a relay, in this process."""
+    """Owners' services behind a relay, in this process."""
     loopback = Loopback.make(tmp_path / "members", NAMES)
     loopback.start()
-    loop, desks = Loop(), sites.desks()
-    ends = [Site(loop, loopback, name, endpoint.ServiceHandler(desk)) for name, desk in desks.items()]
+    loop, services = Loop(), sites.services()
+    ends = [Site(loop, loopback, name, endpoint.ServiceHandler(service)) for name, service in services.items()]
     for one in ends:
         one.up()
     with NatsChannel(loopback.relay_of("coordinator"), NAMES, repeat_every=0.2, grace=5.0) as channel:
-        yield sites, desks, channel, loopback
+        yield sites, services, channel, loopback
     for one in ends:
         one.end()
     loop.close()
     loopback.stop()
 
 
-def left(desk: Any) -> list[Any]:
-    return [str(account) for account in desk.site.owner().ledger.summary()]
+def left(service: Any) -> list[Any]:
+    return [str(account) for account in service.site.owner().ledger.summary()]
 
 
 def test_a_study_is_handed_over_refused_approved_and_run(served: Any, tmp_path: Path) -> None:
-    sites, desks, channel, _ = served
+    sites, services, channel, _ = served
     study = sites.study()
     deliver_study(study, keys=sites.coordinator, channel=channel)
     deliver_study(study, keys=sites.coordinator, channel=channel)
-    arrivals = {name: desk.inbox.arrivals() for name, desk in desks.items()}
+    arrivals = {name: service.inbox.arrivals() for name, service in services.items()}
     assert [[one.study for one in arrived] for arrived in arrivals.values()] == [[study.hash]] * 2
-    before = {name: left(desk) for name, desk in desks.items()}
+    before = {name: left(service) for name, service in services.items()}
     asked = {"run": "run-1", "keys": sites.coordinator, "channel": channel, "journal": tmp_path / "journal.sqlite"}
     with pytest.raises(Refused) as refused:
         run_deployed(study, **asked)
-    assert refused.value.code == "study" and before == {name: left(desk) for name, desk in desks.items()}
-    assert Refusals(desks["north"].site.home).last(1)
-    for name, desk in desks.items():
-        approve(desk, arrivals[name][0])
+    assert refused.value.code == "study" and before == {name: left(service) for name, service in services.items()}
+    assert Refusals(services["north"].site.home).last(1)
+    for name, service in services.items():
+        approve(service, arrivals[name][0])
     outcome = run_deployed(study, **asked)
     assert outcome.guarantee.private and outcome.guarantee.epsilon == pytest.approx(0.9, abs=0.01)
-    assert all(before[name] != left(desk) for name, desk in desks.items())
+    assert all(before[name] != left(service) for name, service in services.items())
     # Running again with the same journal gives the same values and costs nothing.
-    spent = {name: left(desk) for name, desk in desks.items()}
+    spent = {name: left(service) for name, service in services.items()}
     again = run_deployed(study, **asked)
     assert encode(dict(again.released)) == encode(dict(outcome.released))
-    assert spent == {name: left(desk) for name, desk in desks.items()}
+    assert spent == {name: left(service) for name, service in services.items()}
     Result.of(outcome).save(tmp_path / "run")
     assert load_result(tmp_path / "run").study_hash == study.hash
-    wait_until(lambda: all(list((desk.site.home / "results").glob("*/received.json")) for desk in desks.values()))
+    wait_until(
+        lambda: all(list((service.site.home / "results").glob("*/received.json")) for service in services.values())
+    )
 
 
 def test_a_run_that_lost_its_relay_goes_on_by_itself(served: Any, tmp_path: Path) -> None:
-    sites, desks, channel, loopback = served
+    sites, services, channel, loopback = served
     study = sites.study()
     deliver_study(study, keys=sites.coordinator, channel=channel)
-    for desk in desks.values():
-        approve(desk, desk.inbox.arrivals()[0])
+    for service in services.values():
+        approve(service, service.inbox.arrivals()[0])
     steps = []
 
     def cut(path: Any) -> None:
@@ -105,14 +107,14 @@ def test_a_run_that_lost_its_relay_goes_on_by_itself(served: Any, tmp_path: Path
 @pytest.mark.deploy
 def test_what_is_asked_over_the_relay_is_what_is_asked_in_one_process(served: Any, tmp_path: Path) -> None:
     """The same steps with the same sizes: the relay changes nothing about a run."""
-    sites, desks, channel, _ = served
+    sites, services, channel, _ = served
     study = sites.study(epsilon=0.3)
     deliver_study(study, keys=sites.coordinator, channel=channel)
-    for desk in desks.values():
-        approve(desk, desk.inbox.arrivals()[0], runs=2)
+    for service in services.values():
+        approve(service, service.inbox.arrivals()[0], runs=2)
     keys = sites.coordinator
     deployed = run_deployed(study, run="run-1", keys=keys, channel=channel, journal=tmp_path / "journal.sqlite")
-    local = connect_parties(study, run="run-2", channel=LocalChannel(desks), journal=Journal(), keys=keys)
+    local = connect_parties(study, run="run-2", channel=LocalChannel(services), journal=Journal(), keys=keys)
     execute(local)
     shapes = [
         [(line.path, line.direction, line.parties) for line in one.lines]
@@ -122,12 +124,12 @@ def test_what_is_asked_over_the_relay_is_what_is_asked_in_one_process(served: An
 
 
 def test_a_pack_that_nobody_may_submit_is_refused_by_its_code(served: Any) -> None:
-    sites, desks, channel, _ = served
+    sites, services, channel, _ = served
     for name in NAMES:
         sites.write(name, submitter=sites.identity(name))
     with pytest.raises(Refused, match=r"(north|south) does not take study .* into its inbox \(policy\)"):
         deliver_study(sites.study(), keys=sites.coordinator, channel=channel)
-    assert all(not desk.inbox.arrivals() for desk in desks.values())
+    assert all(not service.inbox.arrivals() for service in services.values())
 
 
 def test_a_site_file_and_its_certificate_name_one_party(sites: Any, tmp_path: Path) -> None:

@@ -307,7 +307,7 @@ HOLDS_THE_LOCK = """
 
 @pytest.mark.deploy
 def test_a_step_that_holds_the_interpreter_lock_shows_life(loopback: Any) -> None:
-    """A site as it is deployed: two processes. It ends when it is told to, and its desk with it."""
+    """A site as it is deployed: two processes. It ends when it is told to, and its agent with it."""
     script = textwrap.dedent(HOLDS_THE_LOCK)
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(loopback.relay_folder("cedar"))], stderr=subprocess.PIPE

@@ -118,11 +118,11 @@ class ColumnSites(Sites):
         return Study.load(folder / "study.toml")
 
     def model(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Train it, between desks in this process; the released weights."""
-        study, desks = self.trained(), self.desks()
-        for desk in desks.values():
-            approve(desk, desk.received(self.packed(study)), dataset="patients")
-        return np.asarray(execute(coordinated(study, desks, self.coordinator, run=RUN))[0]["model"])
+        """Train it, between services in this process; the released weights."""
+        study, services = self.trained(), self.services()
+        for service in services.values():
+            approve(service, service.received(self.packed(study)), dataset="patients")
+        return np.asarray(execute(coordinated(study, services, self.coordinator, run=RUN))[0]["model"])
 
     def prediction(self, coef: Any, *, records: int = NEW, receiver: str | None = "north", run: str = RUN) -> Study:
         named = {"run": run, "coef": coef, "records": records, "receiver": receiver}
@@ -130,5 +130,5 @@ class ColumnSites(Sites):
             write_prediction(self.trained(), **named, folder=self.folder / f"predict-{records}-{receiver}")
         )
 
-    def desks(self, names: tuple[str, ...] = ()) -> dict[str, SiteService]:
-        return super().desks(names or self.names)
+    def services(self, names: tuple[str, ...] = ()) -> dict[str, SiteService]:
+        return super().services(names or self.names)

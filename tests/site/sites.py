@@ -137,22 +137,22 @@ class Sites:
     def packed(self, study: Study, *, keys: Identity | None = None) -> bytes:
         return pack(study, keys or self.coordinator)
 
-    def desks(self, names: tuple[str, ...] = NAMES) -> dict[str, SiteService]:
+    def services(self, names: tuple[str, ...] = NAMES) -> dict[str, SiteService]:
         return {name: SiteService(self.site(name)) for name in names}
 
 
-def approve(desk: SiteService, arrival: Arrival, *, runs: int = 1, dataset: str | None = None) -> None:
+def approve(service: SiteService, arrival: Arrival, *, runs: int = 1, dataset: str | None = None) -> None:
     """As the command does after the owner said yes."""
-    name = choose_dataset(desk.site, dataset)
-    dry_run(desk.site, desk.site.owner(), desk.inbox.study(arrival.study), dataset=name, runs=runs)
-    desk.inbox.approve(arrival.study, dataset=name, runs=runs)
+    name = choose_dataset(service.site, dataset)
+    dry_run(service.site, service.site.owner(), service.inbox.study(arrival.study), dataset=name, runs=runs)
+    service.inbox.approve(arrival.study, dataset=name, runs=runs)
 
 
 def coordinated(
-    study: Study, desks: Any, keys: Identity, *, run: str = "run-1", journal: Journal | None = None, **more: Any
+    study: Study, services: Any, keys: Identity, *, run: str = "run-1", journal: Journal | None = None, **more: Any
 ) -> Parties:
-    """The coordinator of a study over desks in this process; `execute` of it runs the study."""
-    channel = LocalChannel(desks)
+    """The coordinator of a study over services in this process; `execute` of it runs the study."""
+    channel = LocalChannel(services)
     return connect_parties(study, run=run, channel=channel, journal=journal or Journal(), keys=keys, **more)
 
 

@@ -33,42 +33,42 @@ MALFORMED: dict[str, tuple[str, Any, str]] = {
 
 @pytest.fixture
 def decided(sites: Sites) -> tuple[SiteService, Path]:
-    desk = SiteService(sites.site("north"))
-    arrival = desk.received(sites.packed(sites.study()))
-    approve(desk, arrival)
-    desk.refresh()
-    assert desk.studies == (arrival.study,)
-    return desk, desk.inbox.folder / arrival.study / "decision.json"
+    service = SiteService(sites.site("north"))
+    arrival = service.received(sites.packed(sites.study()))
+    approve(service, arrival)
+    service.refresh()
+    assert service.studies == (arrival.study,)
+    return service, service.inbox.folder / arrival.study / "decision.json"
 
 
 @pytest.mark.parametrize("case", MALFORMED)
 def test_a_malformed_decision_is_one_sentence_and_no_approval(decided: tuple[SiteService, Path], case: str) -> None:
-    desk, path = decided
+    service, path = decided
     key, value, said = MALFORMED[case]
     path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
     with pytest.raises(StudyError) as error:
-        Inbox(desk.site.home).arrivals()
+        Inbox(service.site.home).arrivals()
     assert str(path) in str(error.value) and said in str(error.value) and "restore the file" in str(error.value)
     assert "\n" not in str(error.value)
-    desk.refresh()
-    assert desk.studies == ()
+    service.refresh()
+    assert service.studies == ()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '"approved"', "[" * 100_000, "{}", '{"runs": 1e999}', "\ud800"])
 def test_what_is_no_decision_at_all(decided: tuple[SiteService, Path], text: str) -> None:
-    desk, path = decided
+    service, path = decided
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(StudyError, match=r"decision\.json"):
-        Inbox(desk.site.home).arrivals()
+        Inbox(service.site.home).arrivals()
 
 
 @pytest.mark.parametrize(("key", "value"), [("arrived", "soon"), ("arrived", 3), ("name", None), ("submitter", {})])
 def test_what_is_kept_of_an_arrival_is_checked_too(decided: tuple[SiteService, Path], key: str, value: Any) -> None:
-    desk, path = decided
+    service, path = decided
     page = path.with_name("arrival.json")
     page.write_text(json.dumps({**json.loads(page.read_text()), key: value}))
     with pytest.raises(StudyError, match=f"{key} must be"):
-        Inbox(desk.site.home).arrivals()
+        Inbox(service.site.home).arrivals()
 
 
 def test_a_doctor_names_it(decided: tuple[SiteService, Path], sites: Sites) -> None:

@@ -30,11 +30,11 @@ def measured(sites: Sites, **more: Any) -> Study:
 
 
 def run(sites: Sites, study: Study) -> Outcome:
-    """As a coordinator does it, over desks in this process."""
-    desks = sites.desks()
-    for desk in desks.values():
-        approve(desk, desk.received(sites.packed(study)))
-    parties = coordinated(study, desks, sites.coordinator)
+    """As a coordinator does it, over services in this process."""
+    services = sites.services()
+    for service in services.values():
+        approve(service, service.received(sites.packed(study)))
+    parties = coordinated(study, services, sites.coordinator)
     released, kept = execute(parties)
     return Outcome.of(study.agreed, released, parties.transcript, run="run-1", kept=kept)
 
@@ -54,9 +54,9 @@ def test_the_report_says_how_good_the_model_is_and_so_do_the_owners_results(site
 
 def test_the_owner_sees_its_release_and_its_cost_before_it_approves_and_pays_that(sites: Sites) -> None:
     study = measured(sites)
-    desk = sites.desks()["north"]
-    desk.received(sites.packed(study))
-    view = dry_run(desk.site, desk.site.owner(), study, dataset="patients", runs=1).view
+    service = sites.services()["north"]
+    service.received(sites.packed(study))
+    view = dry_run(service.site, service.site.owner(), study, dataset="patients", runs=1).view
     (line,) = [one for one in view.leaves if one.release == "evaluation"]
     assert (line.other, line.protection) == ("coordinator", "secure sum + shared noise") and line.loss.startswith("mu ")
     assert "eps 0.90" in view.cost
@@ -84,11 +84,11 @@ def test_the_policy_counts_it(sites: Sites) -> None:
     text = home.read_text()
     for ceiling in (both + Decimal("0.001"), (alone + both) / 2):
         home.write_text(text.replace("epsilon_per_study = 1.0", f"epsilon_per_study = {ceiling:.6f}"))
-        desk = sites.desks()["north"]
-        desk.received(sites.packed(study))
+        service = sites.services()["north"]
+        service.received(sites.packed(study))
         if ceiling > both:
-            dry_run(desk.site, desk.site.owner(), study, dataset="patients", runs=1)
+            dry_run(service.site, service.site.owner(), study, dataset="patients", runs=1)
         else:
             with pytest.raises(Refused, match=r"policy\.epsilon_per_study is") as refusal:
-                dry_run(desk.site, desk.site.owner(), study, dataset="patients", runs=1)
+                dry_run(service.site, service.site.owner(), study, dataset="patients", runs=1)
             assert refusal.value.key == "epsilon_per_study"

@@ -40,15 +40,15 @@ PUBLISHED = STUDY.replace("averaging", "synthetic").replace("delta = 1e-6\n", 'n
 
 def ran(sites: Sites, study: Study, out: Path) -> Path:
     """As `comity study submit` does, over the local channel."""
-    desks = sites.desks()
-    for desk in desks.values():
-        approve(desk, desk.received(sites.packed(study)))
+    services = sites.services()
+    for service in services.values():
+        approve(service, service.received(sites.packed(study)))
     folder = make_folder(out)
     begin(folder, _begun(study.folder / "study.toml", study), study.text)
     run = read_begun(folder).run
     record_submission(study.hash, run, study.text, sites.coordinator.public)
     parties = connect_parties(
-        study, run=run, channel=LocalChannel(desks), journal=Journal(folder / JOURNAL), keys=sites.coordinator
+        study, run=run, channel=LocalChannel(services), journal=Journal(folder / JOURNAL), keys=sites.coordinator
     )
     released, kept = execute(parties)
     outcome = Outcome.of(study.agreed, released, parties.transcript, run=run, kept=kept)

@@ -50,8 +50,8 @@ def joined(pristine: Path, members: Loopback, tmp_path_factory: pytest.TempPathF
     shutil.copytree(members.relay_folder("north"), sites.home("north") / "relay")
     sites.write("north", top=f'[relay]\naddress = "{address}"\ncertificate = "relay/certificate.pem"\n')
     with witnesses_in(folder / "home"):
-        desk = sites.desks()["north"]
-        approve(desk, desk.received(sites.packed(sites.study())))
+        service = sites.services()["north"]
+        approve(service, service.received(sites.packed(sites.study())))
     return folder
 
 

@@ -20,7 +20,8 @@ from comity.data import clinic_schema
 from comity.errors import ComityError, DataError, Refused, Stopped, StudyError
 from comity.relay.endpoint import MAX_CONCURRENT_ASKS, Worker
 from comity.relay.wire import Frame, Kind, pack_frame, read_frames
-from comity.site import inbox, pack, pack_limits, service
+from comity.site import inbox, pack, pack_limits
+from comity.site import service as service_module
 from comity.site.approval import dry_run
 from comity.site.inbox import Inbox
 from comity.site.service import SiteService
@@ -181,13 +182,13 @@ def test_what_waits_has_few_bytes_also_where_the_policy_decides(
     sites: Sites, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sites.write("north", policy=policy)
-    desk = SiteService(sites.site("north"))
+    service = SiteService(sites.site("north"))
     first, second = (sites.packed(sites.study(epsilon=epsilon)) for epsilon in (0.1, 0.2))
     monkeypatch.setattr(inbox, "MAX_UNDECIDED_BYTES", int(1.5 * len(first)))
-    decision = desk.received(first).decision
+    decision = service.received(first).decision
     assert (decision is not None) == bool(policy)
     with pytest.raises(Refused, match="bytes in all"):
-        desk.received(second)
+        service.received(second)
 
 
 def test_no_study_takes_the_last_of_the_disk(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,9 +215,9 @@ def test_a_small_disk_keeps_a_tenth_of_itself(sites: Sites, monkeypatch: pytest.
 
 
 def test_an_approved_run_goes_on_while_a_pack_is_read(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    study, desks = sites.study(), sites.desks()
-    for desk in desks.values():
-        approve(desk, desk.received(sites.packed(study)))
+    study, services = sites.study(), sites.services()
+    for service in services.values():
+        approve(service, service.received(sites.packed(study)))
     reading, done = threading.Event(), threading.Event()
     receives = Inbox.receive
 
@@ -227,9 +228,9 @@ def test_an_approved_run_goes_on_while_a_pack_is_read(sites: Sites, monkeypatch:
 
     monkeypatch.setattr(Inbox, "receive", slow)
     other = sites.packed(sites.study(epsilon=0.2))
-    thread = threading.Thread(target=desks["north"].received, args=(other,))
+    thread = threading.Thread(target=services["north"].received, args=(other,))
     thread.start()
-    running = threading.Thread(target=lambda: execute(coordinated(study, desks, sites.coordinator)), daemon=True)
+    running = threading.Thread(target=lambda: execute(coordinated(study, services, sites.coordinator)), daemon=True)
     try:
         assert reading.wait(20)
         running.start()
@@ -239,7 +240,7 @@ def test_an_approved_run_goes_on_while_a_pack_is_read(sites: Sites, monkeypatch:
         done.set()
         thread.join()
         running.join()
-    assert len(desks["north"].inbox.arrivals()) == 2
+    assert len(services["north"].inbox.arrivals()) == 2
 
 
 def test_no_ask_waits_while_the_policy_decides(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +248,7 @@ def test_no_ask_waits_while_the_policy_decides(sites: Sites, monkeypatch: pytest
     pinned = f"\n[pinned.south]\n{keys_table(sites.identity('south'))}\n"
     sites.write("north", policy='approval = "within-policy"')
     sites.site("north").write_text(sites.site("north").read_text() + pinned)
-    desk = SiteService(sites.site("north"))
+    service = SiteService(sites.site("north"))
     deciding, done = threading.Event(), threading.Event()
     considers, reads, held = dry_run, Inbox.study, []
 
@@ -257,13 +258,13 @@ def test_no_ask_waits_while_the_policy_decides(sites: Sites, monkeypatch: pytest
         return considers(*arguments, **options)
 
     def study(self: Inbox, name: str) -> Any:
-        held.append(desk._lock._is_owned())  # type: ignore[attr-defined]
+        held.append(service._lock._is_owned())  # type: ignore[attr-defined]
         return reads(self, name)
 
-    monkeypatch.setattr(service, "dry_run", slow)
+    monkeypatch.setattr(service_module, "dry_run", slow)
     monkeypatch.setattr(Inbox, "study", study)
-    taking = threading.Thread(target=desk.received, args=(sites.packed(sites.study()),))
-    asking = threading.Thread(target=desk.refresh, daemon=True)
+    taking = threading.Thread(target=service.received, args=(sites.packed(sites.study()),))
+    asking = threading.Thread(target=service.refresh, daemon=True)
     taking.start()
     try:
         assert deciding.wait(20)
@@ -273,14 +274,14 @@ def test_no_ask_waits_while_the_policy_decides(sites: Sites, monkeypatch: pytest
     finally:
         done.set()
         taking.join()
-    assert len(desk.studies) == 1 and held == [False], "the study is read inside the lock"
+    assert len(service.studies) == 1 and held == [False], "the study is read inside the lock"
 
 
 def test_terms_that_change_while_the_policy_decides_count(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     pinned = f"\n[pinned.south]\n{keys_table(sites.identity('south'))}\n"
     sites.write("north", policy='approval = "within-policy"')
     sites.site("north").write_text(sites.site("north").read_text() + pinned)
-    desk, considers = SiteService(sites.site("north")), dry_run
+    service, considers = SiteService(sites.site("north")), dry_run
 
     def narrowed(*arguments: Any, **options: Any) -> Any:
         found = considers(*arguments, **options)
@@ -288,9 +289,9 @@ def test_terms_that_change_while_the_policy_decides_count(sites: Sites, monkeypa
         sites.site("north").write_text(text.replace("epsilon_per_study = 1.0", "epsilon_per_study = 0.1"))
         return found
 
-    monkeypatch.setattr(service, "dry_run", narrowed)
-    arrival = desk.received(sites.packed(sites.study()))
-    assert arrival.decision is None and not desk.studies
+    monkeypatch.setattr(service_module, "dry_run", narrowed)
+    arrival = service.received(sites.packed(sites.study()))
+    assert arrival.decision is None and not service.studies
 
 
 def test_packs_take_none_of_the_threads_that_answer() -> None:

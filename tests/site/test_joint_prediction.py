@@ -50,10 +50,10 @@ def columns(trained: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def approved(sites: ColumnSites, study: Study) -> dict[str, Any]:
-    desks = sites.desks()
-    for desk in desks.values():
-        approve(desk, desk.received(sites.packed(study)), dataset="new")
-    return desks
+    services = sites.services()
+    for service in services.values():
+        approve(service, service.received(sites.packed(study)), dataset="new")
+    return services
 
 
 def wanted(study: Study, coef: Any, new: pd.DataFrame) -> pd.Series:
@@ -64,9 +64,9 @@ def wanted(study: Study, coef: Any, new: pd.DataFrame) -> pd.Series:
 def test_the_receiver_alone_has_predictions_beside_its_identifiers_as_often_as_approved(columns: Any) -> None:
     sites, coef = columns
     study = sites.prediction(coef)
-    desks = approved(sites, study)
-    spent = {name: str(desk.site.owner().ledger.summary()[0].spent) for name, desk in desks.items()}
-    values, _ = execute(coordinated(study, desks, sites.coordinator))
+    services = approved(sites, study)
+    spent = {name: str(service.site.owner().ledger.summary()[0].spent) for name, service in services.items()}
+    values, _ = execute(coordinated(study, services, sites.coordinator))
     assert values["scores"].shape == (NEW,)
     (table,) = sites.home("north").glob(f"results/{study.hash[:12]}-*/table/table.csv")
     found = pd.read_csv(table).set_index("person")
@@ -77,10 +77,10 @@ def test_the_receiver_alone_has_predictions_beside_its_identifiers_as_often_as_a
         page = json.loads((results / "received.json").read_text())
         assert page["presented"] is None and page["own"] == [] and "scores" not in page["released"]
     with pytest.raises(Refused) as refusal:
-        execute(coordinated(study, desks, sites.coordinator, run="run-2"))
+        execute(coordinated(study, services, sites.coordinator, run="run-2"))
     assert refusal.value.code == "approval"
     # It draws nothing, and so it costs nothing in epsilon.
-    assert spent == {name: str(desk.site.owner().ledger.summary()[0].spent) for name, desk in desks.items()}
+    assert spent == {name: str(service.site.owner().ledger.summary()[0].spent) for name, service in services.items()}
 
 
 def test_what_crosses_is_what_was_declared(columns: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,8 +104,8 @@ def test_what_crosses_is_what_was_declared(columns: Any, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Registry, "answered", listening)
     monkeypatch.setattr(Parties, "ask", opening)
-    desks = approved(sites, study)
-    values, _ = execute(coordinated(study, desks, sites.coordinator))
+    services = approved(sites, study)
+    values, _ = execute(coordinated(study, services, sites.coordinator))
     protocol, who = study.protocol, study.consortium
     declared = {
         one.name
@@ -139,15 +139,15 @@ def test_weights_of_the_coordinators_own_choice_are_refused_before_an_approval(c
     peeking = np.zeros_like(coef)
     peeking[1] = 1.0
     study = sites.prediction(peeking)
-    desk = sites.desks()["south"]
-    arrival = desk.received(sites.packed(study))
+    service = sites.services()["south"]
+    arrival = service.received(sites.packed(study))
     with pytest.raises(Refused, match="are not those that run trained-1 released") as refusal:
-        approve(desk, arrival, dataset="new")
+        approve(service, arrival, dataset="new")
     assert (refusal.value.code, refusal.value.key) == ("study", "prediction.weights")
     # Nor is it served where its owner's decision got there by another way.
-    desk.inbox.approve(study.hash, dataset="new", runs=1)
-    desk.refresh()
-    assert study.hash not in desk.studies
+    service.inbox.approve(study.hash, dataset="new", runs=1)
+    service.refresh()
+    assert study.hash not in service.studies
     assert "are not those that run" in Refusals(sites.home("south")).last(1)[0].sentence
 
 
@@ -160,13 +160,13 @@ def test_a_model_that_was_not_released_here_or_has_other_columns_is_refused(colu
         f'of = "{sites.trained().hash}"': (f'of = "{"0" * 64}"', "prediction.of"),
         '["place", "sex"]': ('["sex", "place"]', "prediction.of"),
     }
-    desk, path = sites.desks()["south"], study.folder / "study.toml"
+    service, path = sites.services()["south"], study.folder / "study.toml"
     for find, (put, key) in changes.items():
         assert find in study.text
         path.write_text(study.text.replace(find, put))
-        arrival = desk.received(sites.packed(Study.load(path)))
+        arrival = service.received(sites.packed(Study.load(path)))
         with pytest.raises(Refused) as refusal:
-            approve(desk, arrival, dataset="new")
+            approve(service, arrival, dataset="new")
         assert (refusal.value.code, refusal.value.key) == ("study", key)
 
 
@@ -175,11 +175,11 @@ def test_a_policy_that_forbids_it_refuses_with_a_code_and_its_owner_reads_why(co
     study = sites.prediction(coef)
     for allowed in (0, NEW - 1):
         sites.terms("south", allowed=allowed)
-        desk = sites.desks()["south"]
+        service = sites.services()["south"]
         with pytest.raises(Refused, match=f"policy.joint_predictions is {allowed}") as refusal:
-            desk.received(sites.packed(study))
+            service.received(sites.packed(study))
         assert (refusal.value.code, refusal.value.key) == ("policy", "joint_predictions")
-        assert not [one for one in desk.inbox.arrivals() if one.study == study.hash]
+        assert not [one for one in service.inbox.arrivals() if one.study == study.hash]
         last = Refusals(sites.home("south")).last(1)[0]
         assert last.code == "policy" and f"policy.joint_predictions is {allowed}" in last.sentence
 
@@ -187,10 +187,10 @@ def test_a_policy_that_forbids_it_refuses_with_a_code_and_its_owner_reads_why(co
 def test_terms_that_became_narrower_after_the_approval_refuse_the_run(columns: Any) -> None:
     sites, coef = columns
     study = sites.prediction(coef)
-    desks = approved(sites, study)
+    services = approved(sites, study)
     sites.terms("south", allowed=0)
     with pytest.raises(Refused) as refusal:
-        execute(coordinated(study, desks, sites.coordinator))
+        execute(coordinated(study, services, sites.coordinator))
     assert (refusal.value.code, refusal.value.key, refusal.value.party) == ("policy", "joint_predictions", "south")
     assert "scores up to 40 new records jointly and exactly" in Refusals(sites.home("south")).last(1)[0].sentence
 
@@ -206,15 +206,15 @@ def test_it_waits_for_its_owner_also_where_the_policy_decides(columns: Any) -> N
     others = [name for name in sites.names if name != "south"]
     text += "".join(f"\n[pinned.{name}]\n{keys_table(sites.identity(name))}\n" for name in others)
     sites.site("south").write_text(text)
-    assert sites.desks()["south"].received(sites.packed(sites.prediction(coef))).decision is None
+    assert sites.services()["south"].received(sites.packed(sites.prediction(coef))).decision is None
 
 
 def test_an_owner_reads_what_would_leave_exactly(columns: Any) -> None:
     sites, coef = columns
     study = sites.prediction(coef)
-    desk = sites.desks()["south"]
-    desk.received(sites.packed(study))
-    text = dry_run(desk.site, desk.site.owner(), study, dataset="new", runs=1).view.as_text()
+    service = sites.services()["south"]
+    service.received(sites.packed(study))
+    text = dry_run(service.site, service.site.owner(), study, dataset="new", runs=1).view.as_text()
     assert "EXACTLY" in text and "the exact score of each new record" in text
     assert "to the coordinator and north" in text and "not private" in text
     # Nothing is paid, so that nothing is said about what several records would pay.

@@ -49,10 +49,10 @@ def values_of(sites: Sites) -> set[str]:
 
 
 def run(sites: Sites) -> tuple[dict[str, Any], dict[str, Any]]:
-    study, desks = sites.study(), sites.desks()
-    for desk in desks.values():
-        approve(desk, desk.received(sites.packed(study)))
-    return execute(coordinated(study, desks, sites.coordinator, run="run-7391"))
+    study, services = sites.study(), sites.services()
+    for service in services.values():
+        approve(service, service.received(sites.packed(study)))
+    return execute(coordinated(study, services, sites.coordinator, run="run-7391"))
 
 
 def test_a_runs_log_has_a_line_for_each_ask_and_no_value(sites: Sites, collected: Any) -> None:
@@ -97,9 +97,9 @@ def test_a_value_that_does_not_fit_is_told_by_its_kind_column_and_row(
 ) -> None:
     """Every reader's error reaches the log and the list of refusals; its owner sees the value in `schema check`."""
     home, value = sites.home("north"), SPOILT[column]
-    study, desks = sites.study(), sites.desks()
-    for desk in desks.values():
-        approve(desk, desk.received(sites.packed(study)))
+    study, services = sites.study(), sites.services()
+    for service in services.values():
+        approve(service, service.received(sites.packed(study)))
     frame = pd.read_csv(home / "patients.csv", dtype=object)
     frame.loc[[6, 9], column] = value
     if kind == "csv":
@@ -109,7 +109,7 @@ def test_a_value_that_does_not_fit_is_told_by_its_kind_column_and_row(
         text = sites.site("north").read_text().replace('"csv"', '"parquet"').replace("patients.csv", "patients.parquet")
         sites.site("north").write_text(text)
     with pytest.raises(ComityError):
-        execute(coordinated(study, sites.desks(), sites.coordinator, run="run-7391"))
+        execute(coordinated(study, sites.services(), sites.coordinator, run="run-7391"))
     lines, text = (stream.getvalue() for stream in collected)
     refusals = (home / "refusals.jsonl").read_text() if (home / "refusals.jsonl").exists() else ""
     for told in (lines, text, refusals):

@@ -145,20 +145,20 @@ def test_what_a_crash_left_unscored_is_scored_when_the_site_serves_again(done: t
     before = load_own_score(sites.home("north"), study.hash, run)
     next((sites.home("north") / "own-scores").iterdir()).unlink()
     assert load_own_score(sites.home("north"), study.hash, run) is None
-    sites.desks()
+    sites.services()
     assert load_own_score(sites.home("north"), study.hash, run) == before
 
 
 def _listening(heard: list[bytes]) -> Any:
     from comity.study.local.channel import LocalChannel
 
-    def made(desks: Any) -> Any:
+    def made(services: Any) -> Any:
         class Heard:
-            def __init__(self, desk: Any) -> None:
-                self.desk = desk
+            def __init__(self, service: Any) -> None:
+                self.service = service
 
             def answered(self, raw: bytes) -> Any:
-                found = self.desk.answered(raw)
+                found = self.service.answered(raw)
                 heard.append(found.reply)
                 return found
 
@@ -166,8 +166,8 @@ def _listening(heard: list[bytes]) -> Any:
                 return bytes(self.answered(raw).reply)
 
             def __getattr__(self, name: str) -> Any:
-                return getattr(self.desk, name)
+                return getattr(self.service, name)
 
-        return LocalChannel({name: Heard(desk) for name, desk in desks.items()})
+        return LocalChannel({name: Heard(service) for name, service in services.items()})
 
     return made

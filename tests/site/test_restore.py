@@ -30,33 +30,33 @@ def restored(ledger: Path, copy: Path) -> None:
 
 
 def test_a_ledger_that_went_back_answers_nothing_until_its_owner_has_written_off(sites: Sites, tmp_path: Path) -> None:
-    study, desks = sites.study(epsilon=0.3), sites.desks()
-    for desk in desks.values():
-        approve(desk, desk.received(sites.packed(study)), runs=3)
+    study, services = sites.study(epsilon=0.3), sites.services()
+    for service in services.values():
+        approve(service, service.received(sites.packed(study)), runs=3)
     ledger, copy = sites.home("north") / "north.ledger", tmp_path / "backup"
     backed_up(ledger, copy)
-    begin(coordinated(study, desks, sites.coordinator))
-    del desks
+    begin(coordinated(study, services, sites.coordinator))
+    del services
     restored(ledger, copy)
-    desks = sites.desks()
+    services = sites.services()
     with pytest.raises(Refused) as refusal:
-        ready(coordinated(study, desks, sites.coordinator, run="run-2"))
+        ready(coordinated(study, services, sites.coordinator, run="run-2"))
     assert (refusal.value.party, refusal.value.code) == ("north", "frozen")
     told = [one.sentence for one in check_site(sites.site("north")) if one.state == "failure"]
     assert len(told) == 1 and "frozen" in told[0] and "comity ledger write-off" in told[0]
     assert main(["ledger", "write-off", str(ledger), "--epsilon", "0.3", "--delta", "1e-6", "--why", "restored"]) == 0
-    ready(coordinated(study, sites.desks(), sites.coordinator, run="run-2"))
+    ready(coordinated(study, sites.services(), sites.coordinator, run="run-2"))
 
 
 def test_a_copy_that_is_the_last_state_goes_on(sites: Sites, tmp_path: Path) -> None:
     """Positive control: it is going back that freezes a ledger, not being restored on the machine that knows it."""
-    study, desks = sites.study(epsilon=0.3), sites.desks()
-    for desk in desks.values():
-        approve(desk, desk.received(sites.packed(study)))
-    begin(coordinated(study, desks, sites.coordinator))
+    study, services = sites.study(epsilon=0.3), sites.services()
+    for service in services.values():
+        approve(service, service.received(sites.packed(study)))
+    begin(coordinated(study, services, sites.coordinator))
     ledger, copy = sites.home("north") / "north.ledger", tmp_path / "backup"
     backed_up(ledger, copy)
-    del desks
+    del services
     restored(ledger, copy)
     assert not [one for one in check_site(sites.site("north")) if one.state == "failure"]
-    assert [run.state for run in list_runs(sites.desks()["north"].site.owner().ledger)] == ["open"]
+    assert [run.state for run in list_runs(sites.services()["north"].site.owner().ledger)] == ["open"]

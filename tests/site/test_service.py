@@ -18,7 +18,7 @@ from comity.federation.coordinator.parties import Parties
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.site import service
+from comity.site import service as service_module
 from comity.site.inbox import WITHIN_POLICY, Inbox
 from comity.site.service import ENDPOINTS, SiteService, lock_ledger, open_endpoint
 from comity.site.site_file import SiteFile
@@ -38,20 +38,20 @@ def heads(sites: Sites) -> dict[str, Any]:
     return {name: ledger(sites, name).commit_head() for name in NAMES}
 
 
-def begin(sites: Sites, study: Any, desks: Any, **more: Any) -> Refused:
+def begin(sites: Sites, study: Any, services: Any, **more: Any) -> Refused:
     """The refusal that a run meets, in which nobody spends or reserves anything."""
     before = heads(sites)
     with pytest.raises(Refused) as refusal:
-        execute(coordinated(study, desks, sites.coordinator, **more))
+        execute(coordinated(study, services, sites.coordinator, **more))
     assert heads(sites) == before
     return refusal.value
 
 
 def approved(sites: Sites, study: Any, *, runs: int = 1) -> dict[str, SiteService]:
-    desks, raw = sites.desks(), sites.packed(study)
-    for desk in desks.values():
-        desk.inbox.approve(desk.received(raw).study, dataset="patients", runs=runs)
-    return desks
+    services, raw = sites.services(), sites.packed(study)
+    for service in services.values():
+        service.inbox.approve(service.received(raw).study, dataset="patients", runs=runs)
+    return services
 
 
 def sentence(sites: Sites, name: str = "north") -> str:
@@ -63,9 +63,9 @@ def sentence(sites: Sites, name: str = "north") -> str:
 
 def test_a_study_that_all_owners_approved_runs_and_leaves_each_its_results(sites: Sites) -> None:
     study = sites.study()
-    desks = approved(sites, study)
-    assert all(desk.studies == () for desk in desks.values()), "before the next ask nothing is looked at"
-    values, _ = execute(coordinated(study, desks, sites.coordinator))
+    services = approved(sites, study)
+    assert all(service.studies == () for service in services.values()), "before the next ask nothing is looked at"
+    values, _ = execute(coordinated(study, services, sites.coordinator))
     for name in NAMES:
         folder = sites.home(name) / "results" / f"{study.hash[:12]}-run-1"
         found, model = load_received(folder)
@@ -87,17 +87,17 @@ def test_a_study_that_all_owners_approved_runs_and_leaves_each_its_results(sites
 
 def test_a_study_that_was_not_approved_is_refused(sites: Sites) -> None:
     study = sites.study()
-    desks = sites.desks()
-    for name, desk in desks.items():
-        arrival = desk.received(sites.packed(study))
+    services = sites.services()
+    for name, service in services.items():
+        arrival = service.received(sites.packed(study))
         if name != "north":
-            approve(desk, arrival)
-    refusal = begin(sites, study, desks)
+            approve(service, arrival)
+    refusal = begin(sites, study, services)
     assert (refusal.code, refusal.party) == ("study", "north")
     assert "not served here" in sentence(sites) and study.hash[:12] in sentence(sites)
     # Control: with its approval it runs, under the same id.
-    approve(desks["north"], desks["north"].inbox.find(study.hash))
-    ready(coordinated(study, desks, sites.coordinator))
+    approve(services["north"], services["north"].inbox.find(study.hash))
+    ready(coordinated(study, services, sites.coordinator))
 
 
 def test_a_study_that_was_changed_after_its_approval_is_refused(sites: Sites) -> None:
@@ -105,50 +105,50 @@ def test_a_study_that_was_changed_after_its_approval_is_refused(sites: Sites) ->
     approved(sites, study)
     path = sites.home("north") / "studies" / study.hash / "study" / "study.toml"
     path.write_text(path.read_text().replace("epsilon = 0.9", "epsilon = 0.99"))
-    desks = sites.desks()
+    services = sites.services()
     assert "were changed after it arrived" in sentence(sites)
-    assert begin(sites, study, desks).code == "study"
+    assert begin(sites, study, services).code == "study"
     # Nor is the changed one served, under its own hash.
-    assert begin(sites, sites.study(epsilon=0.99), desks).code == "study"
+    assert begin(sites, sites.study(epsilon=0.99), services).code == "study"
 
 
 def test_another_study_of_the_same_name_is_another(sites: Sites) -> None:
-    desks = approved(sites, sites.study())
-    assert begin(sites, sites.study(epsilon=0.8), desks).code == "study"
+    services = approved(sites, sites.study())
+    assert begin(sites, sites.study(epsilon=0.8), services).code == "study"
 
 
 def test_not_one_run_more_than_approved(sites: Sites) -> None:
     study = sites.study(epsilon=0.3)
-    desks = approved(sites, study)
-    begun(coordinated(study, desks, sites.coordinator))
-    assert begin(sites, study, desks, run="run-2").code == "approval"
+    services = approved(sites, study)
+    begun(coordinated(study, services, sites.coordinator))
+    assert begin(sites, study, services, run="run-2").code == "approval"
     assert "approved for 1 run here, and 1 have begun" in sentence(sites)
-    for desk in desks.values():
+    for service in services.values():
         with pytest.raises(BadInput, match=r"has started 1 runs here.*give 2 or more"):
-            approve(desk, desk.inbox.find(study.hash), runs=1)
-        approve(desk, desk.inbox.find(study.hash), runs=2)
-    ready(coordinated(study, desks, sites.coordinator, run="run-2"))
+            approve(service, service.inbox.find(study.hash), runs=1)
+        approve(service, service.inbox.find(study.hash), runs=2)
+    ready(coordinated(study, services, sites.coordinator, run="run-2"))
 
 
 def test_a_period_that_is_used_up_is_refused(sites: Sites) -> None:
     for name in NAMES:
         sites.write(name, policy="epsilon_per_period = 0.9\nperiod_days = 30")
     first, second = sites.study(epsilon=0.6), sites.study(epsilon=0.9, at="second")
-    desks = approved(sites, first)
-    for desk in desks.values():
-        approve(desk, desk.received(sites.packed(second)))
-    begun(coordinated(first, desks, sites.coordinator))
-    refusal = begin(sites, second, desks, run="run-2")
+    services = approved(sites, first)
+    for service in services.values():
+        approve(service, service.received(sites.packed(second)))
+    begun(coordinated(first, services, sites.coordinator))
+    refusal = begin(sites, second, services, run="run-2")
     assert (refusal.code, refusal.key) == ("policy", "epsilon_per_period")
     assert "the studies of 30 days cost patients eps" in sentence(sites)
     # The owner would be told the same before it approves.
     third = sites.study(epsilon=0.85, at="third")
-    arrival = desks["north"].received(sites.packed(third))
+    arrival = services["north"].received(sites.packed(third))
     with pytest.raises(Refused, match="epsilon_per_period"):
-        approve(desks["north"], arrival)
+        approve(services["north"], arrival)
     for name in NAMES:
         sites.write(name, policy="epsilon_per_period = 1.5\nperiod_days = 30")
-    ready(coordinated(second, desks, sites.coordinator, run="run-2"))
+    ready(coordinated(second, services, sites.coordinator, run="run-2"))
 
 
 POLICIES = {
@@ -162,38 +162,38 @@ POLICIES = {
 @pytest.mark.parametrize("key", POLICIES)
 def test_a_policy_that_became_narrower_counts_from_the_next_ask_on(sites: Sites, key: str) -> None:
     study = sites.study()
-    desks = approved(sites, study)
+    services = approved(sites, study)
     path = sites.site("north")
     text = path.read_text()
     path.write_text(text.replace(*POLICIES[key]))
-    refusal = begin(sites, study, desks)
+    refusal = begin(sites, study, services)
     assert (refusal.code, refusal.key, refusal.party) == ("policy", key, "north")
     assert f"policy.{key}" in sentence(sites)
     path.write_text(text)
-    ready(coordinated(study, desks, sites.coordinator))
+    ready(coordinated(study, services, sites.coordinator))
 
 
 def test_a_variant_that_is_not_allowed_can_not_be_approved_either(sites: Sites) -> None:
     study = sites.study(table=PUBLISHED, text=STUDY.replace("delta = 1e-6", "colluders = 0"))
-    desk = SiteService(sites.site("north"))
+    service = SiteService(sites.site("north"))
     with pytest.raises(Refused) as refusal:
-        approve(desk, desk.received(sites.packed(study)))
-    assert refusal.value.key == "variants" and desk.inbox.find(study.hash).decision is None
+        approve(service, service.received(sites.packed(study)))
+    assert refusal.value.key == "variants" and service.inbox.find(study.hash).decision is None
 
 
 def test_what_the_ledger_can_not_pay_is_refused_with_the_figures_at_home(sites: Sites) -> None:
     study = sites.study(epsilon=0.9)
     north = ledger(sites, "north")
     north.write_off(Approx("2.9", 1e-5), "for the test")
-    desks = sites.desks()
+    services = sites.services()
     with pytest.raises(BudgetExceeded, match="is left"):
-        approve(desks["north"], desks["north"].received(sites.packed(study)))
+        approve(services["north"], services["north"].received(sites.packed(study)))
     # Approved before the budget went elsewhere: refused when it is to begin.
-    for name, desk in desks.items():
+    for name, service in services.items():
         if name != "north":
-            approve(desk, desk.received(sites.packed(study)))
-    desks["north"].inbox.approve(study.hash, dataset="patients", runs=1)
-    refusal = begin(sites, study, desks)
+            approve(service, service.received(sites.packed(study)))
+    services["north"].inbox.approve(study.hash, dataset="patients", runs=1)
+    refusal = begin(sites, study, services)
     assert refusal.code == "budget" and "left" not in str(refusal)
     assert "is left" in sentence(sites)
 
@@ -203,13 +203,13 @@ def test_records_that_do_not_fit_are_told_before_the_approval(sites: Sites) -> N
     path = sites.home("north") / "patients.csv"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0].replace("readmitted", "returned"), *lines[1:]]))
-    desk = SiteService(sites.site("north"))
+    service = SiteService(sites.site("north"))
     with pytest.raises(DataError, match="readmitted"):
-        approve(desk, desk.received(sites.packed(study)))
+        approve(service, service.received(sites.packed(study)))
     path.unlink()
     with pytest.raises(DataError, match="no such file"):
-        approve(desk, desk.inbox.find(study.hash))
-    assert desk.inbox.find(study.hash).decision is None
+        approve(service, service.inbox.find(study.hash))
+    assert service.inbox.find(study.hash).decision is None
 
 
 # Decisions while it serves.
@@ -268,23 +268,23 @@ def test_a_run_id_of_several_studies_is_named_with_its_study(sites: Sites) -> No
 def test_a_site_file_that_breaks_stops_the_desk_until_it_is_mended(sites: Sites) -> None:
     """And ends no run: whoever is asked meanwhile has decided nothing."""
     study = sites.study()
-    desks, journal, path = approved(sites, study), Journal(), sites.site("north")
+    services, journal, path = approved(sites, study), Journal(), sites.site("north")
     text = path.read_text()
-    parties = coordinated(study, desks, sites.coordinator, journal=journal)
+    parties = coordinated(study, services, sites.coordinator, journal=journal)
     with pytest.raises(Stopped, match="north"):
         execute(when(parties, "gradient[0]", lambda: path.write_text(text.replace("epsilon_per_s", "epsilon_per_z"))))
-    assert desks["north"].studies == ()
+    assert services["north"].studies == ()
     assert any("epsilon_per_ztudy" in one.sentence for one in Refusals(sites.home("north")).last(9))
     # Nor does it take studies in, by terms that may not hold any more.
     with pytest.raises(Refused, match="can't be used"):
-        desks["north"].received(sites.packed(sites.study(epsilon=0.8, at="second")))
+        services["north"].received(sites.packed(sites.study(epsilon=0.8, at="second")))
     # A decision does not open it: it would be served by the terms that were read last.
-    desks["north"].inbox.approve(study.hash, dataset="patients", runs=5)
+    services["north"].inbox.approve(study.hash, dataset="patients", runs=5)
     with pytest.raises(Stopped, match="north"):
-        execute(coordinated(study, desks, sites.coordinator, journal=journal))
-    assert desks["north"].studies == ()
+        execute(coordinated(study, services, sites.coordinator, journal=journal))
+    assert services["north"].studies == ()
     path.write_text(text)
-    execute(coordinated(study, desks, sites.coordinator, journal=journal))
+    execute(coordinated(study, services, sites.coordinator, journal=journal))
 
 
 def test_a_site_whose_ledger_was_missing_for_a_moment_opens_by_itself(
@@ -292,7 +292,7 @@ def test_a_site_whose_ledger_was_missing_for_a_moment_opens_by_itself(
 ) -> None:
     """Nothing in its site file or its decisions changes by that. What it is closed for is written down once."""
     study = sites.study()
-    desks = approved(sites, study)
+    services = approved(sites, study)
     path, text = sites.site("north"), sites.site("north").read_text()
     own = ledger(sites, "north").path
     assert own is not None
@@ -300,36 +300,36 @@ def test_a_site_whose_ledger_was_missing_for_a_moment_opens_by_itself(
     path.write_text(text + "\n")
     served = []
     for seconds in (5.0, 5.0, 0.0):
-        monkeypatch.setattr(service, "RETRY_SECONDS", seconds)
-        desks["north"].refresh()
-        served.append(desks["north"].studies)
+        monkeypatch.setattr(service_module, "RETRY_SECONDS", seconds)
+        services["north"].refresh()
+        served.append(services["north"].studies)
         if not own.exists():
             away.rename(own)
     assert served == [(), (), (study.hash,)]
     assert len(Refusals(sites.home("north")).last(9)) == 1
     path.write_text(text.replace("epsilon_per_s", "epsilon_per_z"))
     for _ in range(3):
-        desks["north"].refresh()
+        services["north"].refresh()
     assert len(Refusals(sites.home("north")).last(9)) == 2
 
 
 def test_what_a_killed_site_left_in_its_inbox_goes_with_the_next_study(sites: Sites) -> None:
-    folder = sites.desks()["north"].inbox.folder
+    folder = sites.services()["north"].inbox.folder
     for name, age in (("old", 3600), ("young", 5)):
         (folder / f".new-{name}" / "study").mkdir(parents=True)
         os.utime(folder / f".new-{name}", (time.time() - age,) * 2)
-    sites.desks()["north"].received(sites.packed(sites.study()))
+    sites.services()["north"].received(sites.packed(sites.study()))
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == [".new-young"]
 
 
 def test_a_site_that_starts_again_in_the_middle_goes_on(sites: Sites) -> None:
     study = sites.study()
-    desks: dict[str, Any] = {**approved(sites, study)}
+    services: dict[str, Any] = {**approved(sites, study)}
     journal = Journal()
-    parties = coordinated(study, desks, sites.coordinator, journal=journal)
+    parties = coordinated(study, services, sites.coordinator, journal=journal)
     with pytest.raises(Stopped, match="cancelled"):
         execute(when(parties, "gradient[0]", parties.cancel))
-    values, _ = execute(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
+    values, _ = execute(coordinated(study, sites.services(), sites.coordinator, journal=journal))
     draws = [entry.release for entry in ledger(sites, "north").entries() if entry.kind == "draw"]
     assert "model" in values and sorted(set(draws)) == ["calibration", "gradient", "second_moment", "whitened_moment"]
 
@@ -337,21 +337,21 @@ def test_a_site_that_starts_again_in_the_middle_goes_on(sites: Sites) -> None:
 def test_a_site_that_starts_again_with_other_records_does_not_go_on_with_a_run(sites: Sites) -> None:
     """Steps that ran are not run again: what they made of the old records would be mixed with the new ones."""
     study = sites.study()
-    desks: dict[str, Any] = {**approved(sites, study)}
+    services: dict[str, Any] = {**approved(sites, study)}
     journal, path = Journal(), sites.home("north") / "patients.csv"
-    parties = coordinated(study, desks, sites.coordinator, journal=journal)
+    parties = coordinated(study, services, sites.coordinator, journal=journal)
     with pytest.raises(Stopped, match="cancelled"):
         execute(when(parties, "gradient[0]", parties.cancel))
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], *reversed(lines[1:-1]), lines[-2]]) + "\n")
     before = ledger(sites, "north").commit_head()
     with pytest.raises(Stopped, match=r"north.*stopped"):
-        execute(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
+        execute(coordinated(study, sites.services(), sites.coordinator, journal=journal))
     assert ledger(sites, "north").commit_head() == before, "nothing is drawn"
     assert "run run-1 began with other records than are there now" in sentence(sites)
     # Another run may begin with them; this one goes on with its own, in however other a file.
     path.write_text("\n".join(lines) + "\n\n")
-    values, _ = execute(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
+    values, _ = execute(coordinated(study, sites.services(), sites.coordinator, journal=journal))
     assert "model" in values
 
 
@@ -361,7 +361,7 @@ def test_a_run_whose_records_are_gone_can_still_be_ended(sites: Sites) -> None:
     with pytest.raises(Stopped, match="cancelled"):
         execute(when(parties, "run.end[0]", parties.cancel))
     (sites.home("north") / "patients.csv").unlink()
-    values, _ = execute(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
+    values, _ = execute(coordinated(study, sites.services(), sites.coordinator, journal=journal))
     assert "model" in values and list_runs(ledger(sites, "north"))[0].state == "closed"
 
 
@@ -376,14 +376,14 @@ def test_an_approval_binds_a_study_to_one_dataset(sites: Sites) -> None:
         dataset="visits", grant=Approx(1, 1e-5), unit=Unit.RECORD, neighbours=Neighbours.REPLACE
     )
     study = sites.study()
-    desks = sites.desks()
-    for name, desk in desks.items():
-        arrival = desk.received(sites.packed(study))
+    services = sites.services()
+    for name, service in services.items():
+        arrival = service.received(sites.packed(study))
         if name == "north":
             with pytest.raises(BadInput, match=r"patients, visits.*--dataset"):
-                approve(desk, arrival)
-        approve(desk, arrival, dataset="visits" if name == "north" else None)
-    begun(coordinated(study, desks, sites.coordinator))
+                approve(service, arrival)
+        approve(service, arrival, dataset="visits" if name == "north" else None)
+    begun(coordinated(study, services, sites.coordinator))
     reserved = {account.dataset: account.reserved_epsilon for account in ledger(sites, "north").summary()}
     assert reserved["visits"] > 0 and reserved["patients"] == 0
 
@@ -395,18 +395,18 @@ def test_a_policy_that_decides_approves_what_it_allows_once(sites: Sites) -> Non
     for name in NAMES:
         sites.write(name, policy='approval = "within-policy"')
     study, dear = sites.study(), sites.study(epsilon=1.5, at="dear")
-    desks = sites.desks()
-    for desk in desks.values():
-        decision = desk.received(sites.packed(study)).decision
+    services = sites.services()
+    for service in services.values():
+        decision = service.received(sites.packed(study)).decision
         assert decision is not None and (decision.runs, decision.why) == (1, WITHIN_POLICY)
-        waiting = desk.received(sites.packed(dear))
+        waiting = service.received(sites.packed(dear))
         assert waiting.decision is None and not waiting.read
     assert "epsilon_per_study" in sentence(sites)
-    begun(coordinated(study, desks, sites.coordinator))
-    assert begin(sites, study, desks, run="run-2").code == "approval"
+    begun(coordinated(study, services, sites.coordinator))
+    assert begin(sites, study, services, run="run-2").code == "approval"
     # The same pack again is no new approval, and what its owner refused stays refused.
-    desks["north"].inbox.refuse(study.hash, "enough")
-    decision = desks["north"].received(sites.packed(study)).decision
+    services["north"].inbox.refuse(study.hash, "enough")
+    decision = services["north"].received(sites.packed(study)).decision
     assert decision is not None and decision.decision == "refused"
 
 
@@ -414,9 +414,9 @@ def test_a_policy_that_decides_approves_what_it_allows_once(sites: Sites) -> Non
 
 
 def test_strangers_make_the_site_write_no_more_than_its_file_holds(sites: Sites) -> None:
-    desk = SiteService(sites.site("north"))
+    service = SiteService(sites.site("north"))
     for raw in (b"", b"x" * 200, os.urandom(300)):
-        assert desk.answered(raw).refusal is not None
+        assert service.answered(raw).refusal is not None
     noted = Refusals(sites.home("north"))
     assert [one.code for one in noted.last(3)] == ["sealed"] * 3
     path = sites.home("north") / "refusals.jsonl"
@@ -438,15 +438,15 @@ def test_serving_takes_any_endpoint(sites: Sites, monkeypatch: pytest.MonkeyPatc
     class InProcess:
         served: list[SiteService] = []
 
-        def serve(self, desk: SiteService) -> None:
-            self.served.append(desk)
+        def serve(self, service: SiteService) -> None:
+            self.served.append(service)
 
     monkeypatch.setitem(ENDPOINTS, "here", lambda site: InProcess())
     for name in NAMES:
-        sites.write(name, top='[relay]\naddress = "here://desk"\n')
-        desk = SiteService(sites.site(name))
-        approve(desk, desk.received(sites.packed(study)))
-        open_endpoint(desk.site).serve(desk)
+        sites.write(name, top='[relay]\naddress = "here://service"\n')
+        service = SiteService(sites.site(name))
+        approve(service, service.received(sites.packed(study)))
+        open_endpoint(service.site).serve(service)
     ready(coordinated(study, dict(zip(NAMES, InProcess.served)), sites.coordinator))
 
 

@@ -27,14 +27,14 @@ SOFTLABEL = STUDY.replace("averaging", "softlabel").replace('unit = "record"', '
 
 
 class Tapped:
-    """A desk, and the bytes that went to it and came from it."""
+    """A service, and the bytes that went to it and came from it."""
 
-    def __init__(self, desk: SiteService, change: Any = None) -> None:
-        self.desk, self.change = desk, change
+    def __init__(self, service: SiteService, change: Any = None) -> None:
+        self.service, self.change = service, change
         self.bytes: list[bytes] = []
 
     def answered(self, raw: bytes) -> Any:
-        answer = self.desk.answered(raw)
+        answer = self.service.answered(raw)
         self.bytes += [raw, answer.reply]
         return answer if self.change is None else self.change(answer)
 
@@ -55,10 +55,10 @@ def inside(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def approved(sites: Sites, study: Any) -> dict[str, Tapped]:
-    desks, raw = sites.desks(), sites.packed(study)
-    for desk in desks.values():
-        desk.inbox.approve(desk.received(raw).study, dataset="patients", runs=1)
-    return {name: Tapped(desk) for name, desk in desks.items()}
+    services, raw = sites.services(), sites.packed(study)
+    for service in services.values():
+        service.inbox.approve(service.received(raw).study, dataset="patients", runs=1)
+    return {name: Tapped(service) for name, service in services.items()}
 
 
 def entrusted(sites: Sites) -> Study:
@@ -98,7 +98,7 @@ def test_an_ask_that_is_not_sealed_is_refused_and_written_down(sites: Sites, ins
     study = sites.study()
     taps = approved(sites, study)
     ready(coordinated(study, taps, sites.coordinator))
-    north = taps["north"].desk
+    north = taps["north"].service
     before = len(inside)
     answer = north.answered(inside[0])
     assert answer.refusal is not None and answer.refusal.code == "sealed" and len(inside) == before

@@ -52,37 +52,37 @@ def move(path: Path, text: str) -> None:
 @pytest.fixture
 def served(sites: Sites) -> tuple[Any, dict[str, SiteService]]:
     study = sites.study()
-    desks = sites.desks()
-    for desk in desks.values():
-        approve(desk, desk.received(sites.packed(study)))
-    ready(coordinated(study, desks, sites.coordinator))
-    return study, desks
+    services = sites.services()
+    for service in services.values():
+        approve(service, service.received(sites.packed(study)))
+    ready(coordinated(study, services, sites.coordinator))
+    return study, services
 
 
 @pytest.mark.parametrize("write", [overwrite, copy, move])
 def test_a_narrower_policy_counts_whatever_its_time(sites: Sites, served: Any, write: Any) -> None:
-    study, desks = served
+    study, services = served
     path = sites.site("north")
     text = path.read_text()
     narrower = text.replace("epsilon_per_study = 1.0", "epsilon_per_study = 0.1")
     assert len(narrower) == len(text) and narrower != text
     write(path, narrower)
     with pytest.raises(Refused) as error:
-        ready(coordinated(study, desks, sites.coordinator))
+        ready(coordinated(study, services, sites.coordinator))
     assert (error.value.party, error.value.code, error.value.key) == ("north", "policy", "epsilon_per_study")
     write(path, text)
-    ready(coordinated(study, desks, sites.coordinator))
+    ready(coordinated(study, services, sites.coordinator))
 
 
 @pytest.mark.parametrize("write", [overwrite, copy, move])
 def test_a_withdrawn_approval_counts_whatever_its_time(sites: Sites, served: Any, write: Any) -> None:
-    study, desks = served
+    study, services = served
     path = sites.home("north") / "studies" / study.hash / "decision.json"
     text = path.read_text()
     write(path, text.replace('"approved"', '"refused"').replace('"why": ""', '"why": "x"'))
     assert path.stat().st_size == len(text)
     with pytest.raises(Refused) as error:
-        ready(coordinated(study, desks, sites.coordinator))
+        ready(coordinated(study, services, sites.coordinator))
     assert (error.value.party, error.value.code) == ("north", "study")
 
 
@@ -97,13 +97,13 @@ def test_a_file_that_changes_while_a_site_starts_is_read_again(sites: Sites, mon
         return loaded
 
     monkeypatch.setattr(SiteFile, "load", changing)
-    desk = SiteService(path)
-    desk.refresh()
-    assert str(desk.site.policy.epsilon_per_study) == "0.1"
+    service = SiteService(path)
+    service.refresh()
+    assert str(service.site.policy.epsilon_per_study) == "0.1"
 
 
 def test_nothing_is_opened_again_while_nothing_changes(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = SiteService(sites.site("north"))
+    service = SiteService(sites.site("north"))
     monkeypatch.setattr(SiteFile, "load", lambda path: pytest.fail("read again"))
     for _ in range(3):
-        desk.refresh()
+        service.refresh()

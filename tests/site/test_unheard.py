@@ -13,25 +13,25 @@ from comity.site.status import list_runs
 from .sites import approve, coordinated, execute
 
 
-def states(desk: Any) -> list[Any]:
-    return [run.state for run in list_runs(desk.site.owner().ledger)]
+def states(service: Any) -> list[Any]:
+    return [run.state for run in list_runs(service.site.owner().ledger)]
 
 
 def test_who_has_not_heard_the_end_is_known_and_told_again(sites: Any, tmp_path: Path) -> None:
-    study, desks, path = sites.study(), sites.desks(), tmp_path / "journal.sqlite"
+    study, services, path = sites.study(), sites.services(), tmp_path / "journal.sqlite"
     packed = sites.packed(study)
-    for desk in desks.values():
-        approve(desk, desk.received(packed))
-    north = desks["north"]
+    for service in services.values():
+        approve(service, service.received(packed))
+    north = services["north"]
 
     def leaving(at: Any) -> None:
         if at == str(END):
-            del desks["north"]
+            del services["north"]
 
-    run = coordinated(study, desks, sites.coordinator, journal=Journal(path), progress=leaving)
+    run = coordinated(study, services, sites.coordinator, journal=Journal(path), progress=leaving)
     first = execute(run)
     assert unnotified_parties(path, "run-1") == ["north"]
-    assert states(north) == ["open"] and states(desks["south"]) == ["closed"]
-    desks["north"] = north
-    assert str(execute(coordinated(study, desks, sites.coordinator, journal=Journal(path)))) == str(first)
+    assert states(north) == ["open"] and states(services["south"]) == ["closed"]
+    services["north"] = north
+    assert str(execute(coordinated(study, services, sites.coordinator, journal=Journal(path)))) == str(first)
     assert unnotified_parties(path, "run-1") == [] and states(north) == ["closed"]

@@ -39,19 +39,19 @@ def said(sites: Sites) -> str:
     return Refusals(sites.home("north")).last(1)[0].sentence
 
 
-def view(desk: SiteService, arrival: Arrival) -> OwnersView:
-    study = desk.inbox.study(arrival.study)
-    return dry_run(desk.site, desk.site.owner(), study, dataset="patients", runs=1).view
+def view(service: SiteService, arrival: Arrival) -> OwnersView:
+    study = service.inbox.study(arrival.study)
+    return dry_run(service.site, service.site.owner(), study, dataset="patients", runs=1).view
 
 
 @pytest.mark.parametrize("parties", [3, 50, 300])
 def test_a_study_of_invented_parties_waits_for_a_hand(sites: Sites, parties: int) -> None:
     sites.write("north", policy=POLICY)
-    desk = SiteService(sites.site("north"))
-    arrival = desk.received(sites.packed(invented(sites, parties=parties)))
-    assert arrival.decision is None and desk.studies == ()
+    service = SiteService(sites.site("north"))
+    arrival = service.received(sites.packed(invented(sites, parties=parties)))
+    assert arrival.decision is None and service.studies == ()
     assert f"you know 0 of {parties - 1} other parties" in said(sites) and "comity site approve" in said(sites)
-    shown = view(desk, arrival)
+    shown = view(service, arrival)
     assert shown.parties.unknown == tuple(f"fake-{place}" for place in range(parties - 1))
     assert shown.noise_left == pytest.approx(1 / (parties - 1))
     assert "WARNING" in shown.as_text() and "may have invented them" in shown.as_text()
@@ -59,21 +59,21 @@ def test_a_study_of_invented_parties_waits_for_a_hand(sites: Sites, parties: int
 
 def test_a_study_that_counts_them_as_colluders_is_accepted(sites: Sites) -> None:
     sites.write("north", policy=POLICY)
-    desk = SiteService(sites.site("north"))
-    few = desk.received(sites.packed(invented(sites, parties=4, colluders=2)))
-    all_of_them = desk.received(sites.packed(invented(sites, parties=4, colluders=3, at="more")))
+    service = SiteService(sites.site("north"))
+    few = service.received(sites.packed(invented(sites, parties=4, colluders=2)))
+    all_of_them = service.received(sites.packed(invented(sites, parties=4, colluders=3, at="more")))
     assert few.decision is None
     assert all_of_them.decision is not None and all_of_them.decision.why == WITHIN_POLICY
-    assert "have invented" not in view(desk, all_of_them).as_text()
+    assert "have invented" not in view(service, all_of_them).as_text()
 
 
 def test_a_pinned_party_counts_and_one_more_colluder_is_needed_beside_unknown_ones(sites: Sites) -> None:
     """South reads the result and knows its own part of the noise; the invented party adds none."""
     pin(sites, "north", "south")
-    desk = SiteService(sites.site("north"))
-    short = desk.received(sites.packed(invented(sites, parties=3, names=("south",))))
+    service = SiteService(sites.site("north"))
+    short = service.received(sites.packed(invented(sites, parties=3, names=("south",))))
     assert short.decision is None and "you know 1 of 2" in said(sites) and "2 would cover them" in said(sites)
-    enough = desk.received(sites.packed(invented(sites, parties=3, colluders=2, names=("south",), at="more")))
+    enough = service.received(sites.packed(invented(sites, parties=3, colluders=2, names=("south",), at="more")))
     assert enough.decision is not None and enough.decision.decision == "approved"
 
 
@@ -84,35 +84,35 @@ def test_an_approval_by_the_policy_ends_with_the_pin_that_it_rests_on(sites: Sit
     pin(sites, "north", "south")
     path = sites.site("north")
     path.write_text(path.read_text() + f"\n[pinned.west]\n{west}\n")
-    desk = SiteService(path)
-    assert desk.received(sites.packed(study)).approval is not None and list(desk.studies) == [study.hash]
+    service = SiteService(path)
+    assert service.received(sites.packed(study)).approval is not None and list(service.studies) == [study.hash]
     pin(sites, "north", "south")
-    desk.refresh()
-    assert list(desk.studies) == [] and "you know 1 of 2 other parties" in said(sites)
+    service.refresh()
+    assert list(service.studies) == [] and "you know 1 of 2 other parties" in said(sites)
 
 
 def test_a_policy_does_not_serve_what_it_would_not_approve_any_more(sites: Sites) -> None:
     pin(sites, "north", "south")
     study = invented(sites, parties=4, colluders=3, names=("south",))
-    desk = SiteService(sites.site("north"))
-    assert desk.received(sites.packed(study)).approval is not None
+    service = SiteService(sites.site("north"))
+    assert service.received(sites.packed(study)).approval is not None
     short = invented(sites, parties=4, colluders=2, names=("south",), at="short")
-    arrival = desk.received(sites.packed(short))
+    arrival = service.received(sites.packed(short))
     assert arrival.decision is None
     # As an earlier version would have decided.
-    desk.inbox.approve(arrival.study, dataset="patients", runs=1, why=WITHIN_POLICY)
-    desk.refresh()
-    assert desk.studies == (study.hash,) and "might add no noise" in said(sites)
+    service.inbox.approve(arrival.study, dataset="patients", runs=1, why=WITHIN_POLICY)
+    service.refresh()
+    assert service.studies == (study.hash,) and "might add no noise" in said(sites)
     # The owner's own hand decides otherwise.
-    approve(desk, arrival)
-    desk.refresh()
-    assert set(desk.studies) == {study.hash, short.hash}
+    approve(service, arrival)
+    service.refresh()
+    assert set(service.studies) == {study.hash, short.hash}
 
 
 def test_an_owner_sees_every_party_with_its_fingerprint(sites: Sites) -> None:
     pin(sites, "north", "south", policy="")
-    desk = SiteService(sites.site("north"))
-    shown = view(desk, desk.received(sites.packed(invented(sites, parties=4, names=("south",)))))
+    service = SiteService(sites.site("north"))
+    shown = view(service, service.received(sites.packed(invented(sites, parties=4, names=("south",)))))
     text, document = shown.as_text(), shown.as_json()
     assert "you know 1 of 3 other parties" in text and document["parties_known"] == 1
     standing = {one["name"]: one["standing"] for one in document["parties"]}
@@ -129,10 +129,10 @@ def test_a_consortium_whose_owners_pinned_each_other_runs_by_policy(sites: Sites
     for name, other in (("north", "south"), ("south", "north")):
         pin(sites, name, other)
     study = sites.study()
-    desks = sites.desks()
-    for desk in desks.values():
-        assert desk.received(sites.packed(study)).approval is not None
-    values, _ = execute(coordinated(study, desks, sites.coordinator))
+    services = sites.services()
+    for service in services.values():
+        assert service.received(sites.packed(study)).approval is not None
+    values, _ = execute(coordinated(study, services, sites.coordinator))
     assert "model" in values
 
 
@@ -149,10 +149,10 @@ def test_a_pin_is_not_passed_by_a_name_that_looks_like_it(sites: Sites, name: st
     swapped = swapped.replace(keys_table(sites.identity("south")), keys_table(Identity()))
     assert swapped != text
     (folder / "study.toml").write_text(swapped)
-    desk = SiteService(sites.site("north"))
+    service = SiteService(sites.site("north"))
     if name == "SOUTH":
         with pytest.raises(Refused, match=r"another key of SOUTH than \[pinned.south\]"):
-            desk.received(sites.packed(Study.load(folder / "study.toml")))
+            service.received(sites.packed(Study.load(folder / "study.toml")))
         return
     with pytest.raises(StudyError, match=r"study\.toml: the name of a party.*rename"):
         Study.load(folder / "study.toml")

@@ -60,31 +60,31 @@ def test_it_is_off_unless_an_owner_writes_it(sites: Sites) -> None:
     assert not SiteFile.load(sites.site("north")).policy.unproven
     allow(sites)
     study = tree(sites)
-    desks = sites.desks()
-    for desk in desks.values():
-        arrival = desk.received(sites.packed(study))
+    services = sites.services()
+    for service in services.values():
+        arrival = service.received(sites.packed(study))
         with pytest.raises(Refused, match=r"not private as claimed.*policy\.unproven does not allow") as error:
-            approve(desk, arrival)
+            approve(service, arrival)
         assert (error.value.code, error.value.key) == ("policy", "unproven")
-        desk.inbox.approve(arrival.study, dataset="patients", runs=1)
+        service.inbox.approve(arrival.study, dataset="patients", runs=1)
     with pytest.raises(Refused) as error:
-        ready(coordinated(study, desks, sites.coordinator))
+        ready(coordinated(study, services, sites.coordinator))
     assert (error.value.code, error.value.key) == ("policy", "unproven") and "policy.unproven" in said(sites)
 
 
 def test_a_method_whose_claim_is_wrong_runs_at_its_corrected_loss(sites: Sites, tmp_path: Path) -> None:
     allow(sites, "unproven = true")
     study = tree(sites)
-    desks = sites.desks()
-    for desk in desks.values():
-        arrival = desk.received(sites.packed(study))
-        view = dry_run(desk.site, desk.site.owner(), study, dataset="patients", runs=1).view
+    services = sites.services()
+    for service in services.values():
+        arrival = service.received(sites.packed(study))
+        view = dry_run(service.site, service.site.owner(), study, dataset="patients", runs=1).view
         assert view.cost == "eps 0.70" and f"eps {PRINTED:.2f} is claimed" in view.as_text()
         assert "NOT PRIVATE AS CLAIMED: see each true loss" in view.as_text() and "  true loss " in view.as_text()
         assert "NOT PRIVATE AS CLAIMED" in study.plan().as_text()
         assert view.as_json()["plan"]["unproven"] is True and view.plan.guarantee == "eps 0.70"
-        approve(desk, arrival)
-    parties = coordinated(study, desks, sites.coordinator)
+        approve(service, arrival)
+    parties = coordinated(study, services, sites.coordinator)
     released, kept = execute(parties)
     for name in NAMES:
         entries = Ledger(sites.home(name) / f"{name}.ledger").entries()
@@ -105,22 +105,22 @@ def test_the_corrected_loss_is_what_a_ceiling_is_compared_with(sites: Sites) -> 
     allow(sites, "unproven = true")
     path = sites.site("north")
     path.write_text(path.read_text().replace("epsilon_per_study = 1.0", "epsilon_per_study = 0.65"))
-    desk = SiteService(path)
+    service = SiteService(path)
     with pytest.raises(Refused, match=r"ask eps 0\.70.*policy\.epsilon_per_study is 0\.65"):
-        approve(desk, desk.received(sites.packed(tree(sites))))
+        approve(service, service.received(sites.packed(tree(sites))))
 
 
 def test_a_policy_does_not_approve_it_by_itself(sites: Sites) -> None:
     allow(sites, "unproven = true", 'approval = "within-policy"')
-    desk = SiteService(sites.site("north"))
-    arrival = desk.received(sites.packed(tree(sites)))
+    service = SiteService(sites.site("north"))
+    arrival = service.received(sites.packed(tree(sites)))
     assert arrival.decision is None and "It waits for you" in said(sites)
-    desk.inbox.approve(arrival.study, dataset="patients", runs=1, why="within the policy")
-    desk.refresh()
-    assert list(desk.studies) == []
-    approve(desk, arrival)
-    desk.refresh()
-    assert list(desk.studies) == [arrival.study]
+    service.inbox.approve(arrival.study, dataset="patients", runs=1, why="within the policy")
+    service.refresh()
+    assert list(service.studies) == []
+    approve(service, arrival)
+    service.refresh()
+    assert list(service.studies) == [arrival.study]
 
 
 def test_where_nothing_is_bounded_against_somebody_records_must_be_allowed_to_leave(sites: Sites) -> None:
@@ -128,20 +128,20 @@ def test_where_nothing_is_bounded_against_somebody_records_must_be_allowed_to_le
     study = average(sites)
     assert study.plan().exposed.startswith("the party with the fewest records")
     assert "NO BOUND against the party with the fewest records" in study.plan().as_text()
-    desk = SiteService(sites.site("north"))
+    service = SiteService(sites.site("north"))
     with pytest.raises(
         Refused, match=r"no loss is bounded against the party with the fewest.*records_may_leave"
     ) as error:
-        approve(desk, desk.received(sites.packed(study)))
+        approve(service, service.received(sites.packed(study)))
     assert error.value.key == "records_may_leave"
     allow(sites, "unproven = true", "records_may_leave = true")
-    desks = sites.desks()
-    for desk in desks.values():
-        arrival = desk.received(sites.packed(study))
-        view = dry_run(desk.site, desk.site.owner(), study, dataset="patients", runs=1).view
+    services = sites.services()
+    for service in services.values():
+        arrival = service.received(sites.packed(study))
+        view = dry_run(service.site, service.site.owner(), study, dataset="patients", runs=1).view
         assert "NO BOUND against" in view.as_text() and "NOT PRIVATE AS CLAIMED" in view.as_text()
-        approve(desk, arrival)
-    execute(coordinated(study, desks, sites.coordinator))
+        approve(service, arrival)
+    execute(coordinated(study, services, sites.coordinator))
     for name in NAMES:
         (account,) = Ledger(sites.home(name) / f"{name}.ledger").summary()
         declared = study.agreed.declaration["noise"].loss

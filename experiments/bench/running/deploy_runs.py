@@ -51,7 +51,7 @@ _TOGETHER = 8
 
 
 def averaging(sites: int, *, repeats: int) -> dict[str, Any]:
-    """Seconds of a study of two runs each, in turns: with the sites' processes, and with their desks in this one."""
+    """Seconds of a study of two runs each, in turns: with the sites' processes, and with their services in this one."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         home, names = Path(folder), sandbox.party_names(sites)
         stack.enter_context(sandbox.sandbox_home(home))
@@ -67,7 +67,7 @@ def averaging(sites: int, *, repeats: int) -> dict[str, Any]:
         deliver_study(study, keys=keys, channel=channel)
         for name in names:
             Inbox(home / name).approve(study.hash, dataset=sandbox.DATASET, runs=2 * (repeats + 1))
-        desks = {name: SiteService(home / name / "site.toml") for name in names}
+        services = {name: SiteService(home / name / "site.toml") for name in names}
 
         def deployed(number: int) -> None:
             journal = asker / f"{number}.sqlite"
@@ -76,7 +76,9 @@ def averaging(sites: int, *, repeats: int) -> dict[str, Any]:
         def local(number: int) -> None:
             journal = Journal(asker / f"local-{number}.sqlite")
             execute(
-                connect_parties(study, run=f"local-{number}", channel=LocalChannel(desks), journal=journal, keys=keys)
+                connect_parties(
+                    study, run=f"local-{number}", channel=LocalChannel(services), journal=journal, keys=keys
+                )
             )
 
         pairs = _measured(deployed, local, [relay.pid, *(one.pid for one in running)], repeats)
@@ -165,7 +167,7 @@ def _row(case: str, pairs: Pairs, anchor: str, note: str) -> dict[str, Any]:
 
 
 class _Sealed:
-    """A host behind a seal, as an owner's desk has it."""
+    """A host behind a seal, as an owner's service has it."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

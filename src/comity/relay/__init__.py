@@ -1,2 +1,2 @@
-"""Between organisations: a bus on which a certificate may do one thing, and nothing that lets one member run anything
-at another. Sites and coordinator dial out to a relay, a `nats-server` with the configuration that is written here."""
+"""The transport between organisations: sites and coordinator connect to a relay, a `nats-server` that this package
+configures. A member's certificate allows one thing, and no member can run anything at another."""

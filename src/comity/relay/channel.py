@@ -283,7 +283,7 @@ class NatsChannel:
         self._parties = {reply_subject(require_party_name(party)): party for party in parties}
         self._max_bytes, self._grace, self._repeat_every = max_bytes, grace, repeat_every
         # Used on the loop's thread alone.
-        self._calls: dict[tuple[str, bytes], list[RelayRequest]] = {}
+        self._requests: dict[tuple[str, bytes], list[RelayRequest]] = {}
         self._replies = IncomingReplies(send=self._send, replied=self._replied, over=self._finish)
         self._ticked = time.monotonic()
         # Shared with asking threads: the open asks, including those whose messages have not reached the loop.
@@ -386,7 +386,7 @@ class NatsChannel:
         task.add_done_callback(self._tasks.remove)
 
     async def _end(self) -> None:
-        for requests in list(self._calls.values()):
+        for requests in list(self._requests.values()):
             for request in list(requests):
                 request.asking.failed(BadInput("the channel was closed while an ask was open", code="closed"))
                 await self._finish(request)
@@ -412,7 +412,7 @@ class NatsChannel:
             request.message = raw
         if not request.id:
             request.id, request.size = name, len(raw)
-            self._calls.setdefault((request.party, name), []).append(request)
+            self._requests.setdefault((request.party, name), []).append(request)
             self._start(self._offer(request, raw if len(raw) <= INLINE_BYTES else b""))
         else:
             numbers, request.pulls = sorted(request.pulls), set()
@@ -452,11 +452,11 @@ class NatsChannel:
         """Nobody waits for this any more; tell the site that it may forget it."""
         self._outgoing.release(request)
         self._replies.forget(request)
-        same = self._calls.get((request.party, request.id), [])
+        same = self._requests.get((request.party, request.id), [])
         if request in same:
             same.remove(request)
             if not same:
-                del self._calls[request.party, request.id]
+                del self._requests[request.party, request.id]
                 await self._send(request.party, Frame(Kind.DONE, request.id))
 
     # Repetitions.
@@ -471,7 +471,7 @@ class NatsChannel:
             self._ticked = time.monotonic()
             for request in self._outgoing.waiting:
                 request.asking.excused(request.party)
-            for request in [request for requests in self._calls.values() for request in requests]:
+            for request in [request for requests in self._requests.values() for request in requests]:
                 try:
                     await self._repeat(request)
                 except Exception as error:
@@ -501,7 +501,7 @@ class NatsChannel:
             request.asking.lost(request.party, ABSENT)
 
     def _mark_absent(self, party: str) -> None:
-        for (asked, _), requests in self._calls.items():
+        for (asked, _), requests in self._requests.items():
             for request in requests if asked == party else ():
                 if request.absent is None:
                     request.absent = time.monotonic()
@@ -522,7 +522,7 @@ class NatsChannel:
         if frame.kind is Kind.PIECE:
             await self._replies.put(party, frame)
             return
-        for request in list(self._calls.get((party, frame.id), ())):
+        for request in list(self._requests.get((party, frame.id), ())):
             request.absent = None
             request.asking.alive(party)
             await self._handle(request, frame)

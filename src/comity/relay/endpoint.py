@@ -192,7 +192,7 @@ class Worker:
         try:
             reply = work(message)
         except Exception:
-            log.exception("%s: an ask could not be answered; the coordinator is told that it failed", self._site.party)
+            log.exception("%s: an ask could not be answered; the coordinator learns that it failed", self._site.party)
             self._send(Frame(Kind.FAILED, name))
             return
         del message

@@ -1,1 +1,1 @@
-"""An owner's own side of a deployment: its site file, the studies that arrived, what it approved, and answering."""
+"""An owner's side of a deployment: site file, inbox, approvals, the service that answers, results."""

@@ -68,8 +68,8 @@ def _require_own_model(site: SiteFile, owner: Owner, study: Study) -> None:
             code="study",
             key="prediction.of",
         )
-    who = trained.consortium
-    store = Store(owner.ledger, unit=who.unit, neighbours=who.neighbours, study=trained.hash)
+    consortium = trained.consortium
+    store = Store(owner.ledger, unit=consortium.unit, neighbours=consortium.neighbours, study=trained.hash)
     raw = store.delivered(table.run, MODEL).get(MODEL, {}).get(str(END))
     try:
         released = None if raw is None else np.asarray(decode(raw), np.float64).reshape(-1)
@@ -200,28 +200,32 @@ def parties_lines(known: KnownParties) -> list[str]:
 def make_owners_view(host: Host, plan: Plan, *, dataset: str, runs: int) -> OwnersView:
     """What an approval for this many runs would mean. It writes nothing, and raises the refusal that policy or ledger
     would raise for these runs."""
-    agreed, party, who = host.agreed, host.party, host.who
+    agreed, party, consortium = host.agreed, host.party, host.who
     host.permit(runs - 1)
-    known = KnownParties.of(who, party, host.policy.pinned)
+    known = KnownParties.of(consortium, party, host.policy.pinned)
     begun = host.store.runs_of(agreed.study, other_than="")
     after = host.store.foresee(host.booking(), *(f"run {number}" for number in range(begun, runs)))
     parts = (agreed.declared(mount) for mount in (*agreed.protocol.parts, *agreed.measuring_mounts))
-    exact = [release for made in (agreed.declaration, *parts) for release in made.disclosures(party, who)]
+    exact = [release for made in (agreed.declaration, *parts) for release in made.disclosures(party, consortium)]
     declaration = agreed.declaration
-    leaves = [one for one in declaration.releases if one.source != COORDINATOR and who.includes(one.source, party)]
+    leaves = [
+        one for one in declaration.releases if one.source != COORDINATOR and consortium.includes(one.source, party)
+    ]
     return OwnersView(
         plan=plan,
         study=agreed.study,
         party=party,
         coordinator=host.identity_of(COORDINATOR).fingerprint,
         parties=known,
-        noise_left=known.noise_left(agreed.declaration, who, party),
+        noise_left=known.noise_left(agreed.declaration, consortium, party),
         dataset=dataset,
         runs=runs,
         leaves=tuple(_release_row(one, one.to) for one in leaves),
         exactly=tuple(dict.fromkeys(f"{one.name}: {one.protection.text}" for one in exact)),
-        reaches=tuple(_release_row(one, one.source) for one in declaration.seen_by(party, who) if one not in leaves),
-        cost=describe(spent_by(declaration, party, who, runs=runs), delta_of(who)),
+        reaches=tuple(
+            _release_row(one, one.source) for one in declaration.seen_by(party, consortium) if one not in leaves
+        ),
+        cost=describe(spent_by(declaration, party, consortium, runs=runs), delta_of(consortium)),
         before=_left(host.store.ledger.summary(), dataset),
         after=_left(after, dataset),
     )

@@ -127,26 +127,26 @@ def load_results(site: SiteFile, named: str) -> tuple[Study, Outcome]:
     run = _find_ended_run(Ledger(site.ledger), named)
     box = Inbox(site.home)
     study = box.study(box.find(run.mark).study)
-    folder, who, protocol = results_folder(site.home, study.hash, run.run), study.consortium, study.protocol
+    folder, consortium, protocol = results_folder(site.home, study.hash, run.run), study.consortium, study.protocol
     own = key_file.load(site.keys).public
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as copy:
         write_files(checked_files(folder, own, study=study.hash, run=run.run), Path(copy))
         found, _ = load_received(copy)
-    check_received(found, folder, who.roster[COORDINATOR], study=study.hash, run=run.run)
+    check_received(found, folder, consortium.roster[COORDINATOR], study=study.hash, run=run.run)
     outcome = Outcome.of(study.agreed, found.releases, Transcript(()), run=run.run, partly=True)
     return study, replace(
         outcome,
-        accounts=_accounts(Ledger(site.ledger), run.dataset, site.party, who),
+        accounts=_accounts(Ledger(site.ledger), run.dataset, site.party, consortium),
         simulated=False,
         received={site.party: found},
         presented_to={site.party: outcome.presented},
-        kept={site.party: protocol.present_own(found.own, who)},
+        kept={site.party: protocol.present_own(found.own, consortium)},
     )
 
 
-def _accounts(ledger: Ledger, dataset: str, party: str, who: Consortium) -> tuple[Account, ...]:
+def _accounts(ledger: Ledger, dataset: str, party: str, consortium: Consortium) -> tuple[Account, ...]:
     """The account in this owner's ledger; other parties' ledgers are unknown here."""
-    return tuple(Account.of(party, one, who) for one in ledger.summary() if one.dataset == dataset)
+    return tuple(Account.of(party, one, consortium) for one in ledger.summary() if one.dataset == dataset)
 
 
 def _find_ended_run(ledger: Ledger, named: str) -> SiteRun:
