@@ -140,7 +140,7 @@ def test_a_period_that_is_used_up_is_refused(sites: Sites) -> None:
     begun(coordinated(first, services, sites.coordinator))
     refusal = begin(sites, second, services, run="run-2")
     assert (refusal.code, refusal.key) == ("policy", "epsilon_per_period")
-    assert "the studies of 30 days cost patients eps" in sentence(sites)
+    assert "the studies of the last 30 days cost patients eps" in sentence(sites)
     # The owner would be told the same before it approves.
     third = sites.study(epsilon=0.85, at="third")
     arrival = services["north"].received(sites.packed(third))

@@ -106,7 +106,7 @@ def test_the_corrected_loss_is_what_a_ceiling_is_compared_with(sites: Sites) -> 
     path = sites.site("north")
     path.write_text(path.read_text().replace("epsilon_per_study = 1.0", "epsilon_per_study = 0.65"))
     service = SiteService(path)
-    with pytest.raises(Refused, match=r"ask eps 0\.70.*policy\.epsilon_per_study is 0\.65"):
+    with pytest.raises(Refused, match=r"cost eps 0\.70.*policy\.epsilon_per_study is 0\.65"):
         approve(service, service.received(sites.packed(tree(sites))))
 
 
