@@ -22,7 +22,7 @@ from comity.federation.agreement import Agreement
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.codec import decode
 from comity.learn.fits import one_hot
-from comity.methods.softlabel.published.protocol import TOLERANCE, PublishedSoftLabel, absent, moved_share
+from comity.methods.softlabel.published.protocol import TOLERANCE, PublishedSoftLabel, absent, derived_share
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
@@ -125,7 +125,7 @@ def test_the_term_of_the_party_is_reached(classes: int, constant: Any) -> None:
     tried = private(classes, l2=l2, public=np.tile([1.0, 0.0], (rows, 1)))
     votes = [one_hot(np.full(rows, own), classes) for own in (0, 1)]
     first, second = (tried.fit((votes[0] + mine) / parties) for mine in votes)
-    claimed = constant * moved_share(parties, rows) / l2
+    claimed = constant * derived_share(parties, rows) / l2
     assert 0.9 * claimed <= np.linalg.norm(first - second) <= tried.sensitivity(parties)
 
 

@@ -68,14 +68,14 @@ class Alignment(Part):
         """Bytes per row of a list that the coordinator matches."""
         return psi_keyed.PSEUDONYM_BYTES if self.method == "keyed" else psi_ecdh.POINT_BYTES
 
-    def declare(self, who: Consortium) -> Declaration:
-        if not 2 <= who.size <= MOST_PARTIES:
-            raise StudyError(f"an alignment has 2 to {MOST_PARTIES} parties, found {who.size}", key="parties")
+    def declare(self, consortium: Consortium) -> Declaration:
+        if not 2 <= consortium.size <= MOST_PARTIES:
+            raise StudyError(f"an alignment has 2 to {MOST_PARTIES} parties, found {consortium.size}", key="parties")
         tokens = Blob(self.width * MOST_ROWS)
         if self.method == "keyed":
             between = Release(
                 name="alignment_key",
-                source=min(who.parties),
+                source=min(consortium.parties),
                 to=EVERY_PARTY,
                 protection=Sealed("the key of this run's pseudonyms"),
                 form=Blob(psi_keyed.KEY_BYTES),
@@ -87,9 +87,11 @@ class Alignment(Part):
                 source=EVERY_PARTY,
                 to=EVERY_PARTY,
                 protection=Sealed("blinded points, and hence the size of a list"),
-                form=Fields({"hop": Count(who.size), "points": tokens}),
+                form=Fields({"hop": Count(consortium.size), "points": tokens}),
             )
-            adversary = f"an honest-but-curious coordinator with up to {who.size - 1} of {who.size} parties"
+            adversary = (
+                f"an honest-but-curious coordinator with up to {consortium.size - 1} of {consortium.size} parties"
+            )
         return Declaration(
             (
                 between,
@@ -305,6 +307,6 @@ def _secret(site: Site) -> bytes:
     return bytes(secret)
 
 
-def _beside(who: Consortium, party: str, by: int) -> str:
-    names = list(who.parties)
+def _beside(consortium: Consortium, party: str, by: int) -> str:
+    names = list(consortium.parties)
     return names[(names.index(party) + by) % len(names)]

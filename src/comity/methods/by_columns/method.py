@@ -37,11 +37,11 @@ class ByColumns(Protocol):
     def parts(self) -> Mapping[str, Part]:
         return {**({} if self.aligned is None else {"align": self.aligned}), "product": self.product}
 
-    def declared_by_parts(self, who: Consortium) -> tuple[Release, ...]:
+    def declared_by_parts(self, consortium: Consortium) -> tuple[Release, ...]:
         """For the plan: the parts check their own letters, and what two of them declare stands here once."""
-        before = rows.declared(self.aligned, who, self.most)
+        before = rows.declared(self.aligned, consortium, self.most)
         names = {release.name for release in before}
-        between = (release for release in self.product.declare(who).releases if release.name not in names)
+        between = (release for release in self.product.declare(consortium).releases if release.name not in names)
         return (*before, *between)
 
     @step(gives=("size",))
@@ -52,5 +52,5 @@ class ByColumns(Protocol):
     def charged_once(self) -> str:
         return CHARGED
 
-    def warnings(self, who: Consortium) -> tuple[str, ...]:
+    def warnings(self, consortium: Consortium) -> tuple[str, ...]:
         return rows.warned(self.aligned)

@@ -88,7 +88,7 @@ class Products(Part):
         """One unit of a product, in the units of the value: the `grid` of the release that opens shares."""
         return float(2.0 ** (-2 * self.places))
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         def release(name: str, source: str, to: str, protection: Public | Sealed, form: Any) -> Release:
             return Release(name=name, source=source, to=to, protection=protection, form=form)
 

@@ -34,10 +34,10 @@ def check(table: str, alignment: str, schema: Schema) -> None:
         )
 
 
-def declared(aligned: Alignment | None, who: Consortium, most: int) -> tuple[Release, ...]:
+def declared(aligned: Alignment | None, consortium: Consortium, most: int) -> tuple[Release, ...]:
     """What leaves so that the rows can be agreed on."""
     if aligned is not None:
-        return aligned.declare(who).releases
+        return aligned.declare(consortium).releases
     return (
         Release(
             name="size",

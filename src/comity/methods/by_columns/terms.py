@@ -34,28 +34,28 @@ def protects(alignment: str, unit: Unit) -> bool:
     return unit is Unit.RECORD or (unit is Unit.PERSON and alignment != "none")
 
 
-def check_parties(name: str, columns: Mapping[str, tuple[str, ...]], who: Consortium) -> None:
+def check_parties(name: str, columns: Mapping[str, tuple[str, ...]], consortium: Consortium) -> None:
     """Every party holds columns that the others don't have: none can be missing, and there are two at least."""
-    if who.dropouts:
+    if consortium.dropouts:
         raise StudyError(
             f"{name} needs every party to the end where each holds its own columns, found privacy.dropouts = "
-            f"{who.dropouts}; set it to 0: a run that lost a party waits for it",
+            f"{consortium.dropouts}; set it to 0: a run that lost a party waits for it",
             key="privacy.dropouts",
         )
-    if tuple(who.parties) != tuple(columns):
+    if tuple(consortium.parties) != tuple(columns):
         raise StudyError(
-            f"the columns are those of {', '.join(columns)}, the parties are {', '.join(who.parties)}; "
+            f"the columns are those of {', '.join(columns)}, the parties are {', '.join(consortium.parties)}; "
             "give every party its columns, in the same order",
             key="parties",
         )
-    if who.size < 2:
+    if consortium.size < 2:
         raise StudyError(
             f"{name} multiplies columns of different parties, found one party; add another, or work at home",
             key="parties",
         )
 
 
-def adversary(method: MatchesAndMultiplies, who: Consortium, released: str | None, also: str = "") -> str:
+def adversary(method: MatchesAndMultiplies, consortium: Consortium, released: str | None, also: str = "") -> str:
     """Whom the noise, the products and the alignment hold against, all at once, and whom they do not. `released` names
     what a coordinator keeps to itself where no party may read it; None where every party reads it. `also` names who
     else is held against.
@@ -63,10 +63,10 @@ def adversary(method: MatchesAndMultiplies, who: Consortium, released: str | Non
     A dealer must be honest for more than secrecy. Dealt words enter what is opened, and no party can tell what they add
     up to: a dealer that deals false ones moves the opened sums as far as it likes, by a record too.
     """
-    return f"{_held_against(method, who, released, also)}; {NOT_AGAINST}"
+    return f"{_held_against(method, consortium, released, also)}; {NOT_AGAINST}"
 
 
-def _held_against(method: MatchesAndMultiplies, who: Consortium, released: str | None, also: str) -> str:
+def _held_against(method: MatchesAndMultiplies, consortium: Consortium, released: str | None, also: str) -> str:
     if method.products == "dealer" or method.alignment == "keyed":
         # Together with a party, a dealer could read its peers' columns, and a matcher try out ids.
         does = " and ".join(
@@ -75,10 +75,12 @@ def _held_against(method: MatchesAndMultiplies, who: Consortium, released: str |
             if holds
         )
         alone = f"an honest-but-curious coordinator that works with no party (it {does})"
-        alone += f", and up to {who.colluders} of {who.size} parties together" if who.colluders else ""
+        alone += (
+            f", and up to {consortium.colluders} of {consortium.size} parties together" if consortium.colluders else ""
+        )
         assumed = "; the sensitivity assumes that the coordinator deals correctly"
         return alone + also + (assumed if method.products == "dealer" else "")
-    if not who.colluders:
+    if not consortium.colluders:
         kept = f", who keeps {released} to itself" if released else ""
         return f"an honest-but-curious coordinator alone{kept}{also}"
-    return f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties{also}"
+    return f"an honest-but-curious coordinator with up to {consortium.colluders} of {consortium.size} parties{also}"

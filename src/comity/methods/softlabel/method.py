@@ -226,9 +226,9 @@ class SoftLabelProtocol(Protocol):
         """A site holds votes on all auxiliary rows before they become a contribution."""
         return len(self.auxiliary) * len(self.classes)
 
-    def choice(self, who: Consortium) -> Choice:
+    def choice(self, consortium: Consortium) -> Choice:
         """The statistic of this study, chosen from public quantities alone, and why."""
-        return self._choose(Figures.of(who))
+        return self._choose(Figures.of(consortium))
 
     @cached_property
     def _choose(self) -> Callable[[Figures], Choice]:
@@ -244,14 +244,14 @@ class SoftLabelProtocol(Protocol):
         )
         return lru_cache(maxsize=4)(chosen)
 
-    def ballot(self, who: Consortium) -> Ballot | None:
+    def ballot(self, consortium: Consortium) -> Ballot | None:
         """What a party's own model votes on; None where the statistic sums records."""
-        asked = self.choice(who).statistic.needs == "votes"
+        asked = self.choice(consortium).statistic.needs == "votes"
         return Ballot(self.auxiliary, self.classes) if asked else None
 
-    def streams(self, who: Consortium) -> bool:
+    def streams(self, consortium: Consortium) -> bool:
         """Sums over records come in blocks; local classifiers need all records of a party at once."""
-        return isinstance(self.choice(who).statistic, RecordTotal)
+        return isinstance(self.choice(consortium).statistic, RecordTotal)
 
     @property
     def predicts(self) -> Predicts:
@@ -262,10 +262,10 @@ class SoftLabelProtocol(Protocol):
 
     # What leaves.
 
-    def declare(self, who: Consortium) -> Declaration:
-        check_terms(who)
-        statistic = self.choice(who).statistic
-        if isinstance(who.loss, Pure) and not statistic.pure:
+    def declare(self, consortium: Consortium) -> Declaration:
+        check_terms(consortium)
+        statistic = self.choice(consortium).statistic
+        if isinstance(consortium.loss, Pure) and not statistic.pure:
             raise StudyError(
                 f'softlabel.statistic = "{statistic.name}" takes Gaussian noise; set privacy.delta, for example 1e-6, '
                 'or statistic = "votes"',
@@ -275,7 +275,7 @@ class SoftLabelProtocol(Protocol):
             name=statistic.name,
             source=EVERY_PARTY,
             to=COORDINATOR,
-            protection=Summed(self._noise(who)),
+            protection=Summed(self._noise(consortium)),
             form=Array(statistic.shape, "<i8"),
             bound=statistic.bound,
         )
@@ -295,26 +295,28 @@ class SoftLabelProtocol(Protocol):
         )
         return Declaration(
             (opened, model, soft) if isinstance(statistic, Histograms) else (opened, model),
-            adversary=f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties",
+            adversary=(
+                f"an honest-but-curious coordinator with up to {consortium.colluders} of {consortium.size} parties"
+            ),
         )
 
-    def _noise(self, who: Consortium) -> Noise:
-        statistic = self.choice(who).statistic
+    def _noise(self, consortium: Consortium) -> Noise:
+        statistic = self.choice(consortium).statistic
         counted = statistic.bound.l1 / statistic.bound.l2 if isinstance(statistic, NamedClass) else inf
-        return choose_noise(who.loss, prod(statistic.shape), l1=counted)
+        return choose_noise(consortium.loss, prod(statistic.shape), l1=counted)
 
-    def deviation(self, who: Consortium, parties: int | None = None) -> float:
+    def deviation(self, consortium: Consortium, parties: int | None = None) -> float:
         """Standard deviation of the noise in one coordinate of the mean, with the parts of all survivors."""
-        count = who.size if parties is None else parties
-        release = self.declare(who)[self.choice(who).statistic.name]
-        return release.opened_deviation(who, count) / count
+        count = consortium.size if parties is None else parties
+        release = self.declare(consortium)[self.choice(consortium).statistic.name]
+        return release.opened_deviation(consortium, count) / count
 
     # The coordinator's side.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        who, total = parties.consortium, parties.sum(self.contribute)
-        statistic = self.choice(who).statistic
-        mean, deviation = total.value / total.parties, self.deviation(who, total.parties)
+        consortium, total = parties.consortium, parties.sum(self.contribute)
+        statistic = self.choice(consortium).statistic
+        mean, deviation = total.value / total.parties, self.deviation(consortium, total.parties)
         released = {"model": statistic.model(mean, deviation)}
         if isinstance(statistic, Histograms):
             released["soft_labels"] = statistic.soft_labels(mean, deviation)
@@ -322,8 +324,8 @@ class SoftLabelProtocol(Protocol):
 
     # At a site.
 
-    def _sent(self, who: Consortium) -> str:
-        return self.choice(who).statistic.name
+    def _sent(self, consortium: Consortium) -> str:
+        return self.choice(consortium).statistic.name
 
     @step(sends=_sent, stacked=True)
     def contribute(self, site: Site) -> None:
@@ -346,14 +348,14 @@ class SoftLabelProtocol(Protocol):
 
     # What a consumer works with.
 
-    def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
+    def present(self, released: Mapping[str, Any], consortium: Consortium) -> LinearClassifier:
         from comity.learn.classifiers import LinearClassifier
 
         return LinearClassifier(
             np.asarray(released["model"], np.float64),
             classes=self.classes,
             encoding=self.encoding,
-            feature_map=self.choice(who).statistic.map,
+            feature_map=self.choice(consortium).statistic.map,
         )
 
     def trained(self, estimator: Any, released: Mapping[str, Any]) -> Any:
@@ -373,9 +375,11 @@ class SoftLabelProtocol(Protocol):
     def score(self, model: LinearClassifier, test: Records) -> float:
         return wrong(model, test)
 
-    def shares_cut(self, opened: Mapping[str, Any], train: Sequence[Records], who: Consortium) -> tuple[Figure, ...]:
+    def shares_cut(
+        self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
+    ) -> tuple[Figure, ...]:
         """Sums over records may exceed their bound; votes and models never do."""
-        statistic = self.choice(who).statistic
+        statistic = self.choice(consortium).statistic
         if not isinstance(statistic, RecordTotal):
             return ()
         cut = []
@@ -391,23 +395,25 @@ class SoftLabelProtocol(Protocol):
 
     # What the plan says.
 
-    def titled(self, who: Consortium) -> str:
-        statistic = self.choice(who).statistic
-        return f"softlabel ({statistic.name}, {type(self._noise(who)).__name__})".replace("Spherical", "spherical")
+    def titled(self, consortium: Consortium) -> str:
+        statistic = self.choice(consortium).statistic
+        return f"softlabel ({statistic.name}, {type(self._noise(consortium)).__name__})".replace(
+            "Spherical", "spherical"
+        )
 
-    def notes(self, who: Consortium) -> tuple[str, ...]:
-        if isinstance(who.loss, Pure) or isinstance(self._noise(who), Gaussian):
+    def notes(self, consortium: Consortium) -> tuple[str, ...]:
+        if isinstance(consortium.loss, Pure) or isinstance(self._noise(consortium), Gaussian):
             return ()
         return ("so few numbers are opened that noise of pure epsilon is smaller: delta is not spent",)
 
-    def expectation(self, who: Consortium) -> str:
-        choice = self.choice(who)
-        ratio = choice.statistic.noise_to_signal(self.deviation(who))
-        fewest = ceil(who.size * ratio)
-        level = f"about {fewest} parties, or an epsilon of about {_epsilon(who) * ratio:.2g}"
+    def expectation(self, consortium: Consortium) -> str:
+        choice = self.choice(consortium)
+        ratio = choice.statistic.noise_to_signal(self.deviation(consortium))
+        fewest = ceil(consortium.size * ratio)
+        level = f"about {fewest} parties, or an epsilon of about {_epsilon(consortium) * ratio:.2g}"
         limit = f"below {level}, it would exceed it" if ratio < 1 else f"it takes {level}, to fall below it"
-        return f"{choice.why}. Noise is {ratio:.0%} of the signal at {who.size} parties; {limit}"
+        return f"{choice.why}. Noise is {ratio:.0%} of the signal at {consortium.size} parties; {limit}"
 
 
-def _epsilon(who: Consortium) -> float:
-    return float(getattr(who.loss, "epsilon", 1.0))
+def _epsilon(consortium: Consortium) -> float:
+    return float(getattr(consortium.loss, "epsilon", 1.0))

@@ -67,7 +67,7 @@ class DealtRounds(Rounds):
     def bound(self) -> Opened:
         return Opened(l2=gradient_sensitivity(), limit=self.most * LARGEST_RESIDUAL)
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         def release(name: str, source: str, to: str, protection: Sealed | Derived, form: Form) -> Release:
             return Release(name=name, source=source, to=to, protection=protection, form=form)
 

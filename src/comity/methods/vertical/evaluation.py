@@ -203,7 +203,7 @@ class ErrorsByColumns(Measuring):
         aligned = self.quadratic.aligned
         return {**({} if aligned is None else {"align": aligned}), "product": self.product}
 
-    def sums(self, who: Consortium) -> Release:
+    def sums(self, consortium: Consortium) -> Release:
         owners, unit = len(self.quadratic.layout.parties), self.product.unit
         # An opened entry adds up to 2·SQUARES·pairs products, each of which may be one unit off at either neighbour.
         carry = 0.0 if self.quadratic.products == "dealer" else 2 * unit * SQUARES * owners**2
@@ -217,13 +217,13 @@ class ErrorsByColumns(Measuring):
             name=SUMS,
             source=EVERY_PARTY,
             to=COORDINATOR,
-            protection=Summed(self.noise(who)),
+            protection=Summed(self.noise(consortium)),
             form=Array((_ENTRIES,), "<i8"),
             bound=bound,
             grid=unit,
         )
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         if self.quadratic.party_epsilon or self.quadratic.block_epsilon:
             key = "party_epsilon" if self.quadratic.party_epsilon else "block_epsilon"
             raise StudyError(
@@ -241,7 +241,7 @@ class ErrorsByColumns(Measuring):
             form=Count(self.quadratic.most),
         )
         # The plan lists the releases of the parts already: the method has the same parts.
-        own = (self.model(who), aside, self.sums(who), self.quality(_ENTRIES))
+        own = (self.model(consortium), aside, self.sums(consortium), self.quality(_ENTRIES))
         return Declaration(own, adversary="as the method's")
 
     # The coordinator's side.
@@ -299,7 +299,7 @@ class ErrorsByColumns(Measuring):
 
     # What the sums say.
 
-    def figures(self, released: Mapping[str, Any], who: Consortium) -> Figures | None:
+    def figures(self, released: Mapping[str, Any], consortium: Consortium) -> Figures | None:
         """For two classes: accuracy, squared error (Brier score) and R². For a number: mean squared error, R² and
         slope. Each with its interval; estimates use the nearest moments that rows can have (`consistent_moments`).
 
@@ -313,11 +313,11 @@ class ErrorsByColumns(Measuring):
         two_classes, units = bool(layout.classes), _units(scale)
         found = np.array(quality[:_ENTRIES])
         e, t, ee, et, tt = (float(value) for value in found)
-        noise = self.sums(who).opened_deviation(who, who.size) / rows
+        noise = self.sums(consortium).opened_deviation(consortium, consortium.size) / rows
         of_e, of_t, of_ee, of_et, of_tt = (float(unit) * noise for unit in units)
         if two_classes:
             tt, of_tt = 1.0, 0.0
-        z, span = self.z(who), scale**2
+        z, span = self.z(consortium), scale**2
         mean = scaled(share(Noisy(ee * rows / span, of_ee * rows / span), Noisy(rows, 0.0), z), span)
         error = hypot(of_ee, sqrt(max(mean.value * (span - mean.value), 0.0) / rows))
         var_t, cov, var_e = max(tt - t * t, 0.0), et - e * t, max(ee - e * e, 0.0)
@@ -334,7 +334,7 @@ class ErrorsByColumns(Measuring):
             "R²": explained(left, true.ee, varied),
         }
         if two_classes:
-            spread = self._wide(who) * np.hypot(units * noise, _by_chance(found, scale, rows))
+            spread = self._wide(consortium) * np.hypot(units * noise, _by_chance(found, scale, rows))
             figures = {"accuracy": accuracy_of(found, spread, true, limit=scale - 1), **figures}
         else:
             # The prediction is t − e: its covariance with t, and its variance.
@@ -346,9 +346,9 @@ class ErrorsByColumns(Measuring):
             figures["slope"] = slope_of(slope, varied - together, guesses)
         return Figures(figures=figures, records=rows, of="records", noise=noise * rows, notes=(note,))
 
-    def _wide(self, who: Consortium) -> float:
+    def _wide(self, consortium: Consortium) -> float:
         """Deviations within which all four moments lie 19 times out of 20; Laplace noise has heavier tails."""
-        return Z_OF_FOUR_LAPLACE if self.z(who) == Z_LAPLACE else Z_OF_FOUR_GAUSSIAN
+        return Z_OF_FOUR_LAPLACE if self.z(consortium) == Z_LAPLACE else Z_OF_FOUR_GAUSSIAN
 
     def _named(self) -> tuple[str, float, str]:
         """Name of the mean of e², its factor to units of the target, and a note."""

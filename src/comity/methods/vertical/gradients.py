@@ -1,12 +1,12 @@
 """Vertical logistic regression with private rounds after the noisy moments.
 
-The quadratic objective puts a tangent in place of the logistic curve. Here its solution is where a few rounds start: in
-each, every party sees the current weights, Σ u_i (s(z_i) − y_i + ½) over all records is computed on shares (s the curve
-of `response`, u the whitened and cut features of `instruments`), noise enters on shares, and the coordinator goes on
-from what is opened (`descent`). The equation that the rounds solve is that of the logistic fit, with u in place of x.
+The quadratic objective replaces the logistic curve by a tangent. A few rounds start from its solution. In each, every
+party sees the current weights, shares of Σ u_i (s(z_i) − y_i + ½) over all records are computed (s the curve and u the
+whitened and clipped features of `rounds`), noise enters on shares, and the coordinator takes a step from what is opened
+(`descent`). The rounds solve the equation of the logistic fit, with u in place of x.
 
-Weights go to the parties, each of which knows its part of the noise: where no colluder is counted with, the noise is
-laid out so that a party that works with nobody learns no more than the coordinator.
+Weights go to the parties, each of which knows its part of the noise. Even with no colluders the noise is scaled so that
+a single party learns no more than the coordinator.
 """
 
 from __future__ import annotations
@@ -78,15 +78,15 @@ Solver = Literal["gradient", "auto"]
 
 _DOWN = Context(prec=30, rounding=ROUND_FLOOR)
 _READ_BY_ALL = (
-    "prediction: the whole model goes to everyone, who applies it to whole records at home; its noise is laid out for "
+    "prediction: the whole model goes to everyone, who applies it to whole records at home; its noise is scaled for "
     "parties that read weights. Jointly, where parties hold parts of a new record, it needs privacy.colluders >= 1"
 )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GradientRegression(ColumnRegression):
-    """Rounds after the release of `quadratic`. `solver` is gradient, or auto: rounds where they can be made and help,
-    and the quadratic alone elsewhere.
+    """Rounds after the release of `quadratic`. `solver` is gradient, or auto: rounds where they are possible and help,
+    the quadratic alone elsewhere.
 
     Adversary    with `products="dealer"` a coordinator that works with no party and deals correctly, and up to
                  `colluders` parties together; with "rlwe" the coordinator with up to `colluders` parties, of three and
@@ -145,22 +145,22 @@ class GradientRegression(ColumnRegression):
     def product(self) -> ColumnProducts:
         return self.quadratic.product
 
-    def descends(self, who: Consortium) -> bool:
-        """Whether this study makes gradient rounds: decided by public things, before anything is spent."""
-        return self.lacking(who) is None
+    def descends(self, consortium: Consortium) -> bool:
+        """Whether this study makes gradient rounds, by public figures alone."""
+        return self.lacking(consortium) is None
 
-    def lacking(self, who: Consortium) -> str | None:
+    def lacking(self, consortium: Consortium) -> str | None:
         """What `auto` would need for rounds; None where it makes them."""
         if self.solver == "gradient" or self._never:
             return self._never
-        if not self._covers(who):
+        if not self._covers(consortium):
             return 'one colluder at most, or vertical.products = "dealer"'
-        enough = isinstance(who.loss, Approx) and float(who.loss.epsilon) >= SWITCH
+        enough = isinstance(consortium.loss, Approx) and float(consortium.loss.epsilon) >= SWITCH
         return None if enough else f"a delta, and epsilon {SWITCH} or more"
 
     @cached_property
     def _never(self) -> str | None:
-        """What rounds would need of the method itself, whatever the terms."""
+        """What the method itself lacks for rounds, on any terms; None where it lacks nothing."""
         if self.solver == "gradient":
             return None
         if not self.layout.classes:
@@ -173,9 +173,9 @@ class GradientRegression(ColumnRegression):
             return "a lower vertical.max_rows, so that their sums fit into 64 bits"
         return None
 
-    def _covers(self, who: Consortium) -> bool:
-        """Without a dealer, a score among three parties and more is split between two: at most one may collude."""
-        return self.quadratic.products == "dealer" or who.size == 2 or who.colluders <= 1
+    def _covers(self, consortium: Consortium) -> bool:
+        """Without a dealer, a score of three parties or more is split between two: at most one may collude."""
+        return self.quadratic.products == "dealer" or consortium.size == 2 or consortium.colluders <= 1
 
     @cached_property
     def descent(self) -> Rounds:
@@ -191,43 +191,48 @@ class GradientRegression(ColumnRegression):
 
     # What leaves.
 
-    def declare(self, who: Consortium) -> Declaration:
-        if not self.descends(who):
-            return self.quadratic.declare(who)
-        check_terms(self.quadratic, who)
-        if not self._covers(who):
+    def declare(self, consortium: Consortium) -> Declaration:
+        if not self.descends(consortium):
+            return self.quadratic.declare(consortium)
+        check_terms(self.quadratic, consortium)
+        if not self._covers(consortium):
             raise StudyError(
                 f'vertical.solver = "gradient" with vertical.products = "rlwe" holds against one party of three or '
-                f'more, found privacy.colluders = {who.colluders}; lower it, or set vertical.products = "dealer"',
+                f"more, found privacy.colluders = {consortium.colluders}; lower it, or set "
+                'vertical.products = "dealer"',
                 key="privacy.colluders",
             )
         told = Derived("moments", "gradient")
         before = [
             replace(release, known_parts=1) if release.name == "moments" else release
-            for release in self.quadratic.declare(self.for_moments(who)).releases
+            for release in self.quadratic.declare(self.for_moments(consortium)).releases
             if release.name not in self.quadratic.made
         ]
         between = [
             replace(release, protection=told) if release.name in ("weights", "interval") else release
-            for release in self.descent.declare(who).releases
+            for release in self.descent.declare(consortium).releases
         ]
         model = Release(
             name="model", source=COORDINATOR, to=EVERYONE, protection=told, form=Array((self.layout.encoding.width,))
         )
-        alone = "" if who.colluders else ", and each party by itself"
-        held = adversary(self.quadratic, who, None, also=alone)
-        return Declaration((*before, *between, self.gradient(who.loss), model), adversary=held)
+        alone = "" if consortium.colluders else ", and each party by itself"
+        held = adversary(self.quadratic, consortium, None, also=alone)
+        return Declaration((*before, *between, self.gradient(consortium.loss), model), adversary=held)
 
-    def for_moments(self, who: Consortium) -> Consortium:
-        """The same terms with the moments' part of the loss alone, and a reader's part of the noise as known."""
-        return replace(self.read_by_parties(who), loss=self._split(who.loss)[0]) if self.descends(who) else who
+    def for_moments(self, consortium: Consortium) -> Consortium:
+        """The same terms with the moments' part of the loss, and one part of the noise known to its reader."""
+        return (
+            replace(self.read_by_parties(consortium), loss=self._split(consortium.loss)[0])
+            if self.descends(consortium)
+            else consortium
+        )
 
-    def read_by_parties(self, who: Consortium) -> Consortium:
-        """The terms that the noise is laid out for: a party by itself counts as a colluder, since it reads weights."""
-        return replace(who, colluders=max(1, who.colluders))
+    def read_by_parties(self, consortium: Consortium) -> Consortium:
+        """The terms that the noise is scaled for: a single party counts as a colluder, since it reads weights."""
+        return replace(consortium, colluders=max(1, consortium.colluders))
 
     def _split(self, loss: Loss) -> tuple[GDP, GDP]:
-        """Loss of the moments, and of one round; together never more than the budget."""
+        """Loss of the moments and of one round; all together at most the budget."""
         square, tenth = gaussian_budget(loss).square, Decimal(10)
         moments = _DOWN.divide(_DOWN.multiply(square, Decimal(TENTHS_FOR_MOMENTS)), tenth)
         one = _DOWN.divide(
@@ -249,45 +254,45 @@ class GradientRegression(ColumnRegression):
             known_parts=1,
         )
 
-    def round_deviation(self, who: Consortium) -> float:
-        """Of the noise in one opened sum of a round."""
-        return self.gradient(who.loss).opened_deviation(who)
+    def round_deviation(self, consortium: Consortium) -> float:
+        """Deviation of the noise in one opened sum of a round."""
+        return self.gradient(consortium.loss).opened_deviation(consortium)
 
     # The coordinator's side.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        who = parties.consortium
-        if not self.descends(who):
+        consortium = parties.consortium
+        if not self.descends(consortium):
             return self.quadratic.coordinate(parties)
         opened, rows = self.quadratic.open_moments(parties)
-        descent = self.start(opened, rows, who)
+        descent = self.start(opened, rows, consortium)
         self.descent.coordinate_whitening(parties, self.whitening(descent))
         for number in range(self.rounds):
             self.descent.coordinate_round(parties, number, descent.weights, self.intervals(descent))
             descent = descent.step(self.rescaled(parties.sum(self.descend).value))
         return {"model": self.coefficients(descent)}
 
-    def start(self, opened: Floats, rows: int, who: Consortium) -> Descent:
-        """The quadratic's solution, and what the moments tell the rounds."""
-        entries, deviation = self.quadratic.entries, self.quadratic.deviation(self.for_moments(who))
+    def start(self, opened: Floats, rows: int, consortium: Consortium) -> Descent:
+        """The first descent: the quadratic's solution and the landscape of the moments."""
+        entries, deviation = self.quadratic.entries, self.quadratic.deviation(self.for_moments(consortium))
         gram, moment, _ = entries.split(entries.assemble(opened, rows))
         variances, *_ = entries.split(entries.variances(deviation))
         found = solve(gram, moment, RIDGE * spectral_norm(variances))
         # The label column is ±label for y = 1 and 0.
         weights = 2 * found.weights / float(np.abs(self.layout.label.table).max())
         landscape = Landscape.of(gram, variances, rows, self.layout.constant)
-        noise = self.round_deviation(who) * sqrt(self.descent.size)
+        noise = self.round_deviation(consortium) * sqrt(self.descent.size)
         free = free_directions(weights, self.descent.places.values(), self.layout.intercept)
         return Descent(landscape, self._whitened(landscape, weights, noise / rows), noise, weights, free)
 
     def _whitened(self, landscape: Landscape, weights: Floats, noise: float) -> Floats:
-        """Instruments as a matrix over features and constant, √D times what parties compute, before any is cut."""
+        """Instruments as a matrix over features and constant, √D times what parties compute, before clipping."""
         size, places = self.descent.size, self.descent.places
         found = np.zeros((size, size))
         for party, matrix in landscape.whitening(places).items():
             own = places[party]
             matrix = emphasise_score(matrix, weights[own], noise)
-            # On average a row of them is as long as it may be.
+            # On average a row has the largest allowed norm.
             matrix = matrix * self.descent.limit(party) * sqrt(size / max(1, len(matrix)))
             found[own, own] = matrix
             if self.layout.intercept:
@@ -297,7 +302,7 @@ class GradientRegression(ColumnRegression):
         return found
 
     def whitening(self, descent: Descent) -> dict[str, Floats]:
-        """What each party is told."""
+        """The whitening matrix of each party."""
         size, mean = self.descent.size, descent.landscape.mean
         return {
             party: Whitening.of(descent.whitened[own, own], mean[own], size).matrix
@@ -308,18 +313,18 @@ class GradientRegression(ColumnRegression):
         return descent.landscape.intervals(descent.weights, self.descent.places, self.layout.label_at, REACH)
 
     def rescaled(self, opened: Floats) -> Floats:
-        """What a round opened, in the units of whitened features."""
+        """Opened sums in the units of whitened features."""
         return np.asarray(opened * sqrt(self.descent.size), np.float64)
 
     def coefficients(self, descent: Descent) -> Floats:
-        """Of encoded rows."""
+        """Coefficients of encoded rows."""
         return np.asarray(self.layout.mapping @ descent.weights, np.float64)
 
     # At a site.
 
     @step(sends="moments")
     def contribute(self, site: Site) -> None:
-        """The quadratic's step under its own name, by which `open_moments` asks for it."""
+        """The quadratic's step, under the name that `open_moments` asks for."""
         self.quadratic.contribute(site)
 
     @step(sends="gradient")
@@ -328,14 +333,16 @@ class GradientRegression(ColumnRegression):
 
     # What a consumer works with.
 
-    def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
+    def present(self, released: Mapping[str, Any], consortium: Consortium) -> LinearClassifier | LinearRegressor:
         if "errors" in released:
-            return self.quadratic.present(released, who)
+            return self.quadratic.present(released, consortium)
         return self.model(np.asarray(released["model"], np.float64))
 
-    def shares_cut(self, opened: Mapping[str, Any], train: Sequence[Records], who: Consortium) -> tuple[Figure, ...]:
-        """In the last round, of the party that cuts most."""
-        if not self.descends(who):
+    def shares_cut(
+        self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
+    ) -> tuple[Figure, ...]:
+        """In the last round, for the party that clips most."""
+        if not self.descends(consortium):
             return ()
         from comity.methods.vertical.pooled import PooledRounds
 
@@ -357,15 +364,15 @@ class GradientRegression(ColumnRegression):
             for name, share in held.cut(weights, ends).items()
         )
 
-    def measured(self, who: Consortium) -> Measuring:
+    def measured(self, consortium: Consortium) -> Measuring:
         from comity.methods.vertical.evaluation import ErrorsByColumns
 
         return ErrorsByColumns(self, self.quadratic)
 
-    def notes(self, who: Consortium) -> tuple[str, ...]:
-        before, lacking = self.quadratic.notes(who), self.lacking(who)
+    def notes(self, consortium: Consortium) -> tuple[str, ...]:
+        before, lacking = self.quadratic.notes(consortium), self.lacking(consortium)
         if lacking is None:
-            return before if who.colluders else (_READ_BY_ALL, *before[1:])
+            return before if consortium.colluders else (_READ_BY_ALL, *before[1:])
         if not self.layout.classes and self.rounds == type(self).rounds:
             return before
         why = (
@@ -373,22 +380,22 @@ class GradientRegression(ColumnRegression):
         )
         return (*before, why)
 
-    def expectation(self, who: Consortium) -> str:
-        if not self.descends(who):
-            return self.quadratic.expectation(who)
-        release = self.gradient(who.loss)
-        factor = who.size / release.parts(who)
-        moments = self.quadratic.deviation(self.for_moments(who)) / float(self.quadratic.entries.weight.max())
+    def expectation(self, consortium: Consortium) -> str:
+        if not self.descends(consortium):
+            return self.quadratic.expectation(consortium)
+        release = self.gradient(consortium.loss)
+        factor = consortium.size / release.parts(consortium)
+        moments = self.quadratic.deviation(self.for_moments(consortium)) / float(self.quadratic.entries.weight.max())
         return (
             f"each released sum of products carries noise of deviation {moments:.3g}, then each of {self.rounds} "
-            f"rounds {self.round_deviation(who):.3g} in every sum of residuals, where one record counts at most "
-            f"1 (colluders {who.colluders}: {factor:.3g} times the variance of a trusted curator's); the logistic "
-            f"curve is a sum of waves, off by {ERROR} at most{self._cost}"
+            f"rounds {self.round_deviation(consortium):.3g} in every sum of residuals, where one record counts at most "
+            f"1 (colluders {consortium.colluders}: {factor:.3g} times the variance of a trusted curator's); the "
+            f"logistic curve is a sum of waves, off by {ERROR} at most{self._cost}"
         )
 
     @property
     def _cost(self) -> str:
-        """What a round without a dealer sends, where it is laid out for so many rows."""
+        """How much a round without a dealer sends."""
         if not isinstance(self.descent, RingRounds):
             return ""
         rows = min(self.most, 10_000)

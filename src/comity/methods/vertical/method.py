@@ -195,7 +195,7 @@ class Vertical(Method):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ColumnProducts(ProductsAndOwn):
-    """Products of columns that their owners have forced into their bounds."""
+    """Products of columns, each clipped to its bounds by its owner."""
 
     layout: Layout
 
@@ -208,12 +208,12 @@ class ColumnProducts(ProductsAndOwn):
         return gram(matrix)
 
     def digested(self, matrix: Floats) -> NDArray[np.int16]:
-        """What is multiplied are integers of 13 bits."""
+        """The factors: integers of 13 bits."""
         return np.rint(matrix * 2.0**self.places).astype(np.int16)
 
 
 class ColumnRegression(ByColumns):
-    """A linear model of whole rows, whatever way it was fitted."""
+    """A linear model of whole rows: how it reads records, and the model that it presents."""
 
     name = "vertical"
 
@@ -245,7 +245,7 @@ class ColumnRegression(ByColumns):
         return error_of(self.layout, model.weights.reshape(-1), test)
 
     def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
-        """No owner has all columns that the model needs: an [evaluation] measures it on all of them."""
+        """None: no owner has all columns of the model. An [evaluation] measures it."""
         return None
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
@@ -260,7 +260,7 @@ class VerticalRegression(ColumnRegression):
     Adversary    semi-honest: the coordinator with up to `colluders` parties. With `products="dealer"` a coordinator
                  that colludes with a party learns that party's peers' columns, because it deals; and the sensitivity
                  assumes that it deals correctly.
-                 Not a party with a program of its own: a row that it multiplies beyond its bound reads its peers' row.
+                 Not a party that runs another program: with a row beyond its bound it reads its peers' row.
     Unit         a record: all columns of one row, at all parties, may be replaced. The number of rows is public.
     Learned      coordinator: the noisy moments. Parties: the model (at `colluders` = 0: nothing, see `declare`).
     Sensitivity  `sensitivity.l2_sensitivity` (Gaussian) and `l1_sensitivity` (pure), derived in proof.md.
@@ -311,20 +311,20 @@ class VerticalRegression(ColumnRegression):
 
     @cached_property
     def blocks(self) -> Blocks | None:
-        """The budgets of single blocks, where the study is laid out from the bottom up."""
+        """The budgets of single blocks, where the study names them."""
         if not self.block_epsilon:
             return None
         return Blocks.of(self.layout, self.block_epsilon, self._carry)
 
     @property
     def _carry(self) -> float:
-        """With rlwe an entry across parties may be one unit above or below the product, so that two neighbours' entries
-        may be two units further apart."""
+        """With rlwe an entry across parties may be one unit off its product, so the entries of two neighbours may be
+        two units further apart."""
         return 2 * self.product.unit if self.products == "rlwe" else 0.0
 
     @property
     def carried(self) -> float:
-        """How much of the sensitivity is the products' carry, weighted like its entries, in the norm of the noise."""
+        """The products' carry in the sensitivity, weighted like the entries, in the norm of the noise."""
         size = self.entries.size
         return BESIDE * self._carry * (size if self.pure else sqrt(size))
 
@@ -340,28 +340,29 @@ class VerticalRegression(ColumnRegression):
             bound=1.0,
             method=self.products,
             most=self.most,
-            # Room for the weights, for every party's rounding, and for the noise, whatever the budget.
+            # Room for the weights, for every party's rounding, and for the noise of any budget.
             noise=(len(self.columns) * self._heaviest * self.most << (2 * PLACES)) + (1 << 46),
             layout=self.layout,
         )
 
     # What leaves.
 
-    def declare(self, who: Consortium) -> Declaration:
-        check_terms(self, who)
-        readers = EVERYONE if who.colluders else COORDINATOR
+    def declare(self, consortium: Consortium) -> Declaration:
+        check_terms(self, consortium)
+        readers = EVERYONE if consortium.colluders else COORDINATOR
         width = self.layout.encoding.width
         own = [
             Release(name=name, source=COORDINATOR, to=readers, protection=Derived("moments"), form=Array((width,)))
             for name in self.made
         ]
         return Declaration(
-            (*self.declared_by_parts(who), self.moments(who.loss), *own), adversary=adversary(self, who, "the model")
+            (*self.declared_by_parts(consortium), self.moments(consortium.loss), *own),
+            adversary=adversary(self, consortium, "the model"),
         )
 
     @property
     def made(self) -> tuple[str, ...]:
-        """What is made from the moments alone; how far the ridge decides is said where intervals are."""
+        """Releases made from the moments; the ridge's share goes with models that have intervals."""
         return ("model", "errors") if self.layout.classes else ("model", "errors", "shrunk")
 
     def noise(self, loss: Loss) -> Noise:
@@ -370,7 +371,7 @@ class VerticalRegression(ColumnRegression):
         return Gaussian(gaussian_budget(loss))
 
     def moments(self, loss: Loss) -> Release:
-        """The one release that costs anything: all weighted entries together, as shares that only add up noised."""
+        """The one release with a loss: all weighted entries, as shares whose sum has noise."""
         size, unit = self.entries.size, self.product.unit
         if self.blocks is None:
             l2 = l2_sensitivity(self.layout) + BESIDE * self._carry * sqrt(size)
@@ -407,17 +408,17 @@ class VerticalRegression(ColumnRegression):
         return total.value, shared
 
     def ranges(self, opened: Floats, shared: int) -> tuple[Range, ...]:
-        """What so many rows of columns within ±1 allow of their moments."""
+        """Ranges of the moments of so many rows with columns within ±1."""
         matrix, spread = self.entries.assemble(opened, shared), np.sqrt(self.entries.variances(1.0))
         return moment_ranges(matrix, spread, float(shared), gaussian=not self.pure)
 
-    def fit(self, opened: Floats, shared: int, who: Consortium) -> Regression:
-        """The model from opened moments of so many rows, and from nothing else that is private."""
-        return fit_regression(self.entries, opened, shared, self.deviation(who))
+    def fit(self, opened: Floats, shared: int, consortium: Consortium) -> Regression:
+        """The model from opened moments of so many rows: post-processing."""
+        return fit_regression(self.entries, opened, shared, self.deviation(consortium))
 
-    def deviation(self, who: Consortium) -> float:
-        """Of the noise in one opened entry: that of a trusted curator times √(K / (K − t))."""
-        return self.moments(who.loss).opened_deviation(who)
+    def deviation(self, consortium: Consortium) -> float:
+        """Deviation of the noise in one opened entry: that of a trusted curator times √(K / (K − t))."""
+        return self.moments(consortium.loss).opened_deviation(consortium)
 
     # At a site.
 
@@ -426,34 +427,34 @@ class VerticalRegression(ColumnRegression):
         shares = self.product.shares(site, site.dims["rows"])
         site.contribute(share=self.entries.share(site.party, self.product.own(site), shares))
 
-    def measured(self, who: Consortium) -> Measuring:
+    def measured(self, consortium: Consortium) -> Measuring:
         from comity.methods.vertical.evaluation import ErrorsByColumns
 
         return ErrorsByColumns(self, self)
 
     # What a consumer works with.
 
-    def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
+    def present(self, released: Mapping[str, Any], consortium: Consortium) -> LinearClassifier | LinearRegressor:
         return self.model(*(np.asarray(released[name], np.float64) for name in self.made))
 
-    def expectation(self, who: Consortium) -> str:
-        factor, weights = who.size / who.honest_parts, self.entries.weight
-        most, least = (self.deviation(who) / float(weight) for weight in (weights.min(), weights.max()))
+    def expectation(self, consortium: Consortium) -> str:
+        factor, weights = consortium.size / consortium.honest_parts, self.entries.weight
+        most, least = (self.deviation(consortium) / float(weight) for weight in (weights.min(), weights.max()))
         spread = f"{least:.3g}" if self.blocks is None else f"{least:.3g} to {most:.3g}"
         text = (
             f"each released sum carries noise of deviation {spread}, where one record counts at most "
-            f"1 (colluders {who.colluders}: {factor:.3g} times the variance of a trusted curator's)"
+            f"1 (colluders {consortium.colluders}: {factor:.3g} times the variance of a trusted curator's)"
         )
-        return f"{text}; {self._about_parties(who.loss)}"
+        return f"{text}; {self._about_parties(consortium.loss)}"
 
-    def notes(self, who: Consortium) -> tuple[str, ...]:
-        if who.evaluation is None:
-            return (describe_prediction(who),)
-        whole = "about one party's columns of a row that was set aside, the evaluation may tell the whole epsilon"
-        return (describe_prediction(who), whole)
+    def notes(self, consortium: Consortium) -> tuple[str, ...]:
+        if consortium.evaluation is None:
+            return (describe_prediction(consortium),)
+        whole = "about one party's columns of a holdout row, the evaluation may tell the whole epsilon"
+        return (describe_prediction(consortium), whole)
 
     def _about_parties(self, loss: Loss) -> str:
-        """What the release tells about one party's columns when all others are fixed."""
+        """The loss about one party's columns when all others are fixed."""
         if self.blocks is None:
             found, before = party_losses(self.layout, loss, self.carried), ""
             total = loss.epsilon if isinstance(loss, Pure | Approx) else None
@@ -465,35 +466,35 @@ class VerticalRegression(ColumnRegression):
         return f"{before}eps about a party's own columns alone: {losses}"
 
 
-def check_terms(method: VerticalRegression, who: Consortium) -> None:
-    """Refuse what the proof does not cover, before anything is reserved."""
-    if not protects(method.alignment, who.unit) or who.neighbours is not Neighbours.REPLACE:
+def check_terms(method: VerticalRegression, consortium: Consortium) -> None:
+    """Refuse terms that the proof does not cover, before anything is reserved."""
+    if not protects(method.alignment, consortium.unit) or consortium.neighbours is not Neighbours.REPLACE:
         raise StudyError(
-            f"vertical protects a record that may be replaced; found unit = {who.unit}, neighbours = "
-            f'{who.neighbours}, alignment = {method.alignment}. Set privacy.unit = "record" ("person" only with an '
-            'alignment) and privacy.neighbours = "replace"',
+            f"vertical protects a record that may be replaced; found unit = {consortium.unit}, neighbours = "
+            f'{consortium.neighbours}, alignment = {method.alignment}. Set privacy.unit = "record" ("person" only with '
+            'an alignment) and privacy.neighbours = "replace"',
             key="privacy.unit",
         )
-    check_parties(method.name, method.columns, who)
-    if isinstance(who.loss, Pure) != method.pure:
-        found = "0" if isinstance(who.loss, Pure) else "above 0"
+    check_parties(method.name, method.columns, consortium)
+    if isinstance(consortium.loss, Pure) != method.pure:
+        found = "0" if isinstance(consortium.loss, Pure) else "above 0"
         needed = "Laplace noise needs privacy.delta = 0" if method.pure else "Gaussian noise needs privacy.delta > 0"
         raise StudyError(f"vertical: {needed}, found delta {found}", key="privacy.delta")
     if method.party_epsilon:
-        _check_wishes(method, who.loss)
+        _check_party_epsilon(method, consortium.loss)
     if method.blocks is not None:
-        assert isinstance(who.loss, Pure)
+        assert isinstance(consortium.loss, Pure)
         total = method.blocks.loss(method.entries)
-        if total.epsilon > who.loss.epsilon:
+        if total.epsilon > consortium.loss.epsilon:
             raise StudyError(
                 f"vertical.block_epsilon comes to eps {total.epsilon} about whole records, found privacy.epsilon = "
-                f"{who.loss.epsilon}; raise that, or lower the blocks",
+                f"{consortium.loss.epsilon}; raise that, or lower the blocks",
                 key="vertical.block_epsilon",
             )
 
 
-def _check_wishes(method: VerticalRegression, loss: Loss) -> None:
-    """No party's own columns may lose more than it asked for."""
+def _check_party_epsilon(method: VerticalRegression, loss: Loss) -> None:
+    """Refuse a loss that exceeds party_epsilon for any party's columns."""
     if method.blocks is not None:
         raise StudyError(
             "vertical.party_epsilon is a ceiling from the top, vertical.block_epsilon a budget from the bottom; "
@@ -506,6 +507,6 @@ def _check_wishes(method: VerticalRegression, loss: Loss) -> None:
     if float(loss.epsilon) > most:
         raise StudyError(
             f"vertical.party_epsilon allows privacy.epsilon up to {floor(1e4 * most) / 1e4:g}, found "
-            f"{loss.epsilon}; lower it, or raise the wish that is exceeded",
+            f"{loss.epsilon}; lower it, or raise the party's epsilon that is exceeded",
             key="vertical.party_epsilon",
         )

@@ -106,13 +106,13 @@ def baselines(columns: Layout, train: Sequence[Records], test: Records) -> list[
     ]
 
 
-def add_noise(protocol: VerticalRegression, exact: Floats, who: Consortium, source: NoiseSource) -> Floats:
+def add_noise(protocol: VerticalRegression, exact: Floats, consortium: Consortium, source: NoiseSource) -> Floats:
     """Add every party's part of the noise to exact weighted entries."""
-    release = protocol.moments(who.loss)
-    scale, noise = release.scale(who), release.noise
+    release = protocol.moments(consortium.loss)
+    scale, noise = release.scale(consortium), release.noise
     assert noise is not None
     units = np.rint(exact / scale.grid).astype(np.int64)
-    for _ in who.parties:
+    for _ in consortium.parties:
         units += noise.draw(source, scale, release.shape, permit=simulated(release.name), part=True)
     return np.asarray(units * scale.grid, np.float64)
 
@@ -164,15 +164,17 @@ class PooledRounds:
 
 
 def run_rounds(
-    protocol: GradientRegression, columns: Mapping[str, Floats], who: Consortium, source: NoiseSource
+    protocol: GradientRegression, columns: Mapping[str, Floats], consortium: Consortium, source: NoiseSource
 ) -> tuple[Floats, dict[str, float]]:
     """Coefficients of encoded rows after all rounds, with every party's noise in each release; and the share of rows
     that the last round clipped."""
     rows = len(next(iter(columns.values())))
     exact = protocol.quadratic.entries.exact(np.hstack(list(columns.values())))
-    descent = protocol.start(add_noise(protocol.quadratic, exact, protocol.for_moments(who), source), rows, who)
-    release = protocol.gradient(who.loss)
-    scale, noise = release.scale(who), release.noise
+    descent = protocol.start(
+        add_noise(protocol.quadratic, exact, protocol.for_moments(consortium), source), rows, consortium
+    )
+    release = protocol.gradient(consortium.loss)
+    scale, noise = release.scale(consortium), release.noise
     assert noise is not None
     held, cut = PooledRounds(protocol.descent, columns, protocol.whitening(descent)), {}
     for number in range(release.times):
@@ -181,7 +183,7 @@ def run_rounds(
         if number == release.times - 1:
             cut = held.cut(descent.weights, intervals)
         units = np.rint(exact / scale.grid).astype(np.int64)
-        for _ in who.parties:
+        for _ in consortium.parties:
             units += noise.draw(source, scale, release.shape, permit=simulated(release.name, number), part=True)
         descent = descent.step(protocol.rescaled(np.asarray(units * scale.grid, np.float64)))
     return protocol.coefficients(descent), cut

@@ -52,17 +52,19 @@ SCORED = "scored"
 """What the receiver keeps for itself: the identifiers of the scored records, in the order of the scores."""
 
 
-def describe_prediction(who: Consortium) -> str:
+def describe_prediction(consortium: Consortium) -> str:
     """For the plan of a study: who can apply its model to new records, and what a joint prediction would tell."""
-    if not who.colluders:
+    if not consortium.colluders:
         return (
             "prediction: the coordinator alone has the model and applies it to whole records; not jointly, since a "
             "party that read weights could take its part of the noise off them. privacy.colluders >= 1 gives the model "
             "to everyone"
         )
     exact = "and, of two parties, each one's exact part to the other"
-    if who.size > 2:
-        exact = f"though no party's own part to a coordinator with up to {who.size - 2} of {who.size} parties"
+    if consortium.size > 2:
+        exact = (
+            f"though no party's own part to a coordinator with up to {consortium.size - 2} of {consortium.size} parties"
+        )
     return (
         "prediction: the whole model goes to everyone, who applies it to whole records at home; jointly, where parties "
         f"hold parts of a new record, it is NOT private: it tells exact scores, {exact}, and needs "
@@ -121,8 +123,8 @@ class JointPrediction(Protocol):
     def parts(self) -> Mapping[str, Part]:
         return {} if self.alignment == "none" else {"align": Alignment(self.alignment)}
 
-    def declare(self, who: Consortium) -> Declaration:
-        if not who.colluders:
+    def declare(self, consortium: Consortium) -> Declaration:
+        if not consortium.colluders:
             raise Refused(
                 "a joint prediction gives each party its weights, and a party that reads the model knows its part of "
                 "the noise; the study counts with no colluders: run it again with privacy.colluders = 1 or more",
@@ -148,7 +150,7 @@ class JointPrediction(Protocol):
         )
         return Declaration(
             (
-                *(before if aligned is None else aligned.declare(who).releases),
+                *(before if aligned is None else aligned.declare(consortium).releases),
                 Release(
                     name="mask_seed",
                     source=EVERY_PARTY,
@@ -160,7 +162,7 @@ class JointPrediction(Protocol):
                     name="masked",
                     source=EVERY_PARTY,
                     to=COORDINATOR,
-                    protection=Disclosed(self._said(who), "joint_predictions", self.most, sealed=True),
+                    protection=Disclosed(self._said(consortium), "joint_predictions", self.most, sealed=True),
                     form=Array(("rows",), "<u8"),
                 ),
                 Release(
@@ -172,14 +174,16 @@ class JointPrediction(Protocol):
                 ),
             ),
             adversary="nobody who learns a score; single partial scores hold against an honest-but-curious coordinator "
-            f"with up to {who.size - 2} of {who.size} parties",
+            f"with up to {consortium.size - 2} of {consortium.size} parties",
             claim=DISCLOSING,
         )
 
-    def _said(self, who: Consortium) -> str:
+    def _said(self, consortium: Consortium) -> str:
         readers = "the coordinator" if self.receiver is None else f"the coordinator and {self.receiver}"
         exact = f"the exact score of each new record to {readers}, once all parties' numbers are added"
-        return exact + (", and of two parties each one's exact partial score to the other" if who.size == 2 else "")
+        return exact + (
+            ", and of two parties each one's exact partial score to the other" if consortium.size == 2 else ""
+        )
 
     # The coordinator's side.
 
@@ -206,10 +210,10 @@ class JointPrediction(Protocol):
 
     # What its receivers work with.
 
-    def present(self, released: Mapping[str, Any], who: Consortium) -> Table:
+    def present(self, released: Mapping[str, Any], consortium: Consortium) -> Table:
         return self._table(released["scores"], None)
 
-    def present_received(self, found: Received, who: Consortium) -> Table:
+    def present_received(self, found: Received, consortium: Consortium) -> Table:
         """The receiver knows whose scores they are."""
         return self._table(found.releases["scores"], found.own.get(SCORED))
 

@@ -123,7 +123,7 @@ class RingRounds(Rounds):
         products = sum(sum(self.plan(party, rows).message_bytes) for party in self.partner)
         return products + 2 * rows * len(self.partner) * (len(self.layout.parties) - 2)
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         def release(name: str, source: str, to: str, protection: Sealed | Derived, form: Form) -> Release:
             return Release(name=name, source=source, to=to, protection=protection, form=form)
 

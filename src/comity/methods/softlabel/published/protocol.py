@@ -63,7 +63,7 @@ FINENESS = 2.0**-40
 class PublishedSoftLabel(Protocol):
     """Votes of local classifiers on public records train a global model; the trusted coordinator adds noise to it.
 
-    Adversary    whoever sees the released model. The coordinator is trusted: it sees votes or local models in clear.
+    Adversary    everyone who sees the released model. The coordinator is trusted: it sees votes or local models.
     Unit         a whole party: all of its records may be replaced. With `auxiliary_privacy="private"` one auxiliary
                  record as well, at the same time; its owner, who has no ledger here, adds up the runs that use it.
     Learned      coordinator: every party's votes (avg, and private auxiliary records: its local model). Everyone: the
@@ -118,7 +118,7 @@ class PublishedSoftLabel(Protocol):
     def radius(self) -> float:
         return minimiser_radius(self.l2, len(self.classes))
 
-    def ballot(self, who: Consortium) -> Ballot | None:
+    def ballot(self, consortium: Consortium) -> Ballot | None:
         """What a party's own model votes on; where parameters are sent, other models have no place."""
         return None if self._sent == "models" else Ballot(self.auxiliary, self.classes)
 
@@ -130,7 +130,7 @@ class PublishedSoftLabel(Protocol):
         step_of_gradient = 1.0 if self.binary else sqrt(2.0)
         share = 1.0 if self.method == "vote" else 1.0 / parties
         if self.hides_auxiliary:
-            counted = printed_share if constants == "paper" else moved_share
+            counted = printed_share if constants == "paper" else derived_share
             share = counted(parties, len(self.auxiliary))
         if constants == "paper":
             moved = 2.0 * share / self.l2
@@ -140,11 +140,11 @@ class PublishedSoftLabel(Protocol):
             moved = min(step_of_gradient * share / self.l2, 2.0 * self.radius)
         return moved + 2.0 * TOLERANCE / self.l2
 
-    def declare(self, who: Consortium) -> Declaration:
-        check_terms(who)
-        noise = choose_noise(who.loss)
+    def declare(self, consortium: Consortium) -> Declaration:
+        check_terms(consortium)
+        noise = choose_noise(consortium.loss)
         # Shares are taken of the parties that answered: with fewer of them each one weighs more.
-        moved = self.sensitivity(who.survivors)
+        moved = self.sensitivity(consortium.survivors)
         return Declaration(
             (
                 self._contribution(noise),
@@ -242,7 +242,7 @@ class PublishedSoftLabel(Protocol):
         labels = one_hot(site.labels, len(self.classes))
         return softmax(site.features, labels, self.l2, mask=site.filled, tol=TOLERANCE)
 
-    def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
+    def present(self, released: Mapping[str, Any], consortium: Consortium) -> LinearClassifier:
         from comity.learn.classifiers import LinearClassifier
 
         coef = self.coefficients(np.asarray(released["model"], np.float64))
@@ -258,11 +258,11 @@ class PublishedSoftLabel(Protocol):
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         return baselines(self, train, test)
 
-    def expectation(self, who: Consortium) -> str:
-        release = self.declare(who)["model"]
-        scale = release.scale(who)
+    def expectation(self, consortium: Consortium) -> str:
+        release = self.declare(consortium)["model"]
+        scale = release.scale(consortium)
         dimensions = int(np.prod(self.shape))
-        if isinstance(who.loss, Pure):
+        if isinstance(consortium.loss, Pure):
             norm = dimensions * scale.total * scale.grid
         else:
             norm = sqrt(dimensions) * scale.total * scale.grid
@@ -273,9 +273,9 @@ class PublishedSoftLabel(Protocol):
             f"(ratio {ratio:.2g}{advice})"
         )
 
-    def notes(self, who: Consortium) -> tuple[str, ...]:
+    def notes(self, consortium: Consortium) -> tuple[str, ...]:
         """Which constants scale the noise, and what of the study the method does not look at."""
-        moved = f"a sensitivity of {self.sensitivity(who.survivors):.3g} at {who.survivors} parties"
+        moved = f"a sensitivity of {self.sensitivity(consortium.survivors):.3g} at {consortium.survivors} parties"
         if self.constants == "paper":
             said = f'constants: "paper", as printed by Hamm, Cao and Belkin: {moved}'
         else:
@@ -283,9 +283,9 @@ class PublishedSoftLabel(Protocol):
         unused = "avg averages local models: the auxiliary records are checked, and nobody votes on them"
         return (said, unused) if self.method == "avg" else (said,)
 
-    def true_losses(self, who: Consortium) -> tuple[TrueLoss, ...]:
+    def true_losses(self, consortium: Consortium) -> tuple[TrueLoss, ...]:
         """published/proof.md, 9."""
-        used, derived = self.sensitivity(who.survivors), self.sensitivity(who.survivors, "tight")
+        used, derived = self.sensitivity(consortium.survivors), self.sensitivity(consortium.survivors, "tight")
         why = f"the printed sensitivity is {used:.3g}, the derived one {derived:.3g}"
         if self.constants == "tight":
             why = f"the noise is scaled by the derived sensitivity of {derived:.3g}, not by the printed one"
@@ -294,8 +294,8 @@ class PublishedSoftLabel(Protocol):
             TrueLoss(
                 about="a whole party" + (" and an auxiliary record" if self.hides_auxiliary else ""),
                 to="whoever sees the model",
-                claimed=str(who.loss),
-                true=f"at most {_lost(who.loss, derived / used)}",
+                claimed=str(consortium.loss),
+                true=f"at most {_lost(consortium.loss, derived / used)}",
                 why=why,
             ),
             TrueLoss(
@@ -307,13 +307,13 @@ class PublishedSoftLabel(Protocol):
             ),
         )
 
-    def warnings(self, who: Consortium) -> tuple[str, ...]:
+    def warnings(self, consortium: Consortium) -> tuple[str, ...]:
         if not self.hides_auxiliary:
             return ()
         return (
             "the auxiliary records are private and the coordinator's, and no ledger counts what they lose: each run "
-            f"costs one of them {who.loss}, like a whole party. Their owner adds up all runs that use them; their file "
-            "is not in the study's hash",
+            f"costs one of them {consortium.loss}, like a whole party. Their owner adds up all runs that use "
+            "them; their file is not in the study's hash",
         )
 
 
@@ -400,7 +400,7 @@ def check_private_auxiliary(privacy: str, method: str, constants: str, classes: 
         )
 
 
-def moved_share(parties: int, records: int) -> float:
+def derived_share(parties: int, records: int) -> float:
     """(N + 2M − 1)/(NM): how far the mean gradient moves, in steps of one label, with a party and a record replaced.
 
     N − 1 records keep their place and move by one of M votes; the replaced one takes away a whole step and brings
@@ -434,8 +434,8 @@ def shares_of_votes(parties: Parties, step: Callable[..., Any], name: str, auxil
             code="stopped",
             key="softlabel.auxiliary",
         )
-    who, grid = parties.consortium, parties.declaration[name].spacing(parties.consortium)
-    got = parties.ask(step, label=0, need=who.survivors)
+    consortium, grid = parties.consortium, parties.declaration[name].spacing(parties.consortium)
+    got = parties.ask(step, label=0, need=consortium.survivors)
     votes = np.zeros((len(auxiliary), classes))
     for values in got.values():
         votes += votes_of(values[name] * grid, auxiliary, classes)

@@ -194,19 +194,23 @@ class PublishedVertical(ColumnRegression):
     def product(self) -> _Plain:
         return _Plain(columns=self.widths, places=_PLACES, method="dealer", most=self.most, layout=self.layout)
 
-    def declare(self, who: Consortium) -> Declaration:
-        if not isinstance(who.loss, Pure) or who.unit is not Unit.RECORD or who.neighbours is not Neighbours.REPLACE:
+    def declare(self, consortium: Consortium) -> Declaration:
+        if (
+            not isinstance(consortium.loss, Pure)
+            or consortium.unit is not Unit.RECORD
+            or consortium.neighbours is not Neighbours.REPLACE
+        ):
             raise StudyError(
                 "the published vertical method has Laplace noise for a record that may be replaced; set privacy.delta "
                 'to 0, privacy.unit to "record" and privacy.neighbours to "replace"',
-                key="privacy.unit" if isinstance(who.loss, Pure) else "privacy.delta",
+                key="privacy.unit" if isinstance(consortium.loss, Pure) else "privacy.delta",
             )
-        check_parties(self.name, self.columns, who)
+        check_parties(self.name, self.columns, consortium)
         width = self.encoding.width
         spread = published_sensitivity(width, logistic=self.logistic)
         return Declaration(
             (
-                *self.declared_by_parts(who),
+                *self.declared_by_parts(consortium),
                 Release(
                     name="sums",
                     source=EVERY_PARTY,
@@ -222,7 +226,7 @@ class PublishedVertical(ColumnRegression):
                     name="coefficients",
                     source=EVERY_PARTY,
                     to=COORDINATOR,
-                    protection=Noised(Laplace(who.loss)),
+                    protection=Noised(Laplace(consortium.loss)),
                     form=Array((max(self._sizes.values()),), "<i8"),
                     # Sums of integers are exact, so that nothing is added for floating point.
                     bound=EntrySum(each=spread / 2, moved=spread, largest=2.0 * self.most),
@@ -331,9 +335,9 @@ class PublishedVertical(ColumnRegression):
 
     # What the plan says.
 
-    def true_losses(self, who: Consortium) -> tuple[TrueLoss, ...]:
+    def true_losses(self, consortium: Consortium) -> tuple[TrueLoss, ...]:
         """proof.md, 6."""
-        assert isinstance(who.loss, Pure)
+        assert isinstance(consortium.loss, Pure)
         # Numbers attain the figures, one-hot columns do not.
         most = "at most " * any(g.one_hot for party in self.columns for g in self.encoding_of(party).bounds.groups)
         width, kind, sees = (
@@ -345,8 +349,8 @@ class PublishedVertical(ColumnRegression):
             TrueLoss(
                 about="a record",
                 to=sees,
-                claimed=str(who.loss),
-                true=f"{most}{who.loss.scaled(total_share(width, **kind))}",
+                claimed=str(consortium.loss),
+                true=f"{most}{consortium.loss.scaled(total_share(width, **kind))}",
                 why="the printed sensitivity is about twice the L1 distance that a record can make",
             )
         ]
@@ -362,8 +366,8 @@ class PublishedVertical(ColumnRegression):
                 TrueLoss(
                     about=f"the columns of {party}",
                     to=sees,
-                    claimed=str(who.loss.scaled(claimed)),
-                    true=f"{most}{who.loss.scaled(true)}",
+                    claimed=str(consortium.loss.scaled(claimed)),
+                    true=f"{most}{consortium.loss.scaled(true)}",
                     why=why,
                 )
             )
@@ -371,15 +375,15 @@ class PublishedVertical(ColumnRegression):
             TrueLoss(
                 about="a record",
                 to="each other party",
-                claimed=str(who.loss),
+                claimed=str(consortium.loss),
                 true=INFINITE,
                 why="it reads the exact sums of products of its columns with those of every other party",
             )
         )
         return tuple(found)
 
-    def notes(self, who: Consortium) -> tuple[str, ...]:
-        return (describe_prediction(who),) if who.colluders else ()
+    def notes(self, consortium: Consortium) -> tuple[str, ...]:
+        return (describe_prediction(consortium),) if consortium.colluders else ()
 
-    def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
+    def present(self, released: Mapping[str, Any], consortium: Consortium) -> LinearClassifier | LinearRegressor:
         return self.model(np.asarray(released["model"], np.float64))
