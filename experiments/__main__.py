@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
+from comity.cli.doctor import machine
 from comity.cli.failure import report_failure
-from comity.cli.figures import as_table, machine
 from comity.cli.options import AsJson
 from comity.cli.output import show, table
 from comity.errors import BadInput, ComityError
@@ -56,7 +56,7 @@ def papers(
         return
     rows = _named(name, PAPERS, "paper").run(quick=quick, out=_made(out))
     title = f"{name}, quick: fewer repeats than the paper's" if quick else name
-    show(f"{title}\n{as_table(rows)}", {**_document(name, rows), "quick": quick}, as_json=as_json)
+    show(f"{title}\n{_as_table(rows)}", {**_document(name, rows), "quick": quick}, as_json=as_json)
 
 
 @app.command()
@@ -87,7 +87,7 @@ def bench(
     if "out" in given:
         _made(out)
     found = _document(name, known.run(**given))
-    show(f"{name} on {found['machine']['cpu']}\n{as_table(found['rows'])}", found, as_json=as_json)
+    show(f"{name} on {found['machine']['cpu']}\n{_as_table(found['rows'])}", found, as_json=as_json)
 
 
 @app.command()
@@ -130,6 +130,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return report_failure(error, as_json="--json" in given)
     return code if isinstance(code, int) else 0
+
+
+def _as_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Every field that some row has, in the order in which they first appear; notes follow below."""
+    heads = list(dict.fromkeys(key for row in rows for key in row if key != "note"))
+    if not heads:
+        return "  nothing was measured"
+    lines = [table(heads, [[_figure(row.get(head)) for head in heads] for row in rows])]
+    notes = dict.fromkeys(str(row["note"]) for row in rows if row.get("note"))
+    return "\n".join([*lines, *(f"  note: {note}" for note in notes)])
+
+
+def _figure(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _list(known: Mapping[str, Experiment], verb: str, *, as_json: bool) -> None:

@@ -16,8 +16,7 @@ import pytest
 from comity.artefacts.csv_cells import escape_cell, escape_frame, unescape_cell, unescape_frame
 from comity.artefacts.dataset import Dataset
 from comity.artefacts.table import Table
-from comity.cli.predict import _show
-from comity.cli.synth import _write
+from comity.cli.released import _show, _show_rows
 from comity.data import Categorical, Numeric, Schema
 
 FORMULAS = [
@@ -154,7 +153,7 @@ def test_a_table_of_figures(tmp_path: Path) -> None:
     assert Table.load(tmp_path) == made
 
 
-@pytest.mark.parametrize("write", [_show, _write])
+@pytest.mark.parametrize("write", [_show, _show_rows])
 def test_what_commands_write(tmp_path: Path, write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     frame = pd.DataFrame({"id": ["=1+1", "@x", "a"], "score": [-1.5, 0.25, 3]})
     write(frame, tmp_path / "out.csv", as_json=False)

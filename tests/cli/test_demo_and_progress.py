@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from comity.cli.progress import progress_bar
+from comity.cli.output import progress_bar
 
 
 def test_demo_prints_its_table_and_where_the_report_is(

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from comity.artefacts.artefact import save_artefact
-from comity.cli.run_folder import Begun, begin
+from comity.cli.run_folder import RunManifest, begin
 from comity.data import Categorical, Classes, Numeric, Schema
 from comity.federation.messages.sealed_channel import sealed
 from comity.methods.synthetic.artefact import NoisyCounts, SyntheticDataset
@@ -63,7 +63,7 @@ def test_toml_that_can_not_be_read_is_bad_input(comity: Comity, tmp_path: Path, 
     (folder / "roster.toml").write_text(HOSTILE[kind])
     (folder / "membership.toml").write_text(HOSTILE[kind])
     (tmp_path / "records.csv").write_text("a\n1\n")
-    begin(folder, Begun("r1", "study.toml", ".", "ab" * 32, None, {}, 2, resumable=True, deployed=True), "")
+    begin(folder, RunManifest("r1", "study.toml", ".", "ab" * 32, None, {}, 2, resumable=True, deployed=True), "")
     (folder / "result.json").write_text("{}")
     (tmp_path / "study.toml").write_text(STUDY.replace("schema.toml", "file.toml"))
     for words in (
@@ -81,7 +81,7 @@ def test_toml_that_can_not_be_read_is_bad_input(comity: Comity, tmp_path: Path, 
         check_ended(ended, 3, names_it=False)
         assert len(ended.err) < 900, words
     # A list of runs shows the run all the same.
-    run = Begun("r1", "study.toml", ".", "ab" * 32, None, {}, 2, resumable=True)
+    run = RunManifest("r1", "study.toml", ".", "ab" * 32, None, {}, 2, resumable=True)
     (tmp_path / "runs" / "r1").mkdir(parents=True)
     begin(tmp_path / "runs" / "r1", run, HOSTILE[kind])
     assert comity("runs", "--out", tmp_path / "runs").code == 0
@@ -122,7 +122,7 @@ def test_a_sentence_is_short_whatever_it_quotes(comity: Comity, study: Path) -> 
 def test_a_run_that_describes_itself_by_other_types_is_bad_input(
     comity: Comity, tmp_path: Path, key: str, value: Any
 ) -> None:
-    run = Begun("r", str(tmp_path), str(tmp_path), "0" * 64, None, {}, 3, resumable=True, deployed=True)
+    run = RunManifest("r", str(tmp_path), str(tmp_path), "0" * 64, None, {}, 3, resumable=True, deployed=True)
     (tmp_path / "run.json").write_text(json.dumps({**asdict(run), "format": "comity-run-2", key: value}))
     ended = comity("fetch", tmp_path, "--to", tmp_path / "to")
     check_ended(ended, 3, names_it=False)
@@ -152,7 +152,7 @@ def test_a_schema_and_records_write_nothing_to_the_terminal(comity: Comity, tmp_
 def test_a_list_of_runs_writes_nothing_to_the_terminal(comity: Comity, tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "2026-11-18-1"
     folder.mkdir(parents=True)
-    run = Begun(EVIL, "study.toml", ".", EVIL, None, {}, 2, resumable=True)
+    run = RunManifest(EVIL, "study.toml", ".", EVIL, None, {}, 2, resumable=True)
     begin(folder, run, f"[study]\nname = {KEY}\n")
     (folder / "result.json").write_text(json.dumps({"guarantee": {"loss": EVIL}}))
     listed = comity("runs", "--out", folder.parent)

@@ -134,7 +134,7 @@ def test_an_export_is_signed_and_verified_with_the_owners_public_keys(comity: An
     made = comity("ledger", "export", path, "--to", exported, "--keys", tmp_path / "north.keys", "--json")
     assert made.code == 0 and made.document["signed"] is True and made.err == ""
     verified = comity("ledger", "verify", exported, "--signed-by", tmp_path / "north.toml")
-    assert verified.code == 0 and "these were all entries of the ledger then" in verified.out
+    assert verified.code == 0 and "the ledger had exactly these entries then" in verified.out
     unchecked = comity("ledger", "verify", exported)
     assert unchecked.code == 0 and "NOT CHECKED" in unchecked.out and "--signed-by" in unchecked.out
     assert comity("ledger", "verify", exported, "--signed-by", tmp_path / "other.toml").code == 4
@@ -152,8 +152,8 @@ def test_an_export_is_signed_and_verified_with_the_owners_public_keys(comity: An
 
 def test_an_export_without_a_signature_says_what_it_does_not_prove(comity: Any, path: Path, tmp_path: Path) -> None:
     made = comity("ledger", "export", path, "--to", tmp_path / "x.json")
-    assert made.code == 0 and "nothing shows that they are the owner's or that none was left out" in made.err
+    assert made.code == 0 and "nothing proves that the owner wrote them or that none is missing" in made.err
     verified = comity("ledger", "verify", tmp_path / "x.json")
-    assert verified.code == 0 and "NOT SIGNED" in verified.out and "none was left out" in verified.out
+    assert verified.code == 0 and "NOT SIGNED" in verified.out and "none is missing" in verified.out
     assert "NOT SIGNED" in comity("ledger", "verify", tmp_path / "x.json", "--json").document["proof"]
     assert "NOT SIGNED" not in comity("ledger", "verify", path).out

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from comity.cli.as_run import text_as_run
+from comity.cli.simulate import text_as_run
 from comity.learn import LinearClassifier, load_model
 from comity.privacy.ledger import Ledger
 from comity.study.study import Study
@@ -312,4 +312,4 @@ def test_very_many_parties_are_told_beforehand_that_they_cant_be_resumed(comity:
     assert not (folder / "ledgers").exists() and not (folder / "journal.sqlite").exists()
     (folder / "result.json").unlink()
     refused = comity("run", "--resume", folder)
-    assert refused.code == 4 and "5 simulated parties" in refused.err and "comity run" in refused.err
+    assert refused.code == 4 and "its 5 parties were simulated" in refused.err and "comity run" in refused.err

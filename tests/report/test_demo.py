@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from comity.cli.as_run import text_as_run
+from comity.cli.simulate import text_as_run
 from comity.demo import run_demo
 from comity.federation.assessment import Assessment
 from comity.methods import PROTOCOLS

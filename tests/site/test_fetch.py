@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from comity.cli import main
-from comity.cli.deployed import JOURNAL, _begun, save_signed
-from comity.cli.run_folder import begin, describe, make_folder, read_begun
+from comity.cli.deployed import JOURNAL, _manifest, save_signed
+from comity.cli.run_folder import begin, make_folder, read_manifest, write_manifest
 from comity.crypto.sealing import Identity
 from comity.federation.coordinator.journal import Journal
 from comity.federation.owner.host import Answer
@@ -44,8 +44,8 @@ def ran(sites: Sites, study: Study, out: Path) -> Path:
     for service in services.values():
         approve(service, service.received(sites.packed(study)))
     folder = make_folder(out)
-    begin(folder, _begun(study.folder / "study.toml", study), study.text)
-    run = read_begun(folder).run
+    begin(folder, _manifest(study.folder / "study.toml", study), study.text)
+    run = read_manifest(folder).run
     record_submission(study.hash, run, study.text, sites.coordinator.public)
     parties = connect_parties(
         study, run=run, channel=LocalChannel(services), journal=Journal(folder / JOURNAL), keys=sites.coordinator
@@ -70,7 +70,7 @@ def test_a_run_is_fetched_by_its_coordinator_and_its_parties_in_the_form_of_a_si
     done: tuple[Sites, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sites, study, folder = done
-    run = read_begun(folder).run
+    run = read_manifest(folder).run
     assert main(["fetch", run, "--out", str(folder.parent), "--to", str(tmp_path / "mine")]) == 0
     simulated = tmp_path / "simulation"
     simulated.mkdir()
@@ -103,14 +103,14 @@ def test_a_run_is_fetched_by_its_coordinator_and_its_parties_in_the_form_of_a_si
         page = (tmp_path / name / "report.html").read_text()
         assert "0.0 s" not in page and "Simulated on one machine" not in page and "This owner's ledger" in page
         assert not re.search(r"<tbody>\s*</tbody>", page) and "Bytes and rounds" not in page
-        assert main(["fetch", run, *at]) == 3 and "nothing is overwritten" in capsys.readouterr().err
+        assert main(["fetch", run, *at]) == 3 and "never overwritten" in capsys.readouterr().err
 
 
 def test_a_file_that_was_altered_is_refused_by_its_name(
     done: tuple[Sites, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sites, study, folder = done
-    run = read_begun(folder).run
+    run = read_manifest(folder).run
     home = results_folder(sites.home("north"), study.hash, run)
     fetches = {
         folder: ["fetch", run, "--out", str(folder.parent)],
@@ -134,7 +134,7 @@ def test_whoever_signs_for_another_or_takes_another_run_is_refused(
     done: tuple[Sites, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sites, study, folder = done
-    run = read_begun(folder).run
+    run = read_manifest(folder).run
     words = ["fetch", run, "--out", str(folder.parent), "--to", str(tmp_path / "no")]
     for keys, of in ((sites.identity("north"), run), (sites.coordinator, "run-2")):
         sign_files(folder, ["result.json"], keys, study=study.hash, run=of)
@@ -153,7 +153,7 @@ def test_whoever_signs_for_another_or_takes_another_run_is_refused(
 def test_a_page_can_not_lead_out_of_its_folder(done: tuple[Sites, Study, Path], tmp_path: Path) -> None:
     """Whoever signs names the files; a fetch reads none outside the folder, also not for the signer."""
     sites, study, folder = done
-    run, to = read_begun(folder).run, tmp_path / "no"
+    run, to = read_manifest(folder).run, tmp_path / "no"
     secret = folder.parent / "secret"
     secret.write_text("x")
     (folder / "link").symlink_to(secret)
@@ -173,7 +173,7 @@ def test_a_list_of_files_that_is_none_is_bad_data(done: tuple[Sites, Study, Path
     _, _, folder = done
     page = json.loads((folder / "signed.json").read_text())
     (folder / "signed.json").write_text(json.dumps(page | {"files": files}))
-    run, to = read_begun(folder).run, tmp_path / "no"
+    run, to = read_manifest(folder).run, tmp_path / "no"
     assert main(["fetch", run, "--out", str(folder.parent), "--to", str(to)]) == 3 and not to.exists()
 
 
@@ -182,7 +182,7 @@ def test_a_folder_does_not_say_itself_who_signed_it(
 ) -> None:
     """A stranger pins its own key in the folder's study and signs everything with it."""
     sites, study, folder = done
-    run, stranger, to = read_begun(folder).run, Identity(), tmp_path / "fetched"
+    run, stranger, to = read_manifest(folder).run, Identity(), tmp_path / "fetched"
     honest, forged = tmp_path / "honest", tmp_path / "forged"
     shutil.copytree(folder, honest)
     theirs, ours = stranger.public.to_texts(), sites.coordinator.public.to_texts()
@@ -206,11 +206,11 @@ def test_a_folder_does_not_say_itself_who_signed_it(
     assert main([*folder_words, "--keys", str(strangers_keys)]) == 4 and "with other keys" in capsys.readouterr().err
     # The folder's own word about the study's hash counts as little.
     other = Study.parse(text, folder=study.folder).hash
-    describe(folder, replace(read_begun(folder), study_hash=other))
+    write_manifest(folder, replace(read_manifest(folder), study_hash=other))
     sign_as(stranger, of=other)
     assert main(folder_words) == 4 and f"submitted as study {study.hash[:12]}" in capsys.readouterr().err
     # Signed by the coordinator itself, a study that was not submitted is refused too.
-    describe(folder, replace(read_begun(folder), study_hash=study.hash))
+    write_manifest(folder, replace(read_manifest(folder), study_hash=study.hash))
     sign_as(sites.coordinator, of=study.hash)
     assert main(folder_words) == 4 and "not the study that was submitted" in capsys.readouterr().err
     assert not to.exists()
@@ -231,7 +231,7 @@ def test_a_damaged_note_of_a_submission_vouches_for_nothing(
 ) -> None:
     _, _, folder = done
     to = tmp_path / "no"
-    note = _path(read_begun(folder).run)
+    note = _path(read_manifest(folder).run)
     for left in ("", "{", "[]", '{"format": "comity-submission-1"}', "[" * 100_000):
         note.write_text(left)
         assert main(["fetch", str(folder), "--to", str(to)]) == 3
@@ -246,7 +246,7 @@ def test_a_result_of_another_run_is_refused_though_its_coordinator_signed_it(
     for change in ({"run": "another"}, {"study_hash": "ab" * 32}):
         (folder / "result.json").write_text(json.dumps({**page, **change}))
         names = ["result.json", "transcript.json", "study.toml", "released", "model"]
-        sign_files(folder, names, sites.coordinator, study=study.hash, run=read_begun(folder).run)
+        sign_files(folder, names, sites.coordinator, study=study.hash, run=read_manifest(folder).run)
         assert main(["fetch", str(folder), "--to", str(tmp_path / "no")]) == 4
         assert "is not the result of run" in capsys.readouterr().err and not (tmp_path / "no").exists()
 
@@ -290,7 +290,7 @@ def test_runs_are_listed_with_state_and_cost(
     _, study, folder = done
     out = folder.parent
     waiting = make_folder(out)
-    begin(waiting, _begun(study.folder / "study.toml", study), study.text)
+    begin(waiting, _manifest(study.folder / "study.toml", study), study.text)
     (out / "other").mkdir()
     capsys.readouterr()
     assert main(["runs", "--out", str(out), "--json"]) == 0
@@ -301,11 +301,11 @@ def test_runs_are_listed_with_state_and_cost(
     assert one["hash"] == study.hash and "eps 0.90" in one["cost"] and one["when"].startswith("20")
     assert (found[waiting.name]["state"], found[waiting.name]["cost"]) == ("waiting", None)
     assert main(["fetch", found[waiting.name]["run"], "--out", str(out), "--to", str(tmp_path / "no")]) == 5
-    describe(waiting, type(read_begun(waiting))(**{**vars(read_begun(waiting)), "deployed": False, "refused": "no"}))
+    write_manifest(waiting, replace(read_manifest(waiting), deployed=False, refused="no"))
     assert main(["runs", "--out", str(out)]) == 0
     text = capsys.readouterr().out
-    assert "refused" in text and "simulated" in text and read_begun(folder).run in text
-    assert main(["fetch", read_begun(waiting).run, "--out", str(out), "--to", str(tmp_path / "no")]) == 3
+    assert "refused" in text and "simulated" in text and read_manifest(folder).run in text
+    assert main(["fetch", read_manifest(waiting).run, "--out", str(out), "--to", str(tmp_path / "no")]) == 3
     assert main(["fetch", "nothing", "--out", str(out)]) == 3
     assert main(["runs", "--out", str(tmp_path / "empty")]) == 0
 
@@ -329,7 +329,7 @@ def test_what_stays_with_an_owner_is_in_its_results_and_in_no_message(
     monkeypatch.setattr(Registry, "answered", listening)
     study = sites.study(epsilon=0.3, text=PUBLISHED, table='variant = "published"\ndepth = 4\nlevels = 3')
     folder = ran(sites, study, tmp_path / "runs")
-    run, crossed = read_begun(folder).run, b"".join(seen)
+    run, crossed = read_manifest(folder).run, b"".join(seen)
     models = {}
     for name in NAMES:
         home = results_folder(sites.home(name), study.hash, run)

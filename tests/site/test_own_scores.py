@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from comity.cli import main
-from comity.cli.run_folder import read_begun
+from comity.cli.run_folder import read_manifest
 from comity.federation.own_score import OwnScore
 from comity.federation.protocol import Protocol
 from comity.methods.averaging import AveragingProtocol
@@ -30,7 +30,7 @@ MARKER = 0.123456789
 @pytest.fixture
 def done(sites: Sites, tmp_path: Path) -> tuple[Sites, Study, str]:
     study = sites.study()
-    return sites, study, read_begun(ran(sites, study, tmp_path / "runs")).run
+    return sites, study, read_manifest(ran(sites, study, tmp_path / "runs")).run
 
 
 def test_an_owner_sees_how_good_a_model_is_on_its_own_records(
@@ -64,7 +64,7 @@ def test_a_model_that_is_worse_than_a_constant_is_called_that_before_anybody_use
         return {"model": -np.linalg.lstsq(records.features, signs, rcond=None)[0][None]}
 
     monkeypatch.setattr(AveragingProtocol, "coordinate", coordinate)
-    run = read_begun(ran(sites, study, tmp_path / "runs")).run
+    run = read_manifest(ran(sites, study, tmp_path / "runs")).run
     found = load_own_score(sites.home("north"), study.hash, run)
     assert found is not None and found.is_worse and found.error > found.constant
     assert main(["site", "status", "--site", str(sites.site("north"))]) == 0
@@ -88,7 +88,7 @@ def test_it_is_in_nothing_that_leaves_the_owner(
     monkeypatch.setattr("tests.site.test_fetch.LocalChannel", _listening(heard))
     study = sites.study()
     folder = ran(sites, study, tmp_path / "runs")
-    run, tell = read_begun(folder).run, (b"0.1234567", b"a measure that is found")
+    run, tell = read_manifest(folder).run, (b"0.1234567", b"a measure that is found")
     assert len(heard) > 20 and not any(word in reply for reply in heard for word in tell)
     for name in NAMES:
         home = sites.home(name)
@@ -126,7 +126,7 @@ def test_records_that_can_not_be_scored_stop_nothing_and_are_not_quoted(
 
     monkeypatch.setattr(Protocol, "score_own", fails)
     study = sites.study()
-    run = read_begun(ran(sites, study, tmp_path / "runs")).run
+    run = read_manifest(ran(sites, study, tmp_path / "runs")).run
     assert load_own_score(sites.home("north"), study.hash, run) is None
     assert (results_folder(sites.home("north"), study.hash, run) / "received.json").exists()
     assert "could not be scored" in caplog.text and "secret" not in caplog.text

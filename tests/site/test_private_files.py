@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from comity.cli import main
-from comity.cli.run_folder import read_begun, site_log
+from comity.cli.run_folder import read_manifest, site_log
 from comity.errors import Stopped
 from comity.files import is_wider, make_folder
 from comity.methods import PROTOCOLS
@@ -45,7 +45,7 @@ def test_a_whole_deployed_run_writes_nothing_for_others(
     prepared: Callable[[], list[str]], sites: Sites, tmp_path: Path, open_umask: None
 ) -> None:
     folder = ran(sites, sites.study(), tmp_path / "made" / "runs")
-    run = read_begun(folder).run
+    run = read_manifest(folder).run
     assert main(["fetch", run, "--out", str(folder.parent), "--to", str(tmp_path / "fetched" / "one")]) == 0
     north = sites.site("north")
     assert main(["fetch", run, "--site", str(north), "--to", str(tmp_path / "mine")]) == 0

@@ -1,6 +1,6 @@
 """The command line. Exit codes: 0 done, 1 a defect of ours, 2 wrong usage, 3 bad input, 4 refused, 5 stopped.
 
-Commands import what they need when they run, so that `comity --help` answers at once.
+Commands import what they need when they run: `comity --help` answers at once.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ __all__ = ["app", "main"]
 
 # What Typer makes of an interrupt before we see it.
 _INTERRUPTED = 130
-_SELDOM = 100_000
+_GC_THRESHOLD = 100_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; whatever goes wrong ends in one sentence on stderr."""
-    # A command imports much that stays to its end; looking through it again and again is a sixth of a plan's time.
-    gc.set_threshold(_SELDOM)
+    """Run one command and return its exit code; a failure prints one sentence on stderr."""
+    # Imported modules stay to the end; collecting them again and again takes a sixth of a plan's time.
+    gc.set_threshold(_GC_THRESHOLD)
     given = list(sys.argv[1:] if arguments is None else arguments)
-    # Without a handler of ours Python would print every site's log beside the one sentence.
+    # Without a handler Python would print the sites' logs on stderr.
     logging.getLogger("comity").addHandler(logging.NullHandler())
     try:
         code = app(given, prog_name="comity", standalone_mode=False)

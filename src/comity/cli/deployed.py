@@ -6,11 +6,10 @@ from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from comity.cli.output import warn
-from comity.cli.progress import progress_bar
+from comity.cli.output import progress_bar, warn
 
 if TYPE_CHECKING:
-    from comity.cli.run_folder import Begun
+    from comity.cli.run_folder import RunManifest
     from comity.crypto.sealing import Identity
     from comity.report.result import Result
     from comity.study.study import Study
@@ -21,7 +20,7 @@ JOURNAL = "journal.sqlite"
 # One refusal for each way in which a submission can fail, in order.
 def submit_study(path: Path, keys: Path, relay: Path, out: Path, resume: Path | None, *, quiet: bool) -> Path:  # noqa: C901
     """Deliver the study and run it, or resume a run of it. Returns the run's folder."""
-    from comity.cli.run_folder import begin, find_folder, make_folder, read_begun, site_log
+    from comity.cli.run_folder import begin, find_folder, make_folder, read_manifest, site_log
     from comity.crypto import key_file
     from comity.errors import BadInput, Refused, Stopped
     from comity.federation.declare.consortium import COORDINATOR
@@ -47,17 +46,17 @@ def submit_study(path: Path, keys: Path, relay: Path, out: Path, resume: Path | 
     address.check_files()
     if resume is None:
         folder = make_folder(out)
-        begin(folder, _begun(path, study), study.text)
+        begin(folder, _manifest(path, study), study.text)
     else:
         folder = find_folder(resume, out)
-        if read_begun(folder).study_hash != study.hash:
+        if read_manifest(folder).study_hash != study.hash:
             raise Refused(f"{path} is not the study of {folder}; start a new run with it", code="study")
-        if (folder / SIGNED).exists() and not unnotified_parties(folder / JOURNAL, read_begun(folder).run):
+        if (folder / SIGNED).exists() and not unnotified_parties(folder / JOURNAL, read_manifest(folder).run):
             return folder
     as_run = (folder / "study.toml").read_text(encoding="utf-8")
     if Study.parse(as_run, folder=path.parent, where=str(folder / "study.toml")).hash != study.hash:
         raise Refused(f"{folder / 'study.toml'}: is not the study {path}; restore it from a backup", code="study")
-    record_submission(study.hash, read_begun(folder).run, as_run, identity.public)
+    record_submission(study.hash, read_manifest(folder).run, as_run, identity.public)
     remedy = f"comity study submit {path} --keys {keys} --relay {relay} --resume {folder}"
     try:
         with (
@@ -66,7 +65,7 @@ def submit_study(path: Path, keys: Path, relay: Path, out: Path, resume: Path | 
             NatsChannel(address, study.consortium.parties) as channel,
         ):
             channel.wait_until_connected()
-            run = read_begun(folder).run
+            run = read_manifest(folder).run
             if not (folder / SIGNED).exists():
                 if progress is not None:
                     progress("delivering the study")
@@ -112,11 +111,11 @@ def save_signed(result: Result, folder: Path, keys: Identity) -> None:
     sign_files(folder, names, keys, study=result.study_hash, run=result.run)
 
 
-def _begun(path: Path, study: Study) -> Begun:
-    from comity.cli.run_folder import Begun
+def _manifest(path: Path, study: Study) -> RunManifest:
+    from comity.cli.run_folder import RunManifest
     from comity.study.local.chance import new_run_id
 
-    return Begun(
+    return RunManifest(
         run=new_run_id(),
         study=str(path.absolute()),
         study_folder=str(path.parent.absolute()),

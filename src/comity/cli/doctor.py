@@ -1,8 +1,9 @@
-"""`comity doctor`: whether this machine has what Comity needs."""
+"""`comity doctor`: check this machine, a site or a consortium."""
 
 from __future__ import annotations
 
 import os
+import platform
 import tempfile
 import time
 from pathlib import Path
@@ -23,17 +24,17 @@ _SYNCS = 20
 def doctor(
     site: Annotated[
         Path | None,
-        typer.Option(help="Check an owner's site: its site file, or the file's folder.", show_default=False),
+        typer.Option(help="Check an owner's site: its site file, or the folder of the file.", show_default=False),
     ] = None,
     consortium: Annotated[
-        Path | None, typer.Option(help="Check a consortium's folder and its relay.", show_default=False)
+        Path | None, typer.Option(help="Check the folder of a consortium and its relay.", show_default=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check versions, COMITY_HOME, COMITY_DATA and the time of a durable write; or a site: keys, certificates, clock,
-    disk, ledger, data; or a consortium: members and the relay's configuration.
+    """Check this machine: versions, COMITY_HOME, COMITY_DATA, and the time of a durable write.
 
-    The exit code is 3 if something must be corrected. Checking spends nothing.
+    --site checks keys, certificates, clock, disk, ledger and data; --consortium checks members and the relay's
+    configuration. Exits with code 3 when something must be fixed. Checking spends nothing.
 
     Example: comity doctor
 
@@ -44,7 +45,6 @@ def doctor(
     if site is not None or consortium is not None:
         _show_findings(_found(site, consortium), as_json=as_json)
         return
-    from comity.cli.figures import machine
     from comity.report.versions import versions
 
     home, data, sync = _home(), _data(), _durable_write()
@@ -100,7 +100,7 @@ def _data() -> dict[str, Any]:
 
     named = os.environ.get("COMITY_DATA")
     if not named:
-        return {"ok": True, "sentence": "not set; only experiments with public datasets need it"}
+        return {"ok": True, "sentence": "not set; only experiments with public datasets use it"}
     there = [name for name in DATASETS if (Path(named) / f"{name}.parquet").is_file()]
     if not there:
         return {"ok": False, "sentence": f"{named} holds no known dataset; set it to the folder that does"}
@@ -108,7 +108,7 @@ def _data() -> dict[str, Any]:
 
 
 def _durable_write() -> dict[str, Any]:
-    """The median time of an fsync in this folder, where run folders and ledgers would lie."""
+    """The median time of an fsync in this folder, where run folders and ledgers would be."""
     try:
         with tempfile.TemporaryFile(dir=Path.cwd()) as file:
             times = []
@@ -122,3 +122,24 @@ def _durable_write() -> dict[str, Any]:
         return {"ok": False, "sentence": f"{Path.cwd()} can't be written ({error.strerror}); work in another folder"}
     milliseconds = sorted(times)[_SYNCS // 2] * 1e3
     return {"ok": True, "sentence": f"{milliseconds:.2f} ms in {Path.cwd()}", "milliseconds": milliseconds}
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, memory and system; no host name, no paths."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
+    return {
+        "cpu": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(pages / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,9 +1,7 @@
-"""How a command ends when it fails: one sentence on stderr, with `--json` as an object, and the exit code.
+"""How a failed command ends: one sentence on stderr (an object with `--json`), and an exit code.
 
-The sentence may quote names and keys that somebody else wrote, and is escaped.
-
-A sentence about bad input or a refusal is for the person at this terminal, who owns the file or the records. The
-traceback of a defect goes into a file that only that person can read, because it may quote values.
+The sentence is escaped, because it may quote what others wrote. It may name values: the person at this terminal owns
+the file or the records. The traceback of a defect goes into a file that only this person can read.
 """
 
 from __future__ import annotations
@@ -33,9 +31,9 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
         details = _details(error)
     elif isinstance(error, KeyboardInterrupt | typer.Abort):
         code, kind = STOPPED, "stopped"
-        sentence = "stopped at your request; a run is resumed with: comity run --resume RUN"
+        sentence = "stopped at your request; continue a run with: comity run --resume RUN"
     elif isinstance(error, BrokenPipeError):
-        # Whoever read our output had enough; Python must not complain about it again when it flushes at exit.
+        # The reader of our output closed it; without this, Python complains again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     elif hasattr(error, "format_message"):
@@ -43,7 +41,7 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
         sentence = str(error.format_message())
         command = "comity" if context is None else context.command_path
         if sentence.startswith("Usage:"):
-            # A command that was left out: the message is the whole help page.
+            # Without a command the message is the whole help page.
             if not as_json:
                 print(escaped(sentence), file=sys.stderr)
                 return code
@@ -53,8 +51,8 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
         code, kind = DEFECT, "defect"
         log = _log(error)
         sentence = (
-            f"a defect of Comity: {type(error).__name__}. Please report it with the log {log}, "
-            "after checking that it quotes none of your records"
+            f"a defect of Comity: {type(error).__name__}. Please report it with the log {log}; first check that the "
+            "log quotes none of your records"
         )
         details = {"log": log}
     if as_json:
@@ -70,7 +68,7 @@ _WORDS = {1: "error", 2: "usage", 3: "bad input", 4: "refused", 5: "stopped"}
 
 
 def _details(error: ComityError) -> dict[str, str]:
-    """What a program needs to know beside the sentence."""
+    """What a program needs beside the sentence."""
     details = {"key": bounded(error.key)} if error.key else {}
     if isinstance(error, BudgetExceeded):
         details |= {"requested": error.requested, "remaining": error.remaining, "difference": error.difference}

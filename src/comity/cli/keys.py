@@ -1,20 +1,21 @@
-"""`comity keys`: a party's key pair. The file stays with its owner; the public keys go into the study file."""
+"""`comity keys`: a party's keys. The key file stays with its owner; the study pins the public half."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from comity.cli.options import AsJson
 from comity.cli.output import show
+from comity.errors import BadInput
 
 if TYPE_CHECKING:
     from comity.crypto.sealing import PublicIdentity
 
 app = typer.Typer(
-    help="A party's keys: one signs, the others open what is sealed to it.\n\nExample: comity keys new north.key",
+    help="The keys of a party: one signs, the others open sealed messages.\n\nExample: comity keys new north.key",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -25,7 +26,7 @@ Party = Annotated[str, typer.Option(help="The party's name in the study.")]
 
 @app.command()
 def new(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> None:
-    """Make a key file, readable by its owner alone, and print the public keys to pin in the study.
+    """Create a key file, readable by you alone, and print the public keys for the study to pin.
 
     Example: comity keys new north.key --party north
     """
@@ -51,7 +52,7 @@ def show_keys(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> 
 
 def _print(public: PublicIdentity, party: str, *, as_json: bool) -> None:
     texts = public.to_texts()
-    # A study pins the coordinator's keys in a separate table.
+    # The coordinator has a separate table in a study.
     table = "coordinator.keys" if party == "coordinator" else f"parties.{party}.keys"
     lines = [
         f"# fingerprint: {public.fingerprint}",
@@ -59,3 +60,48 @@ def _print(public: PublicIdentity, party: str, *, as_json: bool) -> None:
         *(f'{name} = "{text}"' for name, text in texts.items()),
     ]
     show("\n".join(lines), {"party": party, "keys": texts}, as_json=as_json)
+
+
+TEXTS = ("sign", "mlkem", "x25519")
+_KEY_FILE = b"comity-identity-"
+
+
+def key_texts(path: Path, *, key: str) -> dict[str, str]:
+    """The three public keys in a TOML file, at any depth. `key` is the option that named the file."""
+    from comity.untrusted.toml import BadToml, tables_of
+
+    try:
+        found = _keys_in(tables_of(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, BadToml) as error:
+        raise BadInput(f"{path}: can't be read as TOML ({error}); write it with: comity keys show", key=key) from error
+    if found is None:
+        raise BadInput(f"{path}: has no keys sign, mlkem and x25519; write it with: comity keys show", key=key)
+    return found
+
+
+def read_public_keys(path: Path, *, key: str) -> PublicIdentity:
+    """The public keys in a key file, or in a TOML file of public keys."""
+    from comity.crypto import key_file
+    from comity.crypto.sealing import PublicIdentity
+
+    try:
+        is_key_file = path.read_bytes()[: len(_KEY_FILE)] == _KEY_FILE
+    except OSError as error:
+        raise BadInput(f"{path}: can't be read ({error.strerror}); give a file of keys", key=key) from error
+    if is_key_file:
+        return key_file.load(path).public
+    try:
+        return PublicIdentity.from_texts(key_texts(path, key=key))
+    except ValueError as error:
+        raise BadInput(
+            f"{path}: sign, mlkem and x25519 are hexadecimal text; write it with: comity keys show", key=key
+        ) from error
+
+
+def _keys_in(table: Any) -> dict[str, str] | None:
+    """The public keys in a table, or in one inside it."""
+    if not isinstance(table, dict):
+        return None
+    if set(TEXTS) <= set(table):
+        return {name: str(table[name]) for name in TEXTS}
+    return next((found for inner in table.values() if (found := _keys_in(inner)) is not None), None)

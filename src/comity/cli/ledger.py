@@ -1,4 +1,4 @@
-"""`comity ledger`: an owner's budget. Nothing here spends; `grant` and `write-off` say why, for ever."""
+"""`comity ledger`: an owner's privacy budget. Nothing here spends; `grant` and `write-off` record their reason."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Epsilon = Annotated[str, typer.Option(help="Epsilon, a positive number.", show_d
 Delta = Annotated[str, typer.Option(help="Delta, below 1; 0 for pure differential privacy.")]
 Why = Annotated[str, typer.Option(help="The reason, kept in the ledger.", show_default=False)]
 
-UNSIGNED = "the entries fit together, and nothing shows that they are the owner's or that none was left out."
+UNSIGNED = "the entries are consistent, but nothing proves that the owner wrote them or that none is missing."
 
 
 @app.command()
 def init(
     path: LedgerFile,
-    dataset: Annotated[str, typer.Option(help="The name of the records it is for.", show_default=False)],
+    dataset: Annotated[str, typer.Option(help="The name of the dataset.", show_default=False)],
     epsilon: Epsilon,
     delta: Delta = "0",
     unit: Annotated[Unit, typer.Option(help="Who is protected.")] = Unit.RECORD,
@@ -41,16 +41,16 @@ def init(
     currency: Annotated[
         Currency | None,
         typer.Option(
-            help="What the grant is counted in; by default gaussian with a delta, pure without.", show_default=False
+            help="How losses are counted; by default gaussian with a delta, pure without.", show_default=False
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a ledger with its first grant. An existing file is never overwritten.
+    """Create a ledger with its first grant. An existing file is never overwritten.
 
-    The currency is fixed for good, and decides which noise it pays for: pure takes noise without a delta; gaussian
-    takes Gaussian noise, and a pure loss dearly; concentrated takes these and what has a Rényi bound; approx adds up
-    (eps, delta) losses.
+    The currency can't be changed later, and decides which noise the ledger pays for. pure: noise without a delta.
+    gaussian: Gaussian noise, and pure losses at a high price. concentrated: both, and whatever has a Rényi bound.
+    approx: (eps, delta) losses, which are added up.
 
     Example: comity ledger init north.ledger --dataset patients --epsilon 3 --delta 1e-5 --unit record
     """
@@ -70,17 +70,17 @@ def init(
 @app.command()
 def add(
     path: LedgerFile,
-    dataset: Annotated[str, typer.Option(help="The name of the further records.", show_default=False)],
+    dataset: Annotated[str, typer.Option(help="The name of the further dataset.", show_default=False)],
     epsilon: Epsilon,
     delta: Delta = "0",
     unit: Annotated[Unit, typer.Option(help="Who is protected.")] = Unit.RECORD,
     neighbours: Annotated[Neighbours, typer.Option(help="How a unit may change.")] = Neighbours.REPLACE,
     currency: Annotated[
-        Currency | None, typer.Option(help="What the grant is counted in, as in init.", show_default=False)
+        Currency | None, typer.Option(help="How losses are counted, as in init.", show_default=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a dataset with a budget of its own. What people lose who are in both adds up unseen.
+    """Add a dataset with a separate budget. The ledger does not add up the losses of people in several datasets.
 
     Example: comity ledger add north.ledger --dataset visits --epsilon 1 --delta 1e-5
     """
@@ -96,10 +96,10 @@ def add(
 @app.command("show")
 def show_ledger(
     path: LedgerFile,
-    entries: Annotated[bool, typer.Option("--entries", help="List every entry, too.")] = False,
+    entries: Annotated[bool, typer.Option("--entries", help="Also list every entry.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each dataset was granted, has spent, holds in reserve and has left.
+    """Show for each dataset what was granted, spent and reserved, and what is left.
 
     Example: comity ledger show north.ledger --entries
     """
@@ -119,12 +119,12 @@ def show_ledger(
 def grant(
     path: LedgerFile,
     why: Why,
-    epsilon: Annotated[str, typer.Option(help="Epsilon to add; 0 where only delta is missing.")] = "0",
+    epsilon: Annotated[str, typer.Option(help="Epsilon to add; 0 to add delta only.")] = "0",
     delta: Delta = "0",
     dataset: Annotated[str | None, typer.Option(help="Which dataset, where there are several.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Grant more. It can't be taken back, and the reason stays in the ledger.
+    """Grant more. A grant can't be taken back; its reason stays in the ledger.
 
     Example: comity ledger grant north.ledger --epsilon 0.5 --why "ethics board, 12 March"
     """
@@ -143,9 +143,9 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Follow the hash chain and derive every sum again; also of a file that `export` wrote.
+    """Check the hash chain and every sum of a ledger, or of a file that `export` wrote.
 
-    Of an exported file only the owner's signature shows that no entry was removed, changed or cut off.
+    For an exported file, only the owner's signature proves that no entry is missing or changed.
 
     Example: comity ledger verify north.ledger
 
@@ -161,7 +161,7 @@ def verify(
     if path.suffix == ".json":
         check = None
         if signed_by is not None:
-            from comity.cli.public_keys import read_public_keys
+            from comity.cli.keys import read_public_keys
             from comity.study.results.signed_export import check_with
 
             owner = read_public_keys(signed_by, key="signed-by")
@@ -169,19 +169,19 @@ def verify(
         try:
             exported = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
-            raise BadInput(f"{path}: no exported ledger can be read here ({error}); export it again") from error
+            raise BadInput(f"{path}: can't be read as an exported ledger ({error}); export it again") from error
         try:
             found = verify_export(exported, check)
         except BadInput as error:
             raise BadInput(f"{path}: {error}", code=error.code) from error
         if found.signed:
-            proof = f"signed by {signed_by} on {found.exported}: these were all entries of the ledger then"
+            proof = f"signed by {signed_by} on {found.exported}: the ledger had exactly these entries then"
         elif exported.get("signature") is not None:
-            proof = "NOT CHECKED: it is signed; give the owner's public keys with --signed-by FILE. " + UNSIGNED
+            proof = "NOT CHECKED: the file is signed; give the owner's public keys with --signed-by FILE. " + UNSIGNED
         else:
             proof = "NOT SIGNED: " + UNSIGNED
     elif signed_by is not None:
-        raise BadInput(f"{path}: --signed-by is for an exported ledger (.json); leave it out", key="signed-by")
+        raise BadInput(f"{path}: --signed-by checks an exported ledger (.json); leave it out", key="signed-by")
     else:
         found = Ledger(path).verify()
     text = f"{path}: {found.entries} entries, the chain holds; head {found.head}" + (f"\n{proof}" if proof else "")
@@ -199,7 +199,7 @@ def export(
 ) -> None:
     """Export all entries as JSON, which `comity ledger verify FILE.json` checks anywhere.
 
-    Sign it with --keys: without, nobody else can tell whether entries were removed.
+    Sign it with --keys; otherwise nobody else can tell whether entries are missing.
 
     Example: comity ledger export north.ledger --to north.json --keys north.keys
     """
@@ -227,7 +227,7 @@ def abandon(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
-    """Give up a run that nobody will end: frees what it never drew, deletes what is stored of it, and closes it.
+    """Abandon a run that will never end: free what it did not draw, delete what is stored of it, and close it.
 
     Example: comity ledger abandon north.ledger 2026-11-17-7f3a
     """
@@ -246,24 +246,24 @@ def write_off(
     why: Why,
     epsilon: Annotated[
         str | None,
-        typer.Option(help="The epsilon that may be missing. Without --delta: of a pure loss.", show_default=False),
+        typer.Option(help="The epsilon that may be missing; without --delta a pure loss.", show_default=False),
     ] = None,
     delta: Annotated[
         str | None,
         typer.Option(
-            help="The delta of the missing runs, if their noise was Gaussian (their plans say so).", show_default=False
+            help="The delta of the missing runs, if their plans say that the noise is Gaussian.", show_default=False
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Write off all that is left.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Count as spent what a restored ledger may have forgotten, and thaw it. Open runs end.
+    """Count as spent what a ledger restored from a backup may lack, and unfreeze the ledger. Open runs end.
 
-    --epsilon alone counts a pure loss, converted upwards into what the ledger is counted in: enough whatever the noise
-    was, and dear in a ledger with a delta. With --delta it counts the Gaussian noise that (epsilon, delta) buys, which
-    is less: use it only for runs whose plan states that epsilon at that delta. A delta below the granted one counts as
-    the granted one. Give the epsilon for the ledger's own unit and relation: a plan for records that are added or
-    removed costs a ledger of replaced records twice its epsilon. --epsilon 0: nothing is missing.
+    --epsilon alone counts a pure loss. That is enough for any noise, and expensive in a ledger with a delta. With
+    --delta it counts the Gaussian noise of (epsilon, delta), which is less: use it only if the plans of the missing
+    runs state that epsilon at that delta. A delta below the granted one counts as the granted one. Give the epsilon in
+    the ledger's unit and relation: a plan for added or removed records costs a ledger of replaced records twice its
+    epsilon. --epsilon 0 says that nothing is missing.
 
     Example: comity ledger write-off north.ledger --all --why "restored from the backup of Monday"
     """
@@ -272,14 +272,14 @@ def write_off(
     if (epsilon is None) != everything:
         raise typer.BadParameter("give either --epsilon or --all.")
     if epsilon is None and delta is not None:
-        raise typer.BadParameter("--delta belongs to --epsilon; --all writes off everything that is left.")
+        raise typer.BadParameter("--delta needs --epsilon; --all writes off everything that is left.")
     ledger = Ledger(path)
     ledger.write_off("all" if epsilon is None else grant_of(epsilon, delta or "0", least=None), why)
     show_accounts(path, ledger.summary(), as_json=as_json)
 
 
 def grant_of(epsilon: str, delta: str, *, least: int | None = 1) -> Pure | Approx:
-    """A grant as options give it. With `least` 0 it may be of delta alone; with None it may be zero."""
+    """The loss that the options give. With `least` 0 it may be a delta alone; with None it may be zero."""
     from comity.errors import BadInput
     from comity.privacy.loss import Approx, Pure
 

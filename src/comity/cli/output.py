@@ -1,13 +1,16 @@
-"""What commands print: text for people, or one JSON document.
+"""What commands print: text for people, one JSON document, or a progress bar.
 
-All text leaves through here or through `failure`. Names, keys and sentences in it may come from somebody else, and are
-escaped (`comity.untrusted.text`): a list of lines stays as many lines as it has entries.
+All text leaves through here or through `failure`. It may quote what others wrote, so it is escaped
+(`comity.untrusted.text`): a list of lines stays as many lines as it has entries.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
@@ -16,7 +19,7 @@ import typer
 from comity.untrusted.text import escaped, json_text, one_line
 
 Text = str | Sequence[str]
-"""A text that may have several lines, or lines each of which is one."""
+"""One text of any number of lines, or a list of single lines."""
 
 
 def show(text: Text, document: Any, *, as_json: bool) -> None:
@@ -27,22 +30,22 @@ def show(text: Text, document: Any, *, as_json: bool) -> None:
 
 
 def say(text: Text, *, err: bool = False) -> None:
-    """Text for people, without a document."""
+    """Print text for people."""
     typer.echo(escaped(text) if isinstance(text, str) else "\n".join(map(one_line, text)), err=err)
 
 
 def is_plain() -> bool:
-    """Whether text goes out without colour or weight, as the reader's environment asks."""
+    """Whether NO_COLOR asks for text without colour and weight."""
     return bool(os.environ.get("NO_COLOR"))
 
 
 def warn(text: str) -> None:
-    """To stderr, bold on a terminal. Even `bold=False` would be an escape code."""
+    """Print to stderr, bold on a terminal."""
     typer.echo(escaped(text) if is_plain() else typer.style(escaped(text), bold=True), err=True)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "  ") -> str:
-    """Columns under their heads, without lines, so that it reads the same in a pipe."""
+    """Columns under their heads, without rules, which reads the same in a pipe."""
     lines = [tuple(map(one_line, line)) for line in (heads, *rows)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(heads))]
     return "\n".join(
@@ -56,3 +59,37 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "item"):
         return value.item()
     return str(value)
+
+
+_COUNTED = re.compile(r"^(?P<what>.*?)\s+(?P<done>\d+)/(?P<all>\d+)$")
+
+
+@contextmanager
+def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[str], None] | None]:
+    """Yields a function that reports progress: "step 3/10" moves the bar, other words are shown beside it.
+
+    Yields None where stderr is no terminal, or with `quiet`.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    # `no_color` would keep bold text; no colour system drops it, too.
+    console = Console(stderr=True, color_system=None if is_plain() else "auto")
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    title = one_line(title)
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+
+        def report(words: str) -> None:
+            words = one_line(words)
+            counted = _COUNTED.match(words)
+            if counted is None:
+                bar.update(task, description=f"{title} · {words}", total=None)
+            else:
+                what, done, whole = counted["what"], int(counted["done"]), int(counted["all"])
+                bar.update(task, description=f"{title} · {what}", completed=done, total=whole)
+
+        yield report

@@ -1,4 +1,4 @@
-"""The folder of a run: described before the run starts, so that one that was killed can be found and resumed."""
+"""The folder of a run. Its manifest is written before the run starts, so a killed run can be found and resumed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from io import TextIOWrapper
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comity._version import __version__
 from comity.errors import Refused, StudyError
@@ -20,13 +20,18 @@ from comity.files import make_folder as make_private_folder
 from comity.files import open_private
 from comity.untrusted.pages import typed
 
+if TYPE_CHECKING:
+    from comity.study.study import Study
+
 _FORMAT = "comity-run-2"
 
 
 @dataclass(frozen=True)
-class Begun:
-    """What `run.json` says: which run of which study, with what seed and overrides, whether it can be resumed, the
-    sentence with which it was refused, if it was, and whether its sites are those of other organisations."""
+class RunManifest:
+    """What `run.json` says of a run.
+
+    `refused` is the sentence of a final refusal, or empty. `deployed` runs have the sites of other organisations.
+    """
 
     run: str
     study: str
@@ -41,9 +46,9 @@ class Begun:
 
 
 def make_folder(out: Path) -> Path:
-    """A new folder OUT/DATE-N; of two runs that start at once each gets its own.
+    """Create OUT/DATE-N, readable by its owner alone: it holds ledgers, journal and log beside the released model.
 
-    Nobody else may look into it: beside the released model it holds the journal and the sites' ledgers and log.
+    Two runs that start at once get two folders.
     """
     try:
         make_private_folder(out)
@@ -56,53 +61,68 @@ def make_folder(out: Path) -> Path:
             except FileExistsError:
                 continue
     except OSError as error:
-        raise StudyError(f"{out}: runs can't be written here ({error.strerror}); choose another --out") from error
-    raise AssertionError("numbers do not end")
+        raise StudyError(f"{out}: can't hold run folders ({error.strerror}); choose another --out") from error
+    raise AssertionError("unreachable")
 
 
-def begin(folder: Path, begun: Begun, text: str) -> None:
-    """Write the study as run, then `run.json`: a folder that has the latter has everything that a resume needs."""
+def begin(folder: Path, manifest: RunManifest, text: str) -> None:
+    """Write the study as run, then `run.json`: a folder with `run.json` can be resumed."""
     _write(folder / "study.toml", text)
-    describe(folder, begun)
+    write_manifest(folder, manifest)
 
 
-def describe(folder: Path, begun: Begun) -> None:
+def write_manifest(folder: Path, manifest: RunManifest) -> None:
     page = {"format": _FORMAT, "comity": __version__, "started": datetime.now(UTC).isoformat(timespec="seconds")}
-    _write(folder / "run.json", json.dumps({**page, **asdict(begun)}, indent=2, ensure_ascii=False) + "\n")
+    _write(folder / "run.json", json.dumps({**page, **asdict(manifest)}, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_begun(folder: Path) -> Begun:
+def read_manifest(folder: Path) -> RunManifest:
     path = folder / "run.json"
     try:
         page = json.loads(path.read_text(encoding="utf-8"))
         if page["format"] != _FORMAT:
             raise ValueError(f"format {page['format']!r}")
         page.setdefault("deployed", False)
-        begun: Begun = typed(Begun, {name: page[name] for name in Begun.__dataclass_fields__})
+        manifest: RunManifest = typed(RunManifest, {name: page[name] for name in RunManifest.__dataclass_fields__})
     except FileNotFoundError:
         raise StudyError(
-            f"{folder}: expected the folder of a run with its run.json, found none; a run that was stopped before it "
-            "wrote one spent nothing: run the study again"
+            f"{folder}: has no run.json, so it is no run folder. A run that stopped before it wrote one spent nothing: "
+            "run the study again"
         ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise StudyError(f"{path}: can't be read as the description of a run ({error}); run the study again") from error
-    return begun
+        raise StudyError(f"{path}: no description of a run can be read here ({error}); run the study again") from error
+    return manifest
 
 
-def require_resumable(folder: Path, begun: Begun) -> None:
+def require_resumable(folder: Path, manifest: RunManifest) -> None:
     """Refuse to resume a run that would be refused again, or whose sites are gone."""
-    if begun.refused:
+    if manifest.refused:
         raise Refused(
-            f"{folder}: this run was refused, and would be again: {begun.refused.removeprefix('refused: ')}. Then "
-            f"start a new one: comity run {begun.study}",
+            f"{folder}: this run was refused and would be refused again: {manifest.refused.removeprefix('refused: ')}. "
+            f"Then start a new run: comity run {manifest.study}",
             code="not-resumable",
         )
-    if not begun.resumable:
+    if not manifest.resumable:
         raise Refused(
-            f"{folder}: this run can't be resumed, because its {begun.parties:,} simulated parties lived in memory and "
-            f"ended with it. Run it again: comity run {begun.study}",
+            f"{folder}: this run can't be resumed, because its {manifest.parties:,} parties were simulated in memory. "
+            f"Run it again: comity run {manifest.study}",
             code="not-resumable",
         )
+
+
+def load_study(folder: Path, manifest: RunManifest) -> Study:
+    """The study as run; refused where the schema or a public file has changed since."""
+    from comity.study.study import Study
+
+    path = folder / "study.toml"
+    study = Study.parse(path.read_text(encoding="utf-8"), folder=Path(manifest.study_folder), where=str(path))
+    if study.hash != manifest.study_hash:
+        raise Refused(
+            f"{folder}: the schema or a public file in {manifest.study_folder} has changed since this run started, so "
+            "it is another study. Restore the file, or start a new run",
+            code="study",
+        )
+    return study
 
 
 def find_folder(named: Path, out: Path) -> Path:
@@ -110,7 +130,7 @@ def find_folder(named: Path, out: Path) -> Path:
     for folder in (named, out / named):
         if folder.is_dir():
             return folder
-    raise StudyError(f"{named}: there is no such run folder, nor {out / named}; name one, as in runs/2026-11-15-1")
+    raise StudyError(f"{named}: there is no such run folder, nor {out / named}; give one, as in runs/2026-11-15-1")
 
 
 class _PrivateLog(logging.FileHandler):
@@ -120,7 +140,7 @@ class _PrivateLog(logging.FileHandler):
 
 @contextmanager
 def site_log(folder: Path) -> Iterator[None]:
-    """What the simulated sites log goes to `sites.log`, which is made when there is something to say."""
+    """Write what the simulated sites log to `sites.log`; nothing logged, no file."""
     from comity.site.logs import TextLines
 
     handler = _PrivateLog(folder / "sites.log", encoding="utf-8", delay=True)

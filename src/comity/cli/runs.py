@@ -1,7 +1,8 @@
-"""`comity runs`: the runs that a coordinator, or a researcher, has begun."""
+"""`comity runs`, `report`, `fetch`: the runs that were started from here, and their results."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from comity.cli.options import AsJson
-from comity.cli.output import show, table
+from comity.cli.output import say, show, table
 
 if TYPE_CHECKING:
-    from comity.cli.run_folder import Begun
+    from comity.cli.run_folder import RunManifest
 
-Out = Annotated[Path, typer.Option(help="Where run folders are.")]
+Out = Annotated[Path, typer.Option(help="The folder of run folders.")]
 OUT = Path("runs")
 
 
 @dataclass(frozen=True)
-class Listed:
-    """One run. `cost` is what it cost a party at most, once it has ended; before, sites alone know what they drew."""
+class RunSummary:
+    """One run. `cost` is the largest loss of a party, once the run has ended; until then only sites know it."""
 
     run: str
     study: str
@@ -34,86 +35,86 @@ class Listed:
 
 
 def runs(out: Out = OUT, as_json: AsJson = False) -> None:
-    """List the runs that were begun from here, the newest first: deployed ones and simulated ones.
+    """List the runs that were started from here, simulated and deployed, newest first.
 
     Example: comity runs
 
     Example: comity runs --json
     """
-    found = listed(out)
+    found = list_runs(out)
     rows = [
         (one.run, one.study, one.state, one.when[:16], str(one.parties), one.cost or "-", one.where, one.folder)
         for one in found
     ]
     heads = ("run", "study", "state", "began", "parties", "cost a party", "", "folder")
-    text = table(heads, rows) if rows else f"{out}: no run was begun here"
+    text = table(heads, rows) if rows else f"{out}: no run was started here"
     show(text, {"runs": [asdict(one) for one in found]}, as_json=as_json)
 
 
-def listed(out: Path) -> list[Listed]:
-    """The newest first; a folder that describes no run is none."""
+def list_runs(out: Path) -> list[RunSummary]:
+    """The runs in a folder, newest first; other folders are skipped."""
     from comity.errors import StudyError
 
     found = []
     for folder in sorted(out.iterdir()) if out.is_dir() else ():
         try:
-            found.append(_listed(folder))
+            found.append(_summary(folder))
         except StudyError:
             continue
     return sorted(found, key=lambda one: one.when, reverse=True)
 
 
-def _listed(folder: Path) -> Listed:
+def _summary(folder: Path) -> RunSummary:
     import json
 
-    from comity.cli.run_folder import read_begun
+    from comity.cli.run_folder import read_manifest
 
-    begun = read_begun(folder)
+    manifest = read_manifest(folder)
     page = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    state = _state(folder, begun)
-    return Listed(
-        run=begun.run,
-        study=_name(folder, begun),
-        hash=begun.study_hash,
+    state = _state(folder, manifest)
+    return RunSummary(
+        run=manifest.run,
+        study=_name(folder, manifest),
+        hash=manifest.study_hash,
         state=state,
         when=str(page.get("started", "")),
-        parties=begun.parties,
+        parties=manifest.parties,
         cost=_cost(folder) if state == "done" else None,
-        where="deployed" if begun.deployed else "simulated",
+        where="deployed" if manifest.deployed else "simulated",
         folder=str(folder),
     )
 
 
-def _state(folder: Path, begun: Begun) -> str:
-    """done; refused or abandoned, for good; else begun or waiting, and resumed by running it again."""
+def _state(folder: Path, manifest: RunManifest) -> str:
+    """done, refused and abandoned are final; manifest, waiting and stopped runs can be resumed."""
     from comity.errors import ComityError
     from comity.federation.coordinator.journal import ABANDONED, BEGUN, Journal
     from comity.federation.messages.paths import BEGIN
 
     if (folder / "result.json").exists():
         return "done"
-    if begun.refused:
+    if manifest.refused:
         return "refused"
     journal = folder / "journal.sqlite"
     if not journal.exists():
-        return "waiting" if begun.deployed else "stopped"
+        return "waiting" if manifest.deployed else "stopped"
     try:
         kept = Journal(journal)
-        if kept.recall(begun.run, ABANDONED) is not None:
+        if kept.recall(manifest.run, ABANDONED) is not None:
             return "abandoned"
-        answered = kept.recall(begun.run, BEGUN) is not None or kept.is_closed(begun.run, str(BEGIN))
+        answered = kept.recall(manifest.run, BEGUN) is not None or kept.is_closed(manifest.run, str(BEGIN))
     except ComityError:
         return "unreadable"
     return "begun" if answered else "waiting"
 
 
-def _name(folder: Path, begun: Begun) -> str:
+def _name(folder: Path, manifest: RunManifest) -> str:
     from comity.untrusted.toml import tables_of
 
     try:
         return str(tables_of((folder / "study.toml").read_text(encoding="utf-8"))["study"]["name"])
     except (OSError, ValueError, KeyError, TypeError):
-        return begun.study_hash[:12]
+        return manifest.study_hash[:12]
 
 
 def _cost(folder: Path) -> str | None:
@@ -123,3 +124,166 @@ def _cost(folder: Path) -> str | None:
         return str(json.loads((folder / "result.json").read_text(encoding="utf-8"))["guarantee"]["loss"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def fetch(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its folder.", show_default=False)],
+    to: Annotated[Path | None, typer.Option(help="The folder to create.", show_default="named like the run")] = None,
+    site: Annotated[
+        Path | None, typer.Option(help="An owner's site file: fetch what this owner received.", show_default=False)
+    ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(help="The coordinator's public keys, for a run submitted elsewhere.", show_default=False),
+    ] = None,
+    out: Out = OUT,
+    as_json: AsJson = False,
+) -> None:
+    """Check the signatures of a finished run's results, and write the results into a new folder.
+
+    A changed file is refused by name. Without --site it writes all that the coordinator has, except its journal. With
+    --site it writes what this owner received and kept, and tells you, at your terminal only, how good the model or
+    dataset is on your own records. The signer's key comes from the submission or from --keys, never from the folder.
+
+    Example: comity fetch 2026-11-17-7f3a91c2 --to readmission
+
+    Example: comity fetch 2026-11-17-7f3a91c2 --site site.toml
+
+    Example: comity fetch copied/2026-11-17-1 --keys coordinator.toml
+    """
+    if site is None:
+        show_run(_at_coordinator(run, to, out, keys), as_json=as_json)
+        return
+    folder, said = _at_site(run, to, site)
+    if said:
+        # To the terminal only: it depends on this owner's records.
+        say(said, err=True)
+    show_run(folder, as_json=as_json)
+
+
+def _at_site(run: str, to: Path | None, path: Path) -> tuple[Path, str]:
+    """The new folder, and a sentence on how good the result is on this owner's records."""
+    from comity.artefacts.writing import write_text
+    from comity.report.result import Result
+    from comity.site.results import load_own_score, load_results
+    from comity.site.site_file import SiteFile
+    from comity.study.results.received import safe_name
+
+    loaded = SiteFile.load(path)
+    study, outcome = load_results(loaded, run)
+    score = load_own_score(loaded.home, study.hash, outcome.run)
+    folder = _create(to or Path(safe_name(outcome.run)))
+    write_text(folder / "study.toml", study.text)
+    return Result.of(outcome).save(folder), "" if score is None else f"{loaded.party}: {score.sentence}"
+
+
+def _at_coordinator(run: str, to: Path | None, out: Path, keys: Path | None) -> Path:
+    from comity.cli.keys import read_public_keys
+    from comity.cli.run_folder import read_manifest
+    from comity.errors import BadInput, Stopped
+    from comity.relay.submissions import check_submitted, require_submission
+    from comity.site.pack import write_files
+    from comity.study.results.received import safe_name
+    from comity.study.results.signed_files import NAME, checked_files
+
+    named = [one for one in list_runs(out) if run in (one.run, one.folder, Path(one.folder).name)]
+    if len(named) != 1 and not Path(run).is_dir():
+        known = ", ".join(one.run for one in list_runs(out)) or "none"
+        raise BadInput(f"{out}: there is no run {run!r}; there are: {known}. See: comity runs", key="run")
+    source = Path(named[0].folder) if len(named) == 1 else Path(run)
+    manifest = read_manifest(source)
+    if not manifest.deployed:
+        raise BadInput(f"{source}: this run was simulated, so nothing is signed; its folder is the result", key="run")
+    if not any((source / name).exists() for name in ("result.json", NAME)):
+        raise Stopped(f"{source}: this run has not ended; continue it with: comity study submit ... --resume {source}")
+    given = None if keys is None else read_public_keys(keys, key="keys")
+    expected = require_submission(source, study=manifest.study_hash, run=manifest.run, given=given)
+    files = checked_files(source, expected.coordinator, study=expected.study, run=expected.run)
+    check_submitted(source, files, expected)
+    folder = _create(to or Path(safe_name(manifest.run)))
+    write_files(files, folder)
+    return folder
+
+
+def _create(folder: Path) -> Path:
+    from comity.errors import BadInput
+    from comity.files import make_folder
+
+    try:
+        make_folder(folder, exist_ok=False)
+    except FileExistsError:
+        raise BadInput(f"{folder}: exists already and is never overwritten; choose another --to", key="to") from None
+    except OSError as error:
+        raise BadInput(f"{folder}: can't be created ({error.strerror}); choose another --to", key="to") from error
+    return folder
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False)],
+    open_it: Annotated[
+        bool | None,
+        typer.Option("--open/--no-open", help="Open it in a browser; by default on a terminal.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write report.html again from the files of a run, print its path, and open it.
+
+    Example: comity report runs/2026-11-15-1
+    """
+    from comity.cli.run_folder import read_manifest, require_resumable
+    from comity.errors import StudyError
+    from comity.report.result import load_result
+
+    if not (folder / "result.json").is_file():
+        manifest = read_manifest(folder)
+        require_resumable(folder, manifest)
+        raise StudyError(
+            f"{folder}: has no result.json, so the run has not ended; continue it with: comity run --resume {folder}"
+        )
+    path = folder / "report.html"
+    load_result(folder).report(path)
+    show(str(path), {"report": str(path)}, as_json=as_json)
+    if open_it if open_it is not None else sys.stdout.isatty():
+        import webbrowser
+
+        webbrowser.open(path.absolute().as_uri())
+
+
+def show_run(folder: Path, *, as_json: bool) -> None:
+    """Print the result in a run folder."""
+    import json
+
+    from comity.report.quality import measured_privately, verdict
+    from comity.report.result import load_result
+
+    result = load_result(folder)
+    document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    guarantee = result.guarantee
+    lines = [f"{result.study} · run {result.run} · {result.parties} parties"]
+    if result.seconds:
+        lines[0] += f" · {result.seconds:.1f} s"
+    if result.error is not None:
+        compared = " · ".join(f"{baseline.name} {baseline.error:.3f}" for baseline in result.baselines)
+        lines.append(f"  error          {result.error:.3f}" + (f"   ({compared})" if compared else ""))
+        if compared:
+            lines.append(f"                 {verdict(result)}")
+        beside = " · ".join(f"{figure.name} {figure.value:.3f}" for figure in result.assessment.figures)
+        if beside:
+            lines.append(f"                 {beside}")
+    if result.assessment.repeats is not None:
+        lines.append(f"  repeats        {result.assessment.repeats.sentence()}")
+    for at, line in enumerate(measured_privately(result)):
+        lines.append(f"  {'' if at else 'evaluation':<15}{line}")
+    lines += [f"  spent          {loss} by {payer}" for payer, loss in guarantee.losses.items()]
+    lines[-1] += f"; unit: {guarantee.unit}, {guarantee.neighbours}"
+    left = sorted({account.left for account in result.accounts})
+    if left:
+        lines.append(f"  left           {left[0]}" + (f" to {left[-1]}" if len(left) > 1 else ""))
+    lines.append(f"  holds against  {guarantee.adversary}")
+    if guarantee.claim != "private":
+        lines.append(f"  WARNING        {guarantee.claim}")
+    if guarantee.seeded:
+        lines.append("  WARNING        made with a seed: a simulation, not a private release")
+    lines += [f"  WARNING        {sentence}" for sentence in result.findings]
+    lines.append(f"  report         {folder / 'report.html'}")
+    show(lines, {**document, "folder": str(folder)}, as_json=as_json)

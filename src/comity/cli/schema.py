@@ -1,4 +1,4 @@
-"""`comity schema`: compare data with a schema; draft one from a public sample."""
+"""`comity schema`: check data against a schema; draft a schema from a public sample."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ from typing import Annotated
 
 import typer
 
-from comity.cli.options import AsJson
+from comity.cli.options import (
+    AsJson,
+    DecimalOption,
+    EncodingOption,
+    PasswordFileOption,
+    QueryOption,
+    Reading,
+    SeparatorOption,
+    TableOption,
+)
 from comity.cli.output import show, warn
-from comity.cli.records import Decimal, Encoding, PasswordFile, Query, Reading, Separator, Table
 
 app = typer.Typer(
     help="The public description of a record.\n\nExample: comity schema check schema.toml records.parquet",
@@ -31,22 +39,23 @@ def check(
         ),
     ],
     records: Annotated[
-        int | None, typer.Option(help="How many records a study declares for you.", min=1, show_default=False)
+        int | None,
+        typer.Option(help="How many records the study declares for you.", min=1, show_default=False),
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="Whom a study protects: record, person or party.", show_default=False)
+        str | None, typer.Option(help="The unit that the study protects: record, person or party.", show_default=False)
     ] = None,
-    table: Table = None,
-    query: Query = None,
-    password_file: PasswordFile = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
+    table: TableOption = None,
+    query: QueryOption = None,
+    password_file: PasswordFileOption = None,
+    separator: SeparatorOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain every mismatch between a schema and your records. Quotes values: for your own terminal only.
+    """Explain every mismatch between a schema and your records. Quotes values, so keep the output to yourself.
 
-    Ends with code 3 when a study could not read the data.
+    Exits with code 3 when a study could not read the data.
 
     Example: comity schema check schema.toml records.parquet
 
@@ -55,7 +64,7 @@ def check(
     from comity.data import Schema, explain
 
     if unit not in (None, "record", "person", "party"):
-        raise typer.BadParameter(f"--unit is record, person or party, found {unit!r}.")
+        raise typer.BadParameter(f"--unit must be record, person or party, found {unit!r}.")
     reading = Reading(table, query, password_file, separator, decimal, encoding)
     frame = reading.open(data).read()
     findings = explain(Schema.load(schema), frame, where=data, unit=unit, records=records)
@@ -64,7 +73,7 @@ def check(
         f"{finding.severity}: {finding.sentence}" + (f" Found: {', '.join(finding.values)}." if finding.values else "")
         for finding in findings
     ]
-    verdict = f"{data} fits {schema}" if not errors else f"{data} does not fit {schema}: {errors} to correct"
+    verdict = f"{data} fits {schema}" if not errors else f"{data} does not fit {schema}: {errors} to fix"
     document = {"fits": not errors, "records": len(frame), "findings": [asdict(finding) for finding in findings]}
     show([*lines, f"{verdict} ({len(frame)} records)"], document, as_json=as_json)
     if errors:
@@ -79,15 +88,15 @@ def draft(
             metavar="DATA", help="A PUBLIC sample: CSV, Parquet, a database's file or URL.", show_default=False
         ),
     ],
-    target: Annotated[str, typer.Option(help="The column to be learnt.", show_default=False)],
-    identifier: Annotated[str | None, typer.Option(help="The column that says whom a record is about.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the schema here instead of printing it.")] = None,
-    table: Table = None,
-    query: Query = None,
-    password_file: PasswordFile = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
+    target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
+    identifier: Annotated[str | None, typer.Option(help="The column that identifies the person of a record.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write this file instead of printing the schema.")] = None,
+    table: TableOption = None,
+    query: QueryOption = None,
+    password_file: PasswordFileOption = None,
+    separator: SeparatorOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Draft a schema from a PUBLIC sample. Bounds taken from private data void the guarantee.
@@ -111,5 +120,5 @@ def draft(
     try:
         write_new(out, text)
     except OSError as error:
-        raise BadInput(f"{out}: the schema can't be written ({error.strerror}); choose another --out") from error
-    show(f"{out}: a draft to be corrected", {"schema": text, "path": str(out)}, as_json=as_json)
+        raise BadInput(f"{out}: can't be written ({error.strerror}); choose another --out") from error
+    show(f"{out}: a draft; check every line", {"schema": text, "path": str(out)}, as_json=as_json)

@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from comity.cli.options import AsJson
+from comity.cli.keys import TEXTS, key_texts
+from comity.cli.options import (
+    AsJson,
+    DecimalOption,
+    EncodingOption,
+    PasswordFileOption,
+    QueryOption,
+    SeparatorOption,
+    TableOption,
+    dialect_of,
+)
 from comity.cli.output import show
-from comity.cli.public_keys import TEXTS, key_texts
-from comity.cli.records import Decimal, Encoding, PasswordFile, Query, Separator, Table, dialect_of
 from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
@@ -55,12 +63,12 @@ def init(  # noqa: PLR0913 (a parameter for each option of the command)
     relay: Annotated[str | None, typer.Option(help="The relay's address.", show_default=False)] = None,
     ledger: Annotated[Path | None, typer.Option(help="The ledger's file.", show_default="PARTY.ledger")] = None,
     keys: Annotated[Path | None, typer.Option(help="The key file.", show_default="PARTY.keys")] = None,
-    table: Table = None,
-    query: Query = None,
-    password_file: PasswordFile = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
+    table: TableOption = None,
+    query: QueryOption = None,
+    password_file: PasswordFileOption = None,
+    separator: SeparatorOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a site file, with keys and a ledger if there are none. Nothing is overwritten.

@@ -68,6 +68,6 @@ def submit(
     Example: comity study submit study.toml --keys coordinator.key --resume runs/2026-11-15-1
     """
     from comity.cli.deployed import submit_study
-    from comity.cli.run import show_run
+    from comity.cli.runs import show_run
 
     show_run(submit_study(study, keys, relay, out, resume, quiet=quiet or as_json), as_json=as_json)

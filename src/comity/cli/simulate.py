@@ -1,0 +1,289 @@
+"""`comity new`, `plan`, `run`, `demo`: a study on one machine."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from comity.cli.options import AsJson, Sets, StudyFile, overrides
+from comity.cli.output import progress_bar, say, show
+from comity.methods import PROTOCOLS, entry_of
+from comity.untrusted.toml import tables_of
+
+if TYPE_CHECKING:
+    from comity.cli.run_folder import RunManifest
+    from comity.study.records.material import Material
+    from comity.study.study import Study
+
+
+def new(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The folder to create, and the name of the study.", show_default=False)
+    ],
+    protocol: Annotated[str, typer.Option(help=f"The method: {', '.join(PROTOCOLS)}.")] = "softlabel",
+    as_json: AsJson = False,
+) -> None:
+    """Write a study that runs as it is: study.toml, schema.toml and generated records.
+
+    Example: comity new triage --protocol softlabel
+    """
+    from comity.errors import BadInput
+    from comity.files import make_folder, narrow
+    from comity.methods.entry import found
+
+    if protocol not in PROTOCOLS:
+        raise typer.BadParameter(f"--protocol must be one of {', '.join(PROTOCOLS)}, found {protocol!r}.")
+    folder = Path(name)
+    if not re.fullmatch(r"[A-Za-z0-9._ -]{1,80}", folder.name):
+        raise typer.BadParameter(
+            f"a study's name has 1 to 80 letters, digits, spaces, . _ or -; found {folder.name!r}."
+        )
+    try:
+        make_folder(folder, exist_ok=False)
+    except FileExistsError:
+        raise BadInput(f"{folder}: exists already and is never overwritten; choose another name") from None
+    except OSError as error:
+        raise BadInput(f"{folder}: can't be created ({error.strerror}); choose another place") from error
+    found(entry_of(protocol).starter)(folder)
+    narrow(folder)
+    files = sorted(path.name for path in folder.iterdir())
+    text = (
+        f"{folder}: {', '.join(files)}\n  next: cd {folder} && comity plan study.toml && comity run study.toml --seed 7"
+    )
+    show(text, {"folder": str(folder), "files": files}, as_json=as_json)
+
+
+def plan(
+    study: StudyFile,
+    everything: Annotated[bool, typer.Option("--all", help="Also show every default that the study uses.")] = False,
+    sets: Sets = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a study would release, to whom, protected how, at what cost. Reads no data.
+
+    Example: comity plan study.toml --all
+    """
+    from comity.study.simulation.grants import require_grant
+    from comity.study.study import Study
+
+    loaded = Study.load(study, overrides=overrides(sets))
+    planned, defaults = loaded.plan(), loaded.defaults()
+    require_grant(loaded)
+    document: dict[str, Any] = {**planned.as_json(), "hash": loaded.hash}
+    lines = [*planned.as_text().split("\n"), f"  study hash     {loaded.hash}"]
+    if everything:
+        document["defaults"] = defaults
+        width = max(map(len, defaults), default=0)
+        lines += ["  defaults used", *(f"    {key.ljust(width)}  {value}" for key, value in defaults.items())]
+    show(lines, document, as_json=as_json)
+
+
+def run(
+    study: Annotated[
+        Path | None, typer.Argument(metavar="STUDY", help="The study file, study.toml.", show_default=False)
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Repeatable noise, which protects nobody; the result says so.",
+            show_default=False,
+            min=-(2**63),
+            max=2**63 - 1,
+        ),
+    ] = None,
+    sets: Sets = None,
+    out: Annotated[Path, typer.Option(help="The folder for run folders.")] = Path("runs"),
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Continue a run that was stopped.", show_default=False)
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option(help="Repeat it with fresh simulated noise, and show mean, spread and worst.", min=0)
+    ] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate a study on this machine, and write its result, page and transcript into a new run folder.
+
+    Example: comity run study.toml --seed 7
+
+    Example: comity run study.toml --set privacy.epsilon=0.5
+
+    Example: comity run study.toml --repeats 20
+
+    Example: comity run --resume runs/2026-11-15-1
+    """
+    if resume is not None:
+        if seed is not None or sets:
+            raise typer.BadParameter(
+                "--resume uses the seed and the settings of the stopped run; leave --seed and --set out."
+            )
+        folder = _resume(resume, study, out, repeats=repeats, quiet=quiet)
+    elif study is None:
+        raise typer.BadParameter("give a study file, as in: comity run study.toml; or a run: --resume RUN.")
+    else:
+        folder = _start(study, seed, overrides(sets), out, repeats=repeats, quiet=quiet, notes=not (quiet or as_json))
+    from comity.cli.runs import show_run
+
+    show_run(folder, as_json=as_json)
+
+
+def _start(
+    path: Path, seed: int | None, settings: dict[str, Any], out: Path, *, repeats: int, quiet: bool, notes: bool
+) -> Path:
+    from comity.cli.run_folder import RunManifest, begin, make_folder
+    from comity.study.local.chance import new_run_id
+    from comity.study.records.gather import gather
+    from comity.study.simulation.run import can_resume
+    from comity.study.study import Study
+
+    study = Study.load(path, overrides=settings)
+    with progress_bar(study.name, quiet=quiet) as progress:
+        if progress is not None:
+            progress("reading data")
+        material = gather(study)
+    if not can_resume(study, material) and notes:
+        say(
+            f"note: {len(material.parties):,} parties are simulated in memory; if this run stops, it can't be resumed",
+            err=True,
+        )
+    manifest = RunManifest(
+        run=new_run_id(),
+        study=str(path.absolute()),
+        study_folder=str(path.parent.absolute()),
+        study_hash=study.hash,
+        seed=seed,
+        overrides=settings,
+        parties=len(material.parties),
+        resumable=can_resume(study, material),
+    )
+    folder = make_folder(out)
+    begin(folder, manifest, text_as_run(study.text, settings))
+    _simulate(study, manifest, folder, material, repeats=repeats, quiet=quiet)
+    return folder
+
+
+def _resume(named: Path, path: Path | None, out: Path, *, repeats: int, quiet: bool) -> Path:
+    from comity.cli.run_folder import find_folder, load_study, read_manifest, require_resumable
+    from comity.errors import Refused
+    from comity.study.records.gather import gather
+    from comity.study.study import Study
+
+    folder = find_folder(named, out)
+    manifest = read_manifest(folder)
+    if path is not None and Study.load(path, overrides=manifest.overrides).hash != manifest.study_hash:
+        raise Refused(f"{path} is not the study of {folder}; leave it out, or start a new run with it", code="study")
+    if (folder / "result.json").exists():
+        return folder
+    require_resumable(folder, manifest)
+    study = load_study(folder, manifest)
+    _simulate(study, manifest, folder, gather(study), repeats=repeats, quiet=quiet)
+    return folder
+
+
+def _simulate(
+    study: Study, manifest: RunManifest, folder: Path, material: Material, *, repeats: int, quiet: bool
+) -> None:
+    from comity.cli.run_folder import site_log, write_manifest
+    from comity.errors import BadInput, Refused, Stopped
+    from comity.report.result import Result
+    from comity.study.simulation.run import run_study
+
+    try:
+        with site_log(folder), progress_bar(study.name, quiet=quiet) as progress:
+            outcome = run_study(
+                study,
+                seed=manifest.seed,
+                folder=folder,
+                run_id=manifest.run,
+                progress=progress,
+                material=material,
+                repeats=repeats,
+            )
+            if progress is not None:
+                progress("writing the report")
+            Result.of(outcome).save(folder)
+    except (KeyboardInterrupt, Stopped) as stop:
+        why = f" ({stop})" if isinstance(stop, Stopped) else ""
+        remedy = (
+            f"Continue it with: comity run --resume {folder}"
+            if manifest.resumable
+            else "Its parties were simulated in memory: run the study again"
+        )
+        raise Stopped(f"{folder}: the run stopped before its end{why}. {remedy}") from stop
+    except (Refused, BadInput) as refusal:
+        # The study in the folder never changes, so a refusal that its keys decide is final.
+        if refusal.key.partition(".")[0] in ("study", "privacy", "parties", "simulation", study.protocol_name):
+            write_manifest(folder, replace(manifest, refused=str(refusal)))
+        raise
+
+
+def text_as_run(text: str, overrides: Mapping[str, Any]) -> str:
+    """The study file with the overrides of the command line in their places; the author's text where there are none."""
+    if not overrides:
+        return text
+    tables = tables_of(text)
+    for key, value in overrides.items():
+        *path, leaf = key.split(".")
+        at = tables
+        for name in path:
+            at = at.setdefault(name, {})
+        at[leaf] = value
+    return "\n".join(_table(tables, ())).lstrip() + "\n"
+
+
+def _table(table: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
+    plain = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
+    deeper = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    lines = ["", f"[{'.'.join(map(_key, path))}]"] if path and (plain or not deeper) else []
+    lines += [f"{_key(key)} = {_value(value)}" for key, value in plain.items()]
+    for key, value in deeper.items():
+        lines += _table(value, (*path, key))
+    return lines
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, except that TOML wants the delete character escaped too.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_key(key)} = {_value(entry)}' for key, entry in value.items())}}}"
+    return str(value)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder for the page, the studies and their runs.")] = Path(
+        "demo-report"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Simulate a small study of every method on generated records, and write one page that shows the results.
+
+    Example: comity demo --out demo-report
+    """
+    from comity.demo import run_demo
+
+    with progress_bar("demo") as progress:
+        found = run_demo(out, progress)
+    lines = [_line(row) for rows in found["tables"].values() for row in rows]
+    show([*lines, f"page: {found['report']}"], found, as_json=as_json)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    known = ("protocol", "dataset", "epsilon", "error")
+    compared = " · ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in row.items() if name not in known)
+    error = "" if row["error"] is None else f"  error {row['error']:.3f}  ({compared})"
+    return f"{row['protocol']:<10} eps {row['epsilon']:g}{error}"
