@@ -10,6 +10,7 @@ from dataclasses import fields
 from datetime import date
 from decimal import Decimal
 from enum import Enum
+from html import escape
 from numbers import Number
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,12 @@ def _cut(text: str) -> str:
 
 def _is_empty(value: Any) -> bool:
     return isinstance(value, str | bytes | Mapping | Sequence | Set) and not len(value)
+
+
+def html_table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]], lines: Sequence[str] = ()) -> str:
+    """A table for `_repr_html_`, with lines of text below it; every part is escaped."""
+    head = "".join(f"<th>{escape(one)}</th>" for one in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    below = "".join(f"<p>{escape(line)}</p>" for line in lines)
+    table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f"<div><p><strong>{escape(caption)}</strong></p><table>{table}</table>{below}</div>"

@@ -24,14 +24,24 @@ COLUMNS: dict[str, Any] = {"parties": 2, "bounds": (-10, 10), "epsilon": 50.0, "
 MADE = [
     AveragedClassifier(bound=10.0, **PUBLIC),
     AveragedRegressor(bound=5.0, low=-3, high=3, **PUBLIC),
-    VerticalClassifier(solver="quadratic", **COLUMNS),
-    VerticalRegressor(low=-3, high=3, **COLUMNS),
 ]
+LONG = [VerticalClassifier(solver="quadratic", **COLUMNS), VerticalRegressor(low=-3, high=3, **COLUMNS)]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("made", MADE, ids=["classifier", "regressor", "vertical classifier", "vertical regressor"])
+@pytest.mark.parametrize("made", MADE, ids=["classifier", "regressor"])
 def test_the_checks_of_scikit_learn_hold(made: Any) -> None:
+    check(made)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("made", LONG, ids=["classifier", "regressor"])
+def test_the_checks_of_scikit_learn_hold_for_vertical_estimators(made: Any) -> None:
+    check(made)
+
+
+def check(made: Any) -> None:
     found = check_estimator(made, on_fail=None)
     failed = {one["check_name"]: one["exception"] for one in found if one["status"] == "failed"}
     assert set(failed) <= set(EXCEPTIONS), failed

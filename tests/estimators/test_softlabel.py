@@ -194,7 +194,7 @@ def test_a_ledger_of_records_pays_the_same_and_a_stronger_unit_is_not_claimed(tm
 def test_cross_validation_is_debited_for_every_fit(tmp_path: Path, jobs: int) -> None:
     books = ledger(tmp_path, epsilon=10.0)
     for number, bound_to in enumerate((books, str(tmp_path / "x.ledger")), start=1):
-        model = SoftLabelClassifier(PUBLIC, epsilon=1.0, bound=3.0, ledger=bound_to)
+        model = SoftLabelClassifier(PUBLIC, parties=6, epsilon=1.0, bound=3.0, ledger=bound_to)
         scores = cross_val_score(model, X, Y, cv=3, n_jobs=jobs, error_score="raise")
         assert scores.shape == (3,)
         assert len(draws(books)) == 3 * number
@@ -204,7 +204,7 @@ def test_cross_validation_is_debited_for_every_fit(tmp_path: Path, jobs: int) ->
 
 def test_cross_validation_stops_when_the_budget_is_gone(tmp_path: Path) -> None:
     books = ledger(tmp_path, epsilon=1.2)
-    model = SoftLabelClassifier(PUBLIC, epsilon=1.0, bound=3.0, ledger=books)
+    model = SoftLabelClassifier(PUBLIC, parties=6, epsilon=1.0, bound=3.0, ledger=books)
     with pytest.raises(BudgetExceeded):
         cross_val_score(model, X, Y, cv=3, error_score="raise")
     assert len(draws(books)) == 1

@@ -131,12 +131,12 @@ DROPPED = [(), (("doum", "sum.mask[mean/0]"),)]
 
 def test_the_kill_matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    kill_matrix(tmp_path, (), Rounds(rounds=0), consortium(3, dropouts=0))
+    kill_matrix(tmp_path, (), Rounds(rounds=0), consortium(3, dropouts=0), every=3)
 
 
 def test_the_kill_matrix_with_a_drop_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    kill_matrix(tmp_path, DROPPED[1], Rounds(rounds=1), consortium(4), every=4)
+    kill_matrix(tmp_path, DROPPED[1], Rounds(rounds=1), consortium(4), every=7)
 
 
 @pytest.mark.long

@@ -73,12 +73,12 @@ def check(found: Any, central: Any, factor: Any, *, shape: bool = True) -> None:
 
 
 @pytest.mark.parametrize("pure", [False, True])
-@pytest.mark.parametrize("parties", [2, 4, 8])
+@pytest.mark.parametrize("parties", [2, 4, pytest.param(8, marks=pytest.mark.long)])
 def test_without_colluders_the_distribution_is_the_centralised_one(parties: int, pure: bool) -> None:
     check(errors(parties, 0, pure=pure), centralised(pure=pure), 1.0)
 
 
-@pytest.mark.parametrize("parties", [2, 4, 8])
+@pytest.mark.parametrize("parties", [2, 4, pytest.param(8, marks=pytest.mark.long)])
 def test_with_one_colluder_it_is_that_of_more_variance(parties: int) -> None:
     check(errors(parties, 1, pure=False), centralised(pure=False), parties / (parties - 1))
 

@@ -16,7 +16,7 @@ from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, convert
 from comity.privacy.loss import Loss, shown, shown_small
 from comity.privacy.unit import Neighbours, Unit
-from comity.representation import short_repr
+from comity.representation import html_table, short_repr
 from comity.untrusted.text import one_line
 
 
@@ -28,6 +28,9 @@ class PlanRow:
     protection: str
     loss: str
     noise_sd: float | None
+
+
+_HEADS = ("release", "from", "to", "protection", "loss per party")
 
 
 @dataclass(frozen=True)
@@ -96,21 +99,36 @@ class Plan:
         }
 
     def as_text(self) -> str:
-        heads = ("release", "from", "to", "protection", "loss per party")
-        table = [heads, *((r.release, r.source, r.to, r.protection, r.loss) for r in self.rows)]
-        widths = [max(len(row[i]) for row in table) for i in range(len(heads))]
-        lines = [f"{self.study} · {self.protocol} · {self.parties} parties · unit: {self.unit}, {self.neighbours}"]
+        table = [_HEADS, *self._cells]
+        widths = [max(len(row[i]) for row in table) for i in range(len(_HEADS))]
+        lines = [self._title]
         lines += ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
-        paid = [in_words((payer,)) for payer in self.payers] or [self.in_all]
-        lines += [f"  in all         {one}" for one in paid]
-        lines += [f"  true loss      {loss}" for loss in self.true_losses]
-        lines += [f"  WARNING        {one}" for one in self.claim_warnings]
-        lines += [f"  WARNING        {warning}" for warning in self.warnings]
-        lines.append(f"  holds against  {self.adversary}")
-        if self.expected:
-            lines.append(f"  expected       {self.expected}")
-        lines += [f"  note           {note}" for note in self.notes]
+        lines += [f"  {name:14} {text}" for name, text in self._remarks]
         return "\n".join(map(one_line, lines))
+
+    __str__ = as_text
+
+    def _repr_html_(self) -> str:
+        remarks = [f"{name}: {text}" for name, text in self._remarks]
+        return html_table(self._title, _HEADS, self._cells, remarks)
+
+    @property
+    def _title(self) -> str:
+        return f"{self.study} · {self.protocol} · {self.parties} parties · unit: {self.unit}, {self.neighbours}"
+
+    @property
+    def _cells(self) -> list[tuple[str, ...]]:
+        return [(r.release, r.source, r.to, r.protection, r.loss) for r in self.rows]
+
+    @property
+    def _remarks(self) -> list[tuple[str, str]]:
+        paid = [in_words((payer,)) for payer in self.payers] or [self.in_all]
+        found = [("in all", one) for one in paid]
+        found += [("true loss", str(loss)) for loss in self.true_losses]
+        found += [("WARNING", one) for one in (*self.claim_warnings, *self.warnings)]
+        found.append(("holds against", self.adversary))
+        found += [("expected", self.expected)] if self.expected else []
+        return found + [("note", note) for note in self.notes]
 
 
 def plan(study: str, protocol: Protocol, consortium: Consortium) -> Plan:

@@ -20,7 +20,7 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 from pydantic import Field
 
-from comity.data import Bounded, Classes, Encoding, Records, Target
+from comity.data import Bounded, Classes, Encoding, Records, Schema, Target
 from comity.errors import Refused, StudyError
 from comity.federation.assessment import Figure
 from comity.federation.baseline import Baseline
@@ -124,6 +124,10 @@ class Averaging(Method):
     most: Annotated[Most, Only(variant="published")] = Field(
         1 << 20, description="published only: public bound on a party's records"
     )
+
+    def __init__(self, schema: Schema | None = None, /, **options: Any) -> None:
+        # Without it, type checkers know of the options alone.
+        super().__init__(schema, **options)
 
     def privacy(self, setting: Setting) -> Mapping[str, Any]:
         return {"unit": "record", **super().privacy(setting)}
