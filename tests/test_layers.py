@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src" / "comity"
 
 MINTS = {
-    "Permit": {"privacy/permit.py", "privacy/ledger/transaction.py", "federation/owner/effects.py"},
+    "Permit": {"privacy/permit.py", "privacy/ledger/transaction.py", "federation/owner/run_state.py"},
     "entrusted": {"federation/coordinator/released.py"},
 }
 """Who makes permits: privacy/, a step's effects, and a trusted coordinator through privacy/."""

@@ -26,7 +26,7 @@ from comity.federation.declare.bounds import RecordSum
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.evaluation import split_budget
 from comity.federation.evaluation.protocol import WholeRecords
-from comity.federation.owner.rows import Rows
+from comity.federation.owner.site import Rows
 from comity.federation.part import Part
 from comity.federation.step import StepSpec
 from comity.methods.averaging import Averaging, AveragingProtocol
@@ -54,7 +54,7 @@ AS_THEY_ARE = "records leave or are scored exactly as agreed, outside of the gua
 
 EXEMPT = {
     **{f"SecureSum.{name}": NO_RECORD for name in ("deal", "meet", "enlist", "mask", "agree", "unmask")},
-    **{f"Life.{name}": NO_RECORD for name in ("begin", "meet", "end")},
+    **{f"Lifecycle.{name}": NO_RECORD for name in ("begin", "meet", "end")},
     **{f"Argmin.{name}": NO_RECORD for name in ("extend", "deal", "multiply")},
     **{f"Comparisons.{name}": NO_RECORD for name in ("extend", "multiply")},
     **{f"PublishedAveraging.{name}": NO_RECORD for name in ("unmask", "select", "publish")},

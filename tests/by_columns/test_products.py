@@ -21,7 +21,7 @@ from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERY
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
-from comity.federation.lifecycle import Life
+from comity.federation.lifecycle import Lifecycle
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
@@ -137,7 +137,7 @@ def test_the_coordinator_sees_sealed_mail_masked_vectors_and_nothing_else(method
     truth = np.rint(exact(protocol, hosts) * 2.0**24).astype(np.int64).view(np.uint64)
     shift = np.uint64(64 - protocol.product.bits)
     assert protocol.product.bits < 64 or method == "dealer"
-    parts = Life().declare(parties.consortium), SecureSum().declare(parties.consortium)
+    parts = Lifecycle().declare(parties.consortium), SecureSum().declare(parties.consortium)
     around = {release.name for part in parts for release in part.releases}
     assert not around & {release.name for release in protocol.product.declare(parties.consortium).releases}
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):

@@ -17,7 +17,7 @@ import pytest
 
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import Consortium
-from comity.federation.lifecycle import Life
+from comity.federation.lifecycle import Lifecycle
 from comity.federation.messages.codec import decode, encode
 from comity.federation.sum.site import SecureSum
 
@@ -28,7 +28,7 @@ from .toy import Rounds, consortium, host, setup
 
 PROTOCOL = Rounds(rounds=1)
 # Imported before any fork, or each child would import them, and what they need, for itself.
-STANDING = (Life, SecureSum)
+STANDING = (Lifecycle, SecureSum)
 _MEASURED_EVERY = 100
 
 

@@ -22,7 +22,7 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.policy import Policy
 from comity.federation.declare.protection import Noised, Public, Sealed
 from comity.federation.declare.release import Blob, Count
-from comity.federation.lifecycle import Life
+from comity.federation.lifecycle import Lifecycle
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.owner.host import Host
@@ -252,12 +252,12 @@ def test_values_outside_the_bound_are_brought_inside_before_the_noise() -> None:
     one.__dict__["records"] = Records(np.full((4, 3), 1e200))
     units = decode(ask(one, "average[0]"))["ok"]["mean"]
     release = one.declaration["mean"]
-    assert np.linalg.norm(units * release.scale(one.who).grid) <= np.sqrt(3) * (1 + 1e-3)
+    assert np.linalg.norm(units * release.scale(one.consortium).grid) <= np.sqrt(3) * (1 + 1e-3)
     # Not so far outside that anything else would notice: five times the bound is projected onto it.
     one = begun(noise=NoNoise())
     one.__dict__["records"] = Records(np.full((4, 3), 5.0))
     units = decode(ask(one, "average[0]"))["ok"]["mean"]
-    np.testing.assert_allclose(units * release.scale(one.who).grid, np.ones(3), atol=1e-3)
+    np.testing.assert_allclose(units * release.scale(one.consortium).grid, np.ones(3), atol=1e-3)
     one = begun(noise=NoNoise())
     one.__dict__["records"] = Records(np.full((4, 3), np.nan))
     np.testing.assert_array_equal(decode(ask(one, "average[0]"))["ok"]["mean"], np.zeros(3))
@@ -376,7 +376,7 @@ def test_a_local_channel_keeps_the_sentence_of_each_refusal_by_party() -> None:
 
 def test_declarations_are_made_once_for_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Any = []
-    for kind in (Rounds, SecureSum, Life):
+    for kind in (Rounds, SecureSum, Lifecycle):
         declare = kind.declare
         monkeypatch.setattr(kind, "declare", lambda self, who, d=declare, k=kind: made.append(k) or d(self, who))
     who, protocol = consortium(), Rounds()
@@ -389,7 +389,7 @@ def test_declarations_are_made_once_for_a_host(monkeypatch: pytest.MonkeyPatch) 
     made.clear()
     parties = type(parties)(agreed, run="run-1", channel=parties.channel, journal=parties.journal, keys=parties.keys)
     run(parties)
-    assert sorted(kind.__name__ for kind in made) == ["Life", "Rounds", "SecureSum"]
+    assert sorted(kind.__name__ for kind in made) == ["Lifecycle", "Rounds", "SecureSum"]
 
 
 # Whatever goes wrong at a site.

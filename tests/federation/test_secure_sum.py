@@ -19,7 +19,7 @@ from comity.federation.declare.bounds import EntrySum
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.protection import Summed
 from comity.federation.messages.codec import decode, encode
-from comity.federation.sum.terms import degree_of, to_units, to_words, word
+from comity.federation.sum.terms import degree_of, to_units, to_words, word_type
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Spherical
 from comity.privacy.randomness import SeededNoise
@@ -312,9 +312,9 @@ def test_an_advertised_key_that_is_not_signed_by_its_party_is_refused() -> None:
 def test_words_are_as_wide_as_the_sum_needs() -> None:
     who = consortium()
     release = Rounds().declare(who)["mean"]
-    assert word(release, who) == "<u4"
+    assert word_type(release, who) == "<u4"
     wide = replace(release, grid=2.0**-40)
-    assert word(wide, who) == "<u8"
+    assert word_type(wide, who) == "<u8"
     for dtype in ("<u4", "<u8"):
         units = np.array([-(2**30), -1, 0, 7, 2**30 - 1])
         np.testing.assert_array_equal(to_units(to_words(units, dtype)), units)

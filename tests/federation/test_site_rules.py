@@ -57,7 +57,7 @@ def test_a_contribution_a_little_outside_of_its_bound_is_brought_inside(protecti
         units = reply["ok"]["mean"]
     else:
         units = decode(one.store.state("run-1", "out:mean/0"))
-    sent = np.linalg.norm(units * release.scale(one.who).grid)
+    sent = np.linalg.norm(units * release.scale(one.consortium).grid)
     assert sent == pytest.approx(np.sqrt(3), rel=1e-3)
 
 

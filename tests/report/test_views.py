@@ -11,7 +11,7 @@ from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Disclosed, Noised, Perturbed, Sealed
 from comity.federation.declare.release import Array
-from comity.federation.lifecycle import Life
+from comity.federation.lifecycle import Lifecycle
 from comity.federation.sum.site import SecureSum
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -43,7 +43,7 @@ def test_every_release_of_every_method_stands_in_the_view_of_each_receiver(case:
     study = small_study(case, tmp_path)
     who = study.consortium
     covered(study.protocol.declare(who), who)
-    for part in (Life(), SecureSum(), *study.protocol.parts.values()):
+    for part in (Lifecycle(), SecureSum(), *study.protocol.parts.values()):
         covered(part.declare(who), who)
 
 

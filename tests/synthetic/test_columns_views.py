@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.federation.lifecycle import Life
+from comity.federation.lifecycle import Lifecycle
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head
 from comity.federation.messages.paths import StepPath
@@ -73,7 +73,10 @@ def test_no_participant_sees_an_exact_count_across_owners(products: str, letters
     forbidden = across(tried, who, given)
     assert len(forbidden) > 60
     # The coordinator: sizes, the letters of a run's life, and masked words whose sum alone is opened.
-    declared = {"size", *(release.name for part in (Life(), SecureSum()) for release in part.declare(who).releases)}
+    declared = {
+        "size",
+        *(release.name for part in (Lifecycle(), SecureSum()) for release in part.declare(who).releases),
+    }
     masked = 0
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():

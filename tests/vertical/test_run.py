@@ -11,7 +11,7 @@ import pytest
 
 from comity.errors import DataError, Stopped, StudyError
 from comity.federation.coordinator.lifecycle import run
-from comity.federation.lifecycle import Life
+from comity.federation.lifecycle import Lifecycle
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head
 from comity.federation.messages.paths import StepPath
@@ -163,7 +163,7 @@ def test_no_participant_sees_an_exact_sum_of_products(products: str, monkeypatch
     assert len(truth) > 8
     modulus = np.uint64(64 - tried.product.bits)
     forbidden = np.concatenate([truth.view(np.uint64), truth.view(np.uint64) << modulus])
-    own = {"size", *(release.name for part in (Life(), SecureSum()) for release in part.declare(who).releases)}
+    own = {"size", *(release.name for part in (Lifecycle(), SecureSum()) for release in part.declare(who).releases)}
     seen = 0
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():

@@ -16,7 +16,7 @@ from comity.federation.declare.declaration import Circle, Declaration, Release
 from comity.federation.declare.release import is_release_name
 from comity.federation.evaluation.figures import Figures
 from comity.federation.evaluation.protocol import Measuring
-from comity.federation.lifecycle import Life
+from comity.federation.lifecycle import Lifecycle
 from comity.federation.messages.delivered import Received
 from comity.federation.messages.paths import StepPath
 from comity.federation.part import EVALUATION, RUN, STANDING, SUM, Part
@@ -54,7 +54,7 @@ class Agreement:
                 raise ValueError(
                     f"a part can't be mounted as {name!r}: a plain name was expected, not {(*STANDING, EVALUATION)}"
                 )
-        return {"": self.protocol, RUN: Life(), SUM: SecureSum(), **parts, **self._measuring}
+        return {"": self.protocol, RUN: Lifecycle(), SUM: SecureSum(), **parts, **self._measuring}
 
     @cached_property
     def measuring(self) -> Measuring | None:

@@ -1,18 +1,17 @@
-"""The steps that every run has: ask who would, reserve, meet where parties write to each other, close at the end.
+"""The lifecycle of a run: the steps that every run has at its sites.
 
-    ready     policy and reservation as `begin` would find them, by the same code, and nothing is written: one that says
-              no leaves every ledger as it was. Asked again it is answered as things stand then. It looks at policy and
-              ledger alone: whether records could be read is a fact about them
-    begin     policy and reservation; a fresh key for this run, signed by the pinned one; what this site remembers of
-              the heads of others' ledgers (`federation.messages.heads`)
-    meet      the keys of the others, where the method has letters between parties
-    end       brings what was released to this party (`federation.messages.delivered`), with the coordinator's
-              signatures that stay (`federation.messages.vouched`), and closes the run; the newest heads of others'
-              ledgers are remembered
-    abandon   in place of the end, for a run that can't go on or that never began here: it frees and forgets, no more
+    ready     a dry run of `begin`: policy and reservation are checked by the same code, and nothing is written. If one
+              party refuses, every ledger stays as it was. Asked again, it checks again. It does not read the records:
+              whether they can be read is a fact about them
+    begin     check the policy and reserve; make a fresh key for this run, signed by the pinned one; show the heads of
+              others' ledgers that this site remembers (`federation.messages.heads`)
+    meet      keep the keys of the others, where the method has letters between parties
+    end       keep what was released to this party (`federation.messages.delivered`), with the coordinator's lasting
+              signatures (`federation.messages.vouched`), remember the newest heads of others' ledgers, close the run
+    abandon   in place of `end`, for a run that can't continue or never began here: free what was never drawn
 
-Adversary    any coordinator. It learns that a party reserved, would or refused, the heads of its ledger and which heads
-             of others it remembers.
+Adversary    Any coordinator. It learns whether a party is ready, reserved or refused, the heads of its ledger, and
+             which heads of others it remembers.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from comity.federation.part import Part
 from comity.federation.step import step
 
 if TYPE_CHECKING:
-    from comity.federation.owner.life_site import LifeSite
+    from comity.federation.owner.lifecycle import LifecycleSite
 
-MOST_YOURS = 1 << 30
-"""Bytes of a box; it is empty where nothing is for its receiver alone."""
+MAX_BOX_BYTES = 1 << 30
+"""Of the box with what is for its receiver alone; it is empty where there is nothing."""
 SIGNED_KEY = Fields({"key": Blob(SEALING_BYTES), "signature": Blob(64)})
 
 
-class Life(Part):
+class Lifecycle(Part):
     name = "run"
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         def public(name: str, source: str, to: str, why: str, form: Form) -> Release:
             return Release(name=name, source=source, to=to, protection=Public(why), form=form)
 
@@ -65,7 +64,9 @@ class Life(Part):
                 ),
                 public("heads", COORDINATOR, EVERY_PARTY, "the same hashes, to be remembered", Each(Heads())),
                 public("released", COORDINATOR, EVERY_PARTY, "what all parties receive, as declared", Named()),
-                public("yours", COORDINATOR, EVERY_PARTY, "a box of what is for the receiver alone", Blob(MOST_YOURS)),
+                public(
+                    "yours", COORDINATOR, EVERY_PARTY, "a box of what is for the receiver alone", Blob(MAX_BOX_BYTES)
+                ),
                 public(
                     "signed",
                     COORDINATOR,
@@ -78,27 +79,27 @@ class Life(Part):
         )
 
     @step()
-    def ready(self, site: LifeSite) -> None:
-        site.look_ahead()
+    def ready(self, site: LifecycleSite) -> None:
+        site.dry_run()
 
     @step(gives=("run_key", "remembered"))
-    def begin(self, site: LifeSite, coordinator_key: bytes) -> dict[str, Any]:
-        # The policy first: a stranger to it may not make the site write anything.
+    def begin(self, site: LifecycleSite, coordinator_key: bytes) -> dict[str, Any]:
+        # The policy comes first: what it refuses must not make the site write anything.
         site.reserve()
         return {"run_key": site.new_run_key(coordinator_key), "remembered": site.remembered()}
 
     @step()
-    def meet(self, site: LifeSite, run_keys: dict[str, Any]) -> None:
+    def meet(self, site: LifecycleSite, run_keys: dict[str, Any]) -> None:
         site.keep_keys(run_keys)
 
     @step()
     def end(
-        self, site: LifeSite, heads: dict[str, Any], released: dict[str, Any], yours: bytes, signed: dict[str, Any]
+        self, site: LifecycleSite, heads: dict[str, Any], released: dict[str, Any], yours: bytes, signed: dict[str, Any]
     ) -> None:
         site.receive(released, yours, signed)
         site.remember(heads)
         site.close()
 
     @step()
-    def abandon(self, site: LifeSite) -> None:
+    def abandon(self, site: LifecycleSite) -> None:
         site.abandon()

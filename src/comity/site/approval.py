@@ -22,7 +22,7 @@ from comity.federation.evaluation.protocol import MODEL
 from comity.federation.messages.codec import decode
 from comity.federation.messages.paths import END
 from comity.federation.owner.host import Host
-from comity.federation.owner.hosting import Approval, Owner, host_of
+from comity.federation.owner.registry import Approval, Owner, host_of
 from comity.federation.owner.store import Store
 from comity.federation.plan import Plan
 from comity.privacy.ledger import format_rounded
@@ -200,11 +200,11 @@ def parties_lines(known: KnownParties) -> list[str]:
 def make_owners_view(host: Host, plan: Plan, *, dataset: str, runs: int) -> OwnersView:
     """What an approval for this many runs would mean. It writes nothing, and raises the refusal that policy or ledger
     would raise for these runs."""
-    agreed, party, consortium = host.agreed, host.party, host.who
+    agreed, party, consortium = host.agreed, host.party, host.consortium
     host.permit(runs - 1)
     known = KnownParties.of(consortium, party, host.policy.pinned)
     begun = host.store.runs_of(agreed.study, other_than="")
-    after = host.store.foresee(host.booking(), *(f"run {number}" for number in range(begun, runs)))
+    after = host.store.foresee(host.reservation(), *(f"run {number}" for number in range(begun, runs)))
     parts = (agreed.declared(mount) for mount in (*agreed.protocol.parts, *agreed.measuring_mounts))
     exact = [release for made in (agreed.declaration, *parts) for release in made.disclosures(party, consortium)]
     declaration = agreed.declaration

@@ -26,7 +26,7 @@ from comity.artefacts.file_state import FileState, file_state
 from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Refused, Stopped, StudyError
 from comity.federation.declare.consortium import COORDINATOR
-from comity.federation.owner.hosting import Approval
+from comity.federation.owner.registry import Approval
 from comity.files import make_folder
 from comity.site.pack import STUDY, Packed, require_only_named, unpack, write_files
 from comity.site.pack_limits import (

@@ -58,14 +58,14 @@ def write_results(host: Host, home: Path, run: str) -> None:
     folder = results_folder(home, study, run)
     save_received(
         found,
-        presented_to(host.agreed.protocol, found, host.who),
+        presented_to(host.agreed.protocol, found, host.consortium),
         folder,
         party=host.party,
         study=study,
         run=run,
         declaration=host.declaration,
-        who=host.who,
-        kept=host.agreed.protocol.present_own(found.own, host.who),
+        who=host.consortium,
+        kept=host.agreed.protocol.present_own(found.own, host.consortium),
         measured=measured_by(host.agreed, found),
     )
     names = sorted(one.name for one in folder.iterdir() if one.name != NAME and not one.name.startswith("."))
@@ -95,7 +95,7 @@ def score_results(host: Host, home: Path, run: str) -> None:
 
 def _compute_score(host: Host, run: str) -> OwnScore | None:
     protocol = host.agreed.protocol
-    presented = presented_to(protocol, host.received(run), host.who)
+    presented = presented_to(protocol, host.received(run), host.consortium)
     return None if presented is None else protocol.score_own(presented, host.records, host.party)
 
 

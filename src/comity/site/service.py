@@ -29,8 +29,7 @@ from comity.federation.messages.envelope import sign_reply
 from comity.federation.messages.paths import END
 from comity.federation.messages.sealed_channel import opened_ask
 from comity.federation.owner.host import Answer, Host
-from comity.federation.owner.hosting import Approval
-from comity.federation.owner.registry import Registry
+from comity.federation.owner.registry import Approval, Registry
 from comity.files import locked
 from comity.site.approval import choose_dataset, dry_run, host_for
 from comity.site.inbox import WITHIN_POLICY, Arrival, Inbox

@@ -22,7 +22,7 @@ from comity.errors import BadInput, StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.declare.consortium import check_party_name, check_party_names
 from comity.federation.declare.policy import Period, Policy
-from comity.federation.owner.hosting import Owner
+from comity.federation.owner.registry import Owner
 from comity.methods import PROTOCOLS
 from comity.methods.tables import Table, hint, validate
 from comity.privacy.ledger import Ledger

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from comity.errors import BadInput, ComityError
 from comity.federation.coordinator.replies import plain
-from comity.federation.owner.store import MARK, Store
+from comity.federation.owner.store import STUDY_PREFIX, Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Neighbours, Unit
 
@@ -120,7 +120,7 @@ def list_runs(ledger: Ledger) -> list[SiteRun]:
     found = []
     for one in ledger.runs():
         mark, slash, run = one.run.partition("/")
-        marked = bool(slash) and len(mark) == MARK
+        marked = bool(slash) and len(mark) == STUDY_PREFIX
         found.append(SiteRun(mark if marked else "", run if marked else one.run, one.dataset, one.study, one.state))
     return sorted(found, key=lambda one: one.state != "open")
 

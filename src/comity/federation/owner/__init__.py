@@ -1,1 +1,1 @@
-"""An owner's side of a run: the host that answers, the site that a step sees, the file that both commit to."""
+"""The owner's side of a run: the host that answers asks, the site that a step sees, and the file they commit to."""

@@ -1,11 +1,14 @@
-"""The running side of a party: answers asks. Same ask, same bytes; a different ask under the same key is refused."""
+"""A party's host: it answers the asks of one study. The same ask gets the same bytes, and another ask under the same
+path is refused."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from comity.crypto.sealing import Identity, PublicIdentity
@@ -22,14 +25,11 @@ from comity.federation.messages.codec import encode
 from comity.federation.messages.delivered import Received, received
 from comity.federation.messages.envelope import Digests, sign_reply, verify_ask
 from comity.federation.messages.paths import ABANDON, BEGIN, END, READY, StepPath
-from comity.federation.owner.life_site import LifeSite
-from comity.federation.owner.running import Running
+from comity.federation.owner.lifecycle import LifecycleSite
 from comity.federation.owner.site import Site
-from comity.federation.owner.standing import NONCE
-from comity.federation.owner.store import Store
-from comity.federation.owner.sum_site import SumSite
-from comity.federation.owner.turns import Turns
-from comity.federation.part import RUN, SUM
+from comity.federation.owner.step_execution import StepExecution
+from comity.federation.owner.store import NONCE, Store
+from comity.federation.part import RUN
 from comity.privacy.randomness import NoiseSource
 
 if TYPE_CHECKING:
@@ -37,14 +37,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("comity.site")
 
-# What a step sees beyond what a step of a method may use.
-_KINDS: Mapping[str, type[Site]] = {RUN: LifeSite, SUM: SumSite}
-
 
 @dataclass(frozen=True)
 class Answer:
-    """The signed reply, and where it is a refusal the sentence for the owner, which does not cross. `run` and `path`
-    say what was asked for, once it is known that the coordinator asked."""
+    """The signed reply and, where it is a refusal, the sentence for the owner, which does not leave the site. `run` and
+    `path` are those of the ask, if the coordinator signed it."""
 
     reply: bytes
     refusal: ComityError | None = None
@@ -52,12 +49,35 @@ class Answer:
     path: StepPath | None = None
 
 
-class Host:
-    """Data, keys, store, policy, noise and own model of one party. A deployment calls `answer` and nothing else.
+class RunLocks:
+    """One lock per run: a host answers one ask of a run at a time. A repeated ask waits for the stored reply, and the
+    second of two asks sees what the first one kept, so that nothing is given out twice."""
 
-    `agreed` is what the owner approved, `policy` its own terms: there is no host without either. `chance` gives the key
-    by which records are set aside; only a simulation that is to be repeated gives any but fresh ones. By `digest` a run
-    knows the records that it began with; a simulation, which has all records at once, needs none.
+    def __init__(self) -> None:
+        self._guard = Lock()
+        self._locks: dict[str, tuple[Lock, int]] = {}
+
+    @contextmanager
+    def hold(self, run: str) -> Iterator[None]:
+        with self._guard:
+            lock, waiting = self._locks.get(run, (Lock(), 0))
+            self._locks[run] = lock, waiting + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                lock, waiting = self._locks.pop(run)
+                if waiting > 1:
+                    self._locks[run] = lock, waiting - 1
+
+
+class Host:
+    """The records, keys, store, policy, noise and own model of one party. A deployment calls `answer` and nothing else.
+
+    `agreed` is what the owner approved, `policy` its own terms; every host has both. `holdout_key` makes the key that
+    decides which records a run holds out: a fresh one, except in a simulation that is to be repeated. `digest` lets a
+    run recognise the records that it began with; a simulation, which holds all records in memory, needs none.
     """
 
     def __init__(
@@ -71,7 +91,7 @@ class Host:
         noise: NoiseSource,
         policy: Policy,
         local: Callable[..., Any] | None = None,
-        chance: Callable[[], bytes] = fresh_seed,
+        holdout_key: Callable[[], bytes] = fresh_seed,
         digest: Callable[[LocalRecords], str] | None = None,
     ) -> None:
         self.agreed = agreed
@@ -82,15 +102,15 @@ class Host:
         self.noise = noise
         self.policy = policy
         self.local = local
-        self.chance = chance
+        self.holdout_key = holdout_key
         self._digest = digest
         self._parts: tuple[bytes, LocalRecords, LocalRecords] | None = None
-        self._turns = Turns()
-        # What can't be kept as declared is found before anything is asked.
+        self._locks = RunLocks()
+        # A declaration that can't be kept raises here, before the first ask.
         _ = agreed.declaration, agreed.letters
 
     @property
-    def who(self) -> Consortium:
+    def consortium(self) -> Consortium:
         return self.agreed.consortium
 
     @property
@@ -106,31 +126,34 @@ class Host:
         except BadInput:
             raise
         except (Exception, SystemExit):
-            # A driver's text may hold a path or a password, and its code is not one of ours.
+            # A driver's text may hold a path or a password.
             log.exception("%s: the records can't be read", self.party)
             raise BadInput("the records can't be read; the log of this site says why", code="stopped") from None
 
     @cached_property
     def records_digest(self) -> str | None:
-        """Tells of private records: it stays in the owner's file, and is deleted with the run."""
+        """A digest of private records: it stays in the owner's file and is deleted with the run."""
         return None if self._digest is None else self._digest(self.records)
 
-    def part_of_records(self, key: bytes, *, aside: bool) -> LocalRecords:
-        """The records that this key sets aside, or the others."""
-        # In a variable of its own: another run's thread may put its own parts there meanwhile.
+    def part_of_records(self, key: bytes, *, holdout: bool) -> LocalRecords:
+        """The records that this key holds out, or the others."""
+        # A local variable: the thread of another run may replace `_parts` meanwhile.
         parts = self._parts
         if parts is None or parts[0] != key:
-            terms, who, whole = self.who.evaluation, self.who, self.records
+            consortium, whole = self.consortium, self.records
+            terms = consortium.evaluation
             assert terms is not None
             measuring = self.agreed.measuring
             aligned = measuring is not None and measuring.common == "identifiers"
-            which = holdout_mask(whole, terms, key, unit=who.unit, neighbours=who.neighbours, aligned=aligned)
+            which = holdout_mask(
+                whole, terms, key, unit=consortium.unit, neighbours=consortium.neighbours, aligned=aligned
+            )
             parts = self._parts = (key, only(whole, ~which), only(whole, which))
-        _, training, set_aside = parts
-        return set_aside if aside else training
+        _, training, held_out = parts
+        return held_out if holdout else training
 
     def identity_of(self, party: str) -> PublicIdentity:
-        identity = self.who.roster.get(party)
+        identity = self.consortium.roster.get(party)
         if identity is None:
             raise Refused(f"{party!r} has no pinned key in the roster", code="stranger")
         return identity
@@ -139,7 +162,7 @@ class Host:
         self.permit(self.store.runs_of(self.agreed.study, other_than=run))
 
     def permit(self, runs: int) -> None:
-        """Refuse a run that the owner's terms rule out, after so many others of the study."""
+        """Refuse a run that the owner's policy rules out, after so many other runs of the study."""
         agreed = self.agreed
         self.policy.check(
             study=agreed.study,
@@ -155,17 +178,17 @@ class Host:
             self.policy.check_disclosures(agreed.declared(mount), self.party, agreed.consortium)
 
     def received(self, run: str) -> Received:
-        """What this party has of a run: what was released to it, and what its own steps left with it."""
+        """What this party has of a run: what was released to it, and what its own steps delivered."""
         return received(self.store.delivered(run), self.declaration)
 
     def answer(self, raw: bytes) -> bytes:
-        """The signed reply to an ask that the coordinator signed. It never raises: a refusal crosses as a code and a
-        key, whatever else goes wrong as "stopped"; the sentence stays in the log of this site."""
+        """The signed reply to an ask. It never raises: a refusal leaves the site as a code and a key, any other error
+        as "stopped". The sentence stays in the log of this site."""
         return self.answered(raw).reply
 
     def answered(self, raw: bytes, digests: Digests | None = None) -> Answer:
-        """`answer`, with the sentence of a refusal for whoever is at home here. `digests` are those of `raw`, where
-        they are known."""
+        """`answer`, with the sentence of a refusal for the site's operator. `digests` are those of `raw`, if they are
+        known."""
         digests = digests or Digests.of_signed(raw)
         refusal: ComityError | None = None
         ask: Ask | None = None
@@ -179,8 +202,8 @@ class Host:
             refusal = Refused(f"{self.party} failed; see the log of this site", code="stopped")
             log.exception("%s failed", self.party)
         if refusal is not None:
-            # Whether records could be read is a fact about the data: it looks like any other stop. A full disk is no
-            # decision of the owner's: the run goes on once that is put right.
+            # Whether records can be read is a fact about the data: it looks like any other stop. So does a full disk,
+            # which is no decision of the owner: the run is resumed once there is space.
             stopped = isinstance(refusal, BadInput | Stopped) or refusal.code == "ledger"
             code = "stopped" if stopped else refusal.code
             reply = encode({"refused": code, "key": "" if code == "stopped" else refusal.key})
@@ -190,43 +213,44 @@ class Host:
     def _reply(self, ask: Ask, digests: Digests) -> bytes:
         if ask.study != self.agreed.study:
             raise Refused(f"study {ask.study[:12]!r} is not the one approved here", code="study")
-        with self._turns.of(ask.run):
-            standing = self.store.standing(ask.run, ask.path)
-            bound = standing.nonce
+        with self._locks.hold(ask.run):
+            status = self.store.run_status(ask.run, ask.path)
+            bound = status.nonce
             if bound is not None and bound != ask.nonce:
                 raise Refused(f"run {ask.run} was begun by another journal", code="journal", key="run")
-            stored = standing.stored(digests.body)
+            stored = status.stored(digests.body)
             if stored is not None:
                 return stored
-            self._look_at(ask.seen)
+            self._check_heads(ask.seen)
             if ask.path not in (READY, BEGIN, ABANDON):
-                standing.require_begun(ask.study)
+                status.require_begun(ask.study)
             return self._step(ask, digests.body)
 
-    def _look_at(self, seen: list[heads.Head]) -> None:
-        """Compare the heads that others saw of this ledger with what it knows; one that it lacks freezes it."""
+    def _check_heads(self, seen: list[heads.Head]) -> None:
+        """Compare the heads that others saw of this ledger with its own; one that it lacks freezes it."""
         for head in seen:
-            self.store.look_at(head, partial(heads.verify, self.keys.public, self.party, head))
+            self.store.check_head(head, partial(heads.verify, self.keys.public, self.party, head))
 
     def _step(self, ask: Ask, digest: bytes) -> bytes:
         agreed, mount = self.agreed, ask.path.mount
         function, spec = agreed.step(ask.path)
-        site = _KINDS.get(mount, Site)(self, ask.run, ask.path, spec.sends)
+        site = Site(self, ask.run, ask.path, spec.sends)
         if self._digest is not None and ask.path not in (READY, BEGIN, END, ABANDON):
             site.require_same_records()
-        running = Running(agreed, site, function, spec, agreed.declared(mount))
-        given = running.given(ask.values)
+        view = LifecycleSite(self, site) if mount == RUN else site
+        execution = StepExecution(agreed, site, partial(function, view), spec, agreed.declared(mount))
+        values = execution.open_values(ask.values)
         if ask.path == BEGIN:
-            # From here on the run belongs to the journal with this nonce.
+            # From now on the run belongs to the journal with this nonce.
             site.effects.state[NONCE] = ask.nonce
         for letter in ask.mail:
-            site.open(letter)
+            site.mailbox.open(letter)
         if spec.sends is not None:
-            # Records that can't be read at all are found here: a stop that its owner must see, whatever the bound.
+            # Records that can't be read stop the step here, whatever the bound: the owner must see it.
             _ = self.records
-        reply = running.reply(running.outcome(given))
-        if site.effects.look_ahead:
-            return self.store.looked_ahead(self.booking(), ask.run, reply, keys=self.keys, party=self.party)
+        reply = execution.reply(execution.run(values))
+        if site.effects.dry_run:
+            return self.store.dry_run(self.reservation(), ask.run, reply, keys=self.keys, party=self.party)
         return self.store.commit(
             agreed.study,
             ask.run,
@@ -234,18 +258,18 @@ class Host:
             digest,
             reply,
             site.effects,
-            self.booking() if site.effects.reserve else None,
+            self.reservation() if site.effects.reserve else None,
             keys=self.keys,
             party=self.party,
         )
 
-    def booking(self) -> Reservation:
-        """What a run of the study reserves here, and within what terms."""
+    def reservation(self) -> Reservation:
+        """What a run of the study reserves here, and within which terms."""
         agreed = self.agreed
         return Reservation(
             study=agreed.study,
             title=agreed.title,
-            draws=tuple(agreed.declaration.draws(self.party, self.who)),
+            draws=tuple(agreed.declaration.draws(self.party, self.consortium)),
             max_runs=self.policy.allowed(agreed.study),
             period=self.policy.period,
         )

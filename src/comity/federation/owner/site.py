@@ -1,25 +1,32 @@
-"""A site as one step sees it: data, the way out, memory between steps. All effects wait for the commit."""
+"""A site as one step sees it: the owner's records, the ways out, and what steps of a run keep for each other.
+
+Nothing that a step does takes effect before the store commits it with the reply.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.entropy import derive
+from comity.crypto.sealing import PublicIdentity
+from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import BadInput, Malformed, Refused, Stopped
 from comity.federation.declare.bounds import Opened
-from comity.federation.declare.consortium import COORDINATOR, ITSELF
+from comity.federation.declare.consortium import COORDINATOR, ITSELF, Consortium
+from comity.federation.declare.declaration import Circle
 from comity.federation.declare.protection import Computed, Entrusted, EntrustedRounds, Selected, Summed
 from comity.federation.declare.release import Release, is_release_name
 from comity.federation.messages.codec import encode
 from comity.federation.messages.delivered import OWN
 from comity.federation.messages.paths import StepPath
 from comity.federation.owner.mailbox import Mailbox
-from comity.federation.owner.rows import Rows
+from comity.federation.owner.run_state import Effects, RunState
+from comity.federation.part import SUM
 
 if TYPE_CHECKING:
     from comity.data import LocalRecords, Records
@@ -27,68 +34,181 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("comity.site")
 
-PARTS = "run:parts"
-"""Where the key is kept by which the run sets records aside."""
+HOLDOUT_KEY = "run:parts"
+"""Where the key is kept that decides which records the run holds out."""
 _RECORDS = "run:records"
 
 
-class Site(Mailbox):
-    """What a step of a method may use."""
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """One block of a party's records, as a step sums over them.
+
+    Features (..., n, d) and classes or numbers (..., n). `filled` (..., n) tells records from the padding that stacks
+    of simulated parties have. `every` is the number of records in all blocks of the party, where there are several.
+    """
+
+    features: NDArray[np.float64]
+    given: NDArray[Any] | None
+    filled: NDArray[np.bool_]
+    every: int | None = None
+
+    @property
+    def count(self) -> NDArray[np.int64]:
+        """How many records the party has in all blocks, (..., 1): the divisor of a mean over all of them."""
+        if self.every is None:
+            return np.asarray(self.filled.sum(axis=-1, keepdims=True), np.int64)
+        return np.array([self.every])
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        if self.given is None:
+            raise Refused("a step asks for labels, and this party holds none", code="stopped")
+        return self.given
+
+
+class Site:
+    """What a step may use.
+
+    `label` is the index of this ask; `dims` are the public sizes that the run has bound. A step of the secure sum sees
+    the consortium of its circle alone, and a party outside of that circle takes no part in it.
+    """
 
     def __init__(self, host: Host, run: str, path: StepPath, sends: str | None) -> None:
-        super().__init__(host, run, path)
+        agreed = host.agreed
+        self._host = host
+        self._study = agreed.study
         self._sends = sends
+        self._circle = agreed.circle(path.label) if path.mount == SUM else None
+        self.run = run
+        self.path = path
+        self.label = path.label
+        self.party = host.party
+        self.consortium: Consortium = agreed.consortium if self._circle is None else self._circle.consortium
+        if self._circle is not None and not self.consortium.knows(self.party):
+            raise Refused(f"{self.party} takes no part in the sums of {path}", code="sum")
+        self.effects = Effects()
+        self._state = RunState(
+            self.effects,
+            lambda place: host.store.state(run, place),
+            holdout=agreed.is_holdout(path.mount),
+            circle=self._circle,
+        )
+        self.dims: Mapping[str, int] = self._state.dims
+        self.mailbox = Mailbox(host, run, path, self._state, self.consortium)
         # What leaves under the name of the release that the step sends.
         self.contribution: Any = None
         self.contributed = False
+
+    def release(self, name: str) -> Release:
+        return self._host.agreed.declaration[name]
+
+    @property
+    def circle(self) -> Circle:
+        """The parties that sum together, in a step of the secure sum."""
+        assert self._circle is not None
+        return self._circle
+
+    # Memory between the steps of a run.
+
+    def keep(self, name: str, value: Any) -> None:
+        self._state.keep(name, value)
+
+    def kept(self, name: str, default: Any = None) -> Any:
+        return self._state.kept(name, default)
+
+    def forget(self, name: str) -> None:
+        self._state.forget(name)
+
+    # Letters to and from other parties.
+
+    def send(self, to: str, name: str, value: Any, key: PublicIdentity | None = None) -> None:
+        """Send a declared value to a party, sealed and signed (`Mailbox.send`)."""
+        self.mailbox.send(to, name, value, key)
+
+    def send_all(self, receivers: Iterable[str], name: str, value: Any) -> None:
+        """`send` one large value to several parties."""
+        self.mailbox.send_all(receivers, name, value)
+
+    def received(self, name: str, senders: Iterable[str] | None = None) -> dict[str, Any]:
+        """What other parties sent under a declared name in this run, by sender."""
+        return self.mailbox.received(name, senders)
+
+    def take(self, name: str, senders: Iterable[str] | None = None) -> dict[str, Any]:
+        """`received`, once: this step deletes what it takes."""
+        return self.mailbox.take(name, senders)
+
+    # Secrets and signatures, bound to the study and the run.
+
+    def secret(self) -> bytes:
+        return fresh_seed()
+
+    def seed(self, secret: bytes, *label: str | int) -> bytes:
+        return derive(secret, self._study, self.run, *label)
+
+    def public_stream(self, *purpose: str | int) -> Stream:
+        """Public randomness of this run, the same at every participant."""
+        return Stream.public(self._study, self.run, *purpose)
+
+    def context(self, *what: Any) -> bytes:
+        return encode([self._study, self.run, *what])
+
+    def sign(self, *what: Any) -> bytes:
+        return self._host.keys.sign(self.context(*what))
+
+    def verify(self, party: str, signature: bytes, *what: Any) -> None:
+        self._host.identity_of(party).verify(signature, self.context(*what))
 
     # The owner's records.
 
     @property
     def records(self) -> LocalRecords:
-        """The records that this step may see. Where the study has an evaluation they are those of the step's part, and
-        no others: what a release of one part costs rests on it. The run is bound to them from here on."""
+        """The records that this step may see; from here on the run is bound to them.
+
+        Where the study has an evaluation, they are the held-out records or the others, depending on the step. The cost
+        of its releases relies on that.
+        """
         digest = self._host.records_digest
-        if digest is not None and self._stored(_RECORDS) is None:
+        if digest is not None and self._state.stored(_RECORDS) is None:
             self.effects.state[_RECORDS] = digest.encode()
         if self.consortium.evaluation is None:
             return self._host.records
-        return self._host.part_of_records(self._parts_key(), aside=self._aside)
+        return self._host.part_of_records(self._holdout_key(), holdout=self._state.holdout)
 
     def require_same_records(self) -> None:
-        """A step that ran is not run again, so that a site which starts again with other records would mix what it made
-        of the old ones with what it makes of these. Found before the step, so that it costs nothing; for others it is a
-        stop like any other."""
-        bound = self._stored(_RECORDS)
+        """Stop before the step, which costs nothing, if the records are not those that the run began with.
+
+        A step that ran does not run again: a site that restarts with other records would mix results of both. To others
+        it is a stop like any other.
+        """
+        bound = self._state.stored(_RECORDS)
         if bound is not None and bound.decode() != self._host.records_digest:
             raise Stopped(
-                f"run {self._run} began with other records than are there now; put them back, or end the run: comity "
-                f"site end {self._run}",
+                f"run {self.run} began with other records than are there now; put them back, or end the run: comity "
+                f"site end {self.run}",
                 key="data",
             )
 
-    def _parts_key(self) -> bytes:
+    def _holdout_key(self) -> bytes:
         measuring = self._host.agreed.measuring
         if measuring is not None and measuring.common:
             return derive(self._study.encode(), "set aside")
-        key: bytes | None = self.kept(PARTS)
+        key: bytes | None = self.kept(HOLDOUT_KEY)
         if key is None:
-            raise Refused("this run has set no records aside here, because it has not begun", code="unreserved")
+            raise Refused("this run holds no records out here, because it has not begun", code="unreserved")
         return key
 
     def total(self, part: Callable[[Rows], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Σ `part(rows)` over blocks of this owner's records, which need not fit into memory; over one block where they
-        are there already.
+        """Σ `part(rows)` over blocks of this owner's records, which need not fit into memory.
 
-        `part` bounds each record by itself, since nothing is promised about where blocks begin. Every record is in one
-        block of one pass. What goes wrong while they are read is a stop that the owner sees, whatever the bound of the
-        release: it is no failed fit that may be answered neutrally.
+        Every record is in one block of one pass. Blocks may begin anywhere, so `part` bounds each record by itself. If
+        reading fails, the step stops and the owner sees why, whatever the bound of the release: it is no failed fit
+        that may be answered neutrally.
         """
         found: NDArray[np.float64] | None = None
         records = self.records
         for block in self._blocks(records):
             one = part(Rows(block.features, block.labels, np.ones(len(block), np.bool_), len(records)))
-            # A sum of its own: what a part hands back may be the block itself, which the next one overwrites.
+            # A copy: `part` may return the block itself, which the next block overwrites.
             found = np.array(one) if found is None else np.add(found, one, out=found)
         assert found is not None
         return found
@@ -127,17 +247,17 @@ class Site(Mailbox):
         """The owner's own model, where it gave one; without it a protocol uses its built-in classifier."""
         return self._host.local
 
-    # Towards the coordinator.
+    # To the coordinator.
 
     def contribute(self, value: NDArray[np.float64] | None = None, *, share: NDArray[np.uint64] | None = None) -> None:
-        """Bound, put on the grid, debit, add this party's noise; then it leaves as the declaration says.
+        """Bound a value, put it on the grid, debit it, and add this party's noise. It leaves as the declaration says.
 
-        None is the neutral contribution of a party that has nothing to say. `share` is a share of a value that exists
-        nowhere in whole; it is on the grid already.
+        None is the neutral contribution of a party without anything to say. `share` is a share of a value that no
+        participant holds in whole, and is on the grid already.
         """
         if self._sends is None or self.contributed:
-            raise Refused(f"{self._path} contributes nothing, or a second time", code="undeclared")
-        release = self._host.agreed.declaration[self._sends]
+            raise Refused(f"{self.path} contributes nothing, or a second time", code="undeclared")
+        release = self.release(self._sends)
         self._require_source(release)
         shape, index = release.shape, int(self.label)
         if isinstance(release.bound, Opened):
@@ -152,7 +272,7 @@ class Site(Mailbox):
                 raise Malformed(f"{release.name}: declared {shape}, found {found}", code="form", key=release.name)
             bounded = release.bounded.enforce(np.asarray(value, np.float64), shape)
             units = np.rint(bounded / release.spacing(self.consortium)).astype("<i8")
-        # Whatever can be wrong is found before the draw is noted: from there on there is no way back.
+        # All checks come before the draw is noted: from there on it is paid for.
         in_clear = isinstance(release.protection, Entrusted | EntrustedRounds)
         scale = None if in_clear else release.scale(self.consortium)
         permit = None
@@ -168,27 +288,27 @@ class Site(Mailbox):
             part = isinstance(release.protection, Summed)
             units = units + noise.draw(self._host.noise, scale, shape, permit=permit, part=part)
         if isinstance(release.protection, Summed):
-            # Where the secure sum looks for it, whichever part it is of.
+            # The secure sum reads it here, whichever records it is made from.
             self.effects.state[f"out:{release.name}/{index}"] = encode(units << np.int64(64 - release.ring))
         else:
             self.contribution = units
 
     def compute(self, values: Any, *, name: str | None = None) -> Any:
-        """Run the mechanism of a computed release on this party's values; what it found.
+        """Run the mechanism of a computed release on this party's values, and return its result.
 
-        One debit, noted before anything is drawn, covers all that the mechanism draws. What the step `sends` leaves
-        with the reply. A release whose receiver is the party itself stays, under its `name`, for later steps
-        (`computed`). The same ask again finds the same result.
+        One debit, noted before anything is drawn, covers all draws of the mechanism. The result of the release that the
+        step `sends` leaves with the reply. The result of a release to the party itself stays, under its `name`, for
+        later steps (`computed`). The same ask again finds the same result.
         """
         name = name or self._sends or ""
-        release, index = self._host.agreed.declaration[name], int(self.label)
+        release, index = self.release(name), int(self.label)
         protection, stays = release.protection, release.to == ITSELF
         leaves = name == self._sends and not self.contributed
         if not isinstance(protection, Computed) or not (stays or leaves):
-            raise Refused(f"{self._path} computes no {name}, or a second time", code="undeclared", key=name)
+            raise Refused(f"{self.path} computes no {name}, or a second time", code="undeclared", key=name)
         self._require_source(release)
         if index >= release.times or (name, index) in self.effects.draws:
-            raise Refused(f"{self._path}: {name} is computed more often than declared", code="too-often", key=name)
+            raise Refused(f"{self.path}: {name} is computed more often than declared", code="too-often", key=name)
         protection.mechanism.check(values)
         permit = self.effects.draw(name, index)
         result = protection.mechanism.run(self._host.noise, values, permit=permit)
@@ -200,24 +320,24 @@ class Site(Mailbox):
         return result
 
     def _require_source(self, release: Release) -> None:
-        """This party is a source of the release, and the release is of the part of the records that this step reads,
-        whatever a method says of it."""
-        if (release.name in self._host.agreed.declaration.holdout) != self._aside:
-            raise Refused(f"{self._path} does not see the records of {release.name}", code="undeclared")
+        """Refuse unless this party is a source of the release, and the release is made from the records that this step
+        sees, whatever the method declares."""
+        if (release.name in self._host.agreed.declaration.holdout) != self._state.holdout:
+            raise Refused(f"{self.path} does not see the records of {release.name}", code="undeclared")
         if not self.consortium.includes(release.source, self.party):
             raise Refused(f"{release.name} does not come from {self.party}", code="undeclared", key=release.name)
 
     def computed(self, name: str, index: int = 0) -> Any:
-        """What an earlier step, or this one, computed for the party itself."""
+        """What this step or an earlier one computed for the party itself."""
         return self.kept(_computed(name, index))
 
     def draw(self, name: str, *, sensitivity: float) -> NDArray[np.int64]:
-        """The noise of a release that is selected under encryption, in grid units; drawing it is the debit.
+        """Draw the noise of a release that is selected under encryption, in grid units. The draw is the debit.
 
-        Its scale is this party's own secret, because `sensitivity` depends on how many records it has; the declared
-        sensitivity is the largest that there can be. The noise may leave this step only encrypted or shared.
+        The scale of the noise is this party's secret, because `sensitivity` depends on how many records it has; the
+        declared sensitivity is the largest possible one. The noise may leave this step only encrypted or shared.
         """
-        release = self._host.agreed.declaration[name]
+        release = self.release(name)
         noise = release.noise
         if not isinstance(release.protection, Selected) or noise is None:
             raise Refused(f"{name} is not declared with noise that is selected", code="undeclared", key=name)
@@ -228,30 +348,28 @@ class Site(Mailbox):
         permit = self.effects.draw(release.name, 0)
         return noise.draw(self._host.noise, scale, release.shape, permit=permit)
 
-    # Towards this owner.
+    # To this owner.
 
     def deliver(self, name: str, value: Any) -> None:
-        """Leave a value with this party's owner, in its own results, and nowhere else: no ask or reply carries it.
+        """Leave a value with this party's owner, in its own results: no ask or reply carries it.
 
-        What a party makes for itself (its own model, trained on what was shared) is not released, so that its name is
-        none of the declared ones. It is delivered once: the same again is no harm, another value is refused.
+        What a party makes for itself, such as its own model, is not released: its name is none of the declared ones. A
+        second delivery of the same value does no harm; another value is refused.
         """
         declared = {release.name for release in self._host.agreed.declaration.releases}
         if name in declared or not is_release_name(name):
-            raise Refused(f"{name!r} can't be delivered: a plain name that no release has was expected", code="form")
+            raise Refused(f"{name!r} can't be delivered: use a plain name that no release has", code="form")
         raw = encode(value)
-        before = self.effects.delivered.get((name, OWN), self._delivered(name).get(OWN))
+        stored = self._host.store.delivered(self.run, name).get(name, {})
+        before = self.effects.delivered.get((name, OWN), stored.get(OWN))
         if before is not None and before != raw:
             raise Refused(f"{name} was delivered with another value before", code="delivered", key=name)
         if before is None:
             self.effects.delivered[name, OWN] = raw
 
-    def arrived(self, release: Release, value: Any) -> None:
+    def keep_arrived(self, release: Release, value: Any) -> None:
         """Keep a value of a release that an ask brought."""
-        self.effects.delivered[release.name, str(self._path)] = encode(value)
-
-    def _delivered(self, name: str) -> dict[str, bytes]:
-        return self._host.store.delivered(self._run, name).get(name, {})
+        self.effects.delivered[release.name, str(self.path)] = encode(value)
 
 
 def _computed(name: str, index: int) -> str:

@@ -1,14 +1,14 @@
-"""The owner's one file: ledger entries, stored replies and step state, because they must commit together.
+"""The owner's file: ledger entries, stored replies and step state, in one file because they commit together.
 
 `commit` is the only writer of a run. Debits, state and reply become durable together or not at all, and the first
-commit under a key wins: so there is no moment with a debit and no reply, a retry finds either everything or nothing,
-and two processes that answer the same ask give the same bytes. Every commit moves the ledger's head, and the reply
-carries the head after it: a file that was put back is noticed by whoever saw a later one, whether or not a debit was
+commit under a key wins. So there is no moment with a debit and no reply, a retry finds everything or nothing, and two
+processes that answer the same ask give the same bytes. Every commit moves the ledger's head, and the reply carries the
+head after it: participants that saw a later head notice a file that was restored from a backup, with or without a debit
 in between.
 
-When a run ends, or is abandoned, its state and the bodies of its replies are deleted in the same commit, their pages
-overwritten and the log cut off; digests stay, so that nothing is answered anew. What was delivered to the owner stays
-after an end, and goes with a run that is abandoned.
+When a run ends or is abandoned, the same commit deletes its state and the bodies of its replies, overwrites their pages
+and truncates the log. Digests stay, so that no ask is answered a second time. Values that were delivered to the owner
+stay after an end, and are deleted with an abandoned run.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import hashlib
 import logging
 import sqlite3
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from comity.crypto.sealing import Identity
@@ -25,14 +26,13 @@ from comity.federation.declare.policy import Reservation
 from comity.federation.messages.codec import embedded, encode
 from comity.federation.messages.heads import Head, newest, signed
 from comity.federation.messages.paths import ABANDON, BEGIN, END, MEET, StepPath
-from comity.federation.owner.effects import Effects
-from comity.federation.owner.standing import Standing
-from comity.privacy.ledger import Account, Ledger, Transaction
+from comity.federation.owner.run_state import Effects
+from comity.privacy.ledger import Account, Ledger, Transaction, numbered_parameters
 from comity.privacy.unit import Neighbours, Unit
 
 log = logging.getLogger("comity.site")
 
-# Bodies and values can be many megabytes: the keys need an index of their own, or a search would read whole messages.
+# Bodies and values can be many megabytes. The primary keys are indexes: a search reads no messages.
 _TABLES = """
 create table if not exists reply(owner text, run text, path text, study text, digest blob, sent text, body blob,
                                  primary key(owner, run, path));
@@ -44,17 +44,72 @@ create table if not exists delivered(owner text, run text, name text, path text,
 create table if not exists peer(owner text, party text, key blob, ledger text, count integer, head text,
                                 signature blob, primary key(owner, party, key, ledger));
 """
-MARK = 32
-"""Characters of a study's hash that stand before the ids of its runs."""
-_LIFE = (str(BEGIN), str(MEET), str(END), str(ABANDON))
+STUDY_PREFIX = 32
+"""How many characters of a study's hash precede the ids of its runs."""
+_LIFECYCLE = (str(BEGIN), str(MEET), str(END), str(ABANDON))
+NONCE = "run:nonce"
+"""The state that binds a run to the journal that began it."""
+
+_RUN_STATUS = """
+select (select value from state where owner = ?1 and run = ?2 and name = ?5),
+       exists (select 1 from ended where owner = ?1 and run = ?2),
+       begun.study, begun.body is null, here.digest, here.body
+from (select 1)
+left join reply as begun on begun.owner = ?1 and begun.run = ?2 and begun.path = ?3
+left join reply as here on here.owner = ?1 and here.run = ?2 and here.path = ?4
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """The status of a run and of one ask in it. It is read twice for every ask, before its step and inside the commit.
+
+    `study` is the one under which the run began here, if it did; `digest` is that of the ask that was answered under
+    this path, if one was. Replies of a run that is over are deleted, their digests stay.
+    """
+
+    run: str
+    path: StepPath
+    nonce: bytes | None
+    ended: bool
+    study: str | None
+    deleted: bool
+    digest: bytes | None
+    body: bytes | None
+
+    @classmethod
+    def of(cls, connection: sqlite3.Connection, owner: str, run: str, path: StepPath) -> RunStatus:
+        found = connection.execute(
+            _RUN_STATUS, numbered_parameters(owner, run, str(BEGIN), str(path), NONCE)
+        ).fetchone()
+        nonce, ended, study, deleted, digest, body = found
+        return cls(run, path, nonce, bool(ended), study, study is not None and bool(deleted), digest, body)
+
+    def stored(self, digest: bytes) -> bytes | None:
+        """The stored answer to this ask. Refuses another ask under the same path."""
+        if self.digest is None:
+            return None
+        if self.body is None or (self.digest != digest and self.ended):
+            raise Refused(f"{self.path}: the run is closed and its replies are deleted", code="closed", key="run")
+        if self.digest != digest:
+            raise Refused(f"{self.path}: a different ask under the same key was answered before", code="asked-before")
+        return self.body
+
+    def require_begun(self, study: str) -> None:
+        """Refuse a step before the run has begun, where policy, approval and reservation are checked, and after it has
+        ended. A run id belongs to one study."""
+        if self.deleted or self.ended:
+            raise Refused(f"run {self.run} is closed", code="closed", key="run")
+        if self.study is None or self.study != study:
+            raise Refused(f"run {self.run} of this study has not begun here", code="unreserved", key="run")
 
 
 class Store:
     """Replies and state of the runs of one owner, in the file of its ledger.
 
     Where several studies share the file, `study` keeps their runs apart: a coordinator can't take, close or ask about
-    the run ids of another. In the ledger such a run stands as the study and its id, which is also what `abandon`
-    without a study takes. `dataset` is the one whose budget pays; by default the ledger's only one.
+    another's run ids. The ledger lists such a run as the study and the run id; a store without a study takes the same
+    to `abandon` it. `dataset` is the one whose budget pays, by default the only one of the ledger.
     """
 
     def __init__(
@@ -68,8 +123,8 @@ class Store:
     ) -> None:
         self.ledger = ledger
         self._dataset = dataset
-        # Of one length, so that no run id of one study reads like another study's.
-        self._mark = "" if study is None else f"{study[:MARK]:{MARK}}/"
+        # All prefixes have one length: no run id of one study equals another study's.
+        self._prefix = "" if study is None else f"{study[:STUDY_PREFIX]:{STUDY_PREFIX}}/"
         self._unit = unit
         self._neighbours = neighbours
         with ledger.transaction() as transaction:
@@ -81,47 +136,48 @@ class Store:
         return self.ledger.owner
 
     def _key(self, run: str) -> str:
-        return self._mark + run
+        return self._prefix + run
 
-    # Looking.
+    # Reading.
 
     def counted_in(self) -> tuple[Unit, Neighbours] | None:
-        """Unit and relation of the dataset that pays; None where the ledger has several and none is named."""
+        """Unit and relation of the dataset that pays; None where the ledger has several datasets and none is named."""
         accounts = [one for one in self.ledger.summary() if self._dataset in (None, one.dataset)]
         return (accounts[0].unit, accounts[0].neighbours) if len(accounts) == 1 else None
 
-    def standing(self, run: str, path: StepPath) -> Standing:
-        """How a run and one path in it stand here."""
+    def run_status(self, run: str, path: StepPath) -> RunStatus:
+        """The status of a run and of one ask in it."""
         with self.ledger.reading() as connection:
-            return Standing.of(connection, self._owner, self._key(run), path)
+            return RunStatus.of(connection, self._owner, self._key(run), path)
 
     def _has_ended(self, connection: sqlite3.Connection, run: str) -> bool:
         row = connection.execute("select 1 from ended where owner = ? and run = ?", (self._owner, run)).fetchone()
         return row is not None
 
     def _begun(self, connection: sqlite3.Connection, study: str, other_than: str) -> int:
-        """How many other runs of a study count: those that are open, and those in which anything was answered. A run
-        that was abandoned because somebody else refused it has cost nothing, no approval either."""
+        """How many other runs of a study count: open ones, and those in which a step of the method was answered. A run
+        that was abandoned before, because another party refused it, has cost nothing and uses up no approval."""
+        marks = ", ".join("?" * len(_LIFECYCLE))
         (begun,) = connection.execute(
             "select count(distinct run) from reply where owner = ? and study = ? and run != ? and (path not in "
-            f"({', '.join('?' * len(_LIFE))}) or (path = ? and run not in (select run from ended where owner = ?)))",
-            (self._owner, study, other_than, *_LIFE, str(BEGIN), self._owner),
+            f"({marks}) or (path = ? and run not in (select run from ended where owner = ?)))",
+            (self._owner, study, other_than, *_LIFECYCLE, str(BEGIN), self._owner),
         ).fetchone()
         return int(begun)
 
     def runs_of(self, study: str, *, other_than: str) -> int:
-        """How many runs of a study this owner has begun, `other_than` left out."""
+        """How many runs of a study this owner has begun, without the run `other_than`."""
         with self.ledger.reading() as connection:
             return self._begun(connection, study, self._key(other_than))
 
     def runs_open(self) -> list[str]:
-        """Runs that began here, of this study where there is one, and have not ended."""
+        """The runs that began here and have not ended; of the store's study, where it has one."""
         with self.ledger.reading() as connection:
             rows = connection.execute(
                 "select run from reply where owner = ? and path = ? and body is not null order by rowid",
                 (self._owner, str(BEGIN)),
             ).fetchall()
-        return [run.removeprefix(self._mark) for (run,) in rows if run.startswith(self._mark)]
+        return [run.removeprefix(self._prefix) for (run,) in rows if run.startswith(self._prefix)]
 
     def state(self, run: str, name: str) -> bytes | None:
         with self.ledger.reading() as connection:
@@ -131,8 +187,8 @@ class Store:
         return None if row is None else bytes(row[0])
 
     def delivered(self, run: str, name: str | None = None) -> dict[str, dict[str, bytes]]:
-        """What this owner received in a run, or that of one name: by name, then by path, in the order in which it
-        came."""
+        """What this owner received in a run, or of it what has this name: by name, then by path, in the order of
+        arrival."""
         with self.ledger.reading() as connection:
             rows = connection.execute(
                 "select name, path, value from delivered where owner = ? and run = ? and name = ifnull(?, name) "
@@ -145,7 +201,7 @@ class Store:
         return found
 
     def replies(self, run: str) -> dict[str, str]:
-        """SHA-256 of each reply that was sent, by path."""
+        """The SHA-256 of each reply that was sent, by path."""
         with self.ledger.reading() as connection:
             rows = connection.execute(
                 "select path, sent from reply where owner = ? and run = ?", (self._owner, self._key(run))
@@ -162,29 +218,30 @@ class Store:
         digest: bytes,
         reply: Mapping[str, Any],
         effects: Effects,
-        booking: Reservation | None = None,
+        reservation: Reservation | None = None,
         *,
         keys: Identity,
         party: str,
     ) -> bytes:
-        """Make a step's effects and its reply durable; returns the reply to send, which may be another process's.
+        """Make a step's effects and its reply durable, and return the reply to send.
 
-        `booking` is what is reserved, where the step reserves. `keys` sign the head of the ledger for this `party`.
+        If another process has answered the same ask, that is its reply, and the effects here are dropped. `reservation`
+        is what a step that reserves is to reserve. `keys` sign the head of the ledger for this `party`.
         """
         signed = [study, run, str(path), digest]
         run = self._key(run)
         with self.ledger.transaction() as transaction:
             connection = transaction.connection
-            standing = Standing.of(connection, self._owner, run, path)
-            first = standing.stored(digest)
+            status = RunStatus.of(connection, self._owner, run, path)
+            first = status.stored(digest)
             if first is not None:
-                return first  # another process of ours was faster: its bytes go out, our draw is forgotten
+                return first  # another process of this owner was faster: its bytes leave, this draw never does
             transaction.require_unfrozen()
             if effects.reserve:
-                assert booking is not None
-                self._reserve(transaction, booking, run)
+                assert reservation is not None
+                self._reserve(transaction, reservation, run)
             elif not effects.abandon:
-                standing.require_begun(study)
+                status.require_begun(study)
             for release, index in effects.draws:
                 transaction.draw(run=run, release=release, index=index, step=str(path))
             self._keep(connection, run, effects)
@@ -200,35 +257,35 @@ class Store:
                 (self._owner, run, str(path), study, digest, hashlib.sha256(body).hexdigest(), body),
             )
         if effects.close or effects.abandon:
-            self._cut_log()
+            self._truncate_log()
         return body
 
-    def looked_ahead(
-        self, booking: Reservation, run: str, reply: Mapping[str, Any], *, keys: Identity, party: str
+    def dry_run(
+        self, reservation: Reservation, run: str, reply: Mapping[str, Any], *, keys: Identity, party: str
     ) -> bytes:
-        """The reply of a step that only looks, or the refusal that beginning the run would meet. Nothing is written:
-        the reply carries the head that the ledger has anyway, and is made anew whenever it is asked for."""
+        """The reply to a dry run, or the refusal that beginning the run would raise. Nothing is written: the reply
+        carries the current head of the ledger, and the same ask again gets a new one."""
         with self.ledger.trial() as transaction:
-            self._reserve(transaction, booking, self._key(run))
+            self._reserve(transaction, reservation, self._key(run))
         head = self.ledger.commit_head()
         return encode({**reply, "head": signed(keys, party, head.ledger, head.count, head.head)})
 
-    def foresee(self, booking: Reservation, *runs: str) -> list[Account]:
-        """The accounts as they would be if these runs began, or the refusal of the first that would not."""
+    def foresee(self, reservation: Reservation, *runs: str) -> list[Account]:
+        """The accounts as they would be if these runs began, or the refusal of the first that could not."""
         with self.ledger.trial() as transaction:
             for run in runs:
-                self._reserve(transaction, booking, self._key(run))
+                self._reserve(transaction, reservation, self._key(run))
             return self.ledger.summary()
 
     def abandon(self, run: str) -> None:
-        """End a run here, whatever its coordinator says: frees what was never drawn, deletes its state and replies, and
-        closes its id for good, also one that never began. Again is the same as once."""
+        """End a run here, whatever its coordinator says: free what was never drawn, delete its state and replies, and
+        close its id for good, even if it never began. Repeating it changes nothing."""
         run = self._key(run)
         with self.ledger.transaction() as transaction:
             if not self._has_ended(transaction.connection, run):
                 self._abandon(transaction, run)
                 transaction.note(hashlib.sha256(encode(["abandon", run])).digest())
-        self._cut_log()
+        self._truncate_log()
 
     def _keep(self, connection: sqlite3.Connection, run: str, effects: Effects) -> None:
         owner, state = self._owner, effects.state
@@ -259,52 +316,52 @@ class Store:
         connection.execute("update reply set body = null where owner = ? and run = ?", (self._owner, run))
         connection.execute("insert or ignore into ended values(?, ?)", (self._owner, run))
 
-    def _reserve(self, transaction: Transaction, booking: Reservation, run: str) -> None:
-        study, most = booking.study, booking.max_runs
+    def _reserve(self, transaction: Transaction, reservation: Reservation, run: str) -> None:
+        study, max_runs = reservation.study, reservation.max_runs
         if self._has_ended(transaction.connection, run):
             raise Refused(f"run {run} is closed and can't begin", code="closed", key="run")
-        if most is not None and self._begun(transaction.connection, study, run) >= most:
-            raise Refused(f"refused: study {study[:12]} is approved here for {most} runs", code="approval")
+        if max_runs is not None and self._begun(transaction.connection, study, run) >= max_runs:
+            raise Refused(f"refused: study {study[:12]} is approved here for {max_runs} runs", code="approval")
         transaction.reserve(
-            study=f"{booking.title} {study[:12]}",
+            study=f"{reservation.title} {study[:12]}",
             run=run,
-            draws=booking.draws,
+            draws=reservation.draws,
             unit=self._unit,
             neighbours=self._neighbours,
             dataset=self._dataset,
         )
-        if booking.period is not None:
-            booking.period.check(transaction, self._dataset, booking.title)
+        if reservation.period is not None:
+            reservation.period.check(transaction, self._dataset, reservation.title)
 
-    def _cut_log(self) -> None:
-        """What was deleted stands in the write-ahead log until that is cut off."""
+    def _truncate_log(self) -> None:
+        """Deleted values stay in the write-ahead log until it is truncated."""
         if not self.ledger.truncate_log():
-            log.warning("%r is being read: what was deleted leaves its log with the next run's end", self.ledger)
+            log.warning("%r is being read: its log keeps what was deleted until the next run ends", self.ledger)
 
     # Heads.
 
     def _with_head(
         self, transaction: Transaction, keys: Identity, party: str, what: list[Any], reply: Mapping[str, Any]
     ) -> bytes:
-        """The reply with the head that the ledger has once this commit is through."""
+        """The reply with the head that the ledger has after this commit."""
         parts = {name: embedded(value, depth=2) for name, value in reply.items()}
         transaction.note(hashlib.sha256(encode([*what, parts])).digest())
         head = transaction.commit_head()
         return encode({**parts, "head": signed(keys, party, head.ledger, head.count, head.head)})
 
-    def look_at(self, seen: Head, verify: Callable[[], None]) -> None:
-        """A head that others saw of this owner's ledger. One that the ledger lacks freezes it, if `verify` shows that
-        its owner gave it out: the file was put back."""
+    def check_head(self, seen: Head, verify: Callable[[], None]) -> None:
+        """Compare a head that others saw of this owner's ledger. One that the ledger lacks freezes it, if `verify`
+        finds that the owner signed it: then the file was restored from a backup."""
         if self.ledger.lacks_commit(seen["ledger"], seen["count"], seen["head"]):
             verify()
             self.ledger.remember_commit(seen["ledger"], seen["count"], seen["head"])
 
     def remembered(self, party: str, key: bytes) -> list[Head]:
-        """The newest heads that this owner has seen of the ledgers of another party."""
+        """The newest heads of another party's ledgers that this owner has seen."""
         return self.all_remembered().get((party, key), [])
 
     def all_remembered(self) -> dict[tuple[str, bytes], list[Head]]:
-        """The newest heads that this owner has seen of others' ledgers, by party and pinned key."""
+        """The newest heads of others' ledgers that this owner has seen, by party and pinned key."""
         with self.ledger.reading() as connection:
             return self._remembered(connection)
 

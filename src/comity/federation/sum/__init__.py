@@ -1,1 +1,44 @@
-"""The secure sum: the coordinator learns the sum of the parties' vectors, and no vector."""
+"""The secure sum: the coordinator learns the sum of the parties' vectors, and no single vector.
+
+After Bonawitz et al. (2017) and Bell et al. (2020). Read `terms.py` (what both sides compute alike), `site.py` (what a
+site does) and `coordinator.py` (what the coordinator does), in this order. `comity.crypto` has the pseudorandom
+`masks`, the secret sharing (`shamir`), and how many `share_holders` a party needs.
+
+Masks      A party adds a *self mask* to its vector, and *pair masks*: of two parties with a pair seed, one adds the
+           mask and the other subtracts it, so that pair masks cancel in the sum. The self mask protects a vector that
+           arrives after its party was counted as lost and its pair masks were recovered.
+Shares     Each party picks share holders at random. For each sum it gives every holder a Shamir share of the seed of
+           its self mask, and a Shamir share of a key. Under that key it locks its pair seeds of that sum, its *recovery
+           seeds*, and leaves them with the coordinator (on the wire: "wills").
+Opening    For each survivor, the holders give their shares of the self mask. For each lost party they give their shares
+           of the key, and the coordinator removes the pair masks that survivors made with it.
+
+    set-up, once per circle   advertise   each party picks its share holders, by its own randomness
+                              deal        it seals to each holder a pair seed and Shamir shares of its secrets
+                              meet        it opens what was dealt to it, and locks its recovery seeds of each sum
+                              enlist      it signs the one list of members
+    for each sum              mask        given its holders' signatures on that list: vector + self mask ± pair masks
+                              agree       each survivor signs the one list of survivors
+                              unmask      given enough signatures: shares of survivors' self masks, and of the keys of
+                                          lost parties' recovery seeds
+
+Adversary  A coordinator that reads everything, with up to `colluders` parties. It may lie about dropouts and show
+           different lists to different parties (`comity.crypto.share_holders` proves that it gains nothing).
+Learned    The coordinator learns the sum over the survivors. The parties learn which parties took part.
+Assumes    AES is a pseudorandom permutation; HPKE (ML-KEM-768 + X25519) and Ed25519 are secure under the pinned keys;
+           the colluders were fixed before the parties picked their share holders.
+
+Why no vector is opened
+    - For one party and one sum, a site gives a share of the self mask or of the recovery key, never both. Seeds, self
+      masks and recovery keys of different sums are independent, so the rule need not reach across sums.
+    - The threshold is so high that a coordinator can't collect enough shares of both kinds by showing different lists
+      to different parties.
+    - A site answers `enlist` and `agree` once for each label, so that it signs one list of each kind.
+    - A party accepts a list only if a quorum of its own share holders are on it and signed it. So it never masks for a
+      list on which it stands alone, and never opens one.
+    - Seeds and shares are sealed to keys that are deleted with the run: pinned keys that are stolen later open no
+      recorded masks.
+
+The parties of one source form a *circle*. Each circle of a run has its own set-up: masks, share holders, lists and
+thresholds. Parties outside of it neither hold shares for it nor count as survivors whose noise is relied on.
+"""

@@ -1,32 +1,5 @@
-"""Secure sum of integer vectors with two kinds of masks (after Bonawitz et al. 2017, Bell et al. 2020).
-
-    set-up, once per circle advertise  each party chooses its holders, by its own coins
-                            deal       it seals to each holder a pair seed and Shamir shares of its secrets
-                            meet       it opens what was dealt to it and leaves a *will* per sum
-                            enlist     it signs the one list of members
-    per sum                 mask       against its holders' signatures of that list: vector + self mask ± pair masks
-                            agree      every survivor signs the one list of survivors
-                            unmask     against enough signatures, shares of self masks, or of wills of the lost
-
-Adversary    a coordinator that looks at everything, with up to `colluders` parties; it may also lie about who dropped
-             out and show different lists to different parties (`comity.crypto.share_holders` says why that gains
-             nothing).
-Learned      coordinator: the sum over the survivors. Parties: who took part.
-Assumes      AES as a pseudorandom permutation, HPKE (ML-KEM-768 + X25519) and Ed25519 under the pinned keys; colluders
-             that were fixed before the parties chose their holders.
-
-A will is what a lost party leaves behind: its pair seeds of that one sum, locked under a key that is Shamir-shared. For
-one party and one sum, a site gives out a share of the self mask or of the will's key, never both; seeds, self masks and
-wills of different sums are independent, so the rule need not reach across sums. The threshold is so high that shares of
-both can't be collected by showing different lists to different parties. The lists are the answers to `sum.enlist[i]`
-and `sum.agree[release/i]`, of which there is one ever; a party goes along with a list only if a quorum of its own
-holders stand on it and signed it, so that it never masks for a list that leaves it alone, and never opens one that
-does. Seeds and shares are sealed to keys that are deleted with the run, so that pinned keys that are stolen later open
-no recorded masks. These are the steps of the sites; the coordinator's side is `federation.sum.coordinator`.
-
-The parties of one source are a *circle*. Each circle of a run has a set-up of its own, in which no other party counts:
-neither as a holder nor as one of the survivors whose noise is relied on (`federation.owner.sum_site`).
-"""
+"""What a site does in a secure sum: the steps, from picking share holders to giving out shares. The package's docstring
+has the protocol and its security argument."""
 
 from __future__ import annotations
 
@@ -47,11 +20,10 @@ from comity.federation.messages import rolls
 from comity.federation.messages.codec import encode
 from comity.federation.part import Part
 from comity.federation.step import step
-from comity.federation.sum.terms import degree_of, digest_of, joined, seeded_by, to_words, word
+from comity.federation.sum.terms import degree_of, digest_of, joined, seeded_by, to_words, word_type
 
 if TYPE_CHECKING:
     from comity.federation.owner.site import Site
-    from comity.federation.owner.sum_site import SumSite
 
 _SHARE = Blob(shamir.SHARE_BYTES)
 _SHARES = Fields({"seed": Blob(32), "self": Each(_SHARE, "sums"), "will": Each(_SHARE, "sums")}, optional=("seed",))
@@ -61,12 +33,12 @@ _SIGNATURE = Blob(64)
 class SecureSum(Part):
     name = "sum"
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         def release(name: str, source: str, to: str, protection: Public | Sealed, form: Form) -> Release:
             return Release(name=name, source=source, to=to, protection=protection, form=form)
 
         key = Fields({"key": Blob(SEALING_BYTES), "signature": _SIGNATURE})
-        wills = Each(Blob(64 + 600 * who.size), "sums")
+        recovery_seeds = Each(Blob(64 + 600 * consortium.size), "sums")
         opening = Fields({"self": Each(_SHARE), "will": Each(_SHARE)})
         return Declaration(
             (
@@ -75,7 +47,11 @@ class SecureSum(Part):
                 release("shares", EVERY_PARTY, EVERY_PARTY, Sealed("a pair seed and one share per secret"), _SHARES),
                 release("dealers", COORDINATOR, EVERY_PARTY, Public("who dealt to it"), Names()),
                 release(
-                    "wills", EVERY_PARTY, COORDINATOR, Public("pair seeds, locked under keys that are shared"), wills
+                    "wills",
+                    EVERY_PARTY,
+                    COORDINATOR,
+                    Public("pair seeds, locked under keys that are shared"),
+                    recovery_seeds,
                 ),
                 release("unserved", EVERY_PARTY, COORDINATOR, Public("dealers whose shares are none"), Names()),
                 release("members", COORDINATOR, EVERY_PARTY, Public("who takes part"), Names()),
@@ -93,15 +69,15 @@ class SecureSum(Part):
                     opening,
                 ),
             ),
-            adversary=f"a coordinator with up to {who.colluders} of {who.size} parties",
+            adversary=f"a coordinator with up to {consortium.colluders} of {consortium.size} parties",
         )
 
-    # Set-up.
+    # Set-up, once per circle.
 
     @step(per_circle=True, gives=("holders",))
     def advertise(self, site: Site) -> dict[str, Any]:
-        who = site.consortium
-        holders = list(draw_holders(who.parties, site.party, degree_of(who).degree, site.secret()))
+        consortium = site.consortium
+        holders = list(draw_holders(consortium.parties, site.party, degree_of(consortium).degree, site.secret()))
         site.keep("sum.holders", holders)
         return {"holders": holders}
 
@@ -109,16 +85,16 @@ class SecureSum(Part):
     def deal(self, site: Site, keys: dict[str, Any]) -> None:
         holders = _holders(site)
         if not set(keys) <= set(holders) - {site.party}:
-            raise Refused("keys of strangers", code="sum")
+            raise Refused("a party deals to the share holders that it picked", code="sum")
         if len(keys) + 1 < degree_of(site.consortium).quorum:
-            raise Refused("too few of the holders that this party chose are there", code="sum")
-        opened_by = {party: site.checked_key(party, signed) for party, signed in keys.items()}
+            raise Refused("too few of the share holders that this party picked are there", code="sum")
+        opened_by = {party: site.mailbox.check_key(party, signed) for party, signed in keys.items()}
         root = site.secret()
         site.keep("sum.root", root)
         points = range(1, len(holders) + 1)
         threshold = degree_of(site.consortium).threshold
         shared = {
-            kind: {label: shamir.split(site.seed(root, kind, label), threshold, points) for label in site.sums()}
+            kind: {label: shamir.split(site.seed(root, kind, label), threshold, points) for label in site.circle.sums}
             for kind in ("self", "will")
         }
         seeded = set(seeded_by(site.consortium, site.party, holders[:-1]))
@@ -136,12 +112,12 @@ class SecureSum(Part):
 
     @step(per_circle=True, gives=("wills", "unserved"))
     def meet(self, site: Site, dealers: list[str]) -> dict[str, Any]:
-        """What was dealt is opened and kept; a dealer whose letter is missing or is none of the right form is named."""
+        """Open and keep what was dealt to this party. It names the dealers whose letter is missing or malformed."""
         root = site.kept("sum.root")
         if root is None or site.party in dealers:
-            raise Refused("a party meets after it dealt, and others", code="sum")
+            raise Refused("a party opens shares after it dealt, and not its own", code="sum")
         received = site.take("shares", dealers)
-        held = {party: value for party, value in received.items() if _is_due(site, party, value)}
+        held = {party: value for party, value in received.items() if _is_complete(site, party, value)}
         site.keep("sum.held", {**held, site.party: site.kept("sum.own")})
         holders, dealt = _holders(site)[:-1], set(site.kept("sum.dealt"))
         given = {party: site.seed(root, "pair", party) for party in seeded_by(site.consortium, site.party, holders)}
@@ -150,44 +126,45 @@ class SecureSum(Part):
             "taken": {party: value["seed"] for party, value in held.items() if "seed" in value},
         }
         site.keep("sum.seeds", seeds)
-        wills = {}
-        for label in site.sums():
-            will = {
+        recovery_seeds = {}
+        for label in site.circle.sums:
+            pair_seeds = {
                 way: {party: site.seed(seed, "mask", label) for party, seed in of.items()} for way, of in seeds.items()
             }
             context = site.context("will", label, site.party)
-            wills[label] = lock(site.seed(root, "will", label), encode(will), context)
-        return {"wills": wills, "unserved": [party for party in dealers if party not in held]}
+            recovery_seeds[label] = lock(site.seed(root, "will", label), encode(pair_seeds), context)
+        return {"wills": recovery_seeds, "unserved": [party for party in dealers if party not in held]}
 
     @step(per_circle=True, gives=("enlisted",))
     def enlist(self, site: Site, members: list[str]) -> dict[str, Any]:
-        # One that is not of the circle adds no noise: it may not make up the number.
+        # A party outside of the circle adds no noise: it must not make up the number of survivors.
         if not site.consortium.knows_all(members):
             raise Refused("the members of a sum are parties of its source", code="sum")
         if site.kept("sum.seeds") is None or len(members) < site.consortium.survivors:
-            raise Refused("the members of a run are enough parties that met", code="sum")
+            raise Refused("the list of members is too short, or this party holds no shares yet", code="sum")
         named = sorted(members)
-        company, listed = self._require_company(site, members), digest_of(named)
+        present_holders, listed = self._require_holders(site, members), digest_of(named)
         site.keep("sum.members", rolls.roll(named))
-        # What later steps need of the list, so that they need not read all of it.
-        site.keep("sum.enlisted", {"digest": listed, "company": company})
+        # What later steps need of the list, without reading all of it.
+        site.keep("sum.enlisted", {"digest": listed, "company": present_holders})
         present, seeds = set(members), site.kept("sum.seeds")
         site.keep("sum.seeds", {way: {p: seed for p, seed in of.items() if p in present} for way, of in seeds.items()})
         return {"enlisted": site.sign("members", site.label, listed)}
 
-    # Per sum.
+    # For each sum.
 
     @step(per_sum=True, gives=("masked",))
-    def mask(self, site: SumSite, roll: dict[str, bytes]) -> dict[str, Any]:
-        """`roll` are signatures of the list of members by this party's holders; needed for the first sum alone."""
+    def mask(self, site: Site, roll: dict[str, bytes]) -> dict[str, Any]:
+        """Mask this party's vector. `roll` are its holders' signatures on the list of members; only the first sum needs
+        them."""
         label, enlisted, vector = site.label, site.kept("sum.enlisted"), site.kept(f"out:{site.label}")
         if enlisted is None or vector is None:
-            raise Refused("the members of a sum are parties that were enlisted, with a contribution each", code="sum")
+            raise Refused("a party masks after it signed the list of members and contributed", code="sum")
         if not site.kept("sum.seated", False):
-            self._require_signed(site, roll, enlisted["company"], "members", site.circle, enlisted["digest"])
+            self._require_signed(site, roll, enlisted["company"], "members", str(site.circle.place), enlisted["digest"])
             site.keep("sum.seated", True)
         release, seeds = site.release(label.rpartition("/")[0]), site.kept("sum.seeds")
-        total = to_words(vector, word(release, site.consortium))
+        total = to_words(vector, word_type(release, site.consortium))
         masks.add(total, site.seed(site.kept("sum.root"), "self", label))
         for way, apply in (("given", masks.add), ("taken", masks.subtract)):
             for seed in seeds[way].values():
@@ -198,7 +175,7 @@ class SecureSum(Part):
     @step(per_sum=True, gives=("consent",))
     def agree(self, site: Site, survivors: list[str]) -> dict[str, Any]:
         alive, listed, enlisted = set(survivors), digest_of(sorted(survivors)), site.kept("sum.enlisted")
-        # The same digest is the same list: nobody was lost, and there is no need to read it.
+        # The same digest means the same list: no party was lost, and the list need not be read.
         whole = enlisted is not None and enlisted["digest"] == listed
         members = alive if whole else set(site.kept("sum.members", []))
         lost = members - alive
@@ -207,14 +184,14 @@ class SecureSum(Part):
             or not alive <= members
             or len(survivors) < site.consortium.survivors
         ):
-            raise Refused("too few survivors, or some that were no members", code="sum")
-        company = self._require_company(site, survivors)
+            raise Refused("there are too few survivors, or some that are no members", code="sum")
+        present_holders = self._require_holders(site, survivors)
         agreed, held = joined(enlisted["digest"], listed), site.kept("sum.held")
         site.keep(
             f"sum.list/{site.label}",
             {
                 "digest": agreed,
-                "company": company,
+                "company": present_holders,
                 "self": [party for party in held if party in alive],
                 "will": [party for party in held if party in lost],
             },
@@ -225,48 +202,49 @@ class SecureSum(Part):
     def unmask(self, site: Site, consents: dict[str, bytes]) -> dict[str, Any]:
         label, agreed = site.label, site.kept(f"sum.list/{site.label}")
         if agreed is None:
-            raise Refused("a party opens the list that it agreed to", code="sum")
+            raise Refused("a party opens only for a list of survivors that it signed", code="sum")
         self._require_signed(site, consents, agreed["company"], "survivors", label, agreed["digest"])
         held = site.kept("sum.held")
         return {"opening": {kind: {p: held[p][kind][label] for p in agreed[kind]} for kind in ("self", "will")}}
 
-    def _require_company(self, site: Site, names: Iterable[str]) -> list[str]:
-        """The holders of this party that are on a list. One that it goes along with has itself and a quorum of them on
-        it: with fewer, its vector could be covered by its self mask alone, which the others then open."""
+    def _require_holders(self, site: Site, names: Iterable[str]) -> list[str]:
+        """This party's holders on a list. Refuses a list without this party, or without a quorum of its holders: with
+        fewer, its self mask alone could cover its vector, and the others would open it."""
         listed = set(names)
-        company = [holder for holder in _holders(site) if holder in listed]
-        if site.party not in listed or len(company) < degree_of(site.consortium).quorum:
-            raise Refused("the list lacks this party or too many of its holders", code="sum")
-        return company
+        present = [holder for holder in _holders(site) if holder in listed]
+        if site.party not in listed or len(present) < degree_of(site.consortium).quorum:
+            raise Refused("the list lacks this party or too many of its share holders", code="sum")
+        return present
 
-    def _require_signed(self, site: Site, signatures: Mapping[str, bytes], company: list[str], *what: Any) -> None:
-        """A quorum of this party's holders that are on the list signed the same one as it did."""
+    def _require_signed(self, site: Site, signatures: Mapping[str, bytes], holders: list[str], *what: Any) -> None:
+        """Refuse unless a quorum of this party's `holders` on a list signed the same list as this party did."""
         quorum = degree_of(site.consortium).quorum
-        if not set(signatures) <= set(company) or len(signatures) < quorum:
-            raise Refused("too few of this party's holders signed the list", code="sum")
+        if not set(signatures) <= set(holders) or len(signatures) < quorum:
+            raise Refused("too few of this party's share holders signed the list", code="sum")
         for party, signature in signatures.items():
             site.verify(party, signature, *what)
 
 
 def _holders(site: Site) -> list[str]:
-    """Those that hold shares of this party's secrets, itself last: the order of the points of its shares."""
+    """The share holders of this party, itself last: in the order of the points of its shares."""
     chosen = site.kept("sum.holders")
     if chosen is None:
-        raise Refused("a party chooses its holders first", code="sum")
+        raise Refused("a party picks its share holders first", code="sum")
     return [*chosen, site.party]
 
 
-def _is_due(site: Site, dealer: str, value: Mapping[str, Any]) -> bool:
-    """Whether this is what a dealer owes its holder: a share of each secret of each sum, and where it is due a seed."""
-    seeded, labels = bool(seeded_by(site.consortium, dealer, [site.party])), set(site.sums())
+def _is_complete(site: Site, dealer: str, value: Mapping[str, Any]) -> bool:
+    """Whether a dealer's letter holds what its holder needs: a share of each secret of each sum, and a pair seed where
+    the two make a pair mask."""
+    seeded, labels = bool(seeded_by(site.consortium, dealer, [site.party])), set(site.circle.sums)
     return ("seed" in value) == seeded and set(value["self"]) == set(value["will"]) == labels
 
 
 class _Words(Array):
-    """A masked vector: 32- or 64-bit words, of the shape of the release that the ask's label names."""
+    """A masked vector of 32- or 64-bit words. The coordinator checks its shape against the release of the sum."""
 
     def __init__(self) -> None:
         super().__init__(shape=None)
 
-    def fits(self, value: Any, dims: Any, who: Consortium) -> bool:
+    def fits(self, value: Any, dims: Any, consortium: Consortium) -> bool:
         return isinstance(value, np.ndarray) and value.dtype.str in ("<u4", "<u8")

@@ -1,4 +1,4 @@
-"""What both sides of the secure sum go by: how many hold shares, what lists are signed by, in which words one adds."""
+"""What both sides of the secure sum compute alike: the number of share holders, digests of lists, and words to add."""
 
 from __future__ import annotations
 
@@ -17,28 +17,31 @@ from comity.federation.messages.codec import encode
 Masked = NDArray[np.uint32] | NDArray[np.uint64]
 
 
-def degree_of(who: Consortium) -> Degree:
-    return choose_degree(who.size, who.colluders, who.dropouts)
+def degree_of(consortium: Consortium) -> Degree:
+    return choose_degree(consortium.size, consortium.colluders, consortium.dropouts)
 
 
-def seeded_by(who: Consortium, party: str, holders: Sequence[str]) -> tuple[str, ...]:
-    """The holders with which a party makes a pair mask: all of them, or where any two parties hold shares of each other
-    only one of the two does."""
-    return tuple(holders) if degree_of(who).degree < who.size - 1 else tuple(h for h in holders if party < h)
+def seeded_by(consortium: Consortium, party: str, holders: Sequence[str]) -> tuple[str, ...]:
+    """The holders to which a party deals a pair seed: all of them. If all parties hold shares of all, only one party of
+    each pair deals it."""
+    return (
+        tuple(holders) if degree_of(consortium).degree < consortium.size - 1 else tuple(h for h in holders if party < h)
+    )
 
 
-def word(release: Release, who: Consortium) -> str:
-    """32-bit words where the sum and its noise fit with room to spare: half the bytes and half the masks."""
-    return "<u4" if release.ring == 64 and release.reach(who, release.scale(who)) < 2**30 else "<u8"
+def word_type(release: Release, consortium: Consortium) -> str:
+    """32-bit words where the sum and its noise fit with a margin: half the bytes and half the masks."""
+    return "<u4" if release.ring == 64 and release.reach(consortium, release.scale(consortium)) < 2**30 else "<u8"
 
 
 def digest_of(*lists: Sequence[str]) -> bytes:
-    """What lists are signed by: encoding them for every signature would take most of the time of a large sum."""
+    """The digest that signatures on lists are over. Encoding the lists for every signature would take most of the time
+    of a large sum."""
     return joined(*map(rolls.digest, lists))
 
 
 def joined(*digests: bytes) -> bytes:
-    """`digest_of` lists whose own digests are known."""
+    """`digest_of` lists with these digests."""
     return digests[0] if len(digests) == 1 else hashlib.sha256(encode(list(digests))).digest()
 
 

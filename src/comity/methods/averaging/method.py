@@ -33,8 +33,7 @@ from comity.federation.declare.evaluation import Evaluation
 from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
 from comity.federation.evaluation.card import Predicts
-from comity.federation.owner.rows import Rows
-from comity.federation.owner.site import Site
+from comity.federation.owner.site import Rows, Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.record_sum import in_unit_ball
 from comity.methods.averaging import assessment, calibration, descent, rule

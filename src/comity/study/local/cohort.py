@@ -25,7 +25,7 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.plausibility import require_plausible, require_ranges
 from comity.federation.declare.protection import Entrusted, Summed
 from comity.federation.messages.codec import decode, encode
-from comity.federation.owner.rows import Rows
+from comity.federation.owner.site import Rows
 from comity.federation.protocol import Protocol
 from comity.federation.step import spec_of
 from comity.privacy.ledger import Ledger

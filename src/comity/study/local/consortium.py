@@ -70,7 +70,7 @@ class LocalConsortium:
                 noise=noise[party],
                 policy=(policies or {}).get(party, SIMULATION),
                 local=(models or {}).get(party),
-                chance=setting_aside(seed, party),
+                holdout_key=setting_aside(seed, party),
             )
             for party in who.parties
         }

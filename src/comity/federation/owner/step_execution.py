@@ -1,4 +1,4 @@
-"""One step at a site: what it is given, what came of it, and what that says to the coordinator."""
+"""The execution of one step at a site: the values that it takes, its outcome, and the reply to the coordinator."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ log = logging.getLogger("comity.site")
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """The step ran. `values` are what it gives beside its contribution."""
+    """The step ran. `values` is what it gives beside its contribution."""
 
     values: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Neutral:
-    """The step failed because of its data before anything was drawn, and its party contributed neutrally: one that is
-    missing because of its data would be a release."""
+    """The step failed because of its data before it drew anything, and its party contributed the neutral value: a party
+    that is missing because of its data would reveal something about it."""
 
 
 @dataclass(frozen=True)
 class Spent:
-    """The step failed after a draw. There is no way back: it is paid for, and "stopped" is the answer for ever."""
+    """The step failed after a draw: the draw is paid for, and the stored answer is "stopped"."""
 
 
 Outcome = Done | Neutral | Spent
 
 
 @dataclass(frozen=True, eq=False)
-class Running:
-    """A step that is asked for: `declared` are the releases of the part that it belongs to."""
+class StepExecution:
+    """A step that is asked for. `declared` are the releases of the part that it belongs to."""
 
     agreed: Agreement
     site: Site
@@ -51,13 +51,15 @@ class Running:
     spec: StepSpec
     declared: Declaration
 
-    def given(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The values of an ask in clear, each of its declared form."""
+    def open_values(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The values of an ask in clear, each checked against its declaration."""
         site, spec, declared = self.site, self.spec, self.declared
         if set(asked) != set(spec.takes):
             raise Malformed(f"{spec.name} takes {list(spec.takes)}, found {sorted(asked)}", code="form")
         sealed = any(declared[name].sealed for name in asked)
-        values = opened_values(asked, declared, site.run_key(), site.heads(COORDINATOR)) if sealed else asked
+        values = (
+            opened_values(asked, declared, site.mailbox.run_key(), site.mailbox.heads(COORDINATOR)) if sealed else asked
+        )
         for key, value in values.items():
             release = declared[key]
             release.check(value, COORDINATOR, site.party, self.agreed.consortium, site.dims)
@@ -66,15 +68,15 @@ class Running:
                     raise Refused(f"{key} was bound to another number in this run", code="form", key=key)
                 site.keep(f"dim:{key}", value)
             if is_kept(release) and release in self.agreed.declaration.releases:
-                site.arrived(release, value)
+                site.keep_arrived(release, value)
         return values
 
-    def outcome(self, given: Mapping[str, Any]) -> Outcome:
-        """Run it. A failure that may be told, because nothing was drawn and nothing is neutral, is raised."""
+    def run(self, given: Mapping[str, Any]) -> Outcome:
+        """Run the step. Raises a failure before a draw where its party can't contribute neutrally."""
         site, name = self.site, self.spec.name
         try:
-            values = self.function(site, **given) or {}
-            # Within what counts as the step: after a draw, a result that can't leave may not tell so free of charge.
+            values = self.function(**given) or {}
+            # Part of the step: after a draw, an undeclared result must not reveal itself free of charge.
             self._check_given(values)
         except (Exception, SystemExit) as error:
             if site.effects.draws:
@@ -92,14 +94,15 @@ class Running:
         return Done(values)
 
     def reply(self, outcome: Outcome) -> dict[str, Any]:
-        """What leaves with the commit."""
+        """The reply that leaves with the commit."""
         site, spec, declared = self.site, self.spec, self.declared
         if isinstance(outcome, Spent):
             site.effects.forget_all_but_draws()
             return {"stopped": True}
         values = outcome.values if isinstance(outcome, Done) else {}
         if any(declared[key].sealed for key in values):
-            values = sealed_values(values, declared, site.coordinator_key(), site.heads(site.party, COORDINATOR))
+            heads = site.mailbox.heads(site.party, COORDINATOR)
+            values = sealed_values(values, declared, site.mailbox.coordinator_key(), heads)
         if site.contribution is not None:
             assert spec.sends is not None
             values = {**values, spec.sends: site.contribution}
@@ -107,8 +110,8 @@ class Running:
         return {**reply, "boxes": site.effects.boxes} if site.effects.boxes else reply
 
     def _may_be_neutral(self) -> bool:
-        """Whether the neutral value is within the declared sensitivity of whatever this party would have sent. There is
-        none for what a step gives beside its contribution."""
+        """Whether the neutral value is within the declared sensitivity of any value that this party could send. What a
+        step gives beside its contribution has no neutral value."""
         spec = self.spec
         if spec.gives:
             return False
