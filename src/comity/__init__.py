@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from comity.learn import load_model as load_model
     from comity.methods.averaging import Averaging as Averaging
     from comity.methods.softlabel import SoftLabel as SoftLabel
+    from comity.methods.synthetic import Synthetic as Synthetic
     from comity.methods.vertical import Vertical as Vertical
     from comity.privacy.ledger import Ledger as Ledger
     from comity.report.result import Result as Result
@@ -55,6 +56,7 @@ __all__ = [
     "SoftLabel",
     "SoftLabelClassifier",
     "Study",
+    "Synthetic",
     "Table",
     "Vertical",
     "VerticalClassifier",
@@ -79,6 +81,7 @@ _HOMES = {
     "SoftLabel": "comity.methods.softlabel",
     "SoftLabelClassifier": "comity.estimators",
     "Study": "comity.study.study",
+    "Synthetic": "comity.methods.synthetic",
     "Table": "comity.artefacts.table",
     "Vertical": "comity.methods.vertical",
     "VerticalClassifier": "comity.estimators",

@@ -14,10 +14,11 @@ from comity.federation.declare.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.methods.averaging import Averaging
 from comity.methods.softlabel.method import SoftLabel
-from comity.methods.synthetic import SyntheticData
+from comity.methods.synthetic import SyntheticProtocol
 from comity.methods.synthetic.fidelity import Task
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Unit
+from tests.synthetic.made import synthetic
 
 from .liar import consortium
 
@@ -50,7 +51,7 @@ class Case:
 
     def error(self, released: Mapping[str, Any]) -> float:
         presented = self.protocol.present(released, self.who)
-        if isinstance(self.protocol, SyntheticData):
+        if isinstance(self.protocol, SyntheticProtocol):
             task = Task(presented.counts.counting)
             made = task.counting.encoding.encode(presented.frame).records
             return task.linear(task.examples(made), task.examples(self.test))
@@ -79,7 +80,7 @@ def case(method: str, parties: int, seed: int = 0) -> Case:
         protocol = SoftLabel.over_rows(auxiliary=auxiliary, classes=("no", "yes"), sizes=RECORDS, encoding=encoding)
     else:
         who = consortium(parties, Approx(1.0, 1e-6))
-        protocol = SyntheticData(schema=SCHEMA, rows=parties * RECORDS)
+        protocol = synthetic(schema=SCHEMA, rows=parties * RECORDS)
         encoding = protocol.encoding
     made = {
         name: encoding.encode(people(RECORDS, 100 * seed + place)).records for place, name in enumerate(who.parties)

@@ -113,6 +113,7 @@ VALUES: dict[str, list[str]] = {
     "summary.image": ["[2, 2]"],
     "synthetic.model": ['"naive-bayes"'],
     "synthetic.rows": ["500"],
+    "synthetic.sizes": ["30"],
     "synthetic.bins": ["3"],
     "synthetic.pooling": ['"none"'],
     "synthetic.rounds": ["2"],
@@ -259,6 +260,7 @@ EXPECTED_REFUSALS = {
     "summary.deliver": ("summary auction", "summary published"),
     "summary.selection": ("summary hashes", "summary weights"),
     "synthetic.rounds": ("synthetic default pure",),
+    "synthetic.sizes": ("synthetic default pure",),
     "vertical.block_epsilon": ("vertical default", "vertical default gradient"),
     "vertical.products": ("vertical default gradient",),
 }

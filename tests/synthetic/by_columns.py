@@ -11,12 +11,12 @@ import pandas as pd
 from comity.data import Records, Target
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import Consortium
-from comity.methods.synthetic import SyntheticColumns
+from comity.methods.synthetic import SyntheticColumnsProtocol
 from comity.privacy.loss import Approx, Loss
 from tests.support.noise import NoNoise
 from tests.vertical.consortia import consortium, hosted, parts
 
-from .made import CLASSES, frame, schema
+from .made import CLASSES, frame, made_as, schema
 
 HELD = {
     2: {"ash": ("age", "town", "ill"), "birch": ("income", "region", "stage", "seen")},
@@ -26,31 +26,31 @@ HELD = {
 
 def built(
     parties: int = 2, *, target: Target | None = CLASSES, identifier: bool = False, **options: Any
-) -> SyntheticColumns:
+) -> SyntheticColumnsProtocol:
     held = {
         party: tuple(column if column != "ill" else getattr(target, "name", "") for column in columns)
         for party, columns in HELD[parties].items()
     }
     held = {party: tuple(column for column in columns if column) for party, columns in held.items()}
     given = replace(schema(target), identifier="person") if identifier else schema(target)
-    return SyntheticColumns(schema=given, columns=held, **{"most": 1 << 14, **options})
+    return made_as(SyntheticColumnsProtocol, schema=given, columns=held, **{"rows_at_most": 1 << 14, **options})
 
 
 def people(count: int, seed: int = 0, target: Target | None = CLASSES) -> pd.DataFrame:
     return frame(count, seed, target).assign(person=[f"id{number}" for number in range(count)])
 
 
-def among(tried: SyntheticColumns, loss: Loss | None = None, *, colluders: int = 1) -> Consortium:
+def among(tried: SyntheticColumnsProtocol, loss: Loss | None = None, *, colluders: int = 1) -> Consortium:
     return consortium(tried, loss or Approx(1.0, 1e-6), colluders=colluders)
 
 
-def exact(tried: SyntheticColumns, who: Consortium, given: pd.DataFrame) -> np.ndarray:
+def exact(tried: SyntheticColumnsProtocol, who: Consortium, given: pd.DataFrame) -> np.ndarray:
     """What counting by rows gives of whole records."""
     return tried.counting(who).layout.count(tried.encoding.encode(given).records.features)
 
 
 def opened(
-    tried: SyntheticColumns, who: Consortium, records: dict[str, Records] | pd.DataFrame, noise: Any = None
+    tried: SyntheticColumnsProtocol, who: Consortium, records: dict[str, Records] | pd.DataFrame, noise: Any = None
 ) -> dict[str, Any]:
     """What is released by a whole run over hosts."""
     held = parts(tried, records) if isinstance(records, pd.DataFrame) else records

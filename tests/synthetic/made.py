@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from datetime import date
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from comity.data import Bounded, Categorical, Classes, Date, Numeric, Ordinal, Records, Schema, Target
 from comity.federation.declare.consortium import Consortium
-from comity.methods.synthetic import SyntheticData
+from comity.methods.synthetic.method import CountsProtocol, Synthetic, SyntheticProtocol
+from comity.methods.synthetic.published.method import PublishedSynthetic
 from comity.privacy.loss import Approx, Loss
 from comity.privacy.unit import Neighbours, Unit
 
@@ -60,7 +63,29 @@ def frame(count: int, seed: int = 0, target: Target | None = CLASSES) -> pd.Data
     return pd.DataFrame(found)
 
 
-def records(built: SyntheticData, count: int, seed: int = 0) -> Records:
+Counts = TypeVar("Counts", bound=CountsProtocol)
+
+
+def synthetic(**options: Any) -> SyntheticProtocol:
+    """What runs over a schema, by the method's own defaults."""
+    return made_as(SyntheticProtocol, **options)
+
+
+def made_as(
+    kind: type[Counts], *, schema: Schema, columns: Mapping[str, tuple[str, ...]] | None = None, **options: Any
+) -> Counts:
+    """The same as an instance of `kind`, which a test may have changed."""
+    built = Synthetic(schema, columns=columns, **options).protocol()
+    return kind(**{field.name: getattr(built, field.name) for field in fields(built)})
+
+
+def published(schema: Schema, **options: Any) -> PublishedSynthetic:
+    built = Synthetic(schema, **{"variant": "published", **options}).protocol()
+    assert isinstance(built, PublishedSynthetic)
+    return built
+
+
+def records(built: SyntheticProtocol, count: int, seed: int = 0) -> Records:
     return built.encoding.encode(frame(count, seed, built.schema.target)).records
 
 

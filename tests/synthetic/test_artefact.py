@@ -13,18 +13,17 @@ import pytest
 from comity.artefacts.arrays import write_arrays
 from comity.artefacts.artefact import load_artefact, save_artefact
 from comity.errors import DataError
-from comity.methods.synthetic import SyntheticData
 from comity.methods.synthetic.artefact import SyntheticDataset
 from comity.methods.synthetic.counts import expected_errors
 from comity.study.simulation.simulate import simulate
 
-from .made import NAMES, frame, schema
+from .made import NAMES, frame, schema, synthetic
 
 
 @pytest.fixture(scope="module")
 def presented() -> SyntheticDataset:
     held = {name: frame(300, k) for k, name in enumerate(NAMES[:3])}
-    built = SyntheticData(schema=schema(), rows=900)
+    built = synthetic(schema=schema(), rows=900)
     found = simulate(built, parties=held, epsilon=2.0, delta=1e-6, unit="record", neighbours="add-remove", seed=1)
     made: SyntheticDataset = found.presented
     return made
@@ -86,7 +85,7 @@ def test_its_section_shows_columns_and_expected_errors(presented: SyntheticDatas
 
 
 def test_the_expected_error_is_that_of_the_noise() -> None:
-    built = SyntheticData(schema=schema())
+    built = synthetic(schema=schema())
     held = {name: frame(2000, k) for k, name in enumerate(NAMES[:3])}
     found = simulate(built, parties=held, epsilon=1.0, delta=1e-6, unit="record", neighbours="add-remove", seed=5)
     counts = found.presented.counts

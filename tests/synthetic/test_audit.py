@@ -11,7 +11,6 @@ from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.data import Numeric, Schema
 from comity.entropy import Stream
-from comity.methods.synthetic import SyntheticData
 from comity.methods.synthetic.consistency import make_consistent
 from comity.methods.synthetic.counts import fit_counting
 from comity.privacy.loss import Approx, Pure
@@ -20,7 +19,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.sampling.lattice_noise import count_parts
 from tests.averaging.test_default_audit import SURE, claimed_mu, heard
 
-from .made import CLASSES, consortium
+from .made import CLASSES, consortium, synthetic
 
 COUNT = 20_000
 SMALL = Schema((Numeric("x", 0.0, 1.0, bins=2),), CLASSES)
@@ -61,7 +60,7 @@ def measured(
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_counts_lose_no_more_than_is_debited_for_them(neighbours: str) -> None:
-    built, who = SyntheticData(schema=SMALL), consortium(Approx(6.0, 1e-6), neighbours=neighbours)
+    built, who = synthetic(schema=SMALL), consortium(Approx(6.0, 1e-6), neighbours=neighbours)
     claimed = claimed_mu(built.declare(who)["counts"])
     assert 0.7 * claimed < measured(built, who) <= claimed
     # Controls: a record that is counted twice, and noise that counts on the reader's own part.
@@ -70,13 +69,13 @@ def test_counts_lose_no_more_than_is_debited_for_them(neighbours: str) -> None:
 
 
 def test_pure_counts_keep_their_epsilon() -> None:
-    built, who = SyntheticData(schema=SMALL, model="mixture"), consortium(Pure(2.0))
+    built, who = synthetic(schema=SMALL, model="mixture"), consortium(Pure(2.0))
     assert 0.5 * 2.0 < measured(built, who) <= 2.0
     assert measured(built, who, stretched=2.5) > 2.0
 
 
 def test_a_replacement_under_noise_for_a_removal_is_caught() -> None:
-    built = SyntheticData(schema=SMALL)
+    built = synthetic(schema=SMALL)
     who, replaced = consortium(Approx(6.0, 1e-6)), consortium(Approx(6.0, 1e-6), neighbours="replace")
     one, other = pair(built, replaced, "replace")
     assert measured(built, who, one=one, other=other) > claimed_mu(built.declare(who)["counts"])
@@ -102,7 +101,7 @@ def test_bounds_from_the_records_give_the_record_away_and_the_schema_does_not() 
 
 def test_marginals_after_agreement_lose_no_more() -> None:
     """What is made of the counts is post-processing: the total that rows are counted by is no clearer than they are."""
-    built, who = SyntheticData(schema=SMALL), consortium(Approx(6.0, 1e-6))
+    built, who = synthetic(schema=SMALL), consortium(Approx(6.0, 1e-6))
     release, layout = built.declare(who)["counts"], built.counting(who).layout
     first, second = pair(built, who, "add-remove")
     claimed = claimed_mu(release)

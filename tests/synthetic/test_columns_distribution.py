@@ -16,7 +16,6 @@ import pytest
 from scipy import stats
 
 from comity.federation.coordinator.lifecycle import run
-from comity.methods.synthetic import SyntheticData
 from comity.methods.synthetic.artefact import SyntheticDataset
 from comity.methods.synthetic.fidelity import total_variation
 from comity.privacy.loss import Approx, Pure
@@ -25,7 +24,7 @@ from comity.privacy.unit import Neighbours
 from tests.vertical.consortia import hosted
 
 from .by_columns import among, built, exact, opened, people
-from .made import schema
+from .made import schema, synthetic
 
 ROWS = 240
 LOSSES: dict[str, Any] = {"delta": Approx(1.0, 1e-6), "pure": Pure(1.0)}
@@ -38,7 +37,7 @@ def by_columns(seed: Any, products: Any, loss: Any, rows: Any) -> SyntheticDatas
 
 
 def by_rows(seed: Any, loss: Any, rows: Any, neighbours: Any = Neighbours.REPLACE) -> SyntheticDataset:
-    tried = SyntheticData(schema=schema(), rows=rows, model="mixture")
+    tried = synthetic(schema=schema(), rows=rows, model="mixture")
     who = replace(among(built(3), LOSSES[loss]), neighbours=neighbours)
     whole = tried.encoding.encode(people(rows)).records
     held = {
@@ -95,7 +94,7 @@ def test_positive_control_narrower_noise_is_told_apart() -> None:
 def test_without_noise_the_release_is_the_one_by_rows() -> None:
     tried = built(3, products="dealer")
     who, given = among(tried), people(ROWS)
-    by_row = SyntheticData(schema=schema()).counting(who).layout
+    by_row = synthetic(schema=schema()).counting(who).layout
     assert by_row == tried.counting(who).layout
     np.testing.assert_array_equal(opened(tried, who, given)["counts"], exact(tried, who, given))
 

@@ -13,14 +13,14 @@ from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.data import Categorical, Numeric, Schema
 from comity.federation.declare.bounds import Opened
-from comity.methods.synthetic import SyntheticColumns
+from comity.methods.synthetic import SyntheticColumnsProtocol
 from comity.methods.synthetic.columns import PLACES, Holding, sensitivity
 from comity.methods.synthetic.counts import LAPLACE, Layout
 from comity.privacy.loss import Approx, Pure
 from tests.averaging.test_default_audit import SURE, claimed_mu
 
 from .by_columns import among, built
-from .made import CLASSES
+from .made import CLASSES, made_as
 from .test_audit import views
 
 COUNT = 20_000
@@ -33,8 +33,8 @@ OWNERS = [
 ]
 
 
-def tiny(held: Any = OWNERS[0], **options: Any) -> SyntheticColumns:
-    return SyntheticColumns(schema=TINY, columns=held, most=1 << 10, **options)
+def tiny(held: Any = OWNERS[0], **options: Any) -> SyntheticColumnsProtocol:
+    return made_as(SyntheticColumnsProtocol, schema=TINY, columns=held, rows_at_most=1 << 10, **options)
 
 
 def one_hots(holding: Holding, codes: Any) -> dict[Any, Any]:

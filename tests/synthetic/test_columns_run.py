@@ -16,7 +16,7 @@ from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.protection import Summed
 from comity.methods.by_columns import products as product
-from comity.methods.synthetic import SyntheticColumns
+from comity.methods.synthetic import SyntheticColumnsProtocol
 from comity.methods.synthetic.artefact import SyntheticDataset
 from comity.methods.synthetic.columns import PLACES
 from comity.privacy.loss import Approx, Pure
@@ -29,7 +29,7 @@ from tests.vertical.consortia import hosted, parts
 from tests.vertical.test_resume import Stumbling
 
 from .by_columns import HELD, among, built, exact, opened, people
-from .made import NUMBER, schema
+from .made import NUMBER, made_as, schema
 
 ROWS = 300
 SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "unit": "record", "seed": 1}
@@ -199,7 +199,7 @@ def test_a_person_is_protected_where_rows_are_matched() -> None:
         ({"products": "trust"}, "synthetic.products"),
         ({"alignment": "keyed"}, "synthetic.alignment"),
         ({"alignment": "names"}, "synthetic.alignment"),
-        ({"most": 1}, "synthetic.rows_at_most"),
+        ({"rows_at_most": 1}, "synthetic.rows_at_most"),
         ({"model": "tree"}, "synthetic.model"),
         ({"columns": {"ash": (*schema().names, "ill")}}, "parties"),
         ({"columns": {**HELD[2], "cedar": ()}}, "parties.cedar.columns"),
@@ -208,7 +208,7 @@ def test_a_person_is_protected_where_rows_are_matched() -> None:
 )
 def test_a_wrong_value_names_its_key(options: Any, key: str) -> None:
     with pytest.raises(StudyError) as refused:
-        SyntheticColumns(**{"schema": schema(), "columns": HELD[2], **options})
+        made_as(SyntheticColumnsProtocol, **{"schema": schema(), "columns": HELD[2], **options})
     assert refused.value.key == key
 
 
@@ -222,7 +222,7 @@ def test_different_numbers_of_rows_end_the_study_before_anything_is_spent() -> N
 
 
 def test_more_rows_than_are_laid_out_for_end_the_study() -> None:
-    tried = built(2, most=20)
+    tried = built(2, rows_at_most=20)
     parties, hosts = hosted(tried, parts(tried, people(40)), among(tried), NoNoise())
     with pytest.raises(ComityError):
         run(parties)

@@ -12,7 +12,7 @@ import pytest
 from comity.cli import main
 from comity.data import clinic_schema
 from comity.errors import ComityError, StudyError
-from comity.methods.synthetic import SyntheticColumns, SyntheticData
+from comity.methods.synthetic import SyntheticColumnsProtocol, SyntheticProtocol
 from comity.privacy.unit import Neighbours, Unit
 from comity.report.result import Result, load_result
 from comity.study.records.gather import gather
@@ -65,7 +65,7 @@ def study(folder: Any, text: Any = STUDY, *, identifier: bool = False, **overrid
 
 def test_declared_columns_choose_the_method_and_its_neighbours(tmp_path: Path) -> None:
     made = study(tmp_path)
-    assert isinstance(made.protocol, SyntheticColumns) and made.protocol.most == 4096
+    assert isinstance(made.protocol, SyntheticColumnsProtocol) and made.protocol.most == 4096
     assert made.privacy.unit is Unit.RECORD and made.privacy.neighbours is Neighbours.REPLACE
     assert made.defaults()["privacy.neighbours"] is Neighbours.REPLACE
     text = made.plan().as_text()
@@ -82,7 +82,7 @@ def test_whole_records_are_counted_by_rows_as_before(tmp_path: Path) -> None:
     ):
         rows = rows.replace(columns + "\n", "")
     made = study(tmp_path, rows)
-    assert isinstance(made.protocol, SyntheticData) and made.privacy.neighbours is Neighbours.ADD_REMOVE
+    assert isinstance(made.protocol, SyntheticProtocol) and made.privacy.neighbours is Neighbours.ADD_REMOVE
 
 
 @pytest.mark.parametrize(
@@ -194,5 +194,5 @@ def test_the_study_of_the_documents_is_planned_as_it_stands(tmp_path: Path) -> N
     (tmp_path / "schema.toml").write_text(clinic_schema("readmitted").to_toml())
     (tmp_path / "study.toml").write_text(example)
     made = Study.load(tmp_path / "study.toml")
-    assert isinstance(made.protocol, SyntheticColumns) and made.protocol.alignment == "keyed"
+    assert isinstance(made.protocol, SyntheticColumnsProtocol) and made.protocol.alignment == "keyed"
     assert "1.73 times as wide" in made.plan().as_text()

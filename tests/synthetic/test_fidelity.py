@@ -11,7 +11,6 @@ import pytest
 from comity.artefacts.section import read_section, section_page
 from comity.data import Records
 from comity.federation.assessment import Assessment
-from comity.methods.synthetic import SyntheticData
 from comity.methods.synthetic.counts import fit_counting
 from comity.methods.synthetic.fidelity import (
     Task,
@@ -24,7 +23,7 @@ from comity.methods.synthetic.fidelity import (
 from comity.report.plots import plotted
 from comity.study.simulation.simulate import simulate
 
-from .made import CLASSES, NAMES, NUMBER, frame, schema
+from .made import CLASSES, NAMES, NUMBER, frame, schema, synthetic
 
 COUNTING = fit_counting(schema())
 
@@ -93,7 +92,7 @@ def test_a_learner_without_records_or_with_one_class_answers_a_constant() -> Non
 @pytest.mark.parametrize(("target", "baselines"), [(CLASSES, True), (NUMBER, False), (None, True)])
 def test_a_simulation_assesses_what_it_presents_and_a_page_draws_it(target: Any, baselines: bool) -> None:
     held = {name: frame(700, k, target) for k, name in enumerate(NAMES[:3])}
-    built = SyntheticData(schema=schema(target), model="naive-bayes" if target is None else "auto")
+    built = synthetic(schema=schema(target), model="naive-bayes" if target is None else "auto")
     found = simulate(
         built,
         parties=held,

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from comity.data import Categorical, Numeric, Schema
 from comity.errors import DataError, StudyError
 from comity.federation.declare.bounds import Counts
-from comity.methods.synthetic import SyntheticData
 from comity.methods.synthetic.counts import BINS, LAPLACE, MAX_COLUMNS, MAX_COUNTS, Layout, fit_counting
 from comity.privacy.loss import GDP
 
-from .made import CLASSES, NUMBER, consortium, frame, schema
+from .made import CLASSES, NUMBER, consortium, frame, schema, synthetic
 
 LAYOUTS = [
     Layout((2, 3, 2), 2),
@@ -51,7 +50,7 @@ def test_no_record_moves_the_counts_further_than_the_bound_and_one_moves_them_as
 
 
 def test_the_noise_of_a_study_is_scaled_for_the_blocks_that_it_counts() -> None:
-    built = SyntheticData(schema=schema())
+    built = synthetic(schema=schema())
     for neighbours, factor in (("add-remove", 1.0), ("replace", sqrt(2))):
         who = consortium(neighbours=neighbours)
         release, layout = built.declare(who)["counts"], built.counting(who).layout
@@ -108,7 +107,7 @@ def test_a_number_as_target_has_ten_buckets_and_missing_values_a_cell() -> None:
 
 
 def test_cells_do_not_depend_on_records() -> None:
-    built = SyntheticData(schema=schema())
+    built = synthetic(schema=schema())
     assert built.encoding.encode(frame(3)).records.features.shape[1] == 7
     assert built.declare(consortium())["counts"].shape == (fit_counting(schema()).layout.counts,)
 
@@ -118,20 +117,20 @@ def wide(columns: int, **kind: Any) -> Schema:
 
 
 def test_very_many_columns_get_fewer_cells_and_the_plan_says_so() -> None:
-    built = SyntheticData(schema=wide(MAX_COLUMNS, missing="cell"), rows=10_000)
+    built = synthetic(schema=wide(MAX_COLUMNS, missing="cell"), rows=10_000)
     counting = built.counting(consortium())
     assert counting.bins < BINS[0] and counting.layout.counts <= MAX_COUNTS
     assert any(f"there are {counting.bins}" in note for note in built.notes(consortium()))
-    assert SyntheticData(schema=wide(20)).counting(consortium()).bins == BINS[0]
+    assert synthetic(schema=wide(20)).counting(consortium()).bins == BINS[0]
 
 
 def test_more_than_can_be_counted_is_refused_with_the_column_that_is_too_large() -> None:
     with pytest.raises(StudyError, match=f"at most {MAX_COLUMNS} columns, found 70"):
-        SyntheticData(schema=wide(70))
+        synthetic(schema=wide(70))
     with pytest.raises(StudyError, match="at most 131,072 counts") as refused:
-        SyntheticData(schema=wide(64, bins=16))
+        synthetic(schema=wide(64, bins=16))
     assert "group categories" in str(refused.value)
     many = Categorical("code", tuple(map(str, range(40_000))))
     with pytest.raises(StudyError, match="'code' with 40000 cells") as refused:
-        SyntheticData(schema=Schema((many, Numeric("x", 0.0, 1.0)), CLASSES))
+        synthetic(schema=Schema((many, Numeric("x", 0.0, 1.0)), CLASSES))
     assert refused.value.key == "columns.code"

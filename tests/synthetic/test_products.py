@@ -12,7 +12,6 @@ import pytest
 from comity.cli import main
 from comity.data import Categorical, Classes, Numeric, Schema
 from comity.errors import DataError
-from comity.methods.synthetic import SyntheticData
 from comity.methods.synthetic.artefact import NoisyCounts, SyntheticDataset
 from comity.methods.synthetic.counts import fit_counting
 from comity.methods.synthetic.statistics import cell_middles
@@ -22,7 +21,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.report.result import Result
 from comity.study.simulation.simulate import simulate
 
-from .made import frame, schema
+from .made import frame, schema, synthetic
 
 PLAIN = Schema(
     (
@@ -189,7 +188,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             neighbours=Neighbours.ADD_REMOVE,
         )
     found = simulate(
-        SyntheticData(schema=PLAIN),
+        synthetic(schema=PLAIN),
         parties={"ash": trial(4000, 1), "birch": trial(4000, 2)},
         epsilon=2.0,
         delta=1e-6,

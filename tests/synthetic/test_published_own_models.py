@@ -22,6 +22,8 @@ from comity.report.result import Result
 from comity.study.results.received import load_received
 from comity.study.simulation.simulate import simulate
 
+from .made import published
+
 COLUMNS = (
     Numeric("age", 0, 100, integer=True),
     Categorical("sex", ("f", "m"), missing="cell"),
@@ -51,7 +53,7 @@ def frame(kind: Any, seed: Any, count: int = 120) -> pd.DataFrame:
 def protocol(kind: Any = "logistic", **more: Any) -> PublishedSynthetic:
     learner = None if kind == "softmax" else kind
     schema = Schema(COLUMNS, TARGETS[kind])
-    return PublishedSynthetic(schema=schema, learner=learner, **{"depth": 4, "levels": 3, "leaves": 40, **more})
+    return published(schema, learner=learner, **{"depth": 4, "levels": 3, "leaves": 40, **more})
 
 
 def simulated(kind: str = "logistic", **more: Any) -> Any:

@@ -19,7 +19,7 @@ from comity.federation.declare.consortium import Consortium
 from comity.federation.messages.codec import decode
 from comity.federation.plan import plan
 from comity.methods.method import Only, Setting
-from comity.methods.synthetic.parameters import SyntheticParameters
+from comity.methods.synthetic.method import Synthetic
 from comity.methods.synthetic.published.method import PublishedSynthetic
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
@@ -27,6 +27,8 @@ from comity.study.local.stacks import require_stacks
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
 from tests.federation.toy import STUDY, answer, ask_for, consortium, host, setup
+
+from .made import published
 
 SCHEMA = Schema(
     (Numeric("age", 0, 100, integer=True), Numeric("dose", 0, 1), Categorical("sex", ("f", "m"))),
@@ -46,7 +48,7 @@ def frame(seed: Any, count: int = 150, schema: Any = SCHEMA) -> pd.DataFrame:
 
 
 def small(schema: Any = SCHEMA, **more: Any) -> PublishedSynthetic:
-    return PublishedSynthetic(schema=schema, **{"depth": 4, "levels": 3, "leaves": 60, **more})
+    return published(schema, **{"depth": 4, "levels": 3, "leaves": 60, **more})
 
 
 def simulated(protocol: Any, count: int = 3, **more: Any) -> Outcome:
@@ -271,7 +273,7 @@ def setting() -> Setting:
 
 
 def test_every_key_of_the_table_reaches_the_method() -> None:
-    given = {
+    given: dict[str, Any] = {
         "depth": 5,
         "candidates": 3,
         "levels": 3,
@@ -282,21 +284,21 @@ def test_every_key_of_the_table_reaches_the_method() -> None:
         "l2": 0.5,
         "seed": 7,
     }
-    built = SyntheticParameters(variant="published", **given).build(setting())
+    built = Synthetic(variant="published", **given).build(setting())
     assert {key: getattr(built, key) for key in given} == given
-    marks = {key: field.metadata for key, field in SyntheticParameters.model_fields.items()}
-    published = Only(variant="published").needs
+    marks = {key: field.metadata for key, field in Synthetic.model_fields.items()}
+    needs = Only(variant="published").needs
     assert set(given) == {
-        key for key, ones in marks.items() if any(isinstance(one, Only) and one.needs == published for one in ones)
+        key for key, ones in marks.items() if any(isinstance(one, Only) and one.needs == needs for one in ones)
     }
-    plain = SyntheticParameters(variant="published").build(setting())
-    expected = PublishedSynthetic(schema=SCHEMA)
+    plain = Synthetic(variant="published").build(setting())
+    expected = published(SCHEMA)
     assert all(getattr(plain, key) == getattr(expected, key) for key in given)
 
 
 def test_keys_of_the_variant_are_refused_elsewhere() -> None:
     with pytest.raises(StudyError, match=r'synthetic\.depth belongs to synthetic\.variant = "published"'):
-        SyntheticParameters(variant="default", depth=5).build(setting())
+        Synthetic(variant="default", depth=5).build(setting())
 
 
 # What an owner finds of the dataset on its own records.

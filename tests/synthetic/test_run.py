@@ -13,7 +13,6 @@ from comity.data import Records
 from comity.errors import ComityError, StudyError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.protection import Noised, Summed
-from comity.methods.synthetic import SyntheticData
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.study.simulation.simulate import simulate
@@ -21,7 +20,7 @@ from tests.averaging.default_consortium import consortium as rostered
 from tests.averaging.default_consortium import parties
 from tests.federation.toy import NAMES as TOY
 
-from .made import CLASSES, NAMES, NUMBER, consortium, frame, records, schema
+from .made import CLASSES, NAMES, NUMBER, consortium, frame, records, schema, synthetic
 
 SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "unit": "record", "neighbours": "add-remove", "seed": 1}
 
@@ -32,7 +31,7 @@ def counted(built: Any, who: Any, given: Any) -> Any:
 
 
 def test_without_noise_the_sum_is_the_count_of_all_records() -> None:
-    built, who = SyntheticData(schema=schema()), rostered(neighbours="add-remove")
+    built, who = synthetic(schema=schema()), rostered(neighbours="add-remove")
     held = {name: records(built, 20 + k, k) for k, name in enumerate(TOY[:5])}
     coordinator, _ = parties(built, held, who)
     released = run(coordinator)
@@ -42,25 +41,25 @@ def test_without_noise_the_sum_is_the_count_of_all_records() -> None:
 
 
 def test_with_a_party_lost_the_sum_is_that_of_the_others_and_says_so() -> None:
-    built, who = SyntheticData(schema=schema()), rostered(neighbours="add-remove", dropouts=1)
+    built, who = synthetic(schema=schema()), rostered(neighbours="add-remove", dropouts=1)
     held = {name: records(built, 20 + k, k) for k, name in enumerate(TOY[:5])}
     coordinator, _ = parties(built, held, who, lose=((TOY[4], "count[0]"),))
     released = run(coordinator)
     assert released["tables"]["parties"] == 4
     assert (released["tables"]["counts"] == counted(built, who, list(held.values())[:4])).all()
-    lost, whole = (built._made(released["tables"]["counts"], n, who).counts.deviation for n in (4, 5))
+    lost, whole = (built._dataset_of(released["tables"]["counts"], n, who).counts.deviation for n in (4, 5))
     assert whole == pytest.approx(lost * sqrt(5 / 4))
 
 
 def test_a_party_without_records_takes_part() -> None:
-    built, who = SyntheticData(schema=schema()), rostered(neighbours="add-remove")
+    built, who = synthetic(schema=schema()), rostered(neighbours="add-remove")
     held = {name: records(built, 0 if k == 0 else 10, k) for k, name in enumerate(TOY[:5])}
     coordinator, _ = parties(built, held, who)
     assert run(coordinator)["tables"]["parties"] == 5
 
 
 def test_records_that_are_no_cells_stop_the_run_before_anything_is_drawn() -> None:
-    built, who = SyntheticData(schema=schema()), rostered(neighbours="add-remove")
+    built, who = synthetic(schema=schema()), rostered(neighbours="add-remove")
     held = {name: records(built, 10, k) for k, name in enumerate(TOY[:5])}
     held[TOY[0]] = Records(held[TOY[0]].features + 100, held[TOY[0]].labels)
     coordinator, hosts = parties(built, held, who)
@@ -72,7 +71,7 @@ def test_records_that_are_no_cells_stop_the_run_before_anything_is_drawn() -> No
 @pytest.mark.parametrize("loss", ["delta", "pure"])
 @pytest.mark.parametrize("pooling", ["sum", "none"])
 def test_the_deviation_that_the_release_states_is_that_of_its_noise(loss: str, pooling: Any) -> None:
-    built = SyntheticData(schema=schema(), pooling=pooling, model="mixture")
+    built = synthetic(schema=schema(), pooling=pooling, model="mixture")
     who = rostered(Pure(1.0) if loss == "pure" else None, neighbours="add-remove")
     held = {name: records(built, 20 + k, k) for k, name in enumerate(TOY[:5])}
     coordinator, _ = parties(built, held, who, noise=SeededNoise(3))
@@ -84,14 +83,14 @@ def test_the_deviation_that_the_release_states_is_that_of_its_noise(loss: str, p
 
 def test_everyone_receives_the_noisy_counts_and_makes_the_same_rows_of_them() -> None:
     held = {name: frame(300, k) for k, name in enumerate(NAMES[:3])}
-    found = simulate(SyntheticData(schema=schema()), parties=held, schema=schema(), **SMALL)
+    found = simulate(synthetic(schema=schema()), parties=held, schema=schema(), **SMALL)
     assert set(found.presented_to) == set(held)
     for one in found.presented_to.values():
         pd.testing.assert_frame_equal(one.frame, found.presented.frame)
 
 
 def test_nobody_sees_an_exact_sum() -> None:
-    built, who = SyntheticData(schema=schema()), consortium()
+    built, who = synthetic(schema=schema()), consortium()
     declared = built.accepted(who)
     assert isinstance(declared["counts"].protection, Summed) and declared["counts"].loss is not None
     assert cast(Any, declared["tables"].protection).of == ("counts",)
@@ -101,11 +100,7 @@ def test_nobody_sees_an_exact_sum() -> None:
 def test_the_number_of_rows_comes_from_the_noisy_total() -> None:
     held = {name: frame(400, k) for k, name in enumerate(NAMES[:3])}
     sizes = {
-        len(
-            simulate(
-                SyntheticData(schema=schema(), model="naive-bayes"), parties=held, **{**SMALL, "seed": s}
-            ).presented
-        )
+        len(simulate(synthetic(schema=schema(), model="naive-bayes"), parties=held, **{**SMALL, "seed": s}).presented)
         for s in range(3)
     }
     assert len(sizes) > 1 and all(abs(size - 1200) < 200 for size in sizes)
@@ -113,7 +108,7 @@ def test_the_number_of_rows_comes_from_the_noisy_total() -> None:
 
 def test_where_records_are_replaced_the_declared_number_is_the_number_of_rows() -> None:
     held = {name: frame(400, k) for k, name in enumerate(NAMES[:3])}
-    built = SyntheticData(schema=schema(), rows=1200)
+    built = synthetic(schema=schema(), rows=1200)
     found = simulate(built, parties=held, **{**SMALL, "neighbours": "replace"})
     assert len(found.presented) == 1200
     assert found.declaration["counts"].sensitivity == pytest.approx(
@@ -124,7 +119,7 @@ def test_where_records_are_replaced_the_declared_number_is_the_number_of_rows() 
 @pytest.mark.parametrize("target", [CLASSES, NUMBER, None], ids=["classes", "number", "none"])
 def test_rows_load_as_the_records_did(target: Any) -> None:
     held = {name: frame(500, k, target) for k, name in enumerate(NAMES[:3])}
-    found = simulate(SyntheticData(schema=schema(target)), parties=held, **SMALL).presented
+    found = simulate(synthetic(schema=schema(target)), parties=held, **SMALL).presented
     first = held[NAMES[0]]
     assert list(found.frame.columns) == list(first.columns)
     assert found.frame["age"].dtype == first["age"].dtype and found.frame["seen"].dtype.kind == "M"
@@ -132,14 +127,14 @@ def test_rows_load_as_the_records_did(target: Any) -> None:
     assert set(found.frame["stage"]) <= {"one", "two", "three"}
     assert 0.02 < found.frame["income"].isna().mean() < 0.3
     # And are read by the schema as the records are, without a finding.
-    again = SyntheticData(schema=schema(target)).encoding.encode(found.frame)
+    again = synthetic(schema=schema(target)).encoding.encode(found.frame)
     assert len(again.records) == len(found) and not again.tally.clipped
 
 
 def test_rows_know_what_the_records_knew() -> None:
     held = {name: frame(3000, k) for k, name in enumerate(NAMES[:3])}
     whole = pd.concat(held.values())
-    found = simulate(SyntheticData(schema=schema()), parties=held, **SMALL).presented.frame
+    found = simulate(synthetic(schema=schema()), parties=held, **SMALL).presented.frame
     for one in (whole, found):
         one["older"] = one["age"] >= 54
     shares = [one.groupby("older")["ill"].apply(lambda ill: (ill == "yes").mean()) for one in (whole, found)]
@@ -151,10 +146,13 @@ def test_rows_know_what_the_records_knew() -> None:
 
 def test_each_party_alone_releases_its_own_counts_and_has_its_own_dataset() -> None:
     held = {name: frame(300 + 50 * k, k) for k, name in enumerate(NAMES[:3])}
-    built = SyntheticData(schema=schema(), pooling="none")
+    built = synthetic(schema=schema(), pooling="none")
     found = simulate(built, parties=held, **SMALL)
     assert isinstance(found.declaration["counts"].protection, Noised)
-    assert "each of them" not in found.guarantee.adversary and "other parties included" in found.guarantee.adversary
+    assert (
+        "each of them" not in found.guarantee.adversary
+        and "including the coordinator and the other parties" in found.guarantee.adversary
+    )
     assert set(found.beside) == {"data-1", "data-2", "data-3"}
     sizes = [len(cast(Any, one).frame) for one in found.beside.values()]
     assert all(abs(size - len(own)) < 150 for size, own in zip(sizes, held.values()))
@@ -164,13 +162,13 @@ def test_each_party_alone_releases_its_own_counts_and_has_its_own_dataset() -> N
 
 
 def test_an_agent_by_itself_releases_with_noise_of_its_own() -> None:
-    found = simulate(SyntheticData(schema=schema()), parties={"ash": frame(800)}, **SMALL)
+    found = simulate(synthetic(schema=schema()), parties={"ash": frame(800)}, **SMALL)
     assert isinstance(found.declaration["counts"].protection, Noised)
     assert abs(len(found.presented) - 800) < 150
 
 
 def test_very_many_parties_are_simulated_in_stacks() -> None:
-    built = SyntheticData(schema=schema(), model="naive-bayes")
+    built = synthetic(schema=schema(), model="naive-bayes")
     whole = records(built, 3300)
     held = {
         f"p{k}": Records(whole.features[3 * k : 3 * k + 3], cast(Any, whole.labels)[3 * k : 3 * k + 3])
@@ -179,21 +177,21 @@ def test_very_many_parties_are_simulated_in_stacks() -> None:
     found = simulate(built, parties=held, **SMALL)
     assert abs(len(found.presented) - 3300) < 400
     with pytest.raises(StudyError, match="at most 1000 parties"):
-        simulate(SyntheticData(schema=schema(), pooling="none"), parties=held, **SMALL)
+        simulate(synthetic(schema=schema(), pooling="none"), parties=held, **SMALL)
 
 
 def test_very_little_budget_leaves_the_pairs_with_the_label() -> None:
     who = consortium(Pure(0.05))
-    built = SyntheticData(schema=schema(), rows=3000)
+    built = synthetic(schema=schema(), rows=3000)
     assert built.chosen(who) == "naive-bayes" and built.counting(who).sparse
-    assert SyntheticData(schema=schema(), rows=3000).chosen(consortium()) == "mixture"
-    assert SyntheticData(schema=schema(), rows=3000, model="mixture").chosen(who) == "mixture"
+    assert synthetic(schema=schema(), rows=3000).chosen(consortium()) == "mixture"
+    assert synthetic(schema=schema(), rows=3000, model="mixture").chosen(who) == "mixture"
     assert "naive-bayes, because the noise of a pair" in " ".join(built.notes(who))
     # Without a figure for the records there is nothing to go by, and the plan says so.
-    assert SyntheticData(schema=schema()).chosen(who) == "mixture"
-    assert "synthetic.rows says nothing" in " ".join(SyntheticData(schema=schema()).notes(who))
+    assert synthetic(schema=schema()).chosen(who) == "mixture"
+    assert "neither synthetic.rows nor synthetic.sizes" in " ".join(synthetic(schema=schema()).notes(who))
 
 
 def test_a_unit_that_it_does_not_protect_is_refused() -> None:
     with pytest.raises(StudyError, match=r'privacy\.unit = "record"'):
-        simulate(SyntheticData(schema=schema()), parties={"ash": frame(5)}, epsilon=1.0, unit="party")
+        simulate(synthetic(schema=schema()), parties={"ash": frame(5)}, epsilon=1.0, unit="party")

@@ -20,7 +20,7 @@ from comity.errors import DataError, Refused, StudyError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.bounds import Counts
 from comity.federation.declare.protection import Summed
-from comity.methods.synthetic import SyntheticData, counts
+from comity.methods.synthetic import SyntheticProtocol, counts
 from comity.methods.synthetic.counts import LAPLACE, RECOUNTED_PAIRS, Layout, Recount
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Pure
@@ -33,7 +33,7 @@ from tests.averaging.default_consortium import parties
 from tests.averaging.test_default_audit import SURE, heard
 from tests.federation.toy import NAMES as TOY
 
-from .made import CLASSES, NAMES, consortium, frame, records, schema
+from .made import CLASSES, NAMES, consortium, frame, made_as, records, schema, synthetic
 
 TWICE: dict[str, Any] = {"schema": schema(), "rounds": 2}
 SMALL: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "unit": "record", "neighbours": "add-remove", "seed": 1}
@@ -88,7 +88,7 @@ def test_whatever_is_chosen_no_record_moves_the_second_round_further_than_its_bo
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_the_second_release_is_scaled_for_the_tables_that_it_counts(neighbours: str) -> None:
-    built, who = SyntheticData(**TWICE), consortium(neighbours=neighbours)
+    built, who = synthetic(**TWICE), consortium(neighbours=neighbours)
     release, weights = built.accepted(who)["again"], built.recount(who).weights
     factor = sqrt(2) if neighbours == "replace" else 1.0
     assert isclose(release.sensitivity, factor * sqrt(sum(weight * weight for weight in weights)))
@@ -100,7 +100,7 @@ def test_the_second_release_is_scaled_for_the_tables_that_it_counts(neighbours: 
 @pytest.mark.parametrize("loss", [Approx(0.7, 1e-6), Approx(3.0, 1e-9), Pure("0.7"), Pure(3)], ids=str)
 def test_both_rounds_together_cost_what_the_study_grants_and_no_more(loss: Any) -> None:
     who = consortium(loss)
-    declared = SyntheticData(**TWICE, model="mixture").accepted(who)
+    declared = synthetic(**TWICE, model="mixture").accepted(who)
     costs = [declared[name].loss for name in ("counts", "again")]
     if isinstance(loss, Pure):
         parts, whole = [cast(Pure, one).epsilon for one in costs], loss.epsilon
@@ -111,7 +111,7 @@ def test_both_rounds_together_cost_what_the_study_grants_and_no_more(loss: Any) 
 
 
 def test_nobody_sees_an_exact_sum_of_either_round() -> None:
-    declared = SyntheticData(**TWICE).accepted(consortium())
+    declared = synthetic(**TWICE).accepted(consortium())
     assert all(isinstance(declared[name].protection, Summed) and declared[name].loss for name in ("counts", "again"))
     assert cast(Any, declared["opened"].protection).of == cast(Any, declared["pairs"].protection).of == ("counts",)
     assert [one.name for one in declared.releases] == ["counts", "opened", "pairs", "again", "tables"]
@@ -132,7 +132,7 @@ def test_the_strongest_pairs_are_chosen_and_wide_tables_of_noise_are_not(few: No
 
 
 def test_the_choice_is_a_function_of_what_the_first_round_opened(few: None) -> None:
-    built, who = SyntheticData(**TWICE), rostered(neighbours="add-remove")
+    built, who = synthetic(**TWICE), rostered(neighbours="add-remove")
     found, _ = released(built, who, held_by(built, 300), noise=SeededNoise(3))
     tables = found["tables"]
     assert (built._strongest(tables["counts"], who) == tables["pairs"]).all()
@@ -141,10 +141,10 @@ def test_the_choice_is_a_function_of_what_the_first_round_opened(few: None) -> N
     assert (built._strongest(turned, who) == tables["pairs"]).all()
 
 
-class Choosy(SyntheticData):
+class Choosy(SyntheticProtocol):
     """A coordinator that asks for pairs of its own choice; its sites are as they should be."""
 
-    def _both(self, parties: Any) -> Any:
+    def _count_twice(self, parties: Any) -> Any:
         first = parties.sum(self.count)
         honest = self._strongest(first.value, parties.consortium)
         others = [k for k in range(len(self.recount(parties.consortium).candidates)) if k not in honest]
@@ -154,7 +154,7 @@ class Choosy(SyntheticData):
 
 
 def test_an_owner_refuses_another_list_and_draws_nothing_for_it(few: None) -> None:
-    built, who = Choosy(**TWICE), rostered(neighbours="add-remove")
+    built, who = made_as(Choosy, **TWICE), rostered(neighbours="add-remove")
     coordinator, hosts = parties(built, held_by(built), who)
     with pytest.raises(Refused, match="count_again") as refused:
         run(coordinator)
@@ -167,14 +167,14 @@ def test_an_owner_refuses_another_list_and_draws_nothing_for_it(few: None) -> No
 
 @pytest.mark.parametrize("pairs", [[-1, 0], [0, 99], [1, 0], [1, 1]])
 def test_a_list_that_is_none_is_refused(few: None, pairs: Any) -> None:
-    built, who = SyntheticData(**TWICE), rostered(neighbours="add-remove")
+    built, who = synthetic(**TWICE), rostered(neighbours="add-remove")
 
-    class Wrong(SyntheticData):
-        def _both(self, asked: Any) -> Any:
+    class Wrong(SyntheticProtocol):
+        def _count_twice(self, asked: Any) -> Any:
             first = asked.sum(self.count)
             return asked.sum(self.count_again, opened=first.value, pairs=np.array(pairs))
 
-    coordinator, _ = parties(Wrong(**TWICE), held_by(built), who)
+    coordinator, _ = parties(made_as(Wrong, **TWICE), held_by(built), who)
     with pytest.raises(Refused):
         run(coordinator)
 
@@ -183,7 +183,7 @@ def test_a_list_that_is_none_is_refused(few: None, pairs: Any) -> None:
 
 
 def test_without_noise_both_rounds_count_the_same_records() -> None:
-    built, who = SyntheticData(**TWICE), rostered(neighbours="add-remove")
+    built, who = synthetic(**TWICE), rostered(neighbours="add-remove")
     held = held_by(built)
     found, _ = released(built, who, held)
     tables, recount = found["tables"], built.recount(who)
@@ -198,7 +198,7 @@ def test_without_noise_both_rounds_count_the_same_records() -> None:
 
 @pytest.mark.parametrize("loss", [None, Pure(1.0)], ids=["delta", "pure"])
 def test_the_deviations_that_are_stated_are_those_of_both_rounds(few: None, loss: Any) -> None:
-    built, who = SyntheticData(**TWICE, model="mixture"), rostered(loss, neighbours="add-remove")
+    built, who = synthetic(**TWICE, model="mixture"), rostered(loss, neighbours="add-remove")
     held = held_by(built)
     exact = built.counting(who).layout.count(np.vstack([one.features for one in held.values()]))
     gaps: dict[Any, Any] = {"once": [], "twice": []}
@@ -234,7 +234,7 @@ def test_the_mean_of_both_is_weighted_by_inverse_variance(few: None) -> None:
 
 
 def test_a_party_lost_in_between_leaves_the_first_round_alone() -> None:
-    built, who = SyntheticData(**TWICE), rostered(neighbours="add-remove", dropouts=1)
+    built, who = synthetic(**TWICE), rostered(neighbours="add-remove", dropouts=1)
     held = held_by(built)
     found, _ = released(built, who, held, lose=((TOY[4], "count_again[0]"),))
     assert (found["tables"]["parties"], found["tables"]["parties_again"]) == (5, 4)
@@ -243,7 +243,7 @@ def test_a_party_lost_in_between_leaves_the_first_round_alone() -> None:
 
 
 def test_many_parties_in_stacks_count_twice(few: None) -> None:
-    built = SyntheticData(**TWICE, model="mixture")
+    built = synthetic(**TWICE, model="mixture")
     whole = records(built, 2200)
     held = {f"p{k}": replace_rows(whole, slice(2 * k, 2 * k + 2)) for k in range(1100)}
     found = simulate(built, parties=held, **SMALL)
@@ -261,7 +261,7 @@ def replace_rows(whole: Any, rows: Any) -> Any:
 @pytest.fixture(scope="module")
 def presented() -> Outcome:
     held = {name: frame(300, k) for k, name in enumerate(NAMES[:3])}
-    return simulate(SyntheticData(**TWICE), parties=held, **SMALL)
+    return simulate(synthetic(**TWICE), parties=held, **SMALL)
 
 
 def test_a_run_folder_holds_both_rounds_and_further_products_come_of_it(
@@ -316,14 +316,14 @@ def test_everyone_is_released_both_rounds(presented: Any) -> None:
 
 
 def test_the_plan_says_what_is_counted_twice_and_how_narrow_that_is() -> None:
-    built, who = SyntheticData(**TWICE, rows=900), consortium()
+    built, who = synthetic(**TWICE, rows=900), consortium()
     said = " ".join(built.notes(who))
     assert (
         "two rounds: the first counts all tables with 40% of the loss" in said
         and "chosen from the opened counts" in said
     )
     assert "two rounds" in built.titled(who)
-    once, twice = (SyntheticData(schema=schema(), rounds=k)._planned(who) for k in (1, 2))
+    once, twice = (synthetic(schema=schema(), rounds=k)._planned(who) for k in (1, 2))
     labelled = built.recount(who).labelled[0].key
     assert twice[labelled] < once[labelled] and twice[(0,)] > once[(0,)]
 
@@ -334,20 +334,20 @@ def test_the_plan_says_what_is_counted_twice_and_how_narrow_that_is() -> None:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"rounds": 3}, "must lie between 1 and 2"),
-        ({"rounds": 2, "pooling": "none"}, "counts of all parties together"),
+        ({"rounds": 3}, "less than or equal to 2"),
+        ({"rounds": 2, "pooling": "none"}, 'belongs to synthetic.pooling = "sum"'),
         ({"rounds": 2, "schema": Schema((Numeric("x", 0.0, 1.0),), CLASSES)}, "no pair beside"),
     ],
 )
 def test_what_can_not_be_is_refused_with_its_key(how: Any, said: str) -> None:
     with pytest.raises(StudyError, match=said) as refused:
-        SyntheticData(**{"schema": schema(), **how})
+        synthetic(**{"schema": schema(), **how})
     assert refused.value.key == "synthetic.rounds"
 
 
 @pytest.mark.parametrize("how", [{"model": "naive-bayes"}, {"rows": 3000}])
 def test_naive_bayes_has_no_other_pairs_to_count_again(how: Any) -> None:
-    built = SyntheticData(**TWICE, **how)
+    built = replace(synthetic(**TWICE), **how)
     with pytest.raises(StudyError, match="naive-bayes") as refused:
         built.accepted(consortium(Pure(0.05)))
     assert refused.value.key == "synthetic.rounds"
@@ -392,7 +392,7 @@ THREE = Schema(tuple(Categorical(name, ("a", "b")) for name in "uvw"), CLASSES)
 @pytest.mark.long
 def test_both_rounds_together_lose_no_more_than_is_debited_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "RECOUNTED_PAIRS", 1)
-    built, who = SyntheticData(schema=THREE, rounds=2), consortium(Approx(6.0, 1e-6))
+    built, who = synthetic(schema=THREE, rounds=2), consortium(Approx(6.0, 1e-6))
     others = np.array([[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1]])
     rows = (others, np.vstack([others, [0, 0, 0, 0]]))
     claimed = sqrt(float(gaussian_budget(who.loss).square))
@@ -411,5 +411,5 @@ def test_both_rounds_together_lose_no_more_than_is_debited_for_them(monkeypatch:
 
 def test_a_usual_schema_has_more_pairs_than_are_counted_again() -> None:
     wide = Schema(tuple(Numeric(f"x{k}", 0.0, 1.0, bins=2) for k in range(9)), CLASSES)
-    recount = SyntheticData(schema=wide, rounds=2).recount(consortium())
+    recount = synthetic(schema=wide, rounds=2).recount(consortium())
     assert (recount.chosen, len(recount.candidates), len(recount.labelled)) == (RECOUNTED_PAIRS, 36, 9)

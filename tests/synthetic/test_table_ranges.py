@@ -11,13 +11,13 @@ import pytest
 from comity.errors import Implausible
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.plausibility import require_plausible, require_ranges
-from comity.methods.synthetic import SyntheticData
+from comity.methods.synthetic import SyntheticProtocol
 from comity.methods.synthetic.counts import MAX_ROWS_FACTOR, table_ranges
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 
-from .made import CLASSES, consortium, frame, schema
+from .made import CLASSES, consortium, frame, schema, synthetic
 
 ROWS = 300
 
@@ -27,7 +27,7 @@ def many(parties: int, loss: Loss, dropouts: int = 0) -> Consortium:
     return replace(consortium(loss, parties=2), parties=names, dropouts=dropouts, colluders=1)
 
 
-def opened(built: SyntheticData, who: Consortium, counts: np.ndarray, parties: int, seed: int) -> np.ndarray:
+def opened(built: SyntheticProtocol, who: Consortium, counts: np.ndarray, parties: int, seed: int) -> np.ndarray:
     release = built.declare(who)["counts"]
     scale, source, noise = release.scale(who), SeededNoise(seed), release.noise
     assert noise is not None
@@ -38,13 +38,13 @@ def opened(built: SyntheticData, who: Consortium, counts: np.ndarray, parties: i
     return np.asarray(counts + drawn * scale.grid, np.float64)
 
 
-def check(built: SyntheticData, who: Consortium, found: np.ndarray, parties: int, **known: int) -> None:
+def check(built: SyntheticProtocol, who: Consortium, found: np.ndarray, parties: int, **known: int) -> None:
     release = built.declare(who)["counts"]
     require_plausible(release, who, found, parties)
     require_ranges(release, who, parties, table_ranges(built.counting(who).layout, found, **known))
 
 
-def counted(built: SyntheticData, who: Consortium, rows: int = ROWS) -> np.ndarray:
+def counted(built: SyntheticProtocol, who: Consortium, rows: int = ROWS) -> np.ndarray:
     records = built.encoding.encode(frame(rows, 0, built.schema.target)).records
     return built.counting(who).layout.count(records.features)
 
@@ -53,7 +53,7 @@ def counted(built: SyntheticData, who: Consortium, rows: int = ROWS) -> np.ndarr
 @pytest.mark.parametrize("loss", [Approx(0.01, 1e-6), Approx(30, 1e-6), Pure(0.01), Pure(20)])
 def test_no_honest_tables_are_refused(loss: Loss, target: Any) -> None:
     """Of many owners and of two, with drop-outs, without records; with all pairs counted, or those with the target."""
-    built = SyntheticData(schema=schema(target), rows=ROWS)
+    built = synthetic(schema=schema(target), rows=ROWS)
     for seed, (parties, dropouts, rows) in enumerate([(2, 0, ROWS), (20, 8, ROWS), (3, 0, 0), (5, 1, 1)]):
         who, left = many(parties, loss, dropouts), parties - dropouts
         counts = counted(built, who, rows)
@@ -63,7 +63,7 @@ def test_no_honest_tables_are_refused(loss: Loss, target: Any) -> None:
 
 @pytest.mark.long
 def test_no_honest_tables_are_refused_in_thousands() -> None:
-    built, generator = SyntheticData(schema=schema(), rows=ROWS), np.random.default_rng(1)
+    built, generator = synthetic(schema=schema(), rows=ROWS), np.random.default_rng(1)
     for seed in range(600):
         parties = int(generator.integers(2, 51))
         epsilon, pure = float(10 ** generator.uniform(-2, 1.2)), bool(seed % 2)
@@ -98,7 +98,7 @@ def lied(layout: Any, lie: str) -> Any:
     ],
 )
 def test_tables_that_no_records_have_are_refused(lie: str, said: str) -> None:
-    built, who = SyntheticData(schema=schema(), rows=ROWS), many(3, Approx(30, 1e-6))
+    built, who = synthetic(schema=schema(), rows=ROWS), many(3, Approx(30, 1e-6))
     layout, counts = built.counting(who).layout, counted(built, who)
     check(built, who, opened(built, who, counts, 3, 5), 3, about=ROWS)
     with pytest.raises(Implausible, match=said):
@@ -106,7 +106,7 @@ def test_tables_that_no_records_have_are_refused(lie: str, said: str) -> None:
 
 
 def test_where_the_number_of_rows_is_public_tables_have_that_total() -> None:
-    built, who = SyntheticData(schema=schema(), rows=ROWS), many(3, Approx(30, 1e-6))
+    built, who = synthetic(schema=schema(), rows=ROWS), many(3, Approx(30, 1e-6))
     counts = counted(built, who)
     with pytest.raises(Implausible, match="the number of records in every table should be exactly 400"):
         check(built, who, opened(built, who, counts, 3, 6), 3, exactly=ROWS + 100)

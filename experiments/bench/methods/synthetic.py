@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from comity.data import Records, dataset, even
 from comity.entropy import Stream
-from comity.methods.synthetic import SyntheticData
+from comity.methods.synthetic import Synthetic, SyntheticProtocol
 from comity.methods.synthetic.fidelity import Examples, Task, total_variation
 from comity.study.simulation.simulate import simulate
 from experiments.bench.methods.synthetic_anchors import ABSENT, Anchor, anchors
@@ -35,12 +35,12 @@ MEASURES = {"logistic error": "test error", "tree error": "test error", "two-way
 class Split:
     """Cells of training and test records, the target's last, and the method that reads them."""
 
-    method: SyntheticData
+    method: SyntheticProtocol
     train: Records
     test: Records
 
     @classmethod
-    def of(cls, method: SyntheticData, records: Records) -> Split:
+    def of(cls, method: SyntheticProtocol, records: Records) -> Split:
         order = Stream.public("bench synthetic", 0).permutation(len(records))
         test, train = np.split(order, [len(order) // 10])
         return cls(method, _rows(records, train), _rows(records, test))
@@ -66,7 +66,8 @@ class Split:
 def measure() -> list[dict[str, Any]]:
     """A row for each ε, measure and anchor; without the anchors, ours alone."""
     frame = dataset("adult")
-    method = SyntheticData(schema=census_schema(), rows=49_000)
+    method = Synthetic(census_schema(), rows=49_000).protocol()
+    assert isinstance(method, SyntheticProtocol)
     split = Split.of(method, method.encoding.encode(frame).records)
     return [row for epsilon in EPSILONS for row in compared(split, epsilon, OWNERS, anchors())]
 

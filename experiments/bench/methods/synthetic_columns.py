@@ -18,7 +18,7 @@ from comity.data import Records
 from comity.entropy import Stream
 from comity.errors import ComityError
 from comity.methods.by_columns.terms import Way
-from comity.methods.synthetic import SyntheticColumns
+from comity.methods.synthetic import Synthetic, SyntheticColumnsProtocol
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
 from experiments.data.adult import census_schema
@@ -34,16 +34,19 @@ def measure(*, rows: int = ROWS, quick: bool = False) -> list[dict[str, Any]]:
     return [_measured(products, rows // 10 if quick else rows) for products in get_args(Way)]
 
 
-def protocol_of(products: Way, rows: int) -> SyntheticColumns:
+def protocol_of(products: Way, rows: int) -> SyntheticColumnsProtocol:
     """Adult's columns in turn to each owner."""
     schema = census_schema()
     assert schema.target is not None
     names = (*schema.names, schema.target.name)
     held = {f"p{owner}": names[owner::OWNERS] for owner in range(OWNERS)}
-    return SyntheticColumns(schema=schema, columns=held, products=products, rows=rows, most=max(rows, 1 << 16))
+    options = {"products": products, "rows": rows, "rows_at_most": max(rows, 1 << 16)}
+    protocol = Synthetic(schema, columns=held, **options).protocol()
+    assert isinstance(protocol, SyntheticColumnsProtocol)
+    return protocol
 
 
-def generated(protocol: SyntheticColumns, rows: int) -> dict[str, Records]:
+def generated(protocol: SyntheticColumnsProtocol, rows: int) -> dict[str, Records]:
     """Uniform cells; the target is the last of its holder's columns."""
     found = {}
     for party in protocol.columns:
@@ -92,5 +95,5 @@ def _measured(products: Way, rows: int) -> dict[str, Any]:
     }
 
 
-def _run(protocol: SyntheticColumns, parties: dict[str, Records]) -> Outcome:
+def _run(protocol: SyntheticColumnsProtocol, parties: dict[str, Records]) -> Outcome:
     return simulate(protocol, parties=parties, epsilon=1.0, delta=1e-6, unit="record", schema=protocol.schema)

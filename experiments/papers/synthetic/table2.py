@@ -24,7 +24,7 @@ from comity import Ledger
 from comity.data import Records, even
 from comity.entropy import Stream, fresh_seed
 from comity.federation.declare.consortium import Consortium
-from comity.methods.synthetic import SyntheticData
+from comity.methods.synthetic import Synthetic, SyntheticProtocol
 from comity.methods.synthetic.artefact import SyntheticDataset
 from comity.methods.synthetic.fidelity import Task, total_variation
 from comity.privacy.loss import Approx
@@ -73,7 +73,8 @@ def run(*, quick: bool, out: Path | None) -> list[dict[str, Any]]:
 
 def rows_of(source: Source, size: Size, *, quick: bool = False) -> Iterator[dict[str, Any]]:
     frame = source.read()
-    method = SyntheticData(schema=source.schema, rows=_round(len(frame)))
+    method = Synthetic(source.schema, rows=_round(len(frame))).protocol()
+    assert isinstance(method, SyntheticProtocol)
     task = Task(method.cells)
     records = method.encoding.encode(frame, where=source.name).records
     parts = [_split(records, source.name, number) for number in range(size.splits)]
@@ -107,7 +108,7 @@ def rows_of(source: Source, size: Size, *, quick: bool = False) -> Iterator[dict
             }
 
 
-def measured(method: SyntheticData, task: Task, split: Split, epsilon: float, owners: int) -> dict[str, float]:
+def measured(method: SyntheticProtocol, task: Task, split: Split, epsilon: float, owners: int) -> dict[str, float]:
     started = time.process_time()
     frame = released(method, split.train, epsilon, owners).frame
     seconds = time.process_time() - started
@@ -122,7 +123,7 @@ def measured(method: SyntheticData, task: Task, split: Split, epsilon: float, ow
     }
 
 
-def released(method: SyntheticData, train: Records, epsilon: float, owners: int) -> SyntheticDataset:
+def released(method: SyntheticProtocol, train: Records, epsilon: float, owners: int) -> SyntheticDataset:
     """Of owners with an even share of the records: contributions and noise as released, masks left out because they
     cancel."""
     who = Consortium(

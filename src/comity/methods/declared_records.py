@@ -1,19 +1,48 @@
-"""How many records a study declares of a party, beside how many it has: said to its owner, and to nobody else.
+"""How many records a study declares of each party, beside how many a party has.
 
-Weights, penalties and layouts come from the declared figure alone. A site that differs from it would release its own
-count if it said so; but its owner may want to have the study corrected, because accuracy suffers.
-"""
+Weights, penalties and layouts come from the declared figures alone. A site that reported a different count would
+release it. Its owner is told instead, and nobody else, because a wrong figure costs accuracy."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from comity.errors import StudyError
+from comity.federation.declare.consortium import Consortium
 from comity.federation.owner.site import Site
 
 log = logging.getLogger("comity.site")
 
+Sizes = Mapping[str, int] | int
+"""The declared records of each party, or one number for each."""
 FAR = 2
 """A count is far from the declared one beyond this factor, either way. Not tuned on data."""
+
+
+def check_sizes(sizes: Sizes, consortium: Consortium, key: str) -> None:
+    """Refuse sizes that are no whole numbers, lack a party of the study or name another one."""
+    figures: Iterable[tuple[str, Any]] = sizes.items() if isinstance(sizes, Mapping) else [("", sizes)]
+    for party, size in figures:
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 1 << 40:
+            name = f"{key}.{party}".rstrip(".")
+            raise StudyError(f"{name} must be a whole number of at least 1, found {size!r}", key=key)
+    if not isinstance(sizes, Mapping):
+        return
+    absent = [party for party in consortium.parties if party not in sizes]
+    unknown = [party for party in sizes if not consortium.knows(party)]
+    if absent or unknown:
+        wrong = f"no size for {absent[0]!r}" if absent else f"a size for {unknown[0]!r}, which is no party of the study"
+        raise StudyError(f"{key} has {wrong}; give one for each party of the study, or one number for all", key=key)
+
+
+def size_of(sizes: Sizes, party: str) -> int:
+    return sizes if isinstance(sizes, int) else sizes[party]
+
+
+def sum_sizes(sizes: Sizes, parties: Iterable[str]) -> int:
+    return sum(size_of(sizes, party) for party in parties)
 
 
 def tell_owner(site: Site, declared: int | None, key: str, *, lower_bound: bool = False) -> None:

@@ -10,19 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.methods.synthetic import SyntheticData
 from experiments.bench import BENCHES
 from experiments.bench.methods.synthetic import MEASURES, Split, compared
 from experiments.bench.methods.synthetic_anchors import ABSENT, anchors
 from experiments.data.adult import census_schema
-from tests.synthetic.made import frame, schema
+from tests.synthetic.made import frame, schema, synthetic
 
 folder = os.environ.get("COMITY_DATA", "")
 
 
 @pytest.fixture(scope="module")
 def split() -> Split:
-    method = SyntheticData(schema=schema(), rows=3000)
+    method = synthetic(schema=schema(), rows=3000)
     return Split.of(method, method.encoding.encode(frame(3000)).records)
 
 
@@ -60,6 +59,6 @@ def test_without_the_anchors_ours_stands_alone_and_the_note_says_why(split: Any)
 def test_on_adult_the_logistic_error_is_below_the_bar() -> None:
     from comity.data.public.datasets import dataset
 
-    method = SyntheticData(schema=census_schema(), rows=49_000)
+    method = synthetic(schema=census_schema(), rows=49_000)
     found = compared(Split.of(method, method.encoding.encode(dataset("adult")).records), 1.0, 20, {})
     assert found[0]["ours"] <= 0.164

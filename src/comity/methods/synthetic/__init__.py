@@ -1,5 +1,5 @@
-"""Synthetic records (Fioretto, Van Hentenryck 2019): the default by one secure sum of two-way counts, of whole records
-or of columns at different owners."""
+"""Synthetic records (Fioretto, Van Hentenryck 2019): by one secure sum of two-way counts, of whole records or of
+columns at different owners."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from comity.lazily import lazily
 
 if TYPE_CHECKING:
-    from comity.methods.synthetic.columns import SyntheticColumns as SyntheticColumns
-    from comity.methods.synthetic.method import SyntheticData as SyntheticData
+    from comity.methods.synthetic.columns import SyntheticColumnsProtocol as SyntheticColumnsProtocol
+    from comity.methods.synthetic.method import Synthetic as Synthetic
+    from comity.methods.synthetic.method import SyntheticProtocol as SyntheticProtocol
 
-__all__ = ["SyntheticColumns", "SyntheticData"]
+__all__ = ["Synthetic", "SyntheticColumnsProtocol", "SyntheticProtocol"]
 
 _HOMES = {
-    "SyntheticColumns": "comity.methods.synthetic.columns",
-    "SyntheticData": "comity.methods.synthetic.method",
+    "Synthetic": "comity.methods.synthetic.method",
+    "SyntheticColumnsProtocol": "comity.methods.synthetic.columns",
+    "SyntheticProtocol": "comity.methods.synthetic.method",
 }
 __getattr__, __dir__ = lazily(globals(), _HOMES)

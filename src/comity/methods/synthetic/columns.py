@@ -39,7 +39,7 @@ from comity.methods.by_columns.method import ByColumns
 from comity.methods.by_columns.products import ProductsAndOwn
 from comity.methods.by_columns.terms import Way, adversary, check_parties, protects
 from comity.methods.synthetic.counts import BUCKETS, Block, Counting, Layout, check_cells, table_ranges
-from comity.methods.synthetic.method import CountedData
+from comity.methods.synthetic.method import CountsProtocol
 from comity.privacy.unit import Neighbours
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ _NOISE_ROOM = 1 << 46
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SyntheticColumns(ByColumns, CountedData):
+class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
     """Weighted counts of every column and pair of columns, by secure products across owners, opened once with noise.
 
     Adversary    semi-honest: the coordinator with up to `colluders` parties. With `products="dealer"` the coordinator
@@ -248,9 +248,9 @@ class SyntheticColumns(ByColumns, CountedData):
     """
 
     columns: Mapping[str, tuple[str, ...]]
-    products: Way = "rlwe"
-    alignment: rows.Way = "none"
-    most: rows.Most = 1 << 20
+    products: Way
+    alignment: rows.Way
+    most: rows.Most
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from comity.methods.entry import Entry
 
 ENTRY = Entry(
-    method="comity.methods.synthetic.parameters:SyntheticParameters",
+    method="comity.methods.synthetic.method:Synthetic",
     starter="comity.methods.synthetic.starter:write",
     artefacts={
         "synthetic": "comity.methods.synthetic.artefact:SyntheticDataset",

@@ -1,8 +1,9 @@
-"""Synthetic records from two-way counts, the default: one secure sum with one noise, from which anyone makes rows.
+"""Synthetic records from two-way counts: one secure sum with one noise, from which anyone makes rows.
 
 After F. Fioretto, P. Van Hentenryck, Privacy-Preserving Federated Data Sharing, AAMAS 2019, where every agent releases
 its own dataset. Here the agents' records are counted together: each count carries one noise instead of one per agent,
-and one dataset results. With `rounds` = 2 a second sum counts the strongest pairs again. Derivations are in `proof.md`.
+and one dataset results. With `rounds` = 2 a second sum counts the strongest pairs again.
+Derivations: `proof.md`. Parties that hold different columns: `columns.py`. The paper's method: `published/`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
+from pydantic import Field
 
-from comity.data import CellEncoding, LocalRecords, Records, Schema
+from comity.data import CellEncoding, LocalRecords, Records, Schema, by_features
 from comity.errors import Malformed, StudyError
+from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Counts, Range
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -27,6 +30,10 @@ from comity.federation.declare.protection import Derived, Noised, Summed
 from comity.federation.declare.release import Array, Count, Each, Fields
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
+from comity.methods.by_columns import rows as matching
+from comity.methods.by_columns.terms import Way
+from comity.methods.declared_records import Sizes, check_sizes, sum_sizes
+from comity.methods.method import Method, Only, Setting
 from comity.methods.synthetic.counts import (
     BINS,
     FIRST_SHARE,
@@ -40,6 +47,15 @@ from comity.methods.synthetic.counts import (
     split_loss,
     table_ranges,
 )
+from comity.methods.synthetic.published.method import (
+    Candidates,
+    Depth,
+    Labelling,
+    Leaves,
+    Levels,
+    PublishedSynthetic,
+)
+from comity.methods.synthetic.published.predictor import Learner
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -52,23 +68,203 @@ if TYPE_CHECKING:
     from comity.federation.own_score import OwnScore
     from comity.methods.synthetic.artefact import SyntheticDataset
 
-
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 Model = Literal["auto", "mixture", "naive-bayes"]
+Pooling = Literal["sum", "none"]
+Rounds = Annotated[int, Interval(ge=1, le=2)]
+
+# The most records that one party may count; cells are clipped beyond. It decides the width of integers and moves no
+# noise: a limit of size.
+MAX_RECORDS = 1 << 31
+# The most parties that release alone whose own datasets are written beside the common one: a limit of size.
+MAX_DATASETS = 16
+
+# Options.
+
+
+class Synthetic(Method):
+    """A dataset of synthetic records, made from noisy counts of all parties' records.
+
+        method = comity.Synthetic(schema, sizes=400)
+        print(method.plan(["north", "south", "east"], epsilon=1, delta=1e-6))
+        dataset = method.simulate(frames, epsilon=1, delta=1e-6).presented
+        dataset.frame
+
+    It protects each record, against a curious coordinator with up to `colluders` parties and against everyone who sees
+    the counts or the rows. Give `columns` where parties hold different columns of the same people.
+    `variant="published"` is the method of Fioretto and Van Hentenryck (2019), with the guarantee that it has.
+    """
+
+    table: ClassVar[str] = "synthetic"
+    by_columns: ClassVar[bool] = True
+    variant_privacy: ClassVar[Mapping[str, Mapping[str, Any]]] = {"published": {"delta": 0}}
+    facts: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "held": {
+            "rows": "parties that hold whole records",
+            "columns": "parties that hold different columns ([parties.NAME] columns)",
+        }
+    }
+
+    variant: Literal["default", "published"] = Field(
+        "default",
+        description="default: two-way counts by one secure sum with shared noise; published: private trees, shared and "
+        "sampled",
+    )
+    model: Annotated[Model, Only(variant="default")] = Field(
+        "auto", description="auto: naive-bayes where noise would cover the pairs of columns, by the declared records"
+    )
+    sizes: Annotated[dict[str, int] | int | None, Only(variant="default", held="rows")] = Field(
+        None, description="records of each party, or one number for each; their sum is what `rows` says"
+    )
+    rows: Annotated[int | None, Only(variant="default")] = Field(
+        None,
+        ge=1,
+        description="records of all parties together: a round figure, or their exact number where neighbours replace; "
+        "tables that count more than four times as many end the run",
+    )
+    bins: Annotated[int | Literal["auto"], Only(variant="default")] = Field(
+        "auto", description="cells of numbers without bins in the schema; auto: 8, or fewer for very many columns"
+    )
+    pooling: Annotated[Pooling, Only(variant="default", held="rows")] = Field(
+        "sum", description="sum: one noise for the sum of all; none: each party releases its counts with its own noise"
+    )
+    rounds: Annotated[Rounds, Only(variant="default", held="rows", pooling="sum", model=("auto", "mixture"))] = Field(
+        1,
+        description="2: all tables with 40 % of the loss, then those with the target and the 25 strongest others again",
+    )
+    products: Annotated[Way, Only(variant="default", held="columns")] = Field(
+        "rlwe", description="parties with different columns: how tables across parties are computed"
+    )
+    alignment: Annotated[matching.Way | None, Only(variant="default", held="columns")] = Field(
+        None,
+        description="parties with different columns: how rows are matched; keyed if the schema has an identifier, none "
+        "otherwise",
+    )
+    rows_at_most: Annotated[matching.Most, Only(variant="default", held="columns")] = Field(
+        1 << 20, description="parties with different columns: the most rows that products have room for"
+    )
+    depth: Annotated[Depth, Only(variant="published")] = Field(
+        8, description="published only: levels of a tree, including the leaves"
+    )
+    candidates: Annotated[Candidates, Only(variant="published")] = Field(
+        10, description="published only: thresholds to choose from"
+    )
+    levels: Annotated[Levels, Only(variant="published")] = Field(
+        4, description="published only: levels whose sizes are made consistent, including the leaves"
+    )
+    leaves: Annotated[Leaves, Only(variant="published")] = Field(
+        20_000, description="published only: most nodes of a level, by a rule that reads no record"
+    )
+    labelling: Annotated[Labelling, Only(variant="published")] = Field(
+        "vote", description="published only: labels by the vote of all trees, or by the sharer's own tree"
+    )
+    consistency: Annotated[bool, Only(variant="published")] = Field(
+        True, description="published only: false leaves the noisy sizes of leaves, clipped at zero"
+    )
+    learner: Annotated[Learner | None, Only(variant="published")] = Field(
+        None, description="published only: the model that each owner fits and keeps; by the target if left out"
+    )
+    l2: Annotated[Positive, Only(variant="published")] = Field(
+        1e-4, description="published only: penalty of the owners' models"
+    )
+    seed: Annotated[int, Only(variant="published")] = Field(
+        0, description="published only: names the public randomness that draws the shapes of trees"
+    )
+
+    if TYPE_CHECKING:
+        # For type checkers, which else derive one from the fields alone.
+        def __init__(
+            self, schema: Schema | None = None, /, *, columns: Mapping[str, Sequence[str]] | None = None, **options: Any
+        ) -> None: ...
+
+    def privacy(self, setting: Setting) -> Mapping[str, Any]:
+        # Matching rows of different columns reveals how many records there are, so they can only be replaced.
+        neighbours = "replace" if setting.columns else "add-remove"
+        return {"unit": "record", "neighbours": neighbours, **super().privacy(setting)}
+
+    def declared_records(self, party: str) -> int | None:
+        return self.sizes.get(party) if isinstance(self.sizes, dict) else self.sizes
+
+    def resolved(self, setting: Setting) -> dict[str, Any]:
+        return {**super().resolved(setting), "held": "columns" if setting.columns else "rows"}
+
+    def hashed(self) -> dict[str, Any]:
+        found = super().hashed()
+        # Studies from before there were sizes keep their hash.
+        return found if self.sizes is not None else {key: value for key, value in found.items() if key != "sizes"}
+
+    def protocol(self) -> CountsProtocol | PublishedSynthetic:
+        """What runs over this schema."""
+        built = self.build(Setting(self.given_schema, type(self).__name__, self.read_given, self.given_columns))
+        assert isinstance(built, CountsProtocol | PublishedSynthetic)
+        return built
+
+    def built(self, setting: Setting) -> CountsProtocol | PublishedSynthetic:
+        if self.variant == "published":
+            return self._build_published(setting)
+        if self.rows is not None and self.sizes is not None:
+            raise StudyError(
+                f"{setting.where}: synthetic.sizes and synthetic.rows both say how many records there are; remove one",
+                key="synthetic.sizes",
+            )
+        common: dict[str, Any] = {
+            "schema": setting.schema,
+            "model": self.model,
+            "rows": self.rows,
+            "bins": None if self.bins == "auto" else self.bins,
+        }
+        if not setting.columns:
+            return SyntheticProtocol(**common, sizes=self.sizes, pooling=self.pooling, rounds=self.rounds)
+        # It comes with compiled products, which studies of whole records do not need.
+        from comity.methods.synthetic.columns import SyntheticColumnsProtocol
+
+        return SyntheticColumnsProtocol(
+            **common,
+            columns=by_features(setting.schema, setting.columns),
+            products=self.products,
+            alignment=self.alignment or ("none" if setting.schema.identifier is None else "keyed"),
+            most=self.rows_at_most,
+        )
+
+    def _build_published(self, setting: Setting) -> PublishedSynthetic:
+        if setting.columns:
+            raise StudyError(
+                f'{setting.where}: synthetic.variant = "published" is for parties that hold whole records, found '
+                "[parties.NAME] columns; leave the columns or the variant out",
+                key="synthetic.variant",
+            )
+        return PublishedSynthetic(
+            schema=setting.schema,
+            depth=self.depth,
+            candidates=self.candidates,
+            levels=self.levels,
+            leaves=self.leaves,
+            labelling=self.labelling,
+            consistency=self.consistency,
+            learner=self.learner,
+            l2=self.l2,
+            seed=self.seed,
+        )
+
+
+# What runs.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CountedData(Protocol):
-    """One release of weighted counts of every column and pair of columns, and rows made of them.
+class CountsProtocol(Protocol):
+    """What counting whole records and counting columns of different parties share: which tables are counted, which
+    model is chosen, what the plan says, and what is made from the counts.
 
-    `rows` is the declared number of all records: a round figure for the rule that chooses the model.
+    `rows` is the declared number of all records, for the rule that chooses the model.
     """
 
     name: ClassVar[str] = "synthetic"
 
     schema: Schema
-    model: Model = "auto"
-    rows: Annotated[int, Interval(ge=1)] | None = None
-    bins: Annotated[int, Interval(ge=2, le=256)] | None = None
+    model: Model
+    rows: Annotated[int, Interval(ge=1)] | None
+    bins: Annotated[int, Interval(ge=2, le=256)] | None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,21 +281,20 @@ class CountedData(Protocol):
         return fit_counting(self.schema, bins=self.bins, pure=True)
 
     @property
-    def encoding(self) -> CellEncoding:
-        """Records as cells, which do not depend on the noise."""
-        return self._gaussian.encoding
-
-    @property
     def cells(self) -> Counting:
-        """The cells of records, whatever the noise is."""
+        """The cells of records, which do not depend on the noise."""
         return self._gaussian
 
+    @property
+    def encoding(self) -> CellEncoding:
+        return self.cells.encoding
+
     def whole(self, consortium: Consortium) -> Counting:
-        """With all pairs."""
+        """All pairs."""
         return self._laplace if isinstance(consortium.loss, Pure) else self._gaussian
 
     def counting(self, consortium: Consortium) -> Counting:
-        """What is counted: all pairs, or those with the target where naive Bayes is chosen."""
+        """The tables that are counted: all pairs, or those with the target for naive Bayes."""
         whole = self.whole(consortium)
         return whole.sparser if self.chosen(consortium) == "naive-bayes" else whole
 
@@ -109,7 +304,12 @@ class CountedData(Protocol):
             return self.model
         whole = self.whole(consortium)
         deviation = self._counts(whole, consortium).opened_deviation(consortium, consortium.size)
-        return "mixture" if affords_pairs(whole.layout, deviation, self.rows) else "naive-bayes"
+        carried = affords_pairs(whole.layout, deviation, self.declared_rows(consortium))
+        return "mixture" if carried else "naive-bayes"
+
+    def declared_rows(self, consortium: Consortium) -> int | None:
+        """The declared number of all records."""
+        return self.rows
 
     # What leaves.
 
@@ -119,13 +319,10 @@ class CountedData(Protocol):
 
     @staticmethod
     def _noise(consortium: Consortium) -> Gaussian | Laplace:
-        return (
-            Laplace(consortium.loss)
-            if isinstance(consortium.loss, Pure)
-            else Gaussian(gaussian_budget(consortium.loss))
-        )
+        loss = consortium.loss
+        return Laplace(loss) if isinstance(loss, Pure) else Gaussian(gaussian_budget(loss))
 
-    # What a consumer works with.
+    # What comes out.
 
     def _dataset(
         self,
@@ -135,16 +332,15 @@ class CountedData(Protocol):
         consortium: Consortium,
         narrowed: tuple[float, ...] | None = None,
     ) -> SyntheticDataset:
-        """The dataset of opened counts; `total` is the number of records where it is public, `narrowed` by block how
-        much narrower noise is than that of the release."""
+        """The dataset of opened counts. `total` is the number of records where it is public, `narrowed` the factor of
+        each block's noise over that of the release."""
         from comity.methods.synthetic.artefact import NoisyCounts, SyntheticDataset
 
         counting = self.counting(consortium)
         deviation = self._counts(counting, consortium).opened_deviation(consortium, parties)
         values = np.asarray(values, np.float64)
-        return SyntheticDataset(
-            NoisyCounts(counting, self.chosen(consortium), values, deviation, total, parties, narrowed)
-        )
+        counts = NoisyCounts(counting, self.chosen(consortium), values, deviation, total, parties, narrowed)
+        return SyntheticDataset(counts)
 
     # What the plan says.
 
@@ -153,83 +349,71 @@ class CountedData(Protocol):
         return f"synthetic ({self.chosen(consortium)}, {noise}{how})"
 
     def protected(self, consortium: Consortium) -> int | None:
-        return self.rows
+        return self.declared_rows(consortium)
 
     def _planned(self, consortium: Consortium) -> dict[tuple[int, ...], float]:
-        """The deviation of each table's counts, as far as it is known before anything runs."""
+        """The deviation of each table's counts, as far as it is known before a run."""
         counting = self.counting(consortium)
-        return counting.layout.deviations(
-            self._counts(counting, consortium).opened_deviation(consortium, consortium.size)
-        )
+        deviation = self._counts(counting, consortium).opened_deviation(consortium, consortium.size)
+        return counting.layout.deviations(deviation)
 
     def expectation(self, consortium: Consortium) -> str:
-        deviations = self._planned(consortium)
+        deviations, rows = self._planned(consortium), self.declared_rows(consortium)
         found = deviations.values()
         said = f"counts carry noise of deviation {min(found):.3g} to {max(found):.3g}"
-        if self.rows is None:
-            return f"{said}; declare synthetic.rows, a round figure, to see what that is of your records"
-        errors = expected_errors(self.counting(consortium).layout, deviations, self.rows)
+        if rows is None:
+            return f"{said}; declare synthetic.rows, a round figure, to see this as a share of your records"
+        errors = expected_errors(self.counting(consortium).layout, deviations, rows)
         pairs = [error for key, error in errors.items() if len(key) == 2] or list(errors.values())
         mean = sum(pairs) / len(pairs)
         useless = ", so expect a useless dataset: raise epsilon or bring more records" if mean > 0.5 else ""
         return (
-            f"{said}: of a table, noise alone moves {mean:.2%} of {self.rows:,} records on average and "
+            f"{said}: in a table, noise alone moves {mean:.2%} of {rows:,} records on average and "
             f"{max(errors.values()):.2%} at most, before tables are made to agree{useless}"
         )
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
-        counting, whole = self.counting(consortium), self.whole(consortium)
+        counting, whole, rows = self.counting(consortium), self.whole(consortium), self.declared_rows(consortium)
         layout = counting.layout
         found = [
             f"{layout.counts:,} counts of {layout.columns} columns in {len(layout.blocks)} tables, "
-            f"{counting.bins} cells to a number of which the schema says nothing"
+            f"{counting.bins} cells for a number without bins in the schema"
         ]
         if self.bins is None and counting.bins < BINS[0]:
-            found.append(f"{BINS[0]} cells to a number would be too many counts: there are {counting.bins}")
-        if self.model == "auto" and self.rows is None:
-            found.append("model: mixture, because synthetic.rows says nothing that a rule could go by")
-        elif self.model == "auto" and self.rows is not None:
-            noise = pair_noise(
-                whole.layout, self._counts(whole, consortium).opened_deviation(consortium, consortium.size), self.rows
-            )
+            found.append(f"{BINS[0]} cells for a number would be too many counts; there are {counting.bins}")
+        if self.model == "auto" and rows is None:
+            found.append("model: mixture, because neither synthetic.rows nor synthetic.sizes is declared")
+        elif self.model == "auto" and rows is not None:
+            deviation = self._counts(whole, consortium).opened_deviation(consortium, consortium.size)
+            noise = pair_noise(whole.layout, deviation, rows)
             than = "above" if noise > MAX_PAIR_NOISE else "at most"
             found.append(
-                f"model: {self.chosen(consortium)}, because the noise of a pair of columns would be {noise:.3g} of the "
+                f"model: {self.chosen(consortium)}, because the noise of a pair of columns is {noise:.3g} of the "
                 f"records, {than} {MAX_PAIR_NOISE}"
             )
-        return (*found, "rows are made of the counts by public chance, by whoever holds them and as often as they like")
-
-
-Pooling = Literal["sum", "none"]
-Rounds = Annotated[int, Interval(ge=1, le=2)]
-"""How often."""
-
-# Records that one party may count; cells are cut beyond. It decides how wide the integers are, and moves no noise: a
-# limit of size.
-MAX_RECORDS = 1 << 31
-# Of so many parties that release alone each has a dataset of its own beside the common one: a limit of size.
-MAX_DATASETS = 16
+        return (*found, "anyone with the counts can make rows from them, with public randomness and at no further cost")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SyntheticData(CountedData):
-    """Weighted counts of every column and pair of columns, summed securely with shared noise; rows made of them.
+class SyntheticProtocol(CountsProtocol):
+    """Weighted counts of every column and pair of columns, summed securely with shared noise; rows made from them.
 
-    Adversary    an honest-but-curious coordinator with up to `colluders` parties, and whoever sees counts or rows.
-    Unit         a record, added or removed (how many there are is then part of what is noised), or replaced.
-    Learned      everyone: the noisy counts over all parties, and so every row that is made of them.
-    Sensitivity  a record adds w_b to one cell of each block b: √Σ w_b² in L2, Σ w_b in L1 (pure); replaced √2 and 2
-                 times that (proof.md, 1). Cells, blocks and weights come from the schema, so that they tell nothing.
+    Adversary    an honest-but-curious coordinator with up to `colluders` parties, and everyone who sees counts or rows.
+    Unit         a record, added or removed (their number is then noised too), or replaced.
+    Learned      everyone: the noisy counts over all parties, and every row made from them.
+    Sensitivity  a record adds w_b to one cell of each block b: √Σ w_b² in L2, Σ w_b in L1 (pure); for a replaced record
+                 √2 and 2 times that (proof.md, 1). Cells, blocks and weights come from the schema and reveal nothing.
 
-    `rows` is the declared number of all records: a round figure for the rule that chooses the model, and how many there
-    are where records are replaced. With `pooling` = "none" each party noises its own counts, and holds against all
-    others by itself. With `rounds` = 2 all tables are counted with a part of the loss, and those with the target and
-    the strongest of the others again with the rest; each of the two sums has the sensitivity of its own tables
-    (proof.md, 4).
+    `rows`, or the sum of `sizes`, is the declared number of all records: a round figure for the rule that chooses the
+    model, and the exact number where records are replaced. With `pooling` = "none" each party adds its own full noise,
+    and its guarantee holds against all others. With `rounds` = 2 all tables are counted with a part of the loss, and
+    those with the target and the strongest others again with the rest. Each of the two sums has the sensitivity of its
+    own tables (proof.md, 4).
     """
 
-    pooling: Pooling = "sum"
-    rounds: Rounds = 1
+    sizes: Sizes | None
+    pooling: Pooling
+    rounds: Rounds
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -242,9 +426,14 @@ class SyntheticData(CountedData):
         if self.rounds == 2:
             assert Recount(self.cells.layout).chosen
 
-    def titled(self, consortium: Consortium) -> str:
-        alone = ", each party alone" if self.pooling == "none" else ""
-        return self._titled(consortium, ", two rounds" if self.rounds == 2 else alone)
+    # What the study fixes.
+
+    def declared_rows(self, consortium: Consortium) -> int | None:
+        return self.rows if self.sizes is None else sum_sizes(self.sizes, consortium.parties)
+
+    def recount(self, consortium: Consortium) -> Recount:
+        """What a second round counts."""
+        return Recount(self.whole(consortium).layout)
 
     # What leaves.
 
@@ -254,10 +443,12 @@ class SyntheticData(CountedData):
                 f'synthetic protects a record; found privacy.unit = "{consortium.unit}". Set privacy.unit = "record"',
                 key="privacy.unit",
             )
+        if self.sizes is not None:
+            check_sizes(self.sizes, consortium, "synthetic.sizes")
         counts = self._counts(self.counting(consortium), consortium)
         one = Array(counts.shape)
         if self.rounds == 2:
-            return self._declare_both(counts, consortium)
+            return self._declare_two_rounds(counts, consortium)
         tables = Release(
             name="tables",
             source=COORDINATOR,
@@ -265,20 +456,20 @@ class SyntheticData(CountedData):
             protection=Derived("counts"),
             form=Each(one) if self.pooling == "none" else Fields({"counts": one, "parties": Count(consortium.size)}),
         )
-        alone = "whoever receives what a party released, coordinator and other parties included"
-        return Declaration(
-            (counts, tables), adversary=alone if self.pooling == "none" else _coordinator_with_parties(consortium)
-        )
+        alone = "everyone who receives what a party released, including the coordinator and the other parties"
+        adversary = alone if self.pooling == "none" else _coordinator_with_parties(consortium)
+        return Declaration((counts, tables), adversary=adversary)
 
-    def _declare_both(self, counts: Release, consortium: Consortium) -> Declaration:
+    def _declare_two_rounds(self, counts: Release, consortium: Consortium) -> Declaration:
         if self.chosen(consortium) == "naive-bayes":
             raise StudyError(
-                "synthetic.rounds = 2 counts the strongest pairs of columns again, and the model is naive-bayes, which "
-                'knows only those with the target; set rounds = 1, or model = "mixture"',
+                "synthetic.rounds = 2 counts the strongest pairs of columns again, but the model is naive-bayes, which "
+                'has only pairs with the target; set rounds = 1, or model = "mixture"',
                 key="synthetic.rounds",
             )
         again = self._again(consortium)
-        one, pairs, many = Array(counts.shape), Array((self.recount(consortium).chosen,), "<i8"), Count(consortium.size)
+        one, pairs = Array(counts.shape), Array((self.recount(consortium).chosen,), "<i8")
+        many = Count(consortium.size)
         opened, listed = (
             Release(name=name, source=COORDINATOR, to=EVERY_PARTY, protection=Derived("counts"), form=form)
             for name, form in (("opened", one), ("pairs", pairs))
@@ -292,11 +483,8 @@ class SyntheticData(CountedData):
                 {"counts": one, "parties": many, "pairs": pairs, "again": Array(again.shape), "parties_again": many}
             ),
         )
-        return Declaration((counts, opened, listed, again, tables), adversary=_coordinator_with_parties(consortium))
-
-    def recount(self, consortium: Consortium) -> Recount:
-        """What a second round counts."""
-        return Recount(self.whole(consortium).layout)
+        releases = (counts, opened, listed, again, tables)
+        return Declaration(releases, adversary=_coordinator_with_parties(consortium))
 
     def _counts(self, counting: Counting, consortium: Consortium) -> Release:
         noise = split_loss(consortium)[0] if self.rounds == 2 else self._noise(consortium)
@@ -329,7 +517,7 @@ class SyntheticData(CountedData):
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         if self.rounds == 2:
-            return {"tables": self._both(parties)}
+            return {"tables": self._count_twice(parties)}
         if self.pooling == "sum":
             total = parties.sum(self.count)
             parties.require("counts", total.parties, self._ranges(total.value, parties.consortium))
@@ -342,10 +530,10 @@ class SyntheticData(CountedData):
             parties.require("counts", 1, self._ranges(counts, consortium), sender=party)
         return {"tables": tables}
 
-    def _ranges(self, counts: NDArray[np.float64], consortium: Consortium) -> tuple[Range, ...]:
-        return table_ranges(self.counting(consortium).layout, counts, about=self.rows)
+    def _ranges(self, counts: Floats, consortium: Consortium) -> tuple[Range, ...]:
+        return table_ranges(self.counting(consortium).layout, counts, about=self.declared_rows(consortium))
 
-    def _both(self, parties: Parties) -> dict[str, Any]:
+    def _count_twice(self, parties: Parties) -> dict[str, Any]:
         first = parties.sum(self.count)
         parties.require("counts", first.parties, self._ranges(first.value, parties.consortium))
         pairs = self._strongest(first.value, parties.consortium)
@@ -358,10 +546,9 @@ class SyntheticData(CountedData):
             "parties_again": second.parties,
         }
 
-    def _strongest(self, opened: NDArray[np.float64], consortium: Consortium) -> NDArray[np.int64]:
-        return self.recount(consortium).strongest(
-            opened, self._counts(self.whole(consortium), consortium).opened_deviation(consortium, consortium.size)
-        )
+    def _strongest(self, opened: Floats, consortium: Consortium) -> Integers:
+        first = self._counts(self.whole(consortium), consortium)
+        return self.recount(consortium).strongest(opened, first.opened_deviation(consortium, consortium.size))
 
     # What a site does.
 
@@ -371,12 +558,12 @@ class SyntheticData(CountedData):
         site.contribute(site.total(lambda rows: layout.count(rows.features, rows.filled)))
 
     @step(sends="again", stacked=True)
-    def count_again(self, site: Site, opened: NDArray[np.float64], pairs: NDArray[np.int64]) -> None:
-        """Only what the opened counts say: a list of the coordinator's own could ask for what nobody agreed to."""
+    def count_again(self, site: Site, opened: Floats, pairs: Integers) -> None:
+        """Count the pairs that follow from the opened counts. Another list could ask for what nobody agreed to."""
         consortium = site.consortium
         if not np.array_equal(pairs, self._strongest(opened, consortium)):
             raise Malformed(
-                "the pairs to be counted again are not the strongest of the opened counts; nothing was drawn. Ask the "
+                "the pairs to count again are not the strongest of the opened counts; nothing was drawn. Ask the "
                 "coordinator which version it runs",
                 code="form",
                 key="pairs",
@@ -384,50 +571,46 @@ class SyntheticData(CountedData):
         recount = self.recount(consortium)
         site.contribute(site.total(lambda rows: recount.count(pairs, rows.features, rows.filled)))
 
-    # What a consumer works with.
+    # What comes out.
 
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> SyntheticDataset:
         tables = released["tables"]
-        # Without a party that was in the first, the second is about other records: no mean of both is about either.
+        # If a party drops out after the first round, the rounds count different records and are not averaged.
         if self.rounds == 2 and tables["parties"] == tables["parties_again"]:
-            return self._combined(tables, consortium)
+            return self._combine_rounds(tables, consortium)
         if self.pooling == "none":
-            return self._made(sum(tables.values()), len(tables), consortium)
-        return self._made(tables["counts"], tables["parties"], consortium)
+            return self._dataset_of(sum(tables.values()), len(tables), consortium)
+        return self._dataset_of(tables["counts"], tables["parties"], consortium)
 
     def beside(
         self, released: Mapping[str, Any], consortium: Consortium, *, study: str, run: str
     ) -> Mapping[str, Artefact]:
-        """Of parties that release alone, each one's own dataset."""
+        """The dataset of each party, if parties release alone."""
         tables = released["tables"] if self.pooling == "none" else {}
         if not 1 < len(tables) <= MAX_DATASETS:
             return {}
         return {
-            f"data-{place}": self._made(tables[party], 1, consortium)
-            for place, party in self._numbered(tables, consortium)
+            f"data-{place}": self._dataset_of(tables[party], 1, consortium)
+            for place, party in enumerate(consortium.parties, start=1)
+            if party in tables
         }
 
-    @staticmethod
-    def _numbered(tables: Mapping[str, Any], consortium: Consortium) -> Sequence[tuple[int, str]]:
-        return [(place, party) for place, party in enumerate(consortium.parties, start=1) if party in tables]
-
-    def _combined(self, tables: Mapping[str, Any], consortium: Consortium) -> SyntheticDataset:
+    def _combine_rounds(self, tables: Mapping[str, Any], consortium: Consortium) -> SyntheticDataset:
         parties = int(tables["parties"])
         rounds = (self._counts(self.whole(consortium), consortium), self._again(consortium))
         first, second = (release.opened_deviation(consortium, parties) for release in rounds)
         both = self.recount(consortium).combined(
             np.asarray(tables["counts"], np.float64), tables["again"], tables["pairs"], (first, second)
         )
-        return self._made(both.values, parties, consortium, both.narrowed)
+        return self._dataset_of(both.values, parties, consortium, both.narrowed)
 
-    def _made(
+    def _dataset_of(
         self, values: Any, parties: int, consortium: Consortium, narrowed: tuple[float, ...] | None = None
     ) -> SyntheticDataset:
         replaced = consortium.neighbours is Neighbours.REPLACE
-        # The declared number is that of all records: one party's own is in its counts alone.
-        return self._dataset(
-            values, parties, self.rows if replaced and parties == consortium.size else None, consortium, narrowed
-        )
+        # The declared number is that of all records; one party's number is in its counts alone.
+        total = self.declared_rows(consortium) if replaced and parties == consortium.size else None
+        return self._dataset(values, parties, total, consortium, narrowed)
 
     def assess(self, presented: SyntheticDataset, train: Sequence[Records] | None, test: Records) -> Assessment:
         from comity.methods.synthetic.fidelity import assess, pool_records
@@ -445,22 +628,25 @@ class SyntheticData(CountedData):
 
     # What the plan says.
 
+    def titled(self, consortium: Consortium) -> str:
+        alone = ", each party alone" if self.pooling == "none" else ""
+        return self._titled(consortium, ", two rounds" if self.rounds == 2 else alone)
+
     def _planned(self, consortium: Consortium) -> dict[tuple[int, ...], float]:
-        """Which pairs are counted again is not known before the first round: those with the target are."""
+        """Before the first round it is known only that pairs with the target are counted again."""
         found = super()._planned(consortium)
         if self.rounds == 2:
-            found |= {
-                block.key: found[block.key] * self._narrower(consortium) for block in self.recount(consortium).labelled
-            }
+            narrower, again = self._narrower(consortium), self.recount(consortium).labelled
+            found |= {block.key: found[block.key] * narrower for block in again}
         return found
 
     def _narrower(self, consortium: Consortium) -> float:
-        """The deviation of what both rounds count over that of the first."""
+        """The deviation of a table that both rounds count, over that of the first round."""
         rounds = (self._counts(self.whole(consortium), consortium), self._again(consortium))
         first, second = (release.opened_deviation(consortium, consortium.size) for release in rounds)
         return second / hypot(first, second)
 
-    def _said_of_rounds(self, consortium: Consortium) -> str:
+    def _describe_rounds(self, consortium: Consortium) -> str:
         recount = self.recount(consortium)
         return (
             f"two rounds: the first counts all tables with {FIRST_SHARE:.0%} of the loss; the second spends the rest "
@@ -472,8 +658,8 @@ class SyntheticData(CountedData):
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
         many = consortium.size > MAX_DATASETS and self.pooling == "none"
-        said = (f"above {MAX_DATASETS} parties only the dataset of all of them is written out",) if many else ()
-        rounds = (self._said_of_rounds(consortium),) if self.rounds == 2 else ()
+        said = (f"above {MAX_DATASETS} parties only the dataset of all of them is written",) if many else ()
+        rounds = (self._describe_rounds(consortium),) if self.rounds == 2 else ()
         return (*super().notes(consortium), *said, *rounds)
 
 

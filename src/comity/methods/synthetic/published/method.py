@@ -280,15 +280,15 @@ class PublishedSynthetic(Protocol):
     roles: ClassVar[tuple[str, ...]] = (SHARER,)
 
     schema: Schema
-    depth: Depth = 8
-    candidates: Candidates = 10
-    levels: Levels = 4
-    leaves: Leaves = 20_000
-    labelling: Labelling = "vote"
-    consistency: bool = True
-    learner: Learner | None = None
-    l2: Positive = 1e-4
-    seed: int = 0
+    depth: Depth
+    candidates: Candidates
+    levels: Levels
+    leaves: Leaves
+    labelling: Labelling
+    consistency: bool
+    learner: Learner | None
+    l2: Positive
+    seed: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
