@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from comity.learn import load_model as load_model
     from comity.methods.averaging import Averaging as Averaging
     from comity.methods.softlabel import SoftLabel as SoftLabel
+    from comity.methods.summary import Summary as Summary
     from comity.methods.synthetic import Synthetic as Synthetic
     from comity.methods.vertical import Vertical as Vertical
     from comity.privacy.ledger import Ledger as Ledger
@@ -56,6 +57,7 @@ __all__ = [
     "SoftLabel",
     "SoftLabelClassifier",
     "Study",
+    "Summary",
     "Synthetic",
     "Table",
     "Vertical",
@@ -81,6 +83,7 @@ _HOMES = {
     "SoftLabel": "comity.methods.softlabel",
     "SoftLabelClassifier": "comity.estimators",
     "Study": "comity.study.study",
+    "Summary": "comity.methods.summary",
     "Synthetic": "comity.methods.synthetic",
     "Table": "comity.artefacts.table",
     "Vertical": "comity.methods.vertical",

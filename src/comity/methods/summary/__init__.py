@@ -9,11 +9,13 @@ from comity.lazily import lazily
 if TYPE_CHECKING:
     from comity.methods.summary.auction.method import AuctionSummary as AuctionSummary
     from comity.methods.summary.method import OneShotSummary as OneShotSummary
+    from comity.methods.summary.method import Summary as Summary
     from comity.methods.summary.published.method import PublishedSummary as PublishedSummary
 
-__all__ = ["AuctionSummary", "OneShotSummary", "PublishedSummary"]
+__all__ = ["AuctionSummary", "OneShotSummary", "PublishedSummary", "Summary"]
 
 _HOMES = {
+    "Summary": "comity.methods.summary.method",
     "AuctionSummary": "comity.methods.summary.auction.method",
     "OneShotSummary": "comity.methods.summary.method",
     "PublishedSummary": "comity.methods.summary.published.method",

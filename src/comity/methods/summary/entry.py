@@ -5,7 +5,7 @@ from __future__ import annotations
 from comity.methods.entry import Entry
 
 ENTRY = Entry(
-    method="comity.methods.summary.parameters:SummaryParameters",
+    method="comity.methods.summary.method:Summary",
     starter="comity.methods.summary.starter:write",
     artefacts={
         "hashes": "comity.methods.summary.artefact:BoughtHashes",

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from comity.data import Encoding, LocalRecords, Records
+from comity.data import Classes, Encoding, LocalRecords, Records, Schema
 from comity.data.row_products import clipped
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
@@ -32,16 +33,22 @@ from comity.federation.declare.protection import Derived, Disclosed, Noised, Sea
 from comity.federation.declare.release import Array, Blob, Count, Fields
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.methods.declared_records import tell_owner
+from comity.methods.declared_records import Sizes, size_of, tell_owner
+from comity.methods.method import Method, Only, Setting
+from comity.methods.summary.auction.market import FEATURES
+from comity.methods.summary.auction.method import AskShare, AuctionSummary, Missed
 from comity.methods.summary.features import (
     MOMENT_LENGTH,
     MOMENT_SENSITIVITY,
     FourierFeatures,
     count_moments,
+    gamma_of_records,
+    gamma_of_schema,
     split_moments,
     sum_moments,
 )
 from comity.methods.summary.herding import choose_records
+from comity.methods.summary.published.method import Bid, PublishedSummary
 from comity.methods.summary.ratio import (
     MAX_RANK,
     MAX_RATIO,
@@ -70,8 +77,185 @@ from comity.privacy.loss import GDP
 from comity.privacy.mechanisms.gaussian import Gaussian
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from comity.federation.assessment import Assessment
     from comity.federation.own_score import OwnScore
+    from comity.study.study import Study
+
+# Options.
+
+
+class Summary(Method):
+    """Records of many owners, chosen so that together they look like a consumer's.
+
+        method = comity.Summary(schema, records=100, auxiliary=public_records)
+        print(method.plan(["north", "south", "clinic"], consumer="clinic", epsilon=1, delta=1e-5))
+        bought = method.simulate(frames, consumer="clinic", epsilon=1, delta=1e-5).presented
+
+    It protects each record against the other owners, and the consumer's records against owners and curator. Towards
+    curator and consumer there is no differential privacy for the records that owners hand over, unless
+    `deliver="weights"`. `variant="published"` is the auction of Sarpatwar et al. (2019), with the guarantee that it
+    has."""
+
+    table: ClassVar[str] = "summary"
+    counts_sizes: ClassVar[bool] = True
+
+    variant: Literal["default", "published"] = Field(
+        "default",
+        description="default: as `selection` says; published: an auction that is not private as claimed, to compare",
+    )
+    selection: Annotated[Literal["one-shot", "auction"], Only(variant="default")] = Field(
+        "one-shot",
+        description="by a density ratio from noisy moments, at once; or record by record from who bids best for it",
+    )
+    sizes: dict[str, int] | int = Field(
+        default_factory=dict, description="records of each owner and of the consumer, or one number for all; public"
+    )
+    records: AtLeastOne = Field(100, description="how many are chosen in all")
+    deliver: Deliver = Field(
+        "records",
+        description="what curator and consumer get: chosen records, hashes of them under a seed that the curator does "
+        "not know, or nothing but the released weights",
+    )
+    auxiliary: str | None = Field(
+        None,
+        description="file of public records beside the study, for the width of the kernel; published: what the summary "
+        "begins with, too",
+    )
+    gamma: Positive | None = Field(
+        None, description="of the kernel exp(-gamma |x - y|^2); by auxiliary records or the schema if left out"
+    )
+    dimensions: int | Literal["auto"] = Field(
+        "auto", description="random features; auto: by a public rule, 140 in an auction"
+    )
+    hash_dimensions: Annotated[Features, Only(deliver="hashes")] = Field(140, description="numbers of a hash")
+    payment: Payment = Field(100.0, description="what the payout table divides")
+    image: Annotated[tuple[int, int] | None, Only(deliver="records")] = Field(
+        None, description="rows and columns where a record is a picture: chosen ones are shown on the page"
+    )
+    bid_sign: Annotated[Bid, Only(variant="published")] = Field(
+        "corrected", description="published only: bids by the objective's marginal gain, or as printed, sign reversed"
+    )
+    tau: Annotated[AtLeastOne, Only(variant="published")] = Field(
+        5, description="published only: rounds as its owner's choice after which a record is asked for anyway"
+    )
+    auction_epsilon: Annotated[Positive, Only(variant="published")] = Field(
+        0.5, description="published only: rank i is asked with probability exp(-auction_epsilon (i - 1))"
+    )
+    missed: Annotated[Missed, Only(variant="default", selection="auction")] = Field(
+        0.05, description="auction only: the chance that the best bidder of a round is not asked"
+    )
+    ask_share: Annotated[AskShare, Only(variant="default", selection="auction")] = Field(
+        0.1, description="auction only: the part of an owner's loss that says whom the curator asks"
+    )
+
+    if TYPE_CHECKING:
+        # For type checkers, which else derive one from the fields alone.
+        def __init__(
+            self, schema: Schema | None = None, /, *, columns: Mapping[str, Sequence[str]] | None = None, **options: Any
+        ) -> None: ...
+
+    def privacy(self, setting: Setting) -> Mapping[str, Any]:
+        return {"unit": "record", "neighbours": "replace", **super().privacy(setting)}
+
+    def files(self) -> Mapping[str, str]:
+        return {} if self.auxiliary is None else {"summary.auxiliary": self.auxiliary}
+
+    def declared_records(self, party: str) -> int | None:
+        return self.sizes.get(party) if isinstance(self.sizes, dict) else self.sizes
+
+    def study(
+        self,
+        parties: Sequence[str],
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+        consumer: str | None = None,
+        **terms: Any,
+    ) -> Study:
+        """As for every method. `consumer` names the party that buys; all others are owners."""
+        if consumer is not None:
+            terms["roles"] = {CONSUMER: [consumer], OWNER: [party for party in parties if party != consumer]}
+        return super().study(parties, epsilon=epsilon, delta=delta, **terms)
+
+    def with_counted_sizes(self, frames: Mapping[str, pd.DataFrame]) -> Self:
+        """Every variant needs sizes."""
+        if self.sizes or self.variant == "default":
+            return super().with_counted_sizes(frames)
+        counted = self.model_copy(update={"variant": "default"}).with_counted_sizes(frames)
+        return counted.model_copy(update={"variant": self.variant})
+
+    def built(self, setting: Setting) -> OneShotSummary | AuctionSummary | PublishedSummary:
+        encoding = Encoding(setting.schema, scaling="unit")
+        target = setting.schema.target
+        public = self._public(setting, encoding)
+        gamma, why = self._gamma(encoding, public)
+        common = Common(
+            columns=encoding.width,
+            gamma=gamma,
+            sizes=self.sizes,
+            records=self.records,
+            labels=None if target is None else "<i8" if isinstance(target, Classes) else "<f8",
+            payment=self.payment,
+            width_from=why,
+            image=self.image,
+            encoding=encoding,
+        )
+        if self.variant == "default" and self.selection == "one-shot":
+            return OneShotSummary(
+                deliver=self.deliver,
+                dimensions=None if self.dimensions == "auto" else self.dimensions,
+                hash_dimensions=self.hash_dimensions,
+                **common,
+            )
+        if self.deliver != "records":
+            raise StudyError(
+                f'{setting.where}: summary.deliver = "{self.deliver}" needs the default variant with selection = '
+                '"one-shot": an auction hands over records; leave one of them out',
+                key="summary.deliver",
+            )
+        dimensions = FEATURES if self.dimensions == "auto" else self.dimensions
+        if self.variant == "default":
+            return AuctionSummary(dimensions=dimensions, missed=self.missed, ask_share=self.ask_share, **common)
+        return PublishedSummary(
+            dimensions=dimensions,
+            seeds=np.zeros((0, encoding.width)) if public is None else public,
+            bid_sign=self.bid_sign,
+            tau=self.tau,
+            auction_epsilon=self.auction_epsilon,
+            **common,
+        )
+
+    def _public(self, setting: Setting, encoding: Encoding) -> Floats | None:
+        if self.auxiliary is None:
+            return None
+        frame = setting.read(self.auxiliary, "summary.auxiliary")
+        return encoding.encode_features(frame, where=f"{setting.where}: summary.auxiliary: {self.auxiliary}")
+
+    def _gamma(self, encoding: Encoding, public: Floats | None) -> tuple[float, str]:
+        if self.gamma is not None:
+            return self.gamma, "by the study"
+        if public is None:
+            return gamma_of_schema(encoding), "by the schema alone; public records of the kind give a better one"
+        return gamma_of_records(public), f"by {len(public)} public records"
+
+
+class Common(TypedDict):
+    """What every form of the method is made from."""
+
+    columns: int
+    gamma: float
+    sizes: Sizes
+    records: int
+    labels: Literal["<i8", "<f8"] | None
+    payment: float
+    width_from: str
+    image: tuple[int, int] | None
+    encoding: Encoding
+
+
+# What runs.
 
 # The owner's loss is divided over two releases. The consumer spends all of its loss on one.
 
@@ -113,12 +297,12 @@ def choose_dimensions(records: int, square: float) -> int:
     return max(MIN_FEATURES, 2 * int(min(MAX_FEATURES, wanted) / 2))
 
 
-def noisy_releases(sizes: Mapping[str, int], width: int, consortium: Consortium) -> tuple[Release, ...]:
+def noisy_releases(sizes: Sizes, width: int, consortium: Consortium) -> tuple[Release, ...]:
     """Moments of `width` features over all owners, the consumer's mean in their directions, each owner's mass, and what
     follows from those alone."""
     budget, owners = Budget.of(consortium), len(consortium.among(OWNER))
-    most = HEADROOM * max(sizes[party] for party in consortium.among(OWNER))
-    wished = HEADROOM * sizes[find_consumer(consortium)]
+    most = HEADROOM * max(size_of(sizes, party) for party in consortium.among(OWNER))
+    wished = HEADROOM * size_of(sizes, find_consumer(consortium))
     return (
         Release(
             name="moments",
@@ -245,7 +429,7 @@ class OneShotSummary(Protocol):
 
     columns: int
     gamma: Positive
-    sizes: Mapping[str, int] = field(default_factory=dict)
+    sizes: Sizes = field(default_factory=dict)
     records: AtLeastOne = 100
     deliver: Deliver = "records"
     labels: Literal["<i8", "<f8"] | None = None
@@ -281,7 +465,7 @@ class OneShotSummary(Protocol):
 
     def held(self, consortium: Consortium) -> int:
         """The records of all owners, as the study says."""
-        return sum(self.sizes[party] for party in consortium.among(OWNER))
+        return sum(size_of(self.sizes, party) for party in consortium.among(OWNER))
 
     def features(self, consortium: Consortium) -> FourierFeatures:
         """The public map; its seed is a label that everybody knows."""
@@ -360,7 +544,7 @@ class OneShotSummary(Protocol):
         whole = sum(shares.values())
         dealt: dict[str, int] = {}
         if self.deliver != "weights":
-            dealt = allot_quotas(masses, {owner: self.sizes[owner] for owner in masses}, self._asked(masses))
+            dealt = allot_quotas(masses, {owner: size_of(self.sizes, owner) for owner in masses}, self._asked(masses))
             released["summary"] = self._summary(parties, dealt, owners)
         released["attribution"] = {
             "quotas": np.array([dealt.get(owner, 0) for owner in owners], "<i8"),
@@ -371,11 +555,11 @@ class OneShotSummary(Protocol):
 
     def _asked(self, masses: Mapping[str, float]) -> int:
         """As many as the study says, or as the owners that are left have by its figures."""
-        return min(self.records, sum(self.sizes[owner] for owner in masses))
+        return min(self.records, sum(size_of(self.sizes, owner) for owner in masses))
 
     def _spectrum(self, total: Floats, names: Sequence[str], consortium: Consortium) -> Spectrum:
         """Divided by the public sizes of the owners in the sum."""
-        width, count = self.width(consortium), sum(self.sizes[name] for name in names)
+        width, count = self.width(consortium), sum(size_of(self.sizes, name) for name in names)
         product, mean = split_moments(total, width)
         deviation = self._moment_deviation(consortium, len(names)) / sqrt(2)
         return denoise_spectrum(product / count, mean / count, deviation / count)
@@ -386,7 +570,7 @@ class OneShotSummary(Protocol):
 
     def _wished(self, seen: Spectrum, wish: Floats, consortium: Consortium) -> tuple[Floats, Floats]:
         """The consumer's mean in whitened coordinates, and the variance of its noise in each."""
-        count = self.sizes[find_consumer(consortium)]
+        count = size_of(self.sizes, find_consumer(consortium))
         deviation = np.full(seen.rank, self.declared(consortium)["wish"].opened_deviation(consortium) / count)
         return seen.from_ball(wish / count), seen.from_ball(deviation) ** 2
 
@@ -429,7 +613,7 @@ class OneShotSummary(Protocol):
 
     def _enough(self, site: Site) -> None:
         """Before anything is drawn: an owner that has fewer records than the study says could not fill its quota."""
-        declared = self.sizes[site.party]
+        declared = size_of(self.sizes, site.party)
         tell_owner(site, declared, "summary.sizes")
         if self.deliver != "weights" and len(site.records) < min(declared, self.records):
             raise Refused(
@@ -440,7 +624,7 @@ class OneShotSummary(Protocol):
 
     @step(sends="wish")
     def wish(self, site: Site, spectrum: Mapping[str, Floats]) -> None:
-        tell_owner(site, self.sizes[site.party], "summary.sizes")
+        tell_owner(site, size_of(self.sizes, site.party), "summary.sizes")
         seen, features = _read_spectrum(spectrum), self.features(site.consortium)
 
         def wished(rows: Floats) -> Floats:
@@ -545,7 +729,9 @@ class OneShotSummary(Protocol):
     def expectation(self, consortium: Consortium) -> str:
         width, count = self.width(consortium), self.held(consortium)
         noise = self._moment_deviation(consortium, len(consortium.among(OWNER))) / sqrt(2) * sqrt(width) / count
-        wished = self.declared(consortium)["wish"].opened_deviation(consortium) / self.sizes[find_consumer(consortium)]
+        wished = self.declared(consortium)["wish"].opened_deviation(consortium) / size_of(
+            self.sizes, find_consumer(consortium)
+        )
         useless = (
             ", so expect hardly more than a uniform sample: raise epsilon or bring more records"
             if NOISE_EDGE * noise > 0.1 or wished > 0.5

@@ -14,6 +14,7 @@ from annotated_types import Interval, MultipleOf
 from comity.data import Classes, Encoding
 from comity.errors import StudyError
 from comity.federation.declare.consortium import Consortium
+from comity.methods.declared_records import Sizes, check_sizes, sum_sizes
 from comity.methods.summary.features import LENGTH
 from comity.privacy.unit import Neighbours, Unit
 
@@ -54,27 +55,7 @@ def find_consumer(consortium: Consortium) -> str:
     return str(found[0])
 
 
-def check_sizes(sizes: Mapping[str, int] | None, consortium: Consortium) -> Mapping[str, int]:
-    """A number of records for every party. Under replacement it is public; what a site counts is not used."""
-    if not sizes:
-        raise StudyError(
-            "summary.sizes is missing: the study must state how many records each owner and the consumer have; add "
-            "[summary.sizes] with a line NAME = COUNT for each",
-            key=_KEY,
-        )
-    for party, size in sizes.items():
-        count: Any = size
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 1 << 40:
-            raise StudyError(f"{_KEY}.{party} must be a whole number of at least 1, found {count!r}", key=_KEY)
-    absent = [party for party in consortium.parties if party not in sizes]
-    unknown = [party for party in sizes if not consortium.knows(party)]
-    if absent or unknown:
-        wrong = f"no size for {absent[0]!r}" if absent else f"a size for {unknown[0]!r}, which is no party of the study"
-        raise StudyError(f"{_KEY} has {wrong}; give one for each party of the study", key=_KEY)
-    return sizes
-
-
-def check_terms(consortium: Consortium, sizes: Mapping[str, int] | None, records: int) -> None:
+def check_terms(consortium: Consortium, sizes: Sizes | None, records: int) -> None:
     """Refuse terms on which no form of the method holds; `records` is how many the owners are to hand over."""
     if consortium.unit is not Unit.RECORD:
         raise StudyError(
@@ -88,8 +69,14 @@ def check_terms(consortium: Consortium, sizes: Mapping[str, int] | None, records
             key="privacy.neighbours",
         )
     find_consumer(consortium)
-    known = check_sizes(sizes, consortium)
-    held = sum(known[party] for party in consortium.among(OWNER))
+    if not sizes:
+        raise StudyError(
+            "summary.sizes is missing: the study must state how many records each owner and the consumer have; add "
+            "[summary.sizes] with a line NAME = COUNT for each, or one number for all",
+            key=_KEY,
+        )
+    check_sizes(sizes, consortium, _KEY)
+    held = sum_sizes(sizes, consortium.among(OWNER))
     if records > held:
         raise StudyError(
             f"summary.records = {records} is more than the owners have, {held} by summary.sizes; lower it",

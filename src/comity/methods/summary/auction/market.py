@@ -25,6 +25,7 @@ from comity.federation.declare.protection import Curated, Derived, Disclosed, En
 from comity.federation.declare.release import Array, Fields
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
+from comity.methods.declared_records import Sizes, size_of
 from comity.methods.summary.features import FourierFeatures
 from comity.methods.summary.terms import CONSUMER, OWNER, Chosen, Features, Payment, Within
 from comity.privacy.loss import Loss
@@ -170,7 +171,7 @@ class Market(Protocol):
 
     columns: int
     gamma: Positive
-    sizes: Mapping[str, int] = field(default_factory=dict)
+    sizes: Sizes = field(default_factory=dict)
     records: Annotated[int, Interval(ge=1, le=MAX_ROUNDS)] = 100
     labels: Literal["<i8", "<f8"] | None = None
     dimensions: Features = FEATURES
@@ -373,4 +374,4 @@ class Market(Protocol):
         )
 
     def protected(self, consortium: Consortium) -> int:
-        return sum(self.sizes[party] for party in consortium.among(OWNER))
+        return sum(size_of(self.sizes, party) for party in consortium.among(OWNER))

@@ -33,7 +33,7 @@ from comity.federation.declare.protection import Noised, Perturbed
 from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.methods.declared_records import tell_owner
+from comity.methods.declared_records import size_of, tell_owner
 from comity.methods.summary.auction.market import MAX_BID, Market, Offer, Pool, find_best_bid, rank_bids
 from comity.methods.summary.features import LENGTH
 from comity.methods.summary.terms import CONSUMER, HEADROOM, OWNER, check_terms, find_consumer
@@ -183,7 +183,7 @@ class AuctionSummary(Market):
     def declare(self, consortium: Consortium) -> Declaration:
         check_terms(consortium, self.sizes, self.records)
         budget, width, owners = self.budget(consortium), self.dimensions, len(consortium.among(OWNER))
-        wished = HEADROOM * self.sizes[find_consumer(consortium)]
+        wished = HEADROOM * size_of(self.sizes, find_consumer(consortium))
         return Declaration(
             (
                 Release(
@@ -223,7 +223,7 @@ class AuctionSummary(Market):
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         consortium = parties.consortium
         owners = tuple(consortium.among(OWNER))
-        count = self.sizes[find_consumer(consortium)]
+        count = size_of(self.sizes, find_consumer(consortium))
         target = parties.sum(self.wish).value / count
         grid = parties.declaration["running"].scale(consortium).grid
         pool, running = Pool(owners, self.features, self.labels, grid), np.zeros(self.dimensions)
@@ -240,7 +240,9 @@ class AuctionSummary(Market):
 
     def _spread(self, consortium: Consortium) -> float:
         """Deviation of the noise on one coordinate of the target."""
-        return self.declared(consortium)["wish"].opened_deviation(consortium) / self.sizes[find_consumer(consortium)]
+        return self.declared(consortium)["wish"].opened_deviation(consortium) / size_of(
+            self.sizes, find_consumer(consortium)
+        )
 
     def _round(self, parties: Parties, number: int, aim: Floats) -> tuple[dict[str, Offer], dict[str, float]]:
         """What who was asked offers, by owner, and all bids."""
@@ -252,7 +254,7 @@ class AuctionSummary(Market):
 
     @step(sends="wish")
     def wish(self, site: Site) -> None:
-        tell_owner(site, self.sizes[site.party], "summary.sizes")
+        tell_owner(site, size_of(self.sizes, site.party), "summary.sizes")
         site.contribute(site.total(lambda rows: self.features(rows.features).sum(axis=0)))
 
     @step(sends="bids")
@@ -260,7 +262,7 @@ class AuctionSummary(Market):
         """The best of this round's records; which it is stays here until the curator asks."""
         number = int(site.label)
         if not number:
-            tell_owner(site, self.sizes[site.party], "summary.sizes")
+            tell_owner(site, size_of(self.sizes, site.party), "summary.sizes")
         stream = site.public_stream("summary rounds", site.party)
         mine = np.flatnonzero(draw_rounds(len(site.records), self.records, stream) == number)
         place, bid = find_best_bid(self.features(site.features[mine]), broadcast)
