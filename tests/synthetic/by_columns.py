@@ -33,7 +33,7 @@ def built(
     }
     held = {party: tuple(column for column in columns if column) for party, columns in held.items()}
     given = replace(schema(target), identifier="person") if identifier else schema(target)
-    return made_as(SyntheticColumnsProtocol, schema=given, columns=held, **{"rows_at_most": 1 << 14, **options})
+    return made_as(SyntheticColumnsProtocol, schema=given, columns=held, **{"max_rows": 1 << 14, **options})
 
 
 def people(count: int, seed: int = 0, target: Target | None = CLASSES) -> pd.DataFrame:

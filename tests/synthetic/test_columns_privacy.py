@@ -34,7 +34,7 @@ OWNERS = [
 
 
 def tiny(held: Any = OWNERS[0], **options: Any) -> SyntheticColumnsProtocol:
-    return made_as(SyntheticColumnsProtocol, schema=TINY, columns=held, rows_at_most=1 << 10, **options)
+    return made_as(SyntheticColumnsProtocol, schema=TINY, columns=held, max_rows=1 << 10, **options)
 
 
 def one_hots(holding: Holding, codes: Any) -> dict[Any, Any]:

@@ -199,7 +199,7 @@ def test_a_person_is_protected_where_rows_are_matched() -> None:
         ({"products": "trust"}, "synthetic.products"),
         ({"alignment": "keyed"}, "synthetic.alignment"),
         ({"alignment": "names"}, "synthetic.alignment"),
-        ({"rows_at_most": 1}, "synthetic.rows_at_most"),
+        ({"max_rows": 1}, "synthetic.max_rows"),
         ({"model": "tree"}, "synthetic.model"),
         ({"columns": {"ash": (*schema().names, "ill")}}, "parties"),
         ({"columns": {**HELD[2], "cedar": ()}}, "parties.cedar.columns"),
@@ -222,7 +222,7 @@ def test_different_numbers_of_rows_end_the_study_before_anything_is_spent() -> N
 
 
 def test_more_rows_than_are_laid_out_for_end_the_study() -> None:
-    tried = built(2, rows_at_most=20)
+    tried = built(2, max_rows=20)
     parties, hosts = hosted(tried, parts(tried, people(40)), among(tried), NoNoise())
     with pytest.raises(ComityError):
         run(parties)

@@ -34,7 +34,7 @@ delta = 1e-6
 
 [synthetic]
 rows = 1000
-rows_at_most = 4096
+max_rows = 4096
 products = "dealer"
 
 [parties.clinic]
@@ -74,7 +74,7 @@ def test_declared_columns_choose_the_method_and_its_neighbours(tmp_path: Path) -
 
 
 def test_whole_records_are_counted_by_rows_as_before(tmp_path: Path) -> None:
-    rows = STUDY.replace('rows_at_most = 4096\nproducts = "dealer"\n', "")
+    rows = STUDY.replace('max_rows = 4096\nproducts = "dealer"\n', "")
     for columns in (
         'columns = ["age", "stage", "ill"]',
         'columns = ["income", "town", "region"]',
@@ -94,7 +94,7 @@ def test_whole_records_are_counted_by_rows_as_before(tmp_path: Path) -> None:
         ({"synthetic__pooling": "none"}, "synthetic.pooling", "belongs to parties that hold whole records"),
         ({"synthetic__variant": "published"}, "synthetic.rows", "remove synthetic.rows"),
         ({"synthetic__alignment": "keyed"}, "synthetic.alignment", "identifier"),
-        ({"synthetic__rows_at_most": 1}, "synthetic.rows_at_most", "greater than or equal to 2"),
+        ({"synthetic__max_rows": 1}, "synthetic.max_rows", "greater than or equal to 2"),
         ({"parties__lab__columns": ["seen", "age"]}, "parties.lab.columns", "already"),
         ({"parties__lab__columns": []}, "parties", "no party has 'seen'"),
         ({"parties__registry__columns": ["income", "town"]}, "parties", "'region'"),
@@ -109,16 +109,16 @@ def test_what_is_wrong_with_a_study_is_named_and_refused_by_the_plan(
 
 
 def test_keys_of_columns_are_refused_where_parties_hold_whole_records(tmp_path: Path) -> None:
-    lines = {"products": 'products = "rlwe"', "alignment": 'alignment = "none"', "rows_at_most": "rows_at_most = 9"}
+    lines = {"products": 'products = "rlwe"', "alignment": 'alignment = "none"', "max_rows": "max_rows = 9"}
     for key, line in lines.items():
-        text = STUDY.split("[parties.clinic]")[0].split("rows_at_most")[0] + f"{line}\n[parties.clinic]\n"
+        text = STUDY.split("[parties.clinic]")[0].split("max_rows")[0] + f"{line}\n[parties.clinic]\n"
         with pytest.raises(StudyError, match=r"belongs to parties that hold different columns") as refused:
             study(tmp_path, text)
         assert refused.value.key == f"synthetic.{key}"
 
 
 def test_the_published_variant_is_for_whole_records(tmp_path: Path) -> None:
-    text = STUDY.replace('rows = 1000\nrows_at_most = 4096\nproducts = "dealer"', 'variant = "published"')
+    text = STUDY.replace('rows = 1000\nmax_rows = 4096\nproducts = "dealer"', 'variant = "published"')
     with pytest.raises(StudyError, match="hold whole records") as refused:
         study(tmp_path, text)
     assert refused.value.key == "synthetic.variant"
@@ -175,8 +175,8 @@ def test_files_of_different_lengths_without_an_identifier_are_refused_while_they
         gather(study(tmp_path, FILES))
     whole[["seen"]].to_csv(tmp_path / "lab.csv", index=False)
     with pytest.raises(StudyError) as refused:
-        gather(study(tmp_path, FILES, synthetic__rows_at_most=40))
-    assert refused.value.key == "synthetic.rows_at_most"
+        gather(study(tmp_path, FILES, synthetic__max_rows=40))
+    assert refused.value.key == "synthetic.max_rows"
 
 
 def test_the_split_of_one_file_is_by_features(tmp_path: Path) -> None:

@@ -47,6 +47,18 @@ def test_it_is_the_study_of_a_file_with_the_same_terms(tmp_path: Path, rows: int
     assert made.privacy.unit is Unit.RECORD and made.privacy.neighbours is Neighbours.ADD_REMOVE
 
 
+def test_the_earlier_name_of_an_option_is_read_with_a_notice_and_the_same_hash(tmp_path: Path) -> None:
+    held = "\n".join(f"[parties.{party}]\ncolumns = {list(columns)}" for party, columns in HELD[2].items())
+    text = STUDY.split("[parties.ash]")[0] + held
+    (tmp_path / "schema.toml").write_text(schema().to_toml(), encoding="utf-8")
+    found = []
+    for option in ("max_rows", "rows_at_most"):
+        (tmp_path / "study.toml").write_text(text % f"{option} = 500", encoding="utf-8")
+        found.append(Study.load(tmp_path / "study.toml"))
+    assert found[0].hash == found[1].hash and not found[0].notices
+    assert "rows_at_most is now called synthetic.max_rows" in found[1].notices[0]
+
+
 def test_frames_become_a_dataset_and_unit_and_neighbours_are_its_own() -> None:
     frames = {name: frame(300, seed) for seed, name in enumerate(NAMES[:3])}
     result = comity.Synthetic(schema(), sizes=300).simulate(frames, seed=1, **TERMS)
@@ -86,7 +98,7 @@ def test_columns_of_the_same_people_are_matched_by_their_identifier() -> None:
         party: whole.sample(frac=1, random_state=len(columns))[["person", *columns]]
         for party, columns in HELD[2].items()
     }
-    method = comity.Synthetic(known, columns=HELD[2], products="dealer", rows_at_most=1 << 10)
+    method = comity.Synthetic(known, columns=HELD[2], products="dealer", max_rows=1 << 10)
     result = method.simulate(frames, seed=1, epsilon=50.0, delta=1e-6)
     assert result.presented.counts.total == 200
     assert "replace" in str(result.guarantee.neighbours)

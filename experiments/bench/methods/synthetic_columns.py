@@ -40,7 +40,7 @@ def protocol_of(products: Way, rows: int) -> SyntheticColumnsProtocol:
     assert schema.target is not None
     names = (*schema.names, schema.target.name)
     held = {f"p{owner}": names[owner::OWNERS] for owner in range(OWNERS)}
-    options = {"products": products, "rows": rows, "rows_at_most": max(rows, 1 << 16)}
+    options = {"products": products, "rows": rows, "max_rows": max(rows, 1 << 16)}
     protocol = Synthetic(schema, columns=held, **options).protocol()
     assert isinstance(protocol, SyntheticColumnsProtocol)
     return protocol

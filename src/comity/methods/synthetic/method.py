@@ -98,6 +98,7 @@ class Synthetic(Method):
 
     table: ClassVar[str] = "synthetic"
     by_columns: ClassVar[bool] = True
+    renamed: ClassVar[Mapping[str, str]] = {"max_rows": "rows_at_most"}
     variant_privacy: ClassVar[Mapping[str, Mapping[str, Any]]] = {"published": {"delta": 0}}
     facts: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "held": {
@@ -141,7 +142,7 @@ class Synthetic(Method):
         description="parties with different columns: how rows are matched; keyed if the schema has an identifier, none "
         "otherwise",
     )
-    rows_at_most: Annotated[matching.Most, Only(variant="default", held="columns")] = Field(
+    max_rows: Annotated[matching.Most, Only(variant="default", held="columns")] = Field(
         1 << 20, description="parties with different columns: the most rows that products have room for"
     )
     depth: Annotated[Depth, Only(variant="published")] = Field(
@@ -224,7 +225,7 @@ class Synthetic(Method):
             columns=by_features(setting.schema, setting.columns),
             products=self.products,
             alignment=self.alignment or ("none" if setting.schema.identifier is None else "keyed"),
-            most=self.rows_at_most,
+            most=self.max_rows,
         )
 
     def _build_published(self, setting: Setting) -> PublishedSynthetic:
