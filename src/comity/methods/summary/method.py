@@ -81,7 +81,6 @@ if TYPE_CHECKING:
 
     from comity.federation.assessment import Assessment
     from comity.federation.own_score import OwnScore
-    from comity.study.study import Study
 
 # Options.
 
@@ -173,7 +172,7 @@ class Summary(Method):
         delta: float = 0.0,
         consumer: str | None = None,
         **terms: Any,
-    ) -> Study:
+    ) -> Any:
         """As for every method. `consumer` names the party that buys; all others are owners."""
         if consumer is not None:
             terms["roles"] = {CONSUMER: [consumer], OWNER: [party for party in parties if party != consumer]}
