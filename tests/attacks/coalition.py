@@ -17,7 +17,7 @@ import numpy as np
 from comity.crypto import masks
 from comity.entropy import derive
 from comity.federation.messages.codec import decode
-from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.federation.owner.host import Host
 from tests.federation.channels import Whole
 from tests.federation.toy import STUDY, path_of

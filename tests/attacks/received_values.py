@@ -27,8 +27,7 @@ from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.evaluation import split_budget
 from comity.federation.evaluation.protocol import WholeRecords
 from comity.federation.owner.site import Rows
-from comity.federation.part import Part
-from comity.federation.step import StepSpec
+from comity.federation.part import Part, StepSpec
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.softlabel import SoftLabel, SoftLabelProtocol
 from comity.methods.summary import OneShotSummary

@@ -24,7 +24,7 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.policy import Policy
 from comity.federation.declare.protection import Disclosed, Public
 from comity.federation.declare.release import Array
-from comity.federation.messages.paths import StepPath
+from comity.federation.messages.ask import StepPath
 from comity.federation.owner.host import Host
 from comity.federation.owner.site import Site
 from comity.federation.part import Part

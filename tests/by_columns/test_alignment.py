@@ -25,11 +25,10 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.policy import Policy
 from comity.federation.declare.protection import Sealed
 from comity.federation.declare.release import Array
+from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode
-from comity.federation.messages.envelope import SIGNATURE_BYTES
-from comity.federation.messages.letters import Head
-from comity.federation.messages.paths import StepPath
-from comity.federation.messages.sealed_values import opened_values
+from comity.federation.messages.letters import Head, opened_values
+from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step

@@ -173,7 +173,7 @@ def run_until_opened(protocol: Any, parties: Any) -> None:
 
 
 def _site(host: Any) -> Site:
-    from comity.federation.messages.paths import StepPath
+    from comity.federation.messages.ask import StepPath
     from comity.federation.owner.site import Site
 
     return Site(host, "run-1", StepPath("", "open", "0"), "cross")

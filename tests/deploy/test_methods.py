@@ -116,10 +116,10 @@ def test_with_noise_a_deployed_run_is_as_far_from_it_as_declared(
     name = METHODS[method].summed
     if name:
         declared, who = study.protocol.accepted(study.consortium), study.consortium
-        parted = (first(found.released[name]) - first(alone.released[name])) / deviation(declared, name, who)
+        split_boxes = (first(found.released[name]) - first(alone.released[name])) / deviation(declared, name, who)
         # Noise in every number, of the declared variance: a chi-square within six of its own deviations.
-        assert np.count_nonzero(parted) > 0.9 * parted.size
-        assert abs(np.mean(parted**2) - 1) < 6 * sqrt(2 / parted.size)
+        assert np.count_nonzero(split_boxes) > 0.9 * split_boxes.size
+        assert abs(np.mean(split_boxes**2) - 1) < 6 * sqrt(2 / split_boxes.size)
     else:
         made = found.released["datasets"]
         assert differing(alone.released, found.released, method) and set(made) == set(METHODS[method].parties)

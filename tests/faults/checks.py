@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from comity.errors import ComityError
 from comity.federation.agreement import Agreement
-from comity.federation.messages.paths import StepPath
+from comity.federation.messages.ask import StepPath
 from comity.privacy.ledger import Ledger
 from tests.faults.seen import ANSWERED, Sight, twice
 

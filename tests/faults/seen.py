@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from comity.federation.coordinator.parties import Parties
+from comity.federation.messages.ask import READY
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.envelope import SIGNATURE_BYTES
-from comity.federation.messages.paths import READY
+from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.federation.owner.host import Answer, Host
-from comity.federation.step import spec_of
+from comity.federation.part import spec_of
 
 ASKED, ANSWERED, OPENED = "asked", "answered", "opened"
 RELEASED = "released at the end"

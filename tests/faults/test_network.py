@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from comity.federation.messages.asking import SILENT, Lost, Replied
-from comity.federation.messages.channel import Patience
+from comity.federation.messages.channel import SILENT, Lost, Replied, Timeouts
 from comity.relay.channel import NatsChannel
 from comity.relay.wire import COORDINATOR
 from tests.faults.proxy import Stretch
@@ -69,10 +68,10 @@ def net(tmp_path: Path) -> Iterator[Any]:
         stretch.close()
 
 
-def asked(channel: Any, answers: Any, what: Any, patience: Any, meanwhile: Any) -> Any:
+def asked(channel: Any, answers: Any, what: Any, timeouts: Any, meanwhile: Any) -> Any:
     """Outcomes of an ask by party, of which something happens in the middle."""
     found = {}
-    with channel.ask({name: lambda: what for name in NAMES}, patience=patience) as asking:
+    with channel.ask({name: lambda: what for name in NAMES}, timeouts=timeouts) as asking:
         for one in answers.values():
             assert one.asked.wait(20)
         threading.Thread(target=meanwhile, daemon=True).start()
@@ -108,7 +107,7 @@ def test_a_short_cut_of_any_line_loses_nobody(net: Any) -> None:
             getattr(stretch, way)()
             after(1.0, stretch.mend, lambda: let(answers))()
 
-        found = asked(channel, answers, f"{who} {way}".encode(), Patience(silent=4), meanwhile)
+        found = asked(channel, answers, f"{who} {way}".encode(), Timeouts(silent=4), meanwhile)
         assert all(isinstance(one, Replied) for one in found.values()), (who, way, found)
 
 
@@ -119,7 +118,7 @@ def test_nobody_is_lost_for_a_long_cut_of_the_coordinators_own_line(net: Any) ->
     stretch.hold()
     for one in answers.values():
         one.asked.set()
-    found = asked(channel, answers, b"one", Patience(silent=4), after(9.0, lambda: let(answers), stretch.mend))
+    found = asked(channel, answers, b"one", Timeouts(silent=4), after(9.0, lambda: let(answers), stretch.mend))
     assert all(isinstance(one, Replied) for one in found.values()), found
 
 
@@ -131,8 +130,8 @@ def test_a_party_behind_a_long_cut_is_lost_alone_and_gives_the_same_reply_later(
         stretch.hold()
         let(answers)
 
-    found = asked(channel, answers, b"one", Patience(silent=2), meanwhile)
+    found = asked(channel, answers, b"one", Timeouts(silent=2), meanwhile)
     assert found["north"] == Lost("north", SILENT) and found["south"] == Replied("south", b"reply to one")
     stretch.mend()
-    again = asked(channel, answers, b"one", Patience(silent=20), lambda: None)
+    again = asked(channel, answers, b"one", Timeouts(silent=20), lambda: None)
     assert again["north"] == Replied("north", b"reply to one")

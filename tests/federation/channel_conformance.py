@@ -15,19 +15,21 @@ from typing import Any, Protocol
 
 import pytest
 
-from comity.federation.messages.asking import (
+from comity.federation.messages.channel import (
     ABSENT,
     CANCELLED,
     FAILED,
     LATE,
+    MAX_BYTES,
     SILENT,
     SIZE,
     Alive,
-    Asking,
+    Channel,
     Lost,
+    PendingAsk,
     Replied,
+    Timeouts,
 )
-from comity.federation.messages.channel import MOST, Channel, Patience
 
 Site = Callable[[bytes], bytes]
 MEGA = 1 << 20
@@ -42,7 +44,7 @@ class Line(Protocol):
     margin: int
     """Bytes by which what is carried may fall short of `most`, because it grows on the way."""
 
-    def channel(self, sites: Mapping[str, Site], *, most: int = MOST) -> Channel:
+    def channel(self, sites: Mapping[str, Site], *, most: int = MAX_BYTES) -> Channel:
         """A channel to these sites."""
 
     def take_away(self, party: str) -> None:
@@ -68,7 +70,7 @@ def asks(parties: Mapping[str, bytes]) -> dict[str, Callable[[], bytes]]:
     return {party: partial(bytes, raw) for party, raw in parties.items()}
 
 
-def outcomes(asking: Asking) -> dict[str, bytes | str]:
+def outcomes(asking: PendingAsk) -> dict[str, bytes | str]:
     """What became of each party, with which nothing may happen twice."""
     found: dict[str, bytes | str] = {}
     with asking:
@@ -169,13 +171,13 @@ class ChannelConformance:
     def test_a_party_that_is_gone_is_lost_and_the_others_count(self, line: Any) -> None:
         line.take_away("birch")
         channel = line.channel({"ash": echo, "birch": echo, "cedar": echo})
-        found = outcomes(channel.ask(asks(dict.fromkeys(("ash", "birch", "cedar"), b"?")), patience=Patience(silent=2)))
+        found = outcomes(channel.ask(asks(dict.fromkeys(("ash", "birch", "cedar"), b"?")), timeouts=Timeouts(silent=2)))
         assert found.pop("birch") in (ABSENT, SILENT)
         assert found == dict.fromkeys(("ash", "cedar"), echo(b"?"))
 
     def test_a_party_that_computes_shows_life_and_is_not_gone(self, line: Any) -> None:
         slow, seen = Slow(), []
-        with line.channel({"ash": slow}).ask(asks({"ash": b"a long step"}), patience=Patience(silent=0.8)) as asking:
+        with line.channel({"ash": slow}).ask(asks({"ash": b"a long step"}), timeouts=Timeouts(silent=0.8)) as asking:
             timer = threading.Timer(2.0, slow.go.set)
             timer.start()
             seen = list(asking)
@@ -186,14 +188,14 @@ class ChannelConformance:
         slow = Slow()
         channel = line.channel({"ash": slow, "birch": echo})
         both = asks({"ash": b"1", "birch": b"2"})
-        assert outcomes(channel.ask(both, patience=Patience(deadline=2))) == {"ash": LATE, "birch": echo(b"2")}
+        assert outcomes(channel.ask(both, timeouts=Timeouts(deadline=2))) == {"ash": LATE, "birch": echo(b"2")}
         slow.go.set()
         assert outcomes(channel.ask(both)) == {"ash": echo(b"1"), "birch": echo(b"2")}
 
     def test_whoever_asked_may_hurry_and_a_nearer_deadline_stays(self, line: Any) -> None:
         slow = Slow()
         began = time.monotonic()
-        with line.channel({"ash": slow}).ask(asks({"ash": b"1"}), patience=Patience(deadline=SOON)) as asking:
+        with line.channel({"ash": slow}).ask(asks({"ash": b"1"}), timeouts=Timeouts(deadline=SOON)) as asking:
             asking.hurry(0.3)
             asking.hurry(SOON)
             assert [event for event in asking if not isinstance(event, Alive)] == [Lost("ash", LATE)]
@@ -286,7 +288,7 @@ class ChannelConformance:
             return
         channel = line.channel({"ash": echo, "birch": echo})
         line.down(2.0)
-        found = outcomes(channel.ask(asks(dict.fromkeys(("ash", "birch"), b"?")), patience=Patience(silent=1.5)))
+        found = outcomes(channel.ask(asks(dict.fromkeys(("ash", "birch"), b"?")), timeouts=Timeouts(silent=1.5)))
         assert found == dict.fromkeys(("ash", "birch"), echo(b"?"))
 
     @pytest.mark.parametrize(
@@ -322,13 +324,13 @@ class ChannelConformance:
         slow = Slow()
         channel = line.channel({"ash": slow, "birch": echo})
         both = asks({"ash": b"1", "birch": b"2"})
-        with channel.ask(both, patience=Patience(silent=SOON)) as asking:
+        with channel.ask(both, timeouts=Timeouts(silent=SOON)) as asking:
             assert slow.begun.wait(SOON)
             for end in ends:
                 line.cut(end)
             slow.go.set()
             assert outcomes(asking) == {"ash": echo(b"1"), "birch": echo(b"2")}
-        assert outcomes(channel.ask(both, patience=Patience(silent=SOON))) == {"ash": echo(b"1"), "birch": echo(b"2")}
+        assert outcomes(channel.ask(both, timeouts=Timeouts(silent=SOON))) == {"ash": echo(b"1"), "birch": echo(b"2")}
 
     def test_cancelling_one_of_two_asks_for_the_same_leaves_the_other(self, line: Any) -> None:
         slow = Slow()
@@ -351,7 +353,7 @@ class ChannelConformance:
     def test_a_line_that_breaks_in_the_middle_of_a_long_message_carries_it_all_the_same(self, line: Any) -> None:
         sent = {"ash": bytes(range(256)) * (40 * MEGA // 256), "birch": b"?"}
         channel = line.channel(dict.fromkeys(sent, lambda raw: raw[::-1]))
-        with channel.ask(asks(sent), patience=Patience(silent=SOON)) as asking:
+        with channel.ask(asks(sent), timeouts=Timeouts(silent=SOON)) as asking:
             if line.can_go_down:
                 time.sleep(0.05)
                 line.down(0.3)

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from comity.federation.messages.asking import ABSENT, Asking, Replied
-from comity.federation.messages.channel import FOR_EVER, MOST, Channel, Message, Patience
+from comity.federation.messages.channel import (
+    ABSENT,
+    MAX_BYTES,
+    NO_TIMEOUT,
+    Channel,
+    Message,
+    PendingAsk,
+    Replied,
+    Timeouts,
+)
 from comity.federation.owner.host import Host
 from comity.study.local.channel import LocalChannel
 
@@ -14,8 +22,8 @@ from comity.study.local.channel import LocalChannel
 class Whole:
     """Say in `carry` what becomes of all messages of an ask; a party whose reply is missing is lost."""
 
-    def ask(self, messages: Mapping[str, Message], *, patience: Patience = FOR_EVER) -> Asking:
-        asking = Asking(messages, patience, most=MOST)
+    def ask(self, messages: Mapping[str, Message], *, timeouts: Timeouts = NO_TIMEOUT) -> PendingAsk:
+        asking = PendingAsk(messages, timeouts, most=MAX_BYTES)
         replies = self.carry({party: make() for party, make in messages.items()})
         for party in messages:
             if party in replies:

@@ -29,10 +29,10 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Public
 from comity.federation.declare.release import Blob
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_reply, verify_reply
+from comity.federation.messages.signatures import SIGNATURE_BYTES, sign_reply, verify_reply
 from comity.federation.owner.site import Site
+from comity.federation.part import spec_of
 from comity.federation.protocol import step
-from comity.federation.step import spec_of
 from comity.privacy.ledger import verify_export
 from tests.support.asks import sign_ask
 

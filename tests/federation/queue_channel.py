@@ -19,8 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
-from comity.federation.messages.asking import FAILED, Asking
-from comity.federation.messages.channel import FOR_EVER, MOST, Message, Patience
+from comity.federation.messages.channel import FAILED, MAX_BYTES, NO_TIMEOUT, Message, PendingAsk, Timeouts
 
 PIECE = 64 * 1024
 WINDOW = 8
@@ -164,7 +163,7 @@ class Desk:
 class Link:
     """The coordinator's end of one ask of one party."""
 
-    asking: Asking
+    asking: PendingAsk
     desk: Desk
     message: Callable[[], bytes]
     digest: bytes
@@ -216,18 +215,18 @@ class Link:
 
 
 class QueueChannel:
-    def __init__(self, sites: Mapping[str, Callable[[bytes], bytes]], line: Bad, *, most: int = MOST) -> None:
+    def __init__(self, sites: Mapping[str, Callable[[bytes], bytes]], line: Bad, *, most: int = MAX_BYTES) -> None:
         self._line, self._most = line, most
         self._pool = ThreadPoolExecutor(8)
         self._desks = {party: Desk(party, answer, line, self._pool) for party, answer in sites.items()}
         self._made: OrderedDict[tuple[str, bytes], bytes] = OrderedDict()
 
-    def ask(self, messages: Mapping[str, Message], *, patience: Patience = FOR_EVER) -> Asking:
-        asking = Asking(messages, patience, most=self._most)
+    def ask(self, messages: Mapping[str, Message], *, timeouts: Timeouts = NO_TIMEOUT) -> PendingAsk:
+        asking = PendingAsk(messages, timeouts, most=self._most)
         self._line.later(0, lambda: self._next(asking, iter(messages.items())))
         return asking
 
-    def _next(self, asking: Asking, left: object) -> None:
+    def _next(self, asking: PendingAsk, left: object) -> None:
         """Announce one message after the other: each is made for its digest and size."""
         party, make = next(left, (None, None))  # type: ignore[call-overload]
         if party is None:

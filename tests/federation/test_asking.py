@@ -16,11 +16,20 @@ from comity.federation.coordinator import exchange as rounds
 from comity.federation.coordinator.exchange import Terms, exchange
 from comity.federation.coordinator.journal import Journal, PartyAsk
 from comity.federation.coordinator.lifecycle import run
-from comity.federation.messages.asking import ABSENT, ROOM, Alive, Asking, Lost, Replied
-from comity.federation.messages.channel import FOR_EVER, MOST, Patience
+from comity.federation.messages.ask import StepPath
+from comity.federation.messages.channel import (
+    ABSENT,
+    MAX_BYTES,
+    NO_TIMEOUT,
+    ROOM,
+    Alive,
+    Lost,
+    PendingAsk,
+    Replied,
+    Timeouts,
+)
 from comity.federation.messages.codec import encode
-from comity.federation.messages.envelope import sign_reply
-from comity.federation.messages.paths import StepPath
+from comity.federation.messages.signatures import sign_reply
 from comity.federation.owner.host import Answer
 from comity.study.local import channel as local
 from comity.study.local.channel import LocalChannel
@@ -91,8 +100,8 @@ def test_nothing_is_locked_while_a_value_is_made_that_is_made_once() -> None:
 class Dropping:
     """Makes every message, as a channel that sends does, and lets go of it."""
 
-    def ask(self, messages: Any, *, patience: Any = FOR_EVER) -> Asking:
-        asking = Asking(messages, patience, most=MOST)
+    def ask(self, messages: Any, *, timeouts: Any = NO_TIMEOUT) -> PendingAsk:
+        asking = PendingAsk(messages, timeouts, most=MAX_BYTES)
         for party, make in messages.items():
             make()
             asking.lost(party, ABSENT)
@@ -130,7 +139,7 @@ def test_what_each_party_gets_of_its_own_is_written_down_one_after_the_other() -
 
 
 def test_replies_that_are_taken_out_together_wait_no_longer_than_said() -> None:
-    asking = Asking(["ash", "birch"], FOR_EVER, most=MOST, beat=2 * SOON, every=0.05)
+    asking = PendingAsk(["ash", "birch"], NO_TIMEOUT, most=MAX_BYTES, beat=2 * SOON, every=0.05)
     found = []
     taker = threading.Thread(target=lambda: found.append(next(iter(asking))), daemon=True)
     taker.start()
@@ -141,7 +150,7 @@ def test_replies_that_are_taken_out_together_wait_no_longer_than_said() -> None:
 
 
 def test_a_carrier_that_can_wait_waits_while_replies_are_taken_out() -> None:
-    asking = Asking(["ash", "birch"], FOR_EVER, most=MOST, every=0.05)
+    asking = PendingAsk(["ash", "birch"], NO_TIMEOUT, most=MAX_BYTES, every=0.05)
     asking.replied("ash", b"first")
     events = iter(asking)
     assert next(events) == Replied("ash", b"first")
@@ -156,7 +165,7 @@ def test_a_carrier_that_can_wait_waits_while_replies_are_taken_out() -> None:
 
 
 def test_a_carrier_that_waits_is_let_go_where_nobody_takes_anything_out_any_more() -> None:
-    asking = Asking(["ash", "birch"], FOR_EVER, most=MOST, every=0.05)
+    asking = PendingAsk(["ash", "birch"], NO_TIMEOUT, most=MAX_BYTES, every=0.05)
     asking.replied("ash", b"first")
     next(iter(asking))
     handed = threading.Thread(target=lambda: asking.replied("birch", b"second", wait=True), daemon=True)
@@ -195,7 +204,7 @@ def test_hosts_run_one_at_a_time_while_their_steps_are_short(
 
 def test_a_carrier_that_can_wait_waits_until_there_is_room() -> None:
     half = bytes(ROOM // 2 + 1)
-    asking = Asking(["ash", "birch", "cedar"], FOR_EVER, most=MOST)
+    asking = PendingAsk(["ash", "birch", "cedar"], NO_TIMEOUT, most=MAX_BYTES)
     assert asking.replied("ash", half, wait=True) and asking.replied("birch", half, wait=True)
     third = threading.Thread(target=asking.replied, args=("cedar", half), kwargs={"wait": True}, daemon=True)
     third.start()
@@ -207,14 +216,14 @@ def test_a_carrier_that_can_wait_waits_until_there_is_room() -> None:
 
 
 def test_room_is_claimed_before_a_reply_is_pulled_and_one_always_has_room() -> None:
-    asking = Asking(["ash", "birch"], FOR_EVER, most=4 * ROOM)
+    asking = PendingAsk(["ash", "birch"], NO_TIMEOUT, most=4 * ROOM)
     assert asking.claim("ash", 2 * ROOM) and not asking.claim("birch", 1)
     assert asking.replied("ash", b"shorter in the end")
     assert asking.claim("birch", 1) and not asking.claim("ash", 1)
 
 
 def test_the_first_outcome_of_a_party_counts_and_what_comes_after_the_end_is_dropped() -> None:
-    asking = Asking(["ash", "birch"], FOR_EVER, most=MOST)
+    asking = PendingAsk(["ash", "birch"], NO_TIMEOUT, most=MAX_BYTES)
     asking.alive("ash")
     assert asking.replied("ash", b"first") and not asking.replied("ash", b"second")
     asking.lost("ash", ABSENT)
@@ -231,7 +240,7 @@ def test_the_first_outcome_of_a_party_counts_and_what_comes_after_the_end_is_dro
 
 def test_whoever_is_busy_with_a_reply_takes_nobodys_silence_for_a_loss() -> None:
     """Signs of life that a carrier shows itself are looked for before the clock is."""
-    asking = Asking(["ash", "birch"], Patience(silent=0.2), most=MOST, showing=lambda: ["birch"])
+    asking = PendingAsk(["ash", "birch"], Timeouts(silent=0.2), most=MAX_BYTES, showing=lambda: ["birch"])
     asking.replied("ash", b"a long one")
     seen = []
     for event in asking:
@@ -247,7 +256,7 @@ def test_whoever_is_busy_with_a_reply_takes_nobodys_silence_for_a_loss() -> None
 
 
 def test_when_enough_have_answered_the_others_get_a_grace_and_no_more() -> None:
-    parties, _, slow = held("elm", "average[0]", patience=Patience(grace=0.1))
+    parties, _, slow = held("elm", "average[0]", timeouts=Timeouts(grace=0.1))
     began = time.monotonic()
     run(parties)
     slow.go.set()
@@ -269,7 +278,7 @@ def test_a_reply_that_does_not_verify_is_not_one_of_those_that_are_enough() -> N
     forged.go.set()
     parties.channel = LocalChannel({"ash": forged, **{n: hosts[n] for n in ("birch", "cedar", "doum")}, "elm": slow})
     threading.Timer(0.3, slow.go.set).start()
-    assert list(parties.ask("average", need=4, patience=Patience(grace=0.0))) == ["birch", "cedar", "doum", "elm"]
+    assert list(parties.ask("average", need=4, timeouts=Timeouts(grace=0.0))) == ["birch", "cedar", "doum", "elm"]
     assert list(parties.lost) == ["ash"] and "altered" in parties.lost["ash"]
 
 
@@ -277,13 +286,13 @@ def test_too_few_before_the_deadline_stop_the_run_and_it_is_resumed() -> None:
     parties, hosts, slow = held("elm", "average[0]")
     begin(parties)
     with pytest.raises(SiteLost, match=r"4 of the 5 needed .* elm \(no answer in time\)"):
-        parties.ask("average", need=5, patience=Patience(deadline=0.3))
+        parties.ask("average", need=5, timeouts=Timeouts(deadline=0.3))
     slow.go.set()
     assert list(parties.ask("average", need=5)) == list(hosts)
 
 
 def test_once_too_few_can_answer_the_rest_is_not_waited_for() -> None:
-    parties, hosts, slow = held("elm", "average[0]", patience=Patience(grace=0.1))
+    parties, hosts, slow = held("elm", "average[0]", timeouts=Timeouts(grace=0.1))
     begin(parties)
     hosts.pop("ash"), hosts.pop("birch")
     parties.channel = LocalChannel({**hosts, "elm": slow})
@@ -294,7 +303,7 @@ def test_once_too_few_can_answer_the_rest_is_not_waited_for() -> None:
 
 def test_a_last_word_waits_for_all_whatever_one_says() -> None:
     """The end of a run is everybody's: a refusal decides nothing there, and no grace begins."""
-    parties, hosts, slow = held("elm", "run.abandon[0]", patience=Patience(grace=0.0))
+    parties, hosts, slow = held("elm", "run.abandon[0]", timeouts=Timeouts(grace=0.0))
 
     class Refusing:
         def answered(self, raw: Any) -> Answer:
@@ -375,5 +384,5 @@ def test_replies_are_written_down_when_enough_of_them_are_held(monkeypatch: pyte
 @pytest.mark.parametrize("key", ["deadline", "silent", "grace"])
 @pytest.mark.parametrize("value", [-1.0, float("nan")])
 def test_patience_is_a_number_of_seconds(key: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=f"patience.{key}"):
-        Patience(**{key: value})
+    with pytest.raises(ValueError, match=f"timeouts.{key}"):
+        Timeouts(**{key: value})

@@ -11,8 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from comity.artefacts.section import Section
 from comity.data import Records, clinics
-from comity.federation.assessment import Assessment, Figure, auc, log_loss, of_predictor
-from comity.federation.baseline import Baseline
+from comity.federation.assessment import Assessment, Baseline, Figure, auc, log_loss, of_predictor
 from comity.learn import LinearClassifier, LinearRegressor
 from comity.report.page import render_result
 from tests.report.small_run import protocol, simulated

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from comity.federation.messages.channel import MOST, Channel
+from comity.federation.messages.channel import MAX_BYTES, Channel
 from comity.federation.messages.sealed_channel import SealedChannel, opened_ask
 from comity.federation.owner.host import Answer
 from comity.study.local.channel import LocalChannel
@@ -36,7 +36,7 @@ class Local:
     def __init__(self) -> None:
         self.gone: set[str] = set()
 
-    def channel(self, sites: Any, *, most: Any = MOST) -> Channel:
+    def channel(self, sites: Any, *, most: Any = MAX_BYTES) -> Channel:
         return LocalChannel({name: Function(site) for name, site in sites.items() if name not in self.gone}, most=most)
 
     def take_away(self, party: Any) -> None:
@@ -56,7 +56,7 @@ class Sealed(Local):
 
     margin = 500
 
-    def channel(self, sites: Any, *, most: Any = MOST) -> SealedChannel:
+    def channel(self, sites: Any, *, most: Any = MAX_BYTES) -> SealedChannel:
         inner = super().channel({name: self._boxed(name, site) for name, site in sites.items()}, most=most + 2_000)
         return SealedChannel(inner, {name: identity(name).public for name in sites})
 
@@ -74,7 +74,7 @@ class Queues(Bad):
     copies = 0
     margin = 0
 
-    def channel(self, sites: Any, *, most: Any = MOST) -> QueueChannel:
+    def channel(self, sites: Any, *, most: Any = MAX_BYTES) -> QueueChannel:
         return QueueChannel(sites, self, most=most)
 
     def take_away(self, party: Any) -> None:

@@ -202,7 +202,7 @@ def test_where_more_is_given_than_a_contribution_nothing_is_neutral() -> None:
 
 
 def test_steps_on_stacks_give_nothing_beside_their_contribution() -> None:
-    with pytest.raises(ValueError, match="gives nothing else"):
+    with pytest.raises(ValueError, match="can only contribute"):
         step(sends="mean", gives=("columns",), stacked=True)
 
 

@@ -23,8 +23,8 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Public, Sealed
 from comity.federation.declare.release import Array, Blob
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.messages.letters import Head, unseal
+from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.federation.protocol import step
 
 from .toy import NAMES, Rounds, consortium, identity, setup

@@ -17,9 +17,8 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Noised, Summed
 from comity.federation.declare.release import Array
 from comity.federation.messages.codec import decode
-from comity.federation.messages.delivered import SIGNATURES
-from comity.federation.messages.letters import Head
-from comity.federation.messages.sealed_values import sealed_value
+from comity.federation.messages.letters import Head, sealed_value
+from comity.federation.messages.received import SIGNATURES
 from comity.federation.owner.host import Host
 from comity.federation.protocol import step
 

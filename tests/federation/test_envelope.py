@@ -12,7 +12,7 @@ from comity.errors import Malformed, SiteLost, StudyError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages.codec import decode
-from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_reply, verify_ask, verify_reply
+from comity.federation.messages.signatures import SIGNATURE_BYTES, sign_reply, verify_ask, verify_reply
 from tests.support.asks import sign_ask
 from tests.support.noise import NoNoise
 

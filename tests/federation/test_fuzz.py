@@ -13,7 +13,7 @@ import pytest
 from comity.errors import ComityError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.codec import decode
-from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.federation.sum.terms import degree_of
 from tests.support.noise import NoNoise
 

@@ -24,7 +24,7 @@ from comity.federation.declare.protection import Noised, Public, Sealed
 from comity.federation.declare.release import Blob, Count
 from comity.federation.lifecycle import Lifecycle
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.federation.owner.host import Host
 from comity.federation.protocol import Protocol, step
 from comity.federation.sum.site import SecureSum

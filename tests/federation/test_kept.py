@@ -10,7 +10,7 @@ import pytest
 
 from comity.federation.coordinator.lifecycle import execute
 from comity.federation.declare.protection import Noised, Summed
-from comity.federation.messages.delivered import is_kept
+from comity.federation.messages.received import is_kept
 from tests.federation.toy import Rounds, setup
 from tests.support.noise import NoNoise
 

@@ -20,8 +20,8 @@ from comity.federation.declare.protection import Public, Sealed
 from comity.federation.declare.release import Array, Blob
 from comity.federation.messages.ask import Ask
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.envelope import sign_reply
 from comity.federation.messages.letters import Head, seal
+from comity.federation.messages.signatures import sign_reply
 from comity.federation.protocol import Protocol, step
 
 from .toy import LossyChannel, answer, ask_for, begin, consortium, identity, path_of, setup

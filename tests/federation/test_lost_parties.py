@@ -16,8 +16,8 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Noised, Public, Sealed
 from comity.federation.declare.release import Array, Blob, Count
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_reply
 from comity.federation.messages.letters import Head
+from comity.federation.messages.signatures import SIGNATURE_BYTES, sign_reply
 from comity.federation.protocol import Protocol, step
 from tests.support.noise import NoNoise
 

@@ -25,7 +25,7 @@ from comity.federation.declare.policy import Policy
 from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
 from comity.federation.evaluation.card import Predicts
-from comity.federation.messages.paths import StepPath
+from comity.federation.messages.ask import StepPath
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step

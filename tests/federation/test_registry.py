@@ -21,7 +21,7 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.policy import Policy
 from comity.federation.messages.codec import decode, encode, leading_text
-from comity.federation.messages.envelope import SIGNATURE_BYTES, verify_reply
+from comity.federation.messages.signatures import SIGNATURE_BYTES, verify_reply
 from comity.federation.owner.registry import Approval, Owner, Registry, host_of
 from comity.federation.owner.store import Store
 from comity.privacy.ledger import Ledger

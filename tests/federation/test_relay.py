@@ -14,9 +14,8 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Public, Sealed
 from comity.federation.declare.release import Count
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_reply
-from comity.federation.messages.letters import Head
-from comity.federation.messages.sealed_values import opened_values, sealed_values
+from comity.federation.messages.letters import Head, opened_values, sealed_values
+from comity.federation.messages.signatures import SIGNATURE_BYTES, sign_reply
 from tests.support.noise import NoNoise
 
 from .toy import STUDY, LossyChannel, Rounds, identity, path_of, setup
@@ -84,7 +83,7 @@ def test_a_sealed_value_crosses_in_a_box_that_opens_in_its_place_alone() -> None
 
 @pytest.mark.parametrize("clear", [{"seed": 7}, 7, [7], None, "seed"])
 def test_a_sealed_value_that_crossed_in_clear_is_refused(clear: Any) -> None:
-    with pytest.raises(Malformed, match="crosses in a sealed box"):
+    with pytest.raises(Malformed, match="must arrive in a sealed box"):
         opened_values({"hand": clear}, DECLARED, identity("ash"), head())
 
 

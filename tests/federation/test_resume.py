@@ -19,7 +19,7 @@ from comity.federation.declare.consortium import COORDINATOR, EVERYONE
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Entrusted, Noised, Perturbed
 from comity.federation.messages.codec import decode
-from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.privacy.randomness import ReleasedNoise, SeededDraws
 from tests.support.noise import NoNoise
 

@@ -242,7 +242,7 @@ def test_newest_heads_are_kept_by_ledger_and_the_oldest_go() -> None:
 
     assert heads.newest([head("a", 3)], [head("a", 2)]) == [head("a", 3)]
     assert heads.newest([head("a", 3), head("b", 1)], [head("a", 4)]) == [head("b", 1), head("a", 4)]
-    many = [head(f"{k}", 1) for k in range(heads.MOST + 3)]
+    many = [head(f"{k}", 1) for k in range(heads.MAX_LEDGERS + 3)]
     assert heads.newest(many, []) == many[3:]
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from comity.crypto.sealing import Identity
 from comity.errors import Malformed
-from comity.federation.messages import heads, rolls
+from comity.federation.messages import heads
 from comity.federation.messages.ask import NONCE_BYTES, Ask, ask_bytes
-from comity.federation.messages.codec import DEPTH, Embedded, decode, embedded, encode
+from comity.federation.messages.codec import DEPTH, Embedded, decode, embedded, encode, encoded_names, names_digest
 from comity.federation.sum.terms import digest_of, joined
 
 NAMES = [f"clinic {number:03}" for number in range(120)]
@@ -22,9 +22,9 @@ def parsed(shared: bytes, own: bytes = encode({})) -> Ask:
 
 
 def test_a_roll_is_the_encoded_list() -> None:
-    assert encode(rolls.roll(NAMES)) == encode(NAMES)
-    assert encode({"a": 1, "names": rolls.roll(NAMES)}) == encode({"a": 1, "names": NAMES})
-    assert rolls.digest(NAMES) == hashlib.sha256(encode(NAMES)).digest()
+    assert encode(encoded_names(NAMES)) == encode(NAMES)
+    assert encode({"a": 1, "names": encoded_names(NAMES)}) == encode({"a": 1, "names": NAMES})
+    assert names_digest(NAMES) == hashlib.sha256(encode(NAMES)).digest()
     assert digest_of(NAMES, NAMES[1:]) == joined(
         hashlib.sha256(encode(NAMES)).digest(), hashlib.sha256(encode(NAMES[1:])).digest()
     )
@@ -32,8 +32,8 @@ def test_a_roll_is_the_encoded_list() -> None:
 
 @pytest.mark.parametrize("other", [NAMES[:-1], [*NAMES[:-1], "clinic 120"], NAMES[::-1], ["".join(NAMES)]])
 def test_another_list_has_another_digest(other: list[str]) -> None:
-    assert rolls.digest(NAMES) != rolls.digest(other)
-    assert rolls.digest(other) == hashlib.sha256(encode(other)).digest()
+    assert names_digest(NAMES) != names_digest(other)
+    assert names_digest(other) == hashlib.sha256(encode(other)).digest()
 
 
 def test_what_one_party_does_to_its_list_no_other_sees() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from comity.errors import Malformed, Refused
-from comity.federation.messages.asking import Asking, Replied
-from comity.federation.messages.channel import FOR_EVER, Patience
+from comity.federation.messages.channel import NO_TIMEOUT, PendingAsk, Replied, Timeouts
 from comity.federation.messages.sealed_channel import SealedChannel, opened_ask, sealed
 
 from .toy import identity
@@ -26,8 +25,8 @@ class Echo:
         self.replies: dict[str, bytes] = {}
         self.change = change
 
-    def ask(self, messages: Any, *, patience: Patience = FOR_EVER) -> Asking:
-        asking = Asking(messages, patience, most=1 << 30)
+    def ask(self, messages: Any, *, timeouts: Timeouts = NO_TIMEOUT) -> PendingAsk:
+        asking = PendingAsk(messages, timeouts, most=1 << 30)
         for party, make in messages.items():
             self.asked[party] = make(), make()
             opened = opened_ask(identity(party), party, self.asked[party][0])

@@ -11,8 +11,8 @@ import pytest
 from comity.crypto.sealing import PublicIdentity
 from comity.errors import ComityError, SiteLost, Stopped
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.envelope import sign_reply
 from comity.federation.messages.letters import Head, seal
+from comity.federation.messages.signatures import sign_reply
 from comity.federation.sum.coordinator import _members
 from tests.support.noise import NoNoise
 

@@ -24,8 +24,7 @@ from comity.federation.declare.policy import SIMULATION, Policy
 from comity.federation.declare.protection import Derived, Noised, Summed
 from comity.federation.declare.release import Array
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.envelope import SIGNATURE_BYTES, verify_reply
-from comity.federation.messages.vouched import vouch
+from comity.federation.messages.signatures import SIGNATURE_BYTES, sign_value, verify_reply
 from comity.federation.owner.host import Host
 from comity.federation.owner.site import Site
 from comity.federation.owner.store import Store
@@ -170,7 +169,7 @@ def answer(host: Host, ask: bytes) -> bytes:
 
 def signature(name: str, path: str, value: Any, *, study: str = STUDY, run: str = "run-1") -> bytes:
     """The coordinator's signature on a value that it releases."""
-    return vouch(identity(COORDINATOR), study, run, name, path, encode(value))
+    return sign_value(identity(COORDINATOR), study, run, name, path, encode(value))
 
 
 def ask_for(

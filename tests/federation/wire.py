@@ -10,7 +10,7 @@ import numpy as np
 from comity.federation.coordinator.parties import Parties
 from comity.federation.messages.channel import Channel
 from comity.federation.messages.codec import decode
-from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.messages.signatures import SIGNATURE_BYTES
 
 from .channels import Whole, carried
 

@@ -15,11 +15,10 @@ import pytest
 
 from comity.cli import main
 from comity.crypto.sealing import Identity
-from comity.federation.messages.asking import Lost, Replied
-from comity.federation.messages.channel import Patience
+from comity.federation.messages.channel import Lost, Replied, Timeouts
 from comity.federation.messages.codec import decode
-from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.messages.sealed_channel import Purpose, sealed
+from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.relay import endpoint
 from comity.relay.channel import NatsChannel
 from comity.relay.deployment import deliver_study, run_deployed
@@ -35,7 +34,7 @@ from .bare import Bare
 from .relays import Loop, Operated, Site, wait_until
 
 SOON = 20.0
-PATIENCE = Patience(silent=SOON, deadline=3 * SOON)
+PATIENCE = Timeouts(silent=SOON, deadline=3 * SOON)
 
 
 _NOBODY = "comity.ask.nobody"
@@ -131,7 +130,7 @@ class Attacked:
         return f"attack-{self._runs}"
 
     def deliver_study(self, study: Study) -> None:
-        deliver_study(study, keys=self.sites.coordinator, channel=self.channel, patience=PATIENCE)
+        deliver_study(study, keys=self.sites.coordinator, channel=self.channel, timeouts=PATIENCE)
 
     def run(self, study: Study, run: str | None = None, **more: Any) -> Outcome:
         run = run or self.new_run()
@@ -156,7 +155,7 @@ class Attacked:
     ) -> dict[str, Any]:
         """What came back for these very bytes: a reply, or why there is none."""
         begin = self.channel.submit if purpose == "study" else self.channel.ask
-        with begin(messages, patience=PATIENCE) as asking:
+        with begin(messages, timeouts=PATIENCE) as asking:
             if opened is not None:
                 asking.open_with(opened)
             return {

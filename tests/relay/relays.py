@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import pytest
 
-from comity.federation.messages.channel import MOST
+from comity.federation.messages.channel import MAX_BYTES
 from comity.relay import sandbox, server
 from comity.relay.address import RelayAddress
 from comity.relay.agent import RelayAgent
@@ -151,7 +151,7 @@ class Function:
 class Site:
     """One site in this process: its agent in a loop, its worker in threads."""
 
-    def __init__(self, loop: Loop, loopback: Loopback, party: str, answer: Any, most: int = MOST) -> None:
+    def __init__(self, loop: Loop, loopback: Loopback, party: str, answer: Any, most: int = MAX_BYTES) -> None:
         ours, its = socket.socketpair()
         self.line = ours
         self.worker = Worker(ours, answer if hasattr(answer, "receive") else Function(party, answer))
@@ -192,7 +192,7 @@ class NatsLine:
         self.channels: list[NatsChannel] = []
         self.timers: list[threading.Timer] = []
 
-    def channel(self, sites: Mapping[str, Callable[[bytes], bytes]], *, most: int = MOST) -> NatsChannel:
+    def channel(self, sites: Mapping[str, Callable[[bytes], bytes]], *, most: int = MAX_BYTES) -> NatsChannel:
         self.end_sites()
         for name, answer in sites.items():
             if name not in self.gone:

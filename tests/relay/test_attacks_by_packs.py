@@ -11,7 +11,7 @@ import pytest
 
 from comity.crypto.sealing import Identity
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.site.pack import _signed
 from comity.study.study import Study
 from tests.site.sites import keys_table

@@ -17,7 +17,7 @@ import pytest
 
 from comity.errors import Refused, StudyError
 from comity.federation.coordinator.journal import Journal
-from comity.federation.messages.channel import Patience
+from comity.federation.messages.channel import Timeouts
 from comity.federation.messages.codec import encode
 from comity.relay import endpoint, sandbox
 from comity.relay.channel import NatsChannel
@@ -100,7 +100,7 @@ def test_a_run_that_lost_its_relay_goes_on_by_itself(served: Any, tmp_path: Path
             loopback.down(0.3)
 
     asked = {"run": "run-1", "keys": sites.coordinator, "channel": channel, "journal": tmp_path / "journal.sqlite"}
-    outcome = run_deployed(study, **asked, progress=cut, patience=Patience(silent=2))
+    outcome = run_deployed(study, **asked, progress=cut, timeouts=Timeouts(silent=2))
     assert len(steps) > 4 and outcome.guarantee.private
 
 

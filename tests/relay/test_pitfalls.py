@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from comity.federation.messages.asking import ABSENT, FAILED, LATE, SILENT, Replied
-from comity.federation.messages.channel import Patience
+from comity.federation.messages.channel import ABSENT, FAILED, LATE, SILENT, Replied, Timeouts
 from comity.relay import agent, membership
 from comity.relay import channel as channels
 from comity.relay import link as links
@@ -52,7 +51,7 @@ def test_a_site_that_starts_late_is_waited_for_whatever_the_patience_with_silenc
             line.sites["ash"] = Site(line.loop, loopback, "ash", echo)
 
         threading.Timer(1.2, begin).start()
-        assert outcomes(channel.ask(asks({"ash": b"?"}), patience=Patience(silent=0.6))) == {"ash": echo(b"?")}
+        assert outcomes(channel.ask(asks({"ash": b"?"}), timeouts=Timeouts(silent=0.6))) == {"ash": echo(b"?")}
     finally:
         line.end()
 
@@ -66,7 +65,7 @@ def test_who_listens_and_says_nothing_is_silent(line: Any) -> None:
     line.sites["ash"].agent._link._receive = nothing
     line.sites["ash"].agent._say = nothing
     line.sites["ash"].agent._asked = nothing
-    found = outcomes(channel.ask(asks({"ash": b"?", "birch": b"?"}), patience=Patience(silent=1)))
+    found = outcomes(channel.ask(asks({"ash": b"?", "birch": b"?"}), timeouts=Timeouts(silent=1)))
     assert found == {"ash": SILENT, "birch": echo(b"?")}
 
 
@@ -169,7 +168,7 @@ def test_an_ask_that_nobody_repeats_gives_way(line: Any, monkeypatch: pytest.Mon
     asyncio.run_coroutine_threadsafe(channel._link.send("comity.ask.ash", frame), channel._loop).result(SOON)
     wait_until(lambda: bytes(16) in line.sites["ash"].agent._open)
     long = asks({"ash": b"x" * 3 * MEGA})
-    assert outcomes(channel.ask(long, patience=Patience(deadline=1))) == {"ash": LATE}
+    assert outcomes(channel.ask(long, timeouts=Timeouts(deadline=1))) == {"ash": LATE}
     monkeypatch.setattr(agent, "STALLED_SECONDS", 0.0)
     assert outcomes(channel.ask(long)) == {"ash": b"x" * 9}
 
@@ -315,13 +314,13 @@ def test_a_step_that_holds_the_interpreter_lock_shows_life(loopback: Any) -> Non
     try:
         with NatsChannel(loopback.relay_of("coordinator"), ["cedar"], repeat_every=0.2, grace=SOON) as channel:
             assert outcomes(channel.ask(asks({"cedar": LONG}))) == {"cedar": LONG[::-1]}
-            found = outcomes(channel.ask(asks({"cedar": b"hold"}), patience=Patience(silent=1.5)))
+            found = outcomes(channel.ask(asks({"cedar": b"hold"}), timeouts=Timeouts(silent=1.5)))
             assert found == {"cedar": b"dloh"}
             process.terminate()
             assert process.wait(SOON) == 0
             channel._grace = 0.0
             wait_until(
-                lambda: outcomes(channel.ask(asks({"cedar": b"?"}), patience=Patience(deadline=2)))["cedar"] == ABSENT
+                lambda: outcomes(channel.ask(asks({"cedar": b"?"}), timeouts=Timeouts(deadline=2)))["cedar"] == ABSENT
             )
     finally:
         process.kill()
@@ -332,7 +331,7 @@ def test_a_coordinator_that_did_something_else_for_long_loses_nobody(line: Any) 
     """Nobody read what the parties said meanwhile; that is nobody's silence."""
     slow = threading.Event()
     channel = line.channel({"ash": lambda raw: slow.wait(SOON) and echo(raw)})
-    with channel.ask(asks({"ash": b"?"}), patience=Patience(silent=2.5)) as asking:
+    with channel.ask(asks({"ash": b"?"}), timeouts=Timeouts(silent=2.5)) as asking:
         ctypes.PyDLL(None).usleep(3_000_000)
         threading.Timer(0.3, slow.set).start()
         assert [event.reply for event in asking if isinstance(event, Replied)] == [echo(b"?")]
@@ -344,7 +343,7 @@ def test_an_ask_whose_message_is_on_its_way_to_the_loop_is_excused_too(
     channel = line.channel({"ash": echo})
     # What was made for the loop does not reach it.
     monkeypatch.setattr(channel, "_soon", lambda *_: None)
-    with channel.ask(asks({"ash": b"?"}), patience=Patience(silent=SOON)) as asking:
+    with channel.ask(asks({"ash": b"?"}), timeouts=Timeouts(silent=SOON)) as asking:
         wait_until(lambda: not channel._outgoing.waiting)
         begun = asking._open["ash"]
         # As if nothing of this process had run for long.

@@ -10,8 +10,7 @@ import pytest
 
 from comity.artefacts.section import Curve, Curves, Dot, Dots
 from comity.data import clinics
-from comity.federation.assessment import Assessment
-from comity.federation.baseline import Baseline
+from comity.federation.assessment import Assessment, Baseline
 from comity.federation.coordinator.transcript import Line, Transcript
 from comity.learn import LinearClassifier, LinearRegressor
 from comity.learn.classifiers import find_strongest

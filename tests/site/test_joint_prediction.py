@@ -17,7 +17,7 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.coordinator.replies import PartyValues
 from comity.federation.messages.ask import Ask
 from comity.federation.messages.codec import decode
-from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
 from comity.learn.classifiers import LinearClassifier

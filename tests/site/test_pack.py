@@ -10,7 +10,7 @@ import pytest
 from comity.crypto.sealing import Identity
 from comity.errors import BadInput, ComityError, Malformed, Refused, StudyError
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.site.inbox import Arrival, Inbox
 from comity.site.pack import _signed, pack, unpack
 from comity.site.site_file import SiteFile

@@ -11,8 +11,8 @@ from comity.data import public_cohort
 from comity.errors import SiteLost
 from comity.federation.coordinator.lifecycle import ready
 from comity.federation.messages.codec import decode
-from comity.federation.messages.envelope import SIGNATURE_BYTES, verify_reply
 from comity.federation.messages.sealed_channel import sealed
+from comity.federation.messages.signatures import SIGNATURE_BYTES, verify_reply
 from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
 from comity.site.service import SiteService

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from comity.federation.coordinator.journal import Journal
-from comity.federation.messages.paths import END
+from comity.federation.messages.ask import END
 from comity.relay.deployment import unnotified_parties
 from comity.site.status import list_runs
 

@@ -25,7 +25,7 @@ from comity.federation.declare.protection import (
     Summed,
 )
 from comity.federation.declare.release import Array
-from comity.federation.messages.delivered import is_kept
+from comity.federation.messages.received import is_kept
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.report.result import Result, load_result

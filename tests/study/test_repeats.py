@@ -11,8 +11,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import StudyError
-from comity.federation.assessment import Assessment, Figure
-from comity.federation.repeats import Repeats
+from comity.federation.assessment import Assessment, Figure, Repeats
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.report.result import load_result
 from comity.study.simulation.repeated import WITH_HOSTS, WITHOUT_MASKS

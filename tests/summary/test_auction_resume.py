@@ -12,7 +12,7 @@ import pytest
 from comity.errors import Refused, Stopped
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.parties import Parties
-from comity.federation.messages.asking import ABSENT
+from comity.federation.messages.channel import ABSENT
 from comity.federation.messages.codec import encode
 from comity.federation.owner.host import Host
 from comity.privacy.ledger import Ledger

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from comity.crypto.sealing import Identity
-from comity.federation.messages.envelope import signed_ask
+from comity.federation.messages.signatures import signed_ask
 
 
 def sign_ask(keys: Identity, party: str, ask: bytes) -> bytes:

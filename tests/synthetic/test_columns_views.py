@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from comity.federation.lifecycle import Lifecycle
+from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head
-from comity.federation.messages.paths import StepPath
 from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.site import Site
 from comity.federation.sum.site import SecureSum

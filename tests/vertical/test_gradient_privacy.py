@@ -10,8 +10,8 @@ import pytest
 from comity.audit import gdp_lower_bound
 from comity.crypto import dealer_waves as waves
 from comity.entropy import derive
+from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode
-from comity.federation.messages.paths import StepPath
 from comity.federation.owner.site import Site
 from comity.methods.vertical import ring_rounds
 from comity.methods.vertical.layout import PLACES

@@ -11,7 +11,7 @@ import pytest
 from comity.errors import SiteLost
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.codec import decode
-from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.privacy.loss import GDP
 from comity.privacy.randomness import ReleasedNoise
 from tests.federation.channels import Whole

@@ -12,9 +12,9 @@ import pytest
 from comity.errors import DataError, Stopped, StudyError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.lifecycle import Lifecycle
+from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head
-from comity.federation.messages.paths import StepPath
 from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.site import Site
 from comity.federation.sum.site import SecureSum

@@ -46,7 +46,7 @@ def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear() -> None:
 
 
 def _site(host: Any) -> Site:
-    from comity.federation.messages.paths import StepPath
+    from comity.federation.messages.ask import StepPath
     from comity.federation.owner.site import Site
 
     return Site(host, "run-1", StepPath("", "descend", "0"), "gradient")

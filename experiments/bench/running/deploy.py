@@ -17,8 +17,7 @@ from pathlib import Path
 from statistics import median, stdev
 from typing import Any
 
-from comity.federation.messages.asking import Replied
-from comity.federation.messages.channel import Channel
+from comity.federation.messages.channel import Channel, Replied
 from comity.federation.owner.host import Answer
 from comity.relay.channel import NatsChannel
 from comity.relay.endpoint import serve

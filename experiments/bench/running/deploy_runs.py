@@ -26,7 +26,7 @@ from comity import Study
 from comity.crypto import key_file
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.lifecycle import execute, run
-from comity.federation.messages.channel import Channel, Patience
+from comity.federation.messages.channel import Channel, Timeouts
 from comity.federation.messages.sealed_channel import SealedChannel, opened_ask
 from comity.federation.owner.host import Answer, Host
 from comity.privacy.randomness import ReleasedNoise
@@ -45,7 +45,7 @@ from experiments.bench.running.other_processes import peak, processor_time
 BAR = 1.3
 """Of a deployed averaging run over 10 sites to the local one."""
 _LONGEST_START = 120.0
-_PATIENCE = Patience(silent=60.0)
+_PATIENCE = Timeouts(silent=60.0)
 _TOGETHER = 8
 """Parties of a sum that share a process."""
 
@@ -104,7 +104,7 @@ def summed(parties: int, length: int, *, repeats: int = 1) -> dict[str, Any]:
         def over(reached: Channel) -> Callable[[int], None]:
             def once(number: int) -> None:
                 asked = coordinator_of(agreed, SealedChannel(reached, agreed.consortium.roster), run=f"sum-{number}")
-                asked.patience = _PATIENCE
+                asked.timeouts = _PATIENCE
                 opened = run(asked)["result"]
                 # Each contributes the same unit vector; the noise of the mean is far below one.
                 if opened.shape != (length,) or not abs(float(opened.mean()) * length**0.5 - 1) < 1:

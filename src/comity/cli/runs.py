@@ -89,7 +89,7 @@ def _state(folder: Path, manifest: RunManifest) -> str:
     """done, refused and abandoned are final; manifest, waiting and stopped runs can be resumed."""
     from comity.errors import ComityError
     from comity.federation.coordinator.journal import ABANDONED, BEGUN, Journal
-    from comity.federation.messages.paths import BEGIN
+    from comity.federation.messages.ask import BEGIN
 
     if (folder / "result.json").exists():
         return "done"

@@ -17,11 +17,10 @@ from comity.federation.declare.release import is_release_name
 from comity.federation.evaluation.figures import Figures
 from comity.federation.evaluation.protocol import Measuring
 from comity.federation.lifecycle import Lifecycle
-from comity.federation.messages.delivered import Received
-from comity.federation.messages.paths import StepPath
-from comity.federation.part import EVALUATION, RUN, STANDING, SUM, Part
+from comity.federation.messages.ask import StepPath
+from comity.federation.messages.received import Received
+from comity.federation.part import EVALUATION, RUN, STANDING, SUM, Part, StepSpec, spec_of
 from comity.federation.protocol import Protocol
-from comity.federation.step import StepSpec, spec_of
 from comity.federation.sum.site import SecureSum
 from comity.representation import short_repr
 

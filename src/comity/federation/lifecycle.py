@@ -23,11 +23,10 @@ from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Conso
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Public
 from comity.federation.declare.release import Blob, Each, Fields, Form
-from comity.federation.messages.delivered import Named
 from comity.federation.messages.heads import Heads
-from comity.federation.messages.vouched import SignaturesForm
-from comity.federation.part import Part
-from comity.federation.step import step
+from comity.federation.messages.received import NamedValues
+from comity.federation.messages.signatures import SignaturesForm
+from comity.federation.part import Part, step
 
 if TYPE_CHECKING:
     from comity.federation.owner.lifecycle import LifecycleSite
@@ -63,7 +62,7 @@ class Lifecycle(Part):
                     Each(Heads()),
                 ),
                 public("heads", COORDINATOR, EVERY_PARTY, "the same hashes, to be remembered", Each(Heads())),
-                public("released", COORDINATOR, EVERY_PARTY, "what all parties receive, as declared", Named()),
+                public("released", COORDINATOR, EVERY_PARTY, "what all parties receive, as declared", NamedValues()),
                 public(
                     "yours", COORDINATOR, EVERY_PARTY, "a box of what is for the receiver alone", Blob(MAX_BOX_BYTES)
                 ),

@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from comity.artefacts.artefact import Artefact
 from comity.data import LocalRecords, Records
 from comity.errors import StudyError
-from comity.federation.assessment import Assessment, Figure, of_predictor
-from comity.federation.baseline import Baseline
+from comity.federation.assessment import Assessment, Baseline, Figure, of_predictor
 from comity.federation.constraints import check
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration, TrueLoss
 from comity.federation.declare.evaluation import Evaluation
 from comity.federation.evaluation.card import Predicts
 from comity.federation.evaluation.protocol import Measuring, WholeRecords
-from comity.federation.messages.delivered import Received
+from comity.federation.messages.received import Received
 from comity.federation.own_score import OwnScore, score_predictor
-from comity.federation.part import Part
-from comity.federation.step import step
+from comity.federation.part import Part, step
 from comity.privacy.unit import Unit
 from comity.representation import short_repr
 

@@ -28,8 +28,16 @@ from nats.aio.msg import Msg
 
 from comity.errors import BadInput, Stopped
 from comity.federation.coordinator.replies import plain
-from comity.federation.messages.asking import ABSENT, FAILED, SIZE, Asking
-from comity.federation.messages.channel import FOR_EVER, MOST, Message, Patience
+from comity.federation.messages.channel import (
+    ABSENT,
+    FAILED,
+    MAX_BYTES,
+    NO_TIMEOUT,
+    SIZE,
+    Message,
+    PendingAsk,
+    Timeouts,
+)
 from comity.relay.address import RelayAddress, probe_relay
 from comity.relay.link import Link
 from comity.relay.wire import (
@@ -55,7 +63,7 @@ log = logging.getLogger("comity.coordinator")
 class RelayRequest:
     """One ask of one party, followed until there is an outcome or nobody waits for it."""
 
-    asking: Asking
+    asking: PendingAsk
     party: str
     make: Message
     kind: Kind = Kind.ASK
@@ -274,7 +282,7 @@ class NatsChannel:
         relay: RelayAddress,
         parties: Iterable[str],
         *,
-        max_bytes: int = MOST,
+        max_bytes: int = MAX_BYTES,
         grace: float = GRACE_SECONDS,
         repeat_every: float = REPEAT_SECONDS,
     ) -> None:
@@ -287,7 +295,7 @@ class NatsChannel:
         self._replies = IncomingReplies(send=self._send, replied=self._replied, over=self._finish)
         self._ticked = time.monotonic()
         # Shared with asking threads: the open asks, including those whose messages have not reached the loop.
-        self._open: set[Asking] = set()
+        self._open: set[PendingAsk] = set()
         self._lock = threading.Lock()
         self._closing = False
         self._loop = asyncio.new_event_loop()
@@ -297,18 +305,18 @@ class NatsChannel:
         self._thread.start()
         self._outgoing.start()
 
-    def ask(self, messages: Mapping[str, Message], *, patience: Patience = FOR_EVER) -> Asking:
-        return self._begin(messages, patience, Kind.ASK)
+    def ask(self, messages: Mapping[str, Message], *, timeouts: Timeouts = NO_TIMEOUT) -> PendingAsk:
+        return self._begin(messages, timeouts, Kind.ASK)
 
-    def submit(self, packs: Mapping[str, Message], *, patience: Patience = FOR_EVER) -> Asking:
+    def submit(self, packs: Mapping[str, Message], *, timeouts: Timeouts = NO_TIMEOUT) -> PendingAsk:
         """As `ask`, with packed studies for the sites' inboxes."""
-        return self._begin(packs, patience, Kind.STUDY)
+        return self._begin(packs, timeouts, Kind.STUDY)
 
-    def _begin(self, messages: Mapping[str, Message], patience: Patience, kind: Kind) -> Asking:
+    def _begin(self, messages: Mapping[str, Message], timeouts: Timeouts, kind: Kind) -> PendingAsk:
         known = set(self._parties.values())
-        asking = Asking(
+        asking = PendingAsk(
             messages,
-            patience,
+            timeouts,
             most=self._max_bytes,
             showing=lambda: self._excuse_if_starved(asking),
             beat=self._repeat_every,
@@ -395,7 +403,7 @@ class NatsChannel:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _excuse_if_starved(self, asking: Asking) -> Iterable[str]:
+    def _excuse_if_starved(self, asking: PendingAsk) -> Iterable[str]:
         """If this process was busy for long, it did not read what the parties sent, so none of them is late."""
         if time.monotonic() - self._ticked > 2 * self._repeat_every:
             asking.excused()
@@ -442,7 +450,7 @@ class NatsChannel:
             request.queued = True
             self._outgoing.add([request])
 
-    def _forget(self, requests: Iterable[RelayRequest], asking: Asking) -> None:
+    def _forget(self, requests: Iterable[RelayRequest], asking: PendingAsk) -> None:
         with self._lock:
             self._open.discard(asking)
         for request in requests:

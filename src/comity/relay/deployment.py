@@ -17,12 +17,11 @@ from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.lifecycle import execute
 from comity.federation.coordinator.parties import Parties, Progress
 from comity.federation.coordinator.replies import plain
-from comity.federation.messages.asking import Lost, Replied
-from comity.federation.messages.channel import FOR_EVER, Channel, Patience
+from comity.federation.messages.ask import ABANDON, END
+from comity.federation.messages.channel import NO_TIMEOUT, Channel, Lost, Replied, Timeouts
 from comity.federation.messages.codec import decode
-from comity.federation.messages.envelope import verify_reply
-from comity.federation.messages.paths import ABANDON, END
 from comity.federation.messages.sealed_channel import SealedChannel, sealed
+from comity.federation.messages.signatures import verify_reply
 from comity.privacy.randomness import ReleasedNoise
 from comity.site.pack import pack
 from comity.study.results.outcome import Outcome
@@ -43,7 +42,7 @@ def connect_parties(
     journal: Journal,
     keys: Identity,
     progress: Progress | None = None,
-    patience: Patience = FOR_EVER,
+    timeouts: Timeouts = NO_TIMEOUT,
     watch: Watch | None = None,
 ) -> Parties:
     """The parties of one run, over any channel, for `execute`. Asks are sealed to the sites and replies to this
@@ -57,19 +56,19 @@ def connect_parties(
         keys=keys,
         noise=ReleasedNoise(),
         progress=progress,
-        patience=patience,
+        timeouts=timeouts,
         watch=watch,
     )
 
 
 SILENT_SECONDS = 10.0
 """A party that shows no sign of life for this long is lost."""
-RUN_TIMEOUTS = Patience(silent=SILENT_SECONDS)
-DELIVERY_TIMEOUTS = Patience(silent=SILENT_SECONDS, deadline=300.0)
+RUN_TIMEOUTS = Timeouts(silent=SILENT_SECONDS)
+DELIVERY_TIMEOUTS = Timeouts(silent=SILENT_SECONDS, deadline=300.0)
 
 
 def deliver_study(
-    study: Study, *, keys: Identity, channel: NatsChannel, patience: Patience = DELIVERY_TIMEOUTS
+    study: Study, *, keys: Identity, channel: NatsChannel, timeouts: Timeouts = DELIVERY_TIMEOUTS
 ) -> None:
     """Deliver the packed study to each party's inbox, sealed to the key that the study pins. Delivering it twice is
     harmless. Only the party's signature counts as proof that it arrived or was refused."""
@@ -78,7 +77,7 @@ def deliver_study(
     boxes = sealed(messages, roster, "study")
     refused: dict[str, str] = {}
     missing: dict[str, str] = {}
-    with channel.submit(boxes.messages, patience=patience) as asking:
+    with channel.submit(boxes.messages, timeouts=timeouts) as asking:
         asking.open_with(boxes.opened)
         for event in asking:
             if isinstance(event, Lost):
@@ -134,7 +133,7 @@ def run_deployed(
     keys: Identity,
     channel: NatsChannel,
     journal: Path,
-    patience: Patience = RUN_TIMEOUTS,
+    timeouts: Timeouts = RUN_TIMEOUTS,
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> Outcome:
@@ -148,7 +147,7 @@ def run_deployed(
         journal=Journal(journal),
         keys=keys,
         progress=progress,
-        patience=patience,
+        timeouts=timeouts,
         watch=watch,
     )
     released, kept = execute(parties)

@@ -20,7 +20,7 @@ from io import BytesIO
 from typing import Protocol
 
 from comity.errors import Refused, StudyError
-from comity.federation.messages.channel import MOST
+from comity.federation.messages.channel import MAX_BYTES
 from comity.relay.address import RelayAddress
 from comity.relay.certificates import CERTIFICATE
 from comity.relay.membership import load_membership
@@ -111,7 +111,7 @@ def serve(
     site: RequestHandler,
     relay: RelayAddress,
     *,
-    max_bytes: int = MOST,
+    max_bytes: int = MAX_BYTES,
     stop: threading.Event | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> None:

@@ -18,8 +18,7 @@ from typing import Any
 from comity.artefacts.artefact import Artefact, load_artefact, save_artefact
 from comity.artefacts.writing import write_text
 from comity.errors import ComityError, DataError
-from comity.federation.assessment import Assessment
-from comity.federation.baseline import Baseline
+from comity.federation.assessment import Assessment, Baseline
 from comity.federation.coordinator.transcript import Line, Transcript
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.declaration import TrueLoss

@@ -19,8 +19,8 @@ from comity.federation.declare.declaration import Release
 from comity.federation.declare.payers import delta_of, describe, spent_by
 from comity.federation.declare.policy import KnownParties
 from comity.federation.evaluation.protocol import MODEL
+from comity.federation.messages.ask import END
 from comity.federation.messages.codec import decode
-from comity.federation.messages.paths import END
 from comity.federation.owner.host import Host
 from comity.federation.owner.registry import Approval, Owner, host_of
 from comity.federation.owner.store import Store

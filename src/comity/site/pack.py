@@ -19,7 +19,7 @@ from comity.crypto.sealing import Identity, PublicIdentity
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.site.pack_limits import MAX_PACK_BYTES
 from comity.study.study import Study
 from comity.untrusted.file_names import UnsafeName, check_name, write_inside

@@ -23,11 +23,10 @@ from typing import Protocol
 from comity.artefacts.file_state import file_state
 from comity.errors import BadInput, ComityError, Malformed, Refused, Stopped, StudyError
 from comity.federation.coordinator.replies import plain
-from comity.federation.messages.ask import study_of
+from comity.federation.messages.ask import END, study_of
 from comity.federation.messages.codec import encode
-from comity.federation.messages.envelope import sign_reply
-from comity.federation.messages.paths import END
 from comity.federation.messages.sealed_channel import opened_ask
+from comity.federation.messages.signatures import sign_reply
 from comity.federation.owner.host import Answer, Host
 from comity.federation.owner.registry import Approval, Registry
 from comity.files import locked

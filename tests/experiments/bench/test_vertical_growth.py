@@ -92,9 +92,9 @@ def test_stretches_do_not_change_the_model(monkeypatch: pytest.MonkeyPatch) -> N
     whole, once = model()
     monkeypatch.setattr(dealer_product, "_BLOCK_WORDS", 512)
     monkeypatch.setattr(product, "STRETCH", 1)
-    parted, often = model()
+    split_boxes, often = model()
     assert len(once) == 2 and len(often) == 8
-    np.testing.assert_array_equal(parted, whole)
+    np.testing.assert_array_equal(split_boxes, whole)
 
 
 def test_the_anchor_solves_the_same_problem() -> None:

@@ -17,10 +17,9 @@ from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERY
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Summed
 from comity.federation.messages.codec import encode
-from comity.federation.messages.delivered import is_kept
-from comity.federation.messages.vouched import vouch
-from comity.federation.part import STANDING
-from comity.federation.step import StepSpec
+from comity.federation.messages.received import is_kept
+from comity.federation.messages.signatures import sign_value
+from comity.federation.part import STANDING, StepSpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,11 +136,11 @@ def sign_for_parties(
         receiver = agreed.declaration[one.name].to
         entitled = [party for party in consortium.parties if consortium.includes(receiver, party)]
         # A value for all is signed once.
-        common = None if one.own else vouch(keys, agreed.study, run, one.name, one.path, encode(one.value))
+        common = None if one.own else sign_value(keys, agreed.study, run, one.name, one.path, encode(one.value))
         for party in entitled:
             if common is not None:
                 found[party].setdefault(one.name, {})[one.path] = common
             elif party in one.own:
-                signature = vouch(keys, agreed.study, run, one.name, one.path, encode(one.own[party]))
+                signature = sign_value(keys, agreed.study, run, one.name, one.path, encode(one.own[party]))
                 found[party].setdefault(one.name, {})[one.path] = signature
     return found

@@ -15,11 +15,23 @@ from comity.federation.coordinator.replies import Reader, Refusal, plain
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Needed
 from comity.federation.messages import heads
-from comity.federation.messages.asking import ABSENT, CANCELLED, FAILED, LATE, SILENT, SIZE, Alive, Asking, Lost
-from comity.federation.messages.channel import FOR_EVER, Channel, Patience
+from comity.federation.messages.channel import (
+    ABSENT,
+    CANCELLED,
+    FAILED,
+    LATE,
+    NO_TIMEOUT,
+    SILENT,
+    SIZE,
+    Alive,
+    Channel,
+    Lost,
+    PendingAsk,
+    Timeouts,
+)
 from comity.federation.messages.codec import decode
-from comity.federation.messages.envelope import SIGNATURE_BYTES, Digests, signed_ask, verified_reply
-from comity.federation.messages.letters import parted
+from comity.federation.messages.letters import split_boxes
+from comity.federation.messages.signatures import SIGNATURE_BYTES, Digests, signed_ask, verified_reply
 
 Check = Callable[[str, dict[str, Any]], None]
 """Raises Malformed about the values of a party."""
@@ -43,7 +55,7 @@ class Cancellation:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._asking: Asking | None = None
+        self._asking: PendingAsk | None = None
         self.cancelled = False
 
     def cancel(self) -> None:
@@ -53,7 +65,7 @@ class Cancellation:
             asking.cancel()
 
     @contextmanager
-    def around(self, asking: Asking) -> Iterator[Asking]:
+    def around(self, asking: PendingAsk) -> Iterator[PendingAsk]:
         with self._lock:
             self._asking, cancelled = asking, self.cancelled
         try:
@@ -75,7 +87,7 @@ class Terms:
     needed: Needed = ()
     unanimous: bool = False
     valid: Check | None = None
-    patience: Patience = FOR_EVER
+    timeouts: Timeouts = NO_TIMEOUT
     watch: Watch | None = None
     cancellation: Cancellation = field(default_factory=Cancellation)
 
@@ -123,7 +135,7 @@ def exchange(  # noqa: C901 (a branch for each event of a channel)
         return made
 
     with terms.cancellation.around(
-        channel.ask({party: message(party) for party in parties}, patience=terms.patience)
+        channel.ask({party: message(party) for party in parties}, timeouts=terms.timeouts)
     ) as asking:
         for event in asking:
             party, word = event.party, "replied"
@@ -142,7 +154,7 @@ def exchange(  # noqa: C901 (a branch for each event of a channel)
             if done.unstored_bytes > MAX_UNSTORED_BYTES:
                 store(done)
             if word != "alive" and _is_decided(done, len(parties), terms):
-                asking.hurry(terms.patience.grace)
+                asking.hurry(terms.timeouts.grace)
     return done
 
 
@@ -185,7 +197,7 @@ def _take(
     journal.remember_trace(run, path, party, Trace(size, digests.body), Trace(len(raw), digest))
     done.heads[party, consortium.roster[party].sign] = [reply.head]
     if reply.boxes:
-        raw, boxes = parted(decode(raw))
+        raw, boxes = split_boxes(decode(raw))
         journal.store_boxes(run, path, party, boxes)
     done.answered.append(party)
     done.answers[party] = raw

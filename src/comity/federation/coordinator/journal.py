@@ -27,7 +27,7 @@ from comity.errors import Stopped, StudyError
 from comity.federation.messages.ask import ask_bytes
 from comity.federation.messages.codec import Embedded, decode, encode
 from comity.federation.messages.heads import Head, newest
-from comity.federation.messages.letters import Letter, delivered, rejoined
+from comity.federation.messages.letters import Letter, delivered, join_boxes
 from comity.forks import ForkLock
 
 _VERSION = 3
@@ -210,7 +210,7 @@ class Journal:
         made = self.ask(study, run, path)
         for party, reply in self.each_reply(run, path):
             if reply is not None and party in boxed:
-                reply = rejoined(reply, lambda digest: self._box(run, digest))
+                reply = join_boxes(reply, lambda digest: self._box(run, digest))
             yield party, Exchange(made(party), reply)
 
     def store_boxes(self, run: str, path: str, party: str, boxes: Mapping[bytes, bytes]) -> None:

@@ -15,12 +15,11 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.coordinator.released import check_released
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages import heads
+from comity.federation.messages.ask import ABANDON, BEGIN, END, READY
 from comity.federation.messages.codec import encode
-from comity.federation.messages.delivered import SIGNATURES, YOURS
-from comity.federation.messages.letters import Head
-from comity.federation.messages.paths import ABANDON, BEGIN, END, READY
-from comity.federation.messages.sealed_values import sealed_value
-from comity.federation.messages.vouched import Signatures
+from comity.federation.messages.letters import Head, sealed_value
+from comity.federation.messages.received import SIGNATURES, YOURS
+from comity.federation.messages.signatures import Signatures
 from comity.federation.part import EVALUATION, RUN
 
 

@@ -36,13 +36,11 @@ from comity.federation.declare.plausibility import require_plausible, require_ra
 from comity.federation.declare.protection import Summed
 from comity.federation.declare.release import Count, Release
 from comity.federation.messages import heads as ledger_heads
-from comity.federation.messages.channel import FOR_EVER, Channel, Patience
+from comity.federation.messages.ask import StepPath
+from comity.federation.messages.channel import NO_TIMEOUT, Channel, Timeouts
 from comity.federation.messages.codec import encode
-from comity.federation.messages.letters import Head
-from comity.federation.messages.paths import StepPath
-from comity.federation.messages.sealed_values import sealed_values
-from comity.federation.part import SUM
-from comity.federation.step import spec_of
+from comity.federation.messages.letters import Head, sealed_values
+from comity.federation.part import SUM, spec_of
 from comity.federation.sum.coordinator import SetUp
 from comity.privacy.randomness import NoiseSource
 
@@ -106,7 +104,7 @@ class Parties:
         keys: Identity,
         noise: NoiseSource | None = None,
         progress: Progress | None = None,
-        patience: Patience = FOR_EVER,
+        timeouts: Timeouts = NO_TIMEOUT,
         watch: Watch | None = None,
     ) -> None:
         self.agreed = agreed
@@ -120,7 +118,7 @@ class Parties:
         self.keys = keys
         self.noise = noise
         self.progress = progress
-        self.patience = patience
+        self.timeouts = timeouts
         self.watch = watch
         self._mount = ""
         self._memory = RunMemory(list(agreed.consortium.parties), journal.heads())
@@ -232,7 +230,7 @@ class Parties:
         needed: Needed = (),
         valid: Check | None = None,
         unanimous: bool = False,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         **values: Any,
     ) -> dict[str, PartyValues]:
         """Run a step at some parties and return the values that they give, by party. All of them get `values`, and a
@@ -255,7 +253,7 @@ class Parties:
                 needed=needed,
                 unanimous=unanimous,
                 valid=valid,
-                patience=patience or self.patience,
+                timeouts=timeouts or self.timeouts,
             )
             self._decide(path, terms)
         got = self._read(path)
@@ -276,7 +274,7 @@ class Parties:
         if self.journal.is_closed(self.run, str(path)):
             return True
         # No reply decides this ask, so that none shortens the wait for the others.
-        done = self._send(path, Terms(need=len(told), patience=replace(self.patience, grace=None)))
+        done = self._send(path, Terms(need=len(told), timeouts=replace(self.timeouts, grace=None)))
         for party, refusal in done.refusals.items():
             if refusal.code != "stopped":
                 done.answers[party] = encode({"refused": refusal.code, "key": refusal.key})

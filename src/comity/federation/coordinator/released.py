@@ -14,7 +14,7 @@ from comity.federation.agreement import Agreement
 from comity.federation.declare.consortium import COORDINATOR, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Computed, Correlated, Curated, Perturbed, Summed
-from comity.federation.step import StepSpec
+from comity.federation.part import StepSpec
 from comity.federation.sum.coordinator import Sum, Summing, open_sum
 from comity.privacy.permit import entrusted
 from comity.privacy.randomness import NoiseSource

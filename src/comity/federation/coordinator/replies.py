@@ -23,11 +23,10 @@ from comity.federation.declare.plausibility import require_plausible
 from comity.federation.declare.protection import Entrusted, Noised, Summed
 from comity.federation.declare.release import Release
 from comity.federation.messages import heads
+from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode
-from comity.federation.messages.letters import Head, Letter, is_parted
-from comity.federation.messages.paths import StepPath
-from comity.federation.messages.sealed_values import opened_values
-from comity.federation.step import StepSpec
+from comity.federation.messages.letters import Head, Letter, is_split_letter, opened_values
+from comity.federation.part import StepSpec
 
 _MAX_WORD = 48
 _MAX_LISTED = 5
@@ -132,7 +131,7 @@ class Reader:
     def _check_mail(self, party: str, mail: list[Any], boxes: set[bytes]) -> None:
         used, written = set(), set()
         for letter in mail:
-            if not is_parted(letter):
+            if not is_split_letter(letter):
                 raise self._wrong("its mail holds something that is not a letter")
             head = Head.of(letter)
             if (head.study, head.run, head.path, head.sender) != (self.agreed.study, self.run, str(self.path), party):

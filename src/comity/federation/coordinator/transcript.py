@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal, Trace
 from comity.federation.declare.protection import Entrusted, EntrustedRounds
-from comity.federation.step import steps_of
+from comity.federation.part import steps_of
 from comity.representation import short_repr
 
 

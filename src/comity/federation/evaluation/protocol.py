@@ -28,8 +28,7 @@ from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
 from comity.federation.evaluation.card import MAX_RECORDS, Card, CardBound, Predicts, Rowwise, bins_for
 from comity.federation.evaluation.figures import Z_GAUSSIAN, Z_LAPLACE, Figures, figures_of
-from comity.federation.part import Part
-from comity.federation.step import step
+from comity.federation.part import Part, step
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Noise

@@ -1,11 +1,13 @@
-"""An ask as bytes: study, run, path, values for all and for one party, mail, the journal's nonce, heads that were seen.
+"""An ask as bytes: study, run, path, values for all and for one party, mail, the journal's nonce, ledger heads.
 
-The nonce binds a run to one journal: a site takes it at the beginning and refuses asks of another, because a
-coordinator without its memory would draw its own noise a second time and show other lists.
+The path is `mount.step[label]`. A step has one path per label and no other spelling; otherwise it could be asked for
+again under a second key. The nonce binds a run to one journal: a site takes it at the beginning and refuses asks with
+another, because a coordinator that lost its journal would draw its own noise a second time and show other lists.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,13 +17,50 @@ from comity.errors import Malformed
 from comity.federation.messages.codec import Embedded, Value, decode, encode, leading_text
 from comity.federation.messages.heads import Head, are_heads
 from comity.federation.messages.letters import Letter, is_letter
-from comity.federation.messages.paths import StepPath
+
+MAX_LENGTH = 400
+_WRITTEN = re.compile(r"(?:([A-Za-z]\w*)\.)?([A-Za-z]\w*)\[([\w/-]+)\]", re.ASCII)
+
+
+@dataclass(frozen=True)
+class StepPath:
+    """`mount` is empty for a step of the study's own protocol."""
+
+    mount: str
+    step: str
+    label: str
+
+    def __str__(self) -> str:
+        name = f"{self.mount}.{self.step}" if self.mount else self.step
+        return f"{name}[{self.label}]"
+
+    @staticmethod
+    def parse(text: str) -> StepPath:
+        """Parse a path. Refuses any spelling but the one that `str` gives."""
+        return _parsed(text)
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> StepPath:
+    found = _WRITTEN.fullmatch(text) if len(text) <= MAX_LENGTH else None
+    path = None if found is None else StepPath(found[1] or "", found[2], found[3])
+    if path is None or str(path) != text:
+        raise Malformed(f"{text[:80]!r} is not a path", code="no-step")
+    return path
+
+
+READY = StepPath("run", "ready", "0")
+BEGIN = StepPath("run", "begin", "0")
+MEET = StepPath("run", "meet", "0")
+END = StepPath("run", "end", "0")
+ABANDON = StepPath("run", "abandon", "0")
+
 
 NONCE_BYTES = 32
-_MOST_RUN = 200
-_MOST_STUDY = 200
-# Bytes of common values that may be lists of many names: shorter ones are read sooner than looked up.
-_ROLLS = 256, 1 << 16
+_MAX_RUN_LENGTH = 200
+_MAX_STUDY_LENGTH = 200
+# Sizes of common values that are worth caching: shorter ones are decoded sooner than looked up.
+_CACHED_BYTES = 256, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -36,14 +75,14 @@ class Ask:
 
     @classmethod
     def parse(cls, raw: bytes) -> Ask:
-        """What the coordinator asks, if it is written as asks are."""
+        """Parse an ask; Malformed if it has another form."""
         match decode(raw):
             case [str(study), str(run), str(path), bytes(shared), bytes(own), list(mail), bytes(nonce), list(seen)]:
                 pass
             case _:
                 raise Malformed("an ask has study, run, path, values, mail, a nonce and heads", code="form")
-        if not 0 < len(run) <= _MOST_RUN or not run.isascii() or not run.isprintable():
-            raise Malformed(f"a run id has 1 to {_MOST_RUN} printable ASCII characters", code="form")
+        if not 0 < len(run) <= _MAX_RUN_LENGTH or not run.isascii() or not run.isprintable():
+            raise Malformed(f"a run id has 1 to {_MAX_RUN_LENGTH} printable ASCII characters", code="form")
         if len(nonce) != NONCE_BYTES or not are_heads(seen):
             raise Malformed("the nonce or the heads of an ask are not of their form", code="form")
         common, private = _common(shared), decode(own)
@@ -55,13 +94,13 @@ class Ask:
 
 
 def study_of(raw: bytes) -> str | None:
-    """The study that an ask names, which nobody has verified: it says whose verification to try."""
-    return leading_text(raw, most=_MOST_STUDY)
+    """The study that an ask names, not yet verified: it says which study's coordinator must have signed."""
+    return leading_text(raw, most=_MAX_STUDY_LENGTH)
 
 
 def _common(raw: bytes) -> Value:
-    """What all parties get. Lists of names are the same bytes for each of those in this process, and are read once."""
-    if not _ROLLS[0] <= len(raw) <= _ROLLS[1]:
+    """The values for all parties. Lists of names are the same for each party, and are decoded once per process."""
+    if not _CACHED_BYTES[0] <= len(raw) <= _CACHED_BYTES[1]:
         return decode(raw)
     lists = _lists(raw)
     return decode(raw) if lists is None else {name: list(texts) for name, texts in lists}
@@ -86,5 +125,5 @@ def ask_bytes(
     nonce: bytes,
     seen: Embedded,
 ) -> bytes:
-    """`shared` and `own` are encoded already: the first is the same for all parties and is written down once."""
+    """`shared` and `own` are encoded already; `shared` is the same for all parties and is stored once."""
     return encode([study, run, path, shared, own, mail, nonce, seen])

@@ -17,9 +17,11 @@ multiple of the message's length, itself limited.
 
 from __future__ import annotations
 
+import hashlib
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -302,3 +304,23 @@ class _Reader:
         if prod(max(size, 1) for size in shape) > LIMIT:
             raise _wrong("an array is too large")
         return np.frombuffer(self.take(dtype.itemsize * prod(shape)), dtype).reshape(shape)
+
+
+# A large sum shows every party the same lists of names: each list is encoded and hashed once, not once for each party.
+_CACHED_LISTS = 16
+
+
+def encoded_names(names: Sequence[str]) -> Embedded:
+    """A list of parties, encoded."""
+    return _encoded_names(tuple(names))[0]
+
+
+def names_digest(names: Sequence[str]) -> bytes:
+    """SHA-256 of an encoded list of parties."""
+    return _encoded_names(tuple(names))[1]
+
+
+@lru_cache(maxsize=_CACHED_LISTS)
+def _encoded_names(names: tuple[str, ...]) -> tuple[Embedded, bytes]:
+    made = embedded(list(names), depth=1)
+    return made, hashlib.sha256(made.message).digest()

@@ -1,15 +1,15 @@
-"""Heads of ledgers, as others keep them: whoever saw a later one notices a ledger that was put back.
+"""Signed heads of ledgers, which other participants keep to notice a ledger that was restored from an old copy.
 
-Every reply carries the head of its site's ledger after the commit that the reply belongs to, signed under the pinned
-key. The coordinator keeps the newest of each party and shows it with every ask; so do the parties that watch each
-other, who are shown the others' heads at the end of a run and hand back what they remember when the next one begins. A
-site that is shown a head of its own that its ledger does not know freezes it, before it answers anything new.
+Every reply carries the head of its site's ledger after the commit of that reply, signed with the pinned key. The
+coordinator keeps the newest head of each party and shows it with every ask. So do the parties that watch each other:
+they receive the others' heads at the end of a run, and return them when the next run begins. A site that is shown a
+head of its ledger that the ledger does not know freezes the ledger before it answers anything new.
 
-    holds for    a ledger restored from a copy, if the coordinator kept its journal, or any of the `WATCHERS` parties
+    holds for    a ledger restored from a copy, if the coordinator kept its journal, or if one of the `WATCHERS` parties
                  before the restored one in the study's order took part in a run with it since, and is relayed
-    does not     a coordinator that hides on purpose what it was told, together with a machine that lost its witness
+    does not     a coordinator that hides what it was told, together with a machine that lost its witness
 
-A head names its ledger: an owner of two ledgers is shown heads of both, and each ignores what is not its own.
+A head names its ledger: an owner of two ledgers is shown heads of both, and each ledger ignores the other's.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from comity.federation.messages.codec import encode
 
 Head = dict[str, Any]
 
-# Ledgers of one party that others keep heads of.
-MOST = 8
-# How many parties keep the heads of one: bounded, so that what a run shows grows with the parties and not their square.
+# Others keep heads of at most so many ledgers of a party.
+MAX_LEDGERS = 8
+# How many parties keep the heads of one party. The limit keeps a run's traffic linear in the number of parties.
 WATCHERS = 8
 
 
@@ -50,7 +50,7 @@ def is_head(value: Any) -> bool:
 def are_heads(value: Any) -> bool:
     return (
         type(value) is list
-        and len(value) <= MOST
+        and len(value) <= MAX_LEDGERS
         and all(map(is_head, value))
         and len({one["ledger"] for one in value}) == len(value)
     )
@@ -62,12 +62,12 @@ def signed(keys: Identity, party: str, ledger: str, count: int, head: str) -> He
 
 
 def verify(identity: PublicIdentity, party: str, head: Head) -> None:
-    """Refuses what this party did not sign. Without it anyone could show a made-up head, and an unknown one freezes."""
+    """Refuse a head that this party did not sign: an invented head would freeze its ledger."""
     identity.verify(head["signature"], _text(party, head["ledger"], head["count"], head["head"]))
 
 
 def authentic(identity: PublicIdentity, party: str, found: Iterable[Head]) -> list[Head]:
-    """Those that this party signed; a head that it did not sign is nobody's."""
+    """The heads that this party signed."""
     out = []
     for head in found:
         with suppress(Malformed):
@@ -77,14 +77,14 @@ def authentic(identity: PublicIdentity, party: str, found: Iterable[Head]) -> li
 
 
 def newest(known: Iterable[Head], found: Iterable[Head]) -> list[Head]:
-    """The later head of each ledger, those that moved last at the end; the oldest go where there are too many."""
+    """The later head of each ledger, the latest changes last; beyond the limit the oldest are dropped."""
     out = {one["ledger"]: one for one in known}
     for one in found:
         before = out.get(one["ledger"])
         if before is None or one["count"] > before["count"]:
             out.pop(one["ledger"], None)
             out[one["ledger"]] = one
-    return list(out.values())[-MOST:]
+    return list(out.values())[-MAX_LEDGERS:]
 
 
 def handed_back(
@@ -101,7 +101,7 @@ def handed_back(
 
 
 def watched(consortium: Consortium, party: str) -> tuple[str, ...]:
-    """Whose heads this party keeps: those after it in the study's order, the first following the last."""
+    """Whose heads this party keeps: those after it in the study's order, which wraps around."""
     names = list(consortium.parties)
     place = names.index(party)
     return tuple(names[(place + step) % len(names)] for step in range(1, min(WATCHERS, len(names) - 1) + 1))
@@ -109,5 +109,5 @@ def watched(consortium: Consortium, party: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 10, typed=True)
 def _text(party: str, ledger: str, count: int, head: str) -> bytes:
-    # By type as well: True is not the count 1, and was never signed.
+    # The cache is typed: True equals 1, but was never signed as a count.
     return encode(["ledger head", party, ledger, count, head])

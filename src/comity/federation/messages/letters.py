@@ -1,16 +1,23 @@
-"""Letters between parties: sealed to the receiver's key of the run, signed by the sender's pinned one, relayed by the
-coordinator. A key of a run is deleted with it: pinned keys that are stolen later open nothing that was recorded.
+"""Sealed values: letters between parties, and values between the coordinator and one site.
 
-A letter has a head (study, run, path, sender, receiver, name) and a box. To one receiver the box is the value, sealed
-by HPKE. A large value for several receivers is locked once, under a fresh AES-256-GCM key that encrypts nothing else,
-and each receiver gets a letter of its own with that key sealed to it. Both ways the same is refused: a head of another
-study, run or receiver, a box that was altered, a sender that did not sign. In the second way this holds because
+A letter is sealed to the receiver's key of the run, signed with the sender's pinned key, and relayed by the
+coordinator. Keys of a run are deleted with it, so pinned keys that are stolen later open nothing that was recorded.
+
+A letter has a head (study, run, path, sender, receiver, name) and a box. For one receiver the box is the value, sealed
+by HPKE. A large value for several receivers is locked once, under a fresh AES-256-GCM key that encrypts nothing else;
+each receiver gets a letter with that key sealed to it. Both forms refuse a head of another study, run or receiver, an
+altered box, and a sender that did not sign. For the second form this holds because
 
     the signature covers the head, the sealed key and the SHA-256 of the box;
     the key is sealed under the head, so it opens for the receiver that the head names, and as this letter only;
     the box is locked under study, run, path, sender and name.
 
-A letter that waits for a box in common carries its digest (`bulk`) in place of the box.
+A letter whose shared box is stored elsewhere carries the digest of the box (`bulk`) instead.
+
+Between the coordinator and a site, a sealed value is part of an ask or a reply, which its sender signs. It is put into
+a box (HPKE) that only its receiver can open, and only as this value of this ask: study, run, path, sender, receiver and
+name are authenticated. A recorded message or a journal holds the box only. This matters for a dealer's values: they are
+independent of all records, but a peer that had them could read the rows that they mask.
 """
 
 from __future__ import annotations
@@ -24,6 +31,7 @@ from typing import Any
 from comity.crypto.sealing import Identity, PublicIdentity, lock, unlock
 from comity.entropy import fresh_seed
 from comity.errors import Malformed
+from comity.federation.declare.declaration import Declaration
 from comity.federation.messages.codec import decode, encode
 
 Letter = dict[str, Any]
@@ -33,7 +41,7 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True)
 class Head:
-    """Where a letter belongs; the receiver compares it with where it finds itself."""
+    """Where a letter belongs; the receiver compares it with its own study, run and path."""
 
     study: str
     run: str
@@ -57,7 +65,7 @@ class Head:
             case [str(study), str(run), str(path), str(sender), str(to), str(name)]:
                 return cls(study, run, path, sender, to, name)
             case _:
-                raise Malformed("a sealed message has no proper head", code="sealed")
+                raise Malformed("the head of a sealed message is malformed", code="sealed")
 
 
 def seal(keys: Identity, receiver: PublicIdentity, head: Head, data: bytes) -> Letter:
@@ -68,7 +76,7 @@ def seal(keys: Identity, receiver: PublicIdentity, head: Head, data: bytes) -> L
 def seal_in_common(
     keys: Identity, receivers: Mapping[str, PublicIdentity], heads: Mapping[str, Head], data: bytes
 ) -> tuple[list[Letter], bytes]:
-    """A letter for each receiver, and the one box that they share."""
+    """A letter for each receiver, and the box that they share."""
     key, common = fresh_seed(), next(iter(heads.values())).common
     box = lock(key, data, common)
     digest = hashlib.sha256(box).digest()
@@ -104,7 +112,7 @@ def is_letter(found: Any) -> bool:
             return False
 
 
-def is_parted(found: Any) -> bool:
+def is_split_letter(found: Any) -> bool:
     """Whether this has the form of a letter as a site sends it, with a digest where its box is shared."""
     match found:
         case {"to": str(), "head": bytes(), "signature": bytes(), "box": bytes(), **rest}:
@@ -116,20 +124,20 @@ def is_parted(found: Any) -> bool:
 
 
 def delivered(letter: Letter, box_of: Callable[[bytes], bytes]) -> Letter:
-    """The letter with its box, wherever that was kept."""
+    """The letter with its box, fetched by digest where it is shared."""
     if "bulk" not in letter:
         return letter
     return {**{name: part for name, part in letter.items() if name != "bulk"}, "box": box_of(letter["bulk"])}
 
 
-def parted(reply: Mapping[str, Any]) -> tuple[bytes, dict[bytes, bytes]]:
-    """A reply with digests in place of its boxes, and the boxes by digest: each is then written down once."""
+def split_boxes(reply: Mapping[str, Any]) -> tuple[bytes, dict[bytes, bytes]]:
+    """A reply with digests in place of its boxes, and the boxes by digest: each box is then stored once."""
     digests = [hashlib.sha256(box).digest() for box in reply["boxes"]]
     return encode({**reply, "boxes": digests}), dict(zip(digests, reply["boxes"]))
 
 
-def rejoined(stored: bytes, box_of: Callable[[bytes], bytes]) -> bytes:
-    """The reply as it came."""
+def join_boxes(stored: bytes, box_of: Callable[[bytes], bytes]) -> bytes:
+    """The reply as it came, with its boxes."""
     reply = decode(stored)
     return encode({**reply, "boxes": [box_of(digest) for digest in reply["boxes"]]})
 
@@ -140,3 +148,44 @@ def _for_key(head: bytes) -> bytes:
 
 def _in_common(head: bytes, sealed: bytes, digest: bytes) -> bytes:
     return encode(["letter in common", head, sealed, digest])
+
+
+HeadOf = Callable[[str], Head]
+
+
+def sealed_values(
+    values: Mapping[str, Any], declared: Declaration, receiver: PublicIdentity, head: HeadOf
+) -> dict[str, Any]:
+    """Values as they are sent: a box in place of each whose release is sealed. `head` makes the head of a name."""
+    return {
+        name: receiver.seal(encode(value), _context(head(name))) if declared[name].sealed else value
+        for name, value in values.items()
+    }
+
+
+def sealed_value(value: Any, receiver: PublicIdentity, head: Head) -> bytes:
+    """One value in a box."""
+    return receiver.seal(encode(value), _context(head))
+
+
+def opened_value(box: bytes, keys: Identity, head: Head) -> Any:
+    """What `sealed_value` put into the box."""
+    return _opened(head.name, box, keys, head)
+
+
+def opened_values(values: Mapping[str, Any], declared: Declaration, keys: Identity, head: HeadOf) -> dict[str, Any]:
+    """Values as they were before `sealed_values`. A sealed release that arrives in clear is refused."""
+    return {
+        name: _opened(name, value, keys, head(name)) if declared[name].sealed else value
+        for name, value in values.items()
+    }
+
+
+def _opened(name: str, box: Any, keys: Identity, head: Head) -> Any:
+    if type(box) is not bytes:
+        raise Malformed(f"{name} must arrive in a sealed box, found a {type(box).__name__}", code="sealed", key=name)
+    return decode(keys.open(box, _context(head)))
+
+
+def _context(head: Head) -> bytes:
+    return encode(["value", head.raw])

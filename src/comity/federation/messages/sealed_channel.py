@@ -1,20 +1,19 @@
-"""Asks, studies and replies sealed between the coordinator and a site: whoever carries them sees sizes and times.
+"""Asks, studies and replies sealed between the coordinator and a site: their carrier sees only sizes and times.
 
-Promise    What crosses is a box for its receiver, signed inside: no value, name or path, nor the study's hash or the
-           run's id, can be read on the way, also where values are entrusted to the coordinator. A box says what it is
-           for: one with a study opens nowhere as an ask, nor the other way round, whatever its carrier calls it.
-Against    Whoever runs the relay, records the wire or changes what it carries. Seals are post-quantum hybrids
-           (`comity.crypto.sealing`); what is altered opens nowhere, and the signatures inside say who wrote it.
+Promise    What is sent is a box for its receiver, signed inside. The carrier can read no value, name or path, nor the
+           study's hash or the run's id, even where values are entrusted to the coordinator. A box is bound to its
+           purpose: one with a study does not open as an ask, nor the other way round.
+Against    Those who run the relay, record the traffic or change it. Seals are post-quantum hybrids
+           (`comity.crypto.sealing`); an altered box does not open, and the signatures inside name the author.
 
-    ask      a fresh AES-256-GCM key, sealed to the site's pinned key by HPKE; under it, once and for all, the signed
-             ask and the coordinator's fresh key for the replies to it. Made again it is the same bytes, because the
-             key encrypts nothing else
+    ask      a fresh AES-256-GCM key, sealed to the site's pinned key by HPKE. It encrypts the signed ask and the
+             coordinator's fresh key for the replies, and nothing else, so making the box again gives the same bytes
     study    the same, with the packed study in place of the ask
-    reply    sealed by HPKE to that fresh key, whose secret half is in the coordinator's memory alone while it waits:
-             neither party's pinned key opens a recorded reply later
+    reply    sealed by HPKE to that fresh key. Its secret half exists only in the coordinator's memory while it waits:
+             no pinned key opens a recorded reply later
 
-Limit      A recorded ask or study opens with the site's pinned key. What only one site may see in it (hands of a
-           dealer, letters of others) is sealed inside to a key of the run, and stays so.
+Limit      The site's pinned key opens a recorded ask or study. What only one site may see in it (a dealer's values,
+           letters of others) is sealed inside to a key of the run.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from typing import Literal
 from comity.crypto.sealing import SEALING_BYTES, Identity, PublicIdentity, lock, unlock
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, Refused
-from comity.federation.messages.asking import Asking
-from comity.federation.messages.channel import FOR_EVER, Channel, Message, Patience
+from comity.federation.messages.channel import NO_TIMEOUT, Channel, Message, PendingAsk, Timeouts
 from comity.federation.messages.codec import encode
 
 _MAGIC = b"CMS1"
@@ -40,29 +38,29 @@ Purpose = Literal["ask", "study"]
 
 
 class SealedChannel:
-    """A channel over another one, which carries boxes. `roster` pins the keys of the parties."""
+    """A channel that sends boxes over another channel. `roster` pins the keys of the parties."""
 
     def __init__(self, channel: Channel, roster: Mapping[str, PublicIdentity]) -> None:
         self._channel = channel
         self._roster = roster
 
-    def ask(self, messages: Mapping[str, Message], *, patience: Patience = FOR_EVER) -> Asking:
+    def ask(self, messages: Mapping[str, Message], *, timeouts: Timeouts = NO_TIMEOUT) -> PendingAsk:
         boxes = sealed(messages, self._roster)
-        asking = self._channel.ask(boxes.messages, patience=patience)
+        asking = self._channel.ask(boxes.messages, timeouts=timeouts)
         asking.open_with(boxes.opened)
         return asking
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """Messages in boxes, and how to open the replies to them: with a key that is in this memory alone."""
+    """Messages in boxes, and how to open the replies to them, with a key that only this process has."""
 
     messages: Mapping[str, Message]
     opened: Callable[[str, bytes], bytes]
 
 
 def sealed(messages: Mapping[str, Message], roster: Mapping[str, PublicIdentity], purpose: Purpose = "ask") -> Boxes:
-    """Each message in a box for its party, by the key that `roster` pins of it."""
+    """Each message in a box for its party, sealed to the key that `roster` pins."""
     for party in messages:
         if party not in roster:
             raise Refused(f"{party} has no pinned key in the roster; pin it in the study", code="stranger")
@@ -87,15 +85,15 @@ def _sealed(receiver: PublicIdentity, context: bytes, make: Message, answers: by
 
 @dataclass(frozen=True)
 class OpenedAsk:
-    """A signed ask or study out of its box, and how its reply is to be sealed."""
+    """A signed ask or study out of its box, and how to seal the reply."""
 
     raw: bytes
     reply: Callable[[bytes], bytes]
 
 
 def opened_ask(keys: Identity, party: str, box: bytes, purpose: Purpose = "ask") -> OpenedAsk:
-    """What is in a box for this party and purpose; Malformed whatever else it is. Nothing about who wrote it is known
-    yet: anybody can seal to a pinned key."""
+    """Open a box for this party and purpose; Malformed if it is anything else. Its author is not known yet: anyone can
+    seal to a pinned key."""
     context = _context(purpose, party)
     start = len(_MAGIC) + _LENGTH.size
     if box[: len(_MAGIC)] != _MAGIC or len(box) < start:
@@ -112,7 +110,7 @@ def opened_ask(keys: Identity, party: str, box: bytes, purpose: Purpose = "ask")
 
 
 def _opened_reply(keys: Identity, party: str, box: bytes) -> bytes:
-    """Nothing where it does not open, which verifies as no reply: the party is lost, and nobody else."""
+    """Empty if the box does not open, which fails to verify: only this party is lost."""
     try:
         return keys.open(box, _reply_context(party))
     except Malformed:

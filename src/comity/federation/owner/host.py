@@ -20,11 +20,10 @@ from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.policy import Policy, Reservation
 from comity.federation.evaluation.split import holdout_mask, only
 from comity.federation.messages import heads
-from comity.federation.messages.ask import Ask
+from comity.federation.messages.ask import ABANDON, BEGIN, END, READY, Ask, StepPath
 from comity.federation.messages.codec import encode
-from comity.federation.messages.delivered import Received, received
-from comity.federation.messages.envelope import Digests, sign_reply, verify_ask
-from comity.federation.messages.paths import ABANDON, BEGIN, END, READY, StepPath
+from comity.federation.messages.received import Received, received
+from comity.federation.messages.signatures import Digests, sign_reply, verify_ask
 from comity.federation.owner.lifecycle import LifecycleSite
 from comity.federation.owner.site import Site
 from comity.federation.owner.step_execution import StepExecution

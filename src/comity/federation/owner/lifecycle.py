@@ -11,9 +11,9 @@ from comity.errors import Malformed, Refused
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages import heads as ledger_heads
 from comity.federation.messages.codec import encode
-from comity.federation.messages.delivered import OWN, SIGNATURES, YOURS, Named, check_received
-from comity.federation.messages.sealed_values import opened_value
-from comity.federation.messages.vouched import Signatures, SignaturesForm, check_vouched
+from comity.federation.messages.letters import opened_value
+from comity.federation.messages.received import OWN, SIGNATURES, YOURS, NamedValues, check_received
+from comity.federation.messages.signatures import Signatures, SignaturesForm, check_signed_value
 from comity.federation.owner.mailbox import COORDINATOR_KEY, KEY_OF, SECRET
 from comity.federation.owner.site import HOLDOUT_KEY, Site
 
@@ -80,7 +80,7 @@ class LifecycleSite:
         earlier are kept too."""
         site, consortium = self._site, self._consortium
         alone = opened_value(box, site.mailbox.run_key(), site.mailbox.heads(COORDINATOR)(YOURS)) if box else {}
-        if not Named().fits(alone, site.dims, consortium) or set(alone) & set(released):
+        if not NamedValues().fits(alone, site.dims, consortium) or set(alone) & set(released):
             raise Malformed("the values that a run releases to a party have names, each once", code="form")
         own = alone.pop(SIGNATURES, {})
         if not SignaturesForm().fits(own, site.dims, consortium):
@@ -104,7 +104,7 @@ class LifecycleSite:
         for (name, path), raw in {**earlier, **now}.items():
             signature = signed.get(name, {}).get(path, b"")
             try:
-                check_vouched(coordinator, signature, self._host.agreed.study, site.run, name, path, raw)
+                check_signed_value(coordinator, signature, self._host.agreed.study, site.run, name, path, raw)
             except Malformed:
                 if (name, path) in now:
                     raise Malformed(

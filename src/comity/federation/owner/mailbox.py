@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from comity.crypto.sealing import Identity, PublicIdentity
 from comity.errors import Malformed, Refused
 from comity.federation.declare.consortium import Consortium
+from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head, Letter, seal, seal_in_common, unseal
-from comity.federation.messages.paths import StepPath
 from comity.federation.owner.run_state import RunState, place_of
 
 if TYPE_CHECKING:

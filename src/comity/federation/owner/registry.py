@@ -25,7 +25,7 @@ from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.policy import Policy
 from comity.federation.messages.ask import study_of
 from comity.federation.messages.codec import encode
-from comity.federation.messages.envelope import Digests, sign_reply, verify_ask
+from comity.federation.messages.signatures import Digests, sign_reply, verify_ask
 from comity.federation.owner.host import Answer, Host
 from comity.federation.owner.store import Store
 from comity.privacy.ledger import Ledger

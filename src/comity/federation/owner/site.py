@@ -21,9 +21,9 @@ from comity.federation.declare.consortium import COORDINATOR, ITSELF, Consortium
 from comity.federation.declare.declaration import Circle
 from comity.federation.declare.protection import Computed, Entrusted, EntrustedRounds, Selected, Summed
 from comity.federation.declare.release import Release, is_release_name
+from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import encode
-from comity.federation.messages.delivered import OWN
-from comity.federation.messages.paths import StepPath
+from comity.federation.messages.received import OWN
 from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.run_state import Effects, RunState
 from comity.federation.part import SUM

@@ -12,10 +12,10 @@ from comity.federation.agreement import Agreement
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.release import Count
-from comity.federation.messages.delivered import is_kept
-from comity.federation.messages.sealed_values import opened_values, sealed_values
+from comity.federation.messages.letters import opened_values, sealed_values
+from comity.federation.messages.received import is_kept
 from comity.federation.owner.site import Site
-from comity.federation.step import StepSpec
+from comity.federation.part import StepSpec
 
 log = logging.getLogger("comity.site")
 

@@ -23,9 +23,9 @@ from typing import Any
 from comity.crypto.sealing import Identity
 from comity.errors import Refused
 from comity.federation.declare.policy import Reservation
+from comity.federation.messages.ask import ABANDON, BEGIN, END, MEET, StepPath
 from comity.federation.messages.codec import embedded, encode
 from comity.federation.messages.heads import Head, newest, signed
-from comity.federation.messages.paths import ABANDON, BEGIN, END, MEET, StepPath
 from comity.federation.owner.run_state import Effects
 from comity.privacy.ledger import Account, Ledger, Transaction, numbered_parameters
 from comity.privacy.unit import Neighbours, Unit

@@ -16,10 +16,8 @@ from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Conso
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Public, Sealed
 from comity.federation.declare.release import Array, Blob, Each, Fields, Form, Names
-from comity.federation.messages import rolls
-from comity.federation.messages.codec import encode
-from comity.federation.part import Part
-from comity.federation.step import step
+from comity.federation.messages.codec import encode, encoded_names
+from comity.federation.part import Part, step
 from comity.federation.sum.terms import degree_of, digest_of, joined, seeded_by, to_words, word_type
 
 if TYPE_CHECKING:
@@ -144,7 +142,7 @@ class SecureSum(Part):
             raise Refused("the list of members is too short, or this party holds no shares yet", code="sum")
         named = sorted(members)
         present_holders, listed = self._require_holders(site, members), digest_of(named)
-        site.keep("sum.members", rolls.roll(named))
+        site.keep("sum.members", encoded_names(named))
         # What later steps need of the list, without reading all of it.
         site.keep("sum.enlisted", {"digest": listed, "company": present_holders})
         present, seeds = set(members), site.kept("sum.seeds")

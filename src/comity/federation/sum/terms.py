@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from comity.crypto.share_holders import Degree, choose_degree
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.release import Release
-from comity.federation.messages import rolls
-from comity.federation.messages.codec import encode
+from comity.federation.messages.codec import encode, names_digest
 
 Masked = NDArray[np.uint32] | NDArray[np.uint64]
 
@@ -37,7 +36,7 @@ def word_type(release: Release, consortium: Consortium) -> str:
 def digest_of(*lists: Sequence[str]) -> bytes:
     """The digest that signatures on lists are over. Encoding the lists for every signature would take most of the time
     of a large sum."""
-    return joined(*map(rolls.digest, lists))
+    return joined(*map(names_digest, lists))
 
 
 def joined(*digests: bytes) -> bytes:

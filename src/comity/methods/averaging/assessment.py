@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from comity.data import Records
-from comity.federation.assessment import Figure, auc, log_loss
-from comity.federation.baseline import Baseline
+from comity.federation.assessment import Baseline, Figure, auc, log_loss
 from comity.federation.declare.consortium import Consortium
 from comity.learn.record_sum import in_unit_ball
 from comity.methods.averaging import descent

@@ -22,8 +22,7 @@ from pydantic import Field
 
 from comity.data import Bounded, Classes, Encoding, Records, Schema, Target
 from comity.errors import Refused, StudyError
-from comity.federation.assessment import Figure
-from comity.federation.baseline import Baseline
+from comity.federation.assessment import Baseline, Figure
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import RecordSum

@@ -41,8 +41,7 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Disclosed, Sealed
 from comity.federation.declare.release import Array, Blob, Count, Fields
 from comity.federation.owner.site import Site
-from comity.federation.part import Part
-from comity.federation.step import step
+from comity.federation.part import Part, step
 
 ROWS = "align.rows"
 MOST_ROWS = 1 << 24

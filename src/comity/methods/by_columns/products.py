@@ -37,8 +37,7 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Public, Sealed
 from comity.federation.declare.release import Array, Blob, Count, Each, Fields
 from comity.federation.owner.site import Site
-from comity.federation.part import Part
-from comity.federation.step import step
+from comity.federation.part import Part, step
 
 Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]

@@ -11,8 +11,7 @@ from scipy.special import expit
 
 from comity.data import Records
 from comity.data.padded import padded
-from comity.federation.assessment import auc, log_loss
-from comity.federation.baseline import Baseline
+from comity.federation.assessment import Baseline, auc, log_loss
 from comity.learn.fits import logistic
 from comity.learn.local_models import linear_weights
 

@@ -22,8 +22,7 @@ from pydantic import Field
 
 from comity.data import Classes, Encoding, Records
 from comity.errors import StudyError
-from comity.federation.assessment import Figure
-from comity.federation.baseline import Baseline
+from comity.federation.assessment import Baseline, Figure
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium

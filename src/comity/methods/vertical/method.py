@@ -28,7 +28,7 @@ from pydantic import Field
 
 from comity.data import Bounded, Encoding, LocalRecords, Records, Schema, by_features
 from comity.errors import StudyError
-from comity.federation.baseline import Baseline
+from comity.federation.assessment import Baseline
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Opened, Range
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium

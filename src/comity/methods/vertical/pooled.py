@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from comity.data import Records
 from comity.data.schemas.reading import canonical_id
-from comity.federation.baseline import Baseline
+from comity.federation.assessment import Baseline
 from comity.federation.declare.consortium import Consortium
 from comity.learn.fits import logistic
 from comity.methods.vertical.layout import LABEL, PLACES, Layout, scaled_target

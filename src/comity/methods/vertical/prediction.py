@@ -39,7 +39,7 @@ from comity.federation.protocol import Protocol, step
 from comity.methods.by_columns.alignment import ROWS, Alignment
 
 if TYPE_CHECKING:
-    from comity.federation.messages.delivered import Received
+    from comity.federation.messages.received import Received
     from comity.learn.classifiers import LinearClassifier
     from comity.learn.regressor import LinearRegressor
 

@@ -9,8 +9,16 @@ from threading import Event, Lock, Thread
 from typing import Protocol
 
 from comity.errors import ComityError
-from comity.federation.messages.asking import ABSENT, BEAT, FAILED, Asking
-from comity.federation.messages.channel import FOR_EVER, MOST, Message, Patience
+from comity.federation.messages.channel import (
+    ABSENT,
+    BEAT,
+    FAILED,
+    MAX_BYTES,
+    NO_TIMEOUT,
+    Message,
+    PendingAsk,
+    Timeouts,
+)
 from comity.federation.owner.host import Answer
 
 log = logging.getLogger("comity.site")
@@ -35,7 +43,7 @@ class LocalChannel:
     and the owner are one person.
     """
 
-    def __init__(self, hosts: Mapping[str, Answering], *, most: int = MOST, beat: float = BEAT) -> None:
+    def __init__(self, hosts: Mapping[str, Answering], *, most: int = MAX_BYTES, beat: float = BEAT) -> None:
         self._hosts = hosts
         self._most = most
         self._beat = beat
@@ -43,15 +51,17 @@ class LocalChannel:
         self._workers = max(2, min(4, cpu_count() or 1))
         self.refusals: dict[str, ComityError] = {}
 
-    def ask(self, messages: Mapping[str, Message], *, patience: Patience = FOR_EVER) -> Asking:
-        asking = Asking(messages, patience, most=self._most, showing=lambda: asking.open, beat=self._beat, every=_LONG)
+    def ask(self, messages: Mapping[str, Message], *, timeouts: Timeouts = NO_TIMEOUT) -> PendingAsk:
+        asking = PendingAsk(
+            messages, timeouts, most=self._most, showing=lambda: asking.open, beat=self._beat, every=_LONG
+        )
         workers = min(self._workers, len(messages))
         turns = _Turns(messages, workers)
         for place in range(workers):
             Thread(target=self._work, args=(asking, turns, place == 0), name="local sites", daemon=True).start()
         return asking
 
-    def _work(self, asking: Asking, turns: _Turns, at_once: bool) -> None:
+    def _work(self, asking: PendingAsk, turns: _Turns, at_once: bool) -> None:
         error: BaseException | None = None
         try:
             for party, make in turns if at_once or turns.one_is_long() else ():
@@ -63,7 +73,7 @@ class LocalChannel:
         if turns.leave(error) and turns.error is not None:
             asking.failed(turns.error)
 
-    def _answer(self, asking: Asking, party: str, make: Message) -> None:
+    def _answer(self, asking: PendingAsk, party: str, make: Message) -> None:
         host = self._hosts.get(party)
         if host is None:
             asking.lost(party, ABSENT)

@@ -26,8 +26,8 @@ from comity.federation.declare.plausibility import require_plausible, require_ra
 from comity.federation.declare.protection import Entrusted, Summed
 from comity.federation.messages.codec import decode, encode
 from comity.federation.owner.site import Rows
+from comity.federation.part import spec_of
 from comity.federation.protocol import Protocol
-from comity.federation.step import spec_of
 from comity.privacy.ledger import Ledger
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource

@@ -20,7 +20,7 @@ from comity.federation.coordinator.lifecycle import execute
 from comity.federation.coordinator.parties import Parties, Progress
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.policy import SIMULATION, Policy
-from comity.federation.messages.delivered import Received
+from comity.federation.messages.received import Received
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.learn.local_models import LocalModel

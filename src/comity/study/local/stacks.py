@@ -7,8 +7,8 @@ from comity.federation.declare.bounds import Opened
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.protection import Computed, EntrustedRounds
+from comity.federation.part import steps_of
 from comity.federation.protocol import Protocol
-from comity.federation.step import steps_of
 
 # Above this many parties a simulation runs stacks of them instead of a host each.
 REAL_HOSTS = 1000

@@ -9,14 +9,13 @@ from typing import Any
 
 from comity.artefacts.artefact import Artefact
 from comity.federation.agreement import Agreement
-from comity.federation.assessment import Assessment
-from comity.federation.baseline import Baseline
+from comity.federation.assessment import Assessment, Baseline
 from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.payers import Payer, delta_of, describe, in_words, largest, payers
 from comity.federation.evaluation.figures import Figures
-from comity.federation.messages.delivered import Received
+from comity.federation.messages.received import Received
 from comity.federation.plan import Plan, plan
 from comity.privacy.ledger import Account as LedgerAccount
 from comity.privacy.ledger import format_rounded

@@ -3,7 +3,7 @@
     released/    values by their declared names, with forms (`study.results.released`)
     own/         values that its own steps delivered, which never left it; own/NAME/ what the method makes of one
     model/ ...   what the method presents, where this party was released what that takes
-    signatures.json   the coordinator's, on each value that it released (`federation.messages.vouched`)
+    signatures.json   the coordinator's, on each value that it released (`federation.messages.signatures`)
     received.json   written last: a folder that has it has everything. Where the study has an evaluation, its figures
                     with their intervals stand here
 
@@ -27,10 +27,10 @@ from comity.federation.declare.consortium import ITSELF, Consortium
 from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.payers import delta_of, describe, spent_by
 from comity.federation.evaluation.figures import Figures
+from comity.federation.messages.ask import END
 from comity.federation.messages.codec import encode
-from comity.federation.messages.delivered import Received, is_kept
-from comity.federation.messages.paths import END
-from comity.federation.messages.vouched import Signatures, check_vouched
+from comity.federation.messages.received import Received, is_kept
+from comity.federation.messages.signatures import Signatures, check_signed_value
 from comity.files import make_folder
 from comity.study.results.released import Released, load_released, released_of, save_released
 from comity.untrusted.file_names import check_name
@@ -120,7 +120,7 @@ def check_received(found: Received, folder: Path, coordinator: PublicIdentity, *
             if len(values) != len(paths):
                 raise Malformed(f"{len(values)} values and {len(paths)} signatures", code="signature")
             for (path, signature), one in zip(paths.items(), values):
-                check_vouched(coordinator, signature, study, run, name, path, encode(one))
+                check_signed_value(coordinator, signature, study, run, name, path, encode(one))
         except Malformed as error:
             raise Refused(
                 f"{folder / 'released'}: {name} is not what the coordinator signed ({error}); the files were altered: "

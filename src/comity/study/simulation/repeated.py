@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from comity.entropy import derive
 from comity.errors import StudyError
 from comity.federation.agreement import Agreement
-from comity.federation.assessment import Assessment
+from comity.federation.assessment import Assessment, Repeats
 from comity.federation.declare.consortium import Consortium
 from comity.federation.protocol import Protocol
-from comity.federation.repeats import Repeats
 from comity.learn.local_models import LocalModel
 from comity.privacy.randomness import SeededDraws
 from comity.study.local.chance import new_run_id, secret_of

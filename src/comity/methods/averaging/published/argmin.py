@@ -48,8 +48,7 @@ from comity.federation.declare.protection import Derived, Disclosed, Public, Sea
 from comity.federation.declare.release import Blob, Count, Fields, Form
 from comity.federation.messages.codec import encode
 from comity.federation.owner.site import Site
-from comity.federation.part import Part
-from comity.federation.step import step
+from comity.federation.part import Part, step
 
 Result = TypeVar("Result")
 Words = NDArray[np.uint64]

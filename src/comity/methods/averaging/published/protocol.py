@@ -29,7 +29,7 @@ from comity.crypto.products.fixed_point import split_values
 from comity.data import Encoding, Records
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.baseline import Baseline
+from comity.federation.assessment import Baseline
 from comity.federation.constraints import Positive, Why
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Ball

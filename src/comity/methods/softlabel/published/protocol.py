@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from comity.data import Encoding, Records
 from comity.errors import DataError, Refused, Stopped, StudyError
-from comity.federation.baseline import Baseline
+from comity.federation.assessment import Baseline
 from comity.federation.constraints import Positive, Why
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Ball, Bound, Opened, Simplex

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from comity.data import Bounded, Encoding, LocalRecords, Records, Schema, Target
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.baseline import Baseline
+from comity.federation.assessment import Baseline
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium

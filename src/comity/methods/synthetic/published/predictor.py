@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from comity.data import Bounded, Classes, Encoding, Records, Target
 from comity.errors import StudyError
-from comity.federation.baseline import Baseline
+from comity.federation.assessment import Baseline
 from comity.learn.fits import hard_votes, logistic, ridge, smoothed_hinge, softmax
 
 if TYPE_CHECKING:

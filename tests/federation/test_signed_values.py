@@ -13,7 +13,7 @@ from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.protection import Noised
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.vouched import check_vouched
+from comity.federation.messages.signatures import check_signed_value
 
 from .test_delivery import HINT, OWN, Delivering, begun, boxed, who
 from .toy import STUDY, answer, ask_for, identity, setup, signature
@@ -31,7 +31,7 @@ def test_every_release_that_a_party_has_is_signed_and_nothing_that_it_has_not() 
             paths = found.signatures[name]
             assert len(values) == len(paths)
             for (path, signed), raw in zip(paths.items(), map(encode, values)):
-                check_vouched(coordinator, signed, STUDY, "run-1", name, path, raw)
+                check_signed_value(coordinator, signed, STUDY, "run-1", name, path, raw)
                 for wrong in (
                     ("6" * 64, "run-1", name, path, raw),
                     (STUDY, "run-2", name, path, raw),
@@ -40,7 +40,7 @@ def test_every_release_that_a_party_has_is_signed_and_nothing_that_it_has_not() 
                     (STUDY, "run-1", name, path, raw[:-1] + bytes([raw[-1] ^ 1])),
                 ):
                     with pytest.raises(Malformed):
-                        check_vouched(coordinator, signed, *wrong)
+                        check_signed_value(coordinator, signed, *wrong)
 
 
 def test_what_the_end_brings_unsigned_or_signed_as_something_else_is_refused() -> None:

@@ -1,19 +1,31 @@
-"""Signatures on what passes between the coordinator and a site: no byte of an ask or a reply can be changed on the way.
+"""Signatures on asks and replies, and on released values.
 
-An ask is followed by the coordinator's Ed25519 signature over its digest and the party it is for; a reply by the site's
-over its own digest and that of the signed ask it answers. So an ask shown to another site, a reply to another ask, one
-of another party, a reflected ask and a truncated message all fail to verify. Study, run and path stand in the ask
-itself. Both keys are pinned in the roster. Whoever carries the bytes still sees them: what they must not see is sealed
-or masked before it gets here.
+Asks and replies. The coordinator's Ed25519 signature follows an ask; it covers the digest of the ask and the party that
+it is for. The site's signature follows a reply; it covers the digest of the reply and that of the signed ask. So an ask
+shown to another site, a reply to another ask or of another party, a reflected ask and a truncated message all fail to
+verify. Study, run and path are part of the ask. Both keys are pinned in the roster. The carrier still sees the bytes:
+what it must not see is sealed or masked before.
+
+Released values. The coordinator signs each value that a run releases, and the signature outlives the run.
+
+    Promise    With the study, which pins the coordinator's key, anyone can tell years later that a value is what this
+               run released under this name, even if a receiver passed it on.
+    Against    Those who hold the files meanwhile. Not against the coordinator, which signs.
+
+This signature covers study, run, release, the ask that brought the value, and the value's digest. A party gets only the
+signatures of values that were released to it: a digest of a value says something about it.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from comity.crypto.sealing import Identity, PublicIdentity
 from comity.errors import Malformed
+from comity.federation.declare.consortium import Consortium
 from comity.federation.messages.codec import encode
 
 SIGNATURE_BYTES = 64
@@ -21,7 +33,7 @@ SIGNATURE_BYTES = 64
 
 @dataclass(frozen=True)
 class Digests:
-    """SHA-256 of a message without its signature and with it, from one pass over what may be many megabytes."""
+    """SHA-256 of a message without its signature and with it, from one pass over the bytes."""
 
     body: bytes
     whole: bytes
@@ -87,3 +99,34 @@ def _asked(party: str, ask: bytes) -> bytes:
 
 def _replied(party: str, asked: bytes, reply: bytes) -> bytes:
     return encode(["reply", party, asked, reply])
+
+
+Signatures = Mapping[str, Mapping[str, bytes]]
+"""By release, then by the path of the ask that brought the value."""
+
+
+@dataclass(frozen=True)
+class SignaturesForm:
+    """The form of the signatures that `run.end` brings."""
+
+    def fits(self, value: Any, dims: Mapping[str, int], consortium: Consortium) -> bool:
+        return type(value) is dict and all(
+            type(paths) is dict and all(type(one) is bytes and len(one) == SIGNATURE_BYTES for one in paths.values())
+            for paths in value.values()
+        )
+
+
+def sign_value(keys: Identity, study: str, run: str, name: str, path: str, value: bytes) -> bytes:
+    """The coordinator's signature on an encoded value."""
+    return keys.sign(_said(study, run, name, path, value))
+
+
+def check_signed_value(
+    coordinator: PublicIdentity, signature: bytes, study: str, run: str, name: str, path: str, value: bytes
+) -> None:
+    """Refuse a value that the coordinator has not signed."""
+    coordinator.verify(signature, _said(study, run, name, path, value))
+
+
+def _said(study: str, run: str, name: str, path: str, value: bytes) -> bytes:
+    return encode(["released", study, run, name, path, hashlib.sha256(value).digest()])
