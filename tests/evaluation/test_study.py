@@ -84,7 +84,7 @@ def test_the_plan_says_what_it_costs_and_the_method_is_laid_out_for_the_rest(fol
     plan = study.plan()
     assert {row.release: row.loss for row in plan.rows}["evaluation"].startswith("mu")
     assert plan.guarantee == parsed(folder, "").plan().guarantee
-    assert any("costs nothing beside the study's epsilon" in note for note in plan.notes)
+    assert any("costs nothing beyond the study's epsilon" in note for note in plan.notes)
     assert isinstance(study.protocol, AveragingProtocol) and study.protocol.sizes == 150
     assert study.settings()["evaluation.share"] == 0.25
 

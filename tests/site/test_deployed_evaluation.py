@@ -60,7 +60,7 @@ def test_the_owner_sees_its_release_and_its_cost_before_it_approves_and_pays_tha
     (line,) = [one for one in view.leaves if one.release == "evaluation"]
     assert (line.other, line.protection) == ("coordinator", "secure sum + shared noise") and line.loss.startswith("mu ")
     assert "eps 0.90" in view.cost
-    assert any("set aside" in note and "costs nothing beside" in note for note in view.plan.notes)
+    assert any("held out" in note and "costs nothing beyond" in note for note in view.plan.notes)
     run(sites, study)
     ledger = Ledger(sites.home("north") / "north.ledger")
     drawn = {entry.release for entry in ledger.entries() if entry.kind == "draw"}

@@ -1,4 +1,4 @@
-"""What a study would do, before anything runs: the declaration as people read it. No data is read."""
+"""The plan: what a study would release, to whom and at what cost, in words for people. No data is read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HEADS = ("release", "from", "to", "protection", "loss per party")
 class Plan:
     """Every release with its receiver, protection and cost; who pays what; the adversary; the claim.
 
-    `guarantee` is the most that the run costs a party, `payers` are all that pay differently, the largest first.
+    `guarantee` is the largest cost of the run to a party; `payers` are groups with different costs, the largest first.
     `true_losses` are those of a published method, each beside what its paper claims.
     """
 
@@ -67,15 +67,15 @@ class Plan:
 
     @property
     def claim_warnings(self) -> tuple[str, ...]:
-        """What to say beside a claim that does not hold: how what ledgers are charged stands to the true loss."""
+        """Warnings beside a claim that does not hold: how the charge to ledgers compares with the true loss."""
         found: tuple[str, ...] = () if self.claim == PRIVATE else (self.claim,)
         if is_unproven(self.claim):
             found += (
                 "NOT PRIVATE AS CLAIMED: see each true loss, and to whom. Ledgers are charged the loss per party, "
-                "which is never below a true loss that has a bound",
+                "which is at least every true loss that has a bound",
             )
         if self.exposed:
-            found += (f"NO BOUND against {self.exposed}: no ledger can be charged for that",)
+            found += (f"NO BOUND against {self.exposed}: no charge to a ledger covers that",)
         return found
 
     def as_json(self) -> dict[str, Any]:
@@ -176,10 +176,10 @@ def plan(study: str, protocol: Protocol, consortium: Consortium) -> Plan:
 
 
 def _true_losses(protocol: Protocol, consortium: Consortium) -> tuple[TrueLoss, ...]:
-    """Of a published method, which has to state them."""
+    """The true losses; a published method must state them."""
     found = protocol.true_losses(consortium)
     if protocol.variant == "published" and not found:
-        raise ValueError(f"{type(protocol).__name__} runs a published method and states no true loss beside its claim")
+        raise ValueError(f"{type(protocol).__name__} runs a published method but states no true loss beside its claim")
     return found
 
 
@@ -202,15 +202,15 @@ def _factor(factor: float) -> str:
 
 
 def _holders(declaration: Declaration, consortium: Consortium) -> list[str]:
-    """Where not everyone is everyone's holder sums hold with a probability and under an assumption, which are said."""
+    """The probability and the assumption of secure sums where only some parties hold shares of a mask."""
     summed = [release for release in declaration.releases if isinstance(release.protection, Summed)]
     sizes = {over.size: over for over in (release.summed_over(consortium) for release in summed)}
     graphs = [(size, choose_degree(size, over.colluders, over.dropouts)) for size, over in sizes.items()]
     return [
         f"secure sums: each party keeps a share of its mask and picks {graph.degree} others at random to hold shares; "
-        f"any {graph.threshold} of these {graph.degree + 1} recover the mask. A coordinator that lies about dropouts "
-        "opens the sum of all parties or nothing, except with probability 2^-39, if its colluders were fixed before "
-        "the holders were picked"
+        f"any {graph.threshold} of these {graph.degree + 1} can recover the mask. A coordinator that lies about "
+        "dropouts opens the sum of all parties or nothing, except with probability 2^-39, if its colluders were fixed "
+        "before the share holders were picked"
         for size, graph in graphs
         if graph.degree < size - 1
     ]
@@ -221,17 +221,17 @@ def _evaluated(consortium: Consortium) -> list[str]:
     terms = consortium.evaluation
     if terms is None:
         return []
-    share = f"evaluation: {terms.share:.3g} of each owner's records are set aside by a keyed hash and not trained on"
+    share = f"evaluation: {100 * terms.share:.3g} % of each owner's records are held out (by a keyed hash)"
     if terms.parallel:
         return [
-            f"{share}; whatever a record says, it is trained on or measured on, never both, so that the evaluation "
-            "costs nothing beside the study's epsilon"
+            f"{share}. Every record is either trained on or measured on, never both, so the evaluation costs nothing "
+            "beyond the study's epsilon"
         ]
-    return [f"{share}; a whole party is in both parts and pays for both, out of the study's epsilon"]
+    return [f"{share}. A whole party is in both parts and pays for both, out of the study's epsilon"]
 
 
 def of_several(declaration: Declaration, consortium: Consortium) -> str:
-    """What a person loses whose records are several units, at one party or at several: group privacy.
+    """What someone with records at two parties loses: group privacy.
 
     Two databases that differ in m units are m steps apart. Under pure ε each step adds ε. Under Gaussian noise what
     is released moves m times as far, which is m times μ and m² times ρ, whether the noise is shared or each site's own.
@@ -252,7 +252,7 @@ def _epsilon(spent: Spent, delta: Decimal) -> str:
 
 
 def of_two(loss: Loss) -> Loss:
-    """The loss of two units at once; a replaced unit is one that left and one that came, which is the same step."""
+    """The loss of two units at once: a replaced unit is one that left and one that came."""
     return convert(loss, Unit.RECORD, Neighbours.ADD_REMOVE, Unit.RECORD, Neighbours.REPLACE)
 
 
@@ -261,18 +261,18 @@ _UNDECLARED = 10_000
 
 
 def loose(spent: Spent, units: int | None, consortium: Consortium) -> tuple[str, ...]:
-    """Figures under which a guarantee says next to nothing."""
+    """Warnings about an epsilon or delta so large that the guarantee says next to nothing."""
     found, delta = [], delta_of(consortium)
     epsilon = spent.epsilon_at(delta)
     if epsilon > LOOSE_EPSILON:
         found.append(
-            f"eps {shown(epsilon, decimals=2)} is above {LOOSE_EPSILON}: whoever sees the result may tell one unit's "
-            "data from another's almost surely; lower privacy.epsilon"
+            f"eps {shown(epsilon, decimals=2)} is above {LOOSE_EPSILON}: someone who sees the result may tell one "
+            "unit's data from another's almost surely; lower privacy.epsilon"
         )
     if delta * (units or _UNDECLARED) > 1:
         counted = f"1/{units}, and the study declares {units} units" if units else f"1/{_UNDECLARED}"
         found.append(
-            f"delta {shown_small(delta)} is above {counted}: that much allows the whole data of some to be given away; "
+            f"delta {shown_small(delta)} is above {counted}: it allows the whole data of some units to be given away; "
             "set privacy.delta far below 1 / (number of units)"
         )
     return tuple(found)
