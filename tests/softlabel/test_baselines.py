@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from comity.data import Records
-from comity.data.padded import padded
+from comity.data.records import padded
 from comity.learn.classifiers import LinearClassifier
 from comity.learn.local_models import linear_weights
 from comity.methods.softlabel.baselines import baselines, pooled_regression, wrong

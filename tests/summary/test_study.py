@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from comity.data import Bounded, Categorical, Date, Encoding, Numeric, Ordinal, Schema
-from comity.data.decoding import decoded
+from comity.data.cells import decoded
 from comity.errors import SchemaError, StudyError
 from comity.methods.summary.features import gamma_of_records, gamma_of_schema
 from comity.methods.summary.starter import write

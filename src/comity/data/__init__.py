@@ -15,9 +15,8 @@ from comity.data.tally import Tally
 from comity.lazily import lazily
 
 if TYPE_CHECKING:
-    from comity.data.cell_encoding import CellEncoding as CellEncoding
+    from comity.data.cells import CellEncoding as CellEncoding
     from comity.data.cells import Cells as Cells
-    from comity.data.digest import digest_of as digest_of
     from comity.data.encoding import Encoded as Encoded
     from comity.data.encoding import Encoding as Encoding
     from comity.data.encoding import Group as Group
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from comity.data.tables.streamed_records import IN_MEMORY as IN_MEMORY
     from comity.data.tables.streamed_records import LocalRecords as LocalRecords
     from comity.data.tables.streamed_records import StreamedRecords as StreamedRecords
+    from comity.data.tables.streamed_records import digest_of as digest_of
     from comity.data.tables.streamed_records import fits as fits
 
 __all__ = [
@@ -96,7 +96,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CellEncoding": "comity.data.cell_encoding",
+    "CellEncoding": "comity.data.cells",
     "Cells": "comity.data.cells",
     "Csv": "comity.data.tables.sources",
     "DATASETS": "comity.data.public.datasets",
@@ -120,7 +120,7 @@ _HOMES = {
     "clinic_schema": "comity.data.public.visits",
     "clinics": "comity.data.public.visits",
     "dataset": "comity.data.public.datasets",
-    "digest_of": "comity.data.digest",
+    "digest_of": "comity.data.tables.streamed_records",
     "draft": "comity.data.schemas.drafting",
     "even": "comity.data.partition",
     "explain": "comity.data.schemas.check",

@@ -6,7 +6,7 @@ with equal schemas have equal cells, and none is left out because no record is i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data.schemas.calendar import days_of
-from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
+from comity.data.encoding import Encoding, Values
+from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target, days_of
 from comity.data.schemas.conforming import categories, column_of, dates, numbers
 from comity.data.schemas.schema import Schema
 from comity.data.tally import Tally
 from comity.entropy import Stream
+from comity.errors import SchemaError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -209,3 +210,83 @@ def _values(column: Column | Target, places: Places, share: NDArray[np.float64],
     # A cell does not hold the edge at which the next begins, and rounding does not lead out of it.
     inside = np.clip(between, low, np.where(high < column.high, np.nextafter(high, low), high))
     return np.where(missing, np.nan, inside)
+
+
+@dataclass(frozen=True)
+class CellEncoding(Encoding):
+    """An entry for each column, the target last: the number of the cell that the record lies in (`Cells`).
+
+    Labels are beside them, as in any encoding. `cut` and `buckets` are the cells of a number, and of a target that is
+    one, for which the schema says none.
+    """
+
+    cut: int = field(default=BINS, kw_only=True)
+    buckets: int | None = field(default=None, kw_only=True)
+
+    @cached_property
+    def cells(self) -> Cells:
+        return Cells(self.schema, self.cut, self.buckets)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return self.cells.names
+
+    def rows_of(self, columns: Values) -> NDArray[np.float64]:
+        return self.write_rows(columns, np.empty((columns.count, self.width)))
+
+    def write_rows(self, columns: Values, out: NDArray[np.float64]) -> NDArray[np.float64]:
+        for place, values in enumerate(columns.values):
+            out[:, place] = values
+        return out
+
+    def _columns(self, frame: Table, where: str, tally: Tally) -> Values:
+        return Values(len(frame), tuple(self.cells.of(frame, where, tally).T))
+
+    def _labels(self, frame: Table, where: str, tally: Tally) -> NDArray[Any] | None:
+        # The target is in a cell already, and what the schema changed in it is counted once.
+        return super()._labels(frame, where, Tally.start(len(frame), tally.first))
+
+
+def decoded(encoding: Encoding, rows: NDArray[np.float64], labels: NDArray[Any] | None = None) -> pd.DataFrame:
+    """The records of which these are the rows, as far as encoding kept them: numbers as they were clipped and filled,
+    days as the first of their step, categories outside of the schema as `OTHER`. For rows that were not rescaled."""
+    import pandas as pd
+
+    if encoding.rows != "none" or encoding.bins:
+        raise SchemaError("rows that were rescaled or cut into bins can't be read back as records", key="rows")
+    rows = np.asarray(rows, np.float64)
+    made: dict[str, Any] = {}
+    for column, group in zip(encoding.schema.columns, encoding.bounds.groups):
+        made[column.name] = _decoded_values(column, rows[:, group.start : group.stop], encoding)
+    target = encoding.schema.target
+    if target is not None and labels is not None:
+        if isinstance(target, Classes):
+            made[target.name] = np.asarray(target.values, object)[np.asarray(labels, np.int64)]
+        else:
+            made[target.name] = np.asarray(labels, np.float64)
+    return pd.DataFrame(made)
+
+
+def _decoded_values(column: Column, part: NDArray[np.float64], encoding: Encoding) -> Any:
+    import pandas as pd
+
+    if isinstance(column, Categorical):
+        names: list[Any] = [*column.values, *([OTHER] if column.other else []), None]
+        return pd.Series([names[place] for place in part.argmax(axis=1)], dtype=object).to_numpy()
+    share = part[:, 0] if encoding.scaling == "unit" else (part[:, 0] + 1) / 2
+    missing = part[:, 1] > 0.5 if part.shape[1] == 2 else np.zeros(len(part), bool)
+    if isinstance(column, Ordinal):
+        places = np.rint(share * (len(column.values) - 1)).astype(np.int64)
+        found = np.asarray(column.values, object)[np.clip(places, 0, len(column.values) - 1)]
+        found[missing] = None
+        return found
+    if isinstance(column, Date):
+        return days_of(column, np.rint(share * column.steps), missing)
+    first, last = column.on_scale(np.array([column.low, column.high]))
+    numbers = column.off_scale(first + share * (last - first))
+    # Scaling and back is off by a few bits: as many digits as a double surely keeps.
+    numbers = np.array([float(f"{number:.12g}") for number in numbers])
+    numbers = np.clip(np.rint(numbers) if column.integer else numbers, column.low, column.high)
+    if missing.any():
+        return np.where(missing, np.nan, numbers)
+    return numbers.astype(np.int64) if column.integer else numbers

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.compiled import compiled
 from comity.data.nearest import did_you_mean
 from comity.data.records import Records
 from comity.data.row_products import in_blocks, row_norms
-from comity.data.scaling import scale
 from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal
 from comity.data.schemas.conforming import (
     categories,
@@ -37,6 +37,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from comity.data.tables.arrow_frames import Table
+
+
+@compiled
+def scale(
+    values: NDArray[np.float64],
+    place: NDArray[np.float64],
+    low: float,
+    length: float,
+    middle: float,
+    root: float,
+) -> None:
+    """Write ((x − low)/length − middle)/root for every x of `values`, each operation rounded by itself as numpy does,
+    so that a block has the bits of the whole."""
+    for i in range(values.shape[0]):
+        place[i] = ((values[i] - low) / length - middle) / root
+
 
 Scaling = Literal["symmetric", "unit"]
 Rows = Literal["none", "scaled", "clipped", "normalised"]

@@ -17,9 +17,7 @@ from comity.data.nearest import did_you_mean, nearest
 from comity.data.schemas.conforming import missing_column
 from comity.data.tables.arrow_frames import Batch
 from comity.data.tables.csv_dialect import Dialect
-from comity.data.tables.database_url import check_url, file_of
-from comity.data.tables.sql import Sql
-from comity.data.tables.statement import check_reads
+from comity.data.tables.sql import Sql, check_reads, check_url, file_of
 from comity.errors import ComityError, DataError, StudyError
 from comity.untrusted.file_names import has_control_characters, is_inside
 

@@ -3,10 +3,17 @@
 A source reads and does nothing else: one statement that reads, on a database file that was opened read-only or in a
 transaction that is read-only where the database has such (PostgreSQL) and is rolled back everywhere. What a database
 says about a query is shown; what it says about a value that it could not convert is not, because it quotes the value.
+
+A database's URL has no password, and no parameters that could carry one or make a driver do more than connect: a study
+is copied into run folders, shown in reports and given to others. The password is in a file that only its owner can
+read, or where the driver finds it (`~/.pgpass`, `~/.my.cnf`).
 """
 
 from __future__ import annotations
 
+import os
+import re
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,18 +21,109 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, unquote
 
 from comity.data.schemas.conforming import missing_column
 from comity.data.tables.arrow_frames import Batch
-from comity.data.tables.database_url import check_url, file_of, password_in
-from comity.data.tables.statement import check_reads, not_reading
 from comity.errors import DataError, StudyError
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from comity.data.tables.arrow_frames import Table
+
+_PARAMETERS = ("host", "port", "sslmode", "sslrootcert", "connect_timeout", "charset", "application_name")
+_FORM = re.compile(r"([A-Za-z][A-Za-z0-9_+]*)://(.*)", re.S)
+
+
+def check_url(url: str, where: str) -> None:
+    """Refuse a URL that holds a secret. The sentence does not show it."""
+    found = _FORM.fullmatch(url)
+    if found is None:
+        raise StudyError(
+            f"{where}: url: expected dialect+driver://user@host/database, found a text of another form; correct it.",
+            key="url",
+        )
+    address, _, parameters = found.group(2).partition("?")
+    # A password may hold any character, so that everything before the last @ is looked at.
+    before = found.group(2)[: max(found.group(2).rfind("@"), 0)]
+    if ":" in before or ":" in address.rpartition("@")[0]:
+        raise StudyError(
+            f"{where}: url: expected no password in it, found one; write it into a file that you alone can read and "
+            'name that: password_file = "...". A study and its runs are shown to others.',
+            key="url",
+        )
+    for name, _ in parse_qsl(parameters, keep_blank_values=True):
+        if name not in _PARAMETERS:
+            raise StudyError(
+                f"{where}: url: unknown parameter {name!r}; known here: {', '.join(_PARAMETERS)}. Set others where the "
+                "driver looks by itself.",
+                key="url",
+            )
+
+
+def file_of(url: str, where: str) -> Path | None:
+    """The file of a SQLite or DuckDB URL; None if it is on a server."""
+    dialect, _, rest = url.partition("://")
+    if dialect.partition("+")[0] not in ("sqlite", "duckdb"):
+        return None
+    path = unquote(rest.partition("?")[0])
+    if not path.startswith("/") or len(path) < 2:
+        raise StudyError(
+            f"{where}: url: expected {dialect}:///FILE, three slashes before a path and four before one from the root, "
+            "found another form; correct it.",
+            key="url",
+        )
+    return Path(path[1:])
+
+
+def password_in(path: Path, where: str) -> str:
+    """The first line of a file that nobody but its owner can read."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            line = file.readline().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise DataError(
+            f"{where}: password_file: {path} can't be read ({reason}); check the path.", key="password_file"
+        ) from None
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise DataError(
+            f"{where}: password_file: {path} can be read by others than you; run: chmod 600 {path}",
+            key="password_file",
+        )
+    if not line:
+        raise DataError(
+            f"{where}: password_file: {path} expected a password in its first line, found none; write it there.",
+            key="password_file",
+        )
+    return line
+
+
+_READS = ("select", "with", "values", "table", "from")
+# The first word, after blanks, brackets and comments.
+_FIRST = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]*)", re.S)
+
+
+def check_reads(query: str, where: str) -> None:
+    """One statement that begins as reading ones do.
+
+    A second statement could end a read-only transaction and begin another, so that a semicolon stands at the end or
+    nowhere, not even in a text: how texts are quoted differs between databases, and a check that gets it wrong is none.
+    """
+    found = _FIRST.match(query)
+    if found is None or found.group(1).lower() not in _READS or ";" in query.rstrip().rstrip(";"):
+        raise not_reading(where)
+
+
+def not_reading(where: str) -> DataError:
+    return DataError(
+        f"{where}: query: expected one statement that reads (it begins with SELECT, WITH, VALUES, TABLE or FROM and "
+        "has no semicolon inside), found another; nothing was run. A source only reads.",
+        key="query",
+    )
+
 
 _SQLITE = b"SQLite format 3\x00"
 # DuckDB hands out results in vectors of this many rows.

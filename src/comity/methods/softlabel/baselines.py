@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from comity.data import Records
-from comity.data.padded import padded
+from comity.data.records import padded
 from comity.federation.assessment import Baseline, auc, log_loss
 from comity.learn.fits import logistic
 from comity.learn.local_models import linear_weights

@@ -20,7 +20,7 @@ from comity.artefacts.artefact import Card
 from comity.artefacts.dataset import Dataset
 from comity.artefacts.section import Bar, Bars, Grid, Pictures, Section
 from comity.data import Encoding, Schema
-from comity.data.decoding import decoded
+from comity.data.cells import decoded
 from comity.errors import DataError, SchemaError
 from comity.federation.declare.consortium import Consortium
 from comity.methods.summary.features import FourierFeatures

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import LocalRecords
-from comity.data.padded import padded
+from comity.data.records import padded
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.delivery import KeptValues, opened_sum
 from comity.federation.coordinator.parties import Parties, Progress

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from comity.compiled import compiled
 from comity.data import Bounded, Categorical, Classes, Column, Date, Ordinal
-from comity.data.schemas.calendar import days_of
+from comity.data.schemas.columns import days_of
 from comity.entropy import Stream
 from comity.errors import DataError
 from comity.methods.synthetic.published.tree import Attributes, Shape, Tree
