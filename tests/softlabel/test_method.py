@@ -13,7 +13,6 @@ from comity.data import clinic_schema, clinics, public_cohort
 from comity.errors import StudyError
 
 # mypy takes the options alone for the arguments of a method.
-of_schema: Any = SoftLabel
 SCHEMA = clinic_schema("readmitted")
 PARTIES = ("ash", "birch", "cedar", "fir")
 STUDY = """\
@@ -36,7 +35,7 @@ auxiliary = "public.csv"
 
 
 def made(**options: Any) -> SoftLabel:
-    method: SoftLabel = of_schema(SCHEMA, auxiliary=public_cohort(60), **{"sizes": 20, **options})
+    method: SoftLabel = comity.SoftLabel(SCHEMA, auxiliary=public_cohort(60), **{"sizes": 20, **options})
     return method
 
 
@@ -87,7 +86,7 @@ def test_unknown_options_and_missing_files_are_one_sentence() -> None:
     with pytest.raises(StudyError, match=r"softlabel\.statistics"):
         made(statistics="votes")
     with pytest.raises(StudyError, match=r"softlabel\.auxiliary must be a DataFrame"):
-        of_schema(SCHEMA, auxiliary="public.csv", sizes=20).plan(PARTIES, epsilon=1, delta=1e-6)
+        comity.SoftLabel(SCHEMA, auxiliary="public.csv", sizes=20).plan(PARTIES, epsilon=1, delta=1e-6)
     with pytest.raises(StudyError, match="without a schema"):
         SoftLabel(auxiliary="public.csv", sizes=20).plan(PARTIES, epsilon=1, delta=1e-6)
 

@@ -16,7 +16,6 @@ from comity.errors import StudyError
 from comity.methods.vertical.starter import HOSPITAL, SURGERY
 
 # mypy takes the options alone for the arguments of a method.
-of_schema: Any = Vertical
 SCHEMA = clinic_schema("readmitted")
 HELD = {"hospital": HOSPITAL, "surgery": SURGERY}
 STUDY = """\
@@ -39,7 +38,7 @@ columns = [{surgery}]
 
 
 def made(**options: Any) -> Vertical:
-    method: Vertical = of_schema(SCHEMA, columns=HELD, products="dealer", **{"max_rows": 1024, **options})
+    method: Vertical = comity.Vertical(SCHEMA, columns=HELD, products="dealer", **{"max_rows": 1024, **options})
     return method
 
 
@@ -96,7 +95,7 @@ def test_unknown_options_and_missing_columns_are_one_sentence() -> None:
     with pytest.raises(StudyError, match=r"vertical\.solvers"):
         made(solvers="auto")
     with pytest.raises(StudyError, match="columns of each party") as found:
-        of_schema(SCHEMA).plan(list(HELD), epsilon=1, delta=1e-6)
+        comity.Vertical(SCHEMA).plan(list(HELD), epsilon=1, delta=1e-6)
     assert found.value.key == "parties"
 
 

@@ -20,7 +20,7 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 from pydantic import Field
 
-from comity.data import Classes, Encoding, Records
+from comity.data import Classes, Encoding, Records, Schema
 from comity.errors import StudyError
 from comity.federation.assessment import Baseline, Figure
 from comity.federation.constraints import Positive
@@ -114,6 +114,10 @@ class SoftLabel(Method):
         int | None,
         Only(variant="published", auxiliary_privacy="private", why="public records are counted in their file"),
     ] = Field(None, ge=1, description="published: how many private auxiliary records there are; their number is public")
+
+    def __init__(self, schema: Schema | None = None, /, **options: Any) -> None:
+        # Without it, type checkers know of the options alone.
+        super().__init__(schema, **options)
 
     def privacy(self, setting: Setting) -> Mapping[str, Any]:
         return {"unit": "party", "neighbours": "replace", **super().privacy(setting)}

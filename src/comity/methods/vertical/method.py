@@ -125,6 +125,12 @@ class Vertical(Method):
     )
     max_rows: rows.Most = Field(1 << 20, description="the most common rows that the products allow")
 
+    def __init__(
+        self, schema: Schema | None = None, /, *, columns: Mapping[str, Sequence[str]] | None = None, **options: Any
+    ) -> None:
+        # Without it, type checkers know of the options alone.
+        super().__init__(schema, columns=columns, **options)
+
     def privacy(self, setting: Setting) -> Mapping[str, Any]:
         return {"unit": "record", "neighbours": "replace", **super().privacy(setting)}
 
