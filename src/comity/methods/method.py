@@ -169,13 +169,20 @@ class Method(BaseModel):
 
     def with_counted_sizes(self, frames: Mapping[str, pd.DataFrame]) -> Self:
         """The method with the frames' own sizes, where it needs sizes and has none."""
-        if not self.counts_sizes or getattr(self, "sizes", None) or getattr(self, "variant", "default") != "default":
+        if not self.counts_sizes or getattr(self, "sizes", None):
             return self
-        method = self.model_copy(update={"sizes": {party: len(frame) for party, frame in frames.items()}})
+        only, variant = self._only("sizes"), getattr(self, "variant", "default")
+        if only is not None and variant not in only.needs.get("variant", (variant,)):
+            return self
+        method = self.model_copy(update={"sizes": self.count_sizes(frames)})
         method._notices = (
             f"{self.table}.sizes was counted from the frames, exactly: declare sizes for a plan or a deployment",
         )
         return method
+
+    def count_sizes(self, frames: Mapping[str, pd.DataFrame]) -> dict[str, int] | int:
+        """What `sizes` would declare of these frames."""
+        return {party: len(frame) for party, frame in frames.items()}
 
     # What a study asks.
 

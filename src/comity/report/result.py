@@ -143,6 +143,13 @@ class Result:
         return self.presented
 
     @property
+    def dataset(self) -> Any:
+        """What was presented, by the name that it has where it is a dataset: its records are in `dataset.frame`."""
+        if not hasattr(self.presented, "frame"):
+            raise AttributeError(f"a run of {self.protocol} presents no dataset; see .model, .presented and .released")
+        return self.presented
+
+    @property
     def error(self) -> float | None:
         return self.assessment.error
 

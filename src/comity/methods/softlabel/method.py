@@ -55,6 +55,8 @@ from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from comity.learn.classifiers import LinearClassifier
 
 Floats = NDArray[np.float64]
@@ -75,6 +77,7 @@ class SoftLabel(Method):
     """
 
     table: ClassVar[str] = "softlabel"
+    counts_sizes: ClassVar[bool] = True
     renamed: ClassVar[Mapping[str, str]] = {"scaling": "rows", "sizes": "records_per_party"}
 
     variant: Literal["default", "published"] = Field(
@@ -118,6 +121,13 @@ class SoftLabel(Method):
     def __init__(self, schema: Schema | None = None, /, **options: Any) -> None:
         # Without it, type checkers know of the options alone.
         super().__init__(schema, **options)
+
+    def count_sizes(self, frames: Mapping[str, pd.DataFrame]) -> int:
+        """The records of the smallest party; 1 where a party holds a single class."""
+        target = self.given_schema.target
+        labels = [frame[target.name] for frame in frames.values() if target is not None and target.name in frame]
+        single = any(one.nunique() < 2 for one in labels)
+        return 1 if single else max(1, min(map(len, frames.values()), default=1))
 
     def privacy(self, setting: Setting) -> Mapping[str, Any]:
         return {"unit": "party", "neighbours": "replace", **super().privacy(setting)}

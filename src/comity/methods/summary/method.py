@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,8 +77,6 @@ from comity.privacy.loss import GDP
 from comity.privacy.mechanisms.gaussian import Gaussian
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from comity.federation.assessment import Assessment
     from comity.federation.own_score import OwnScore
 
@@ -177,13 +175,6 @@ class Summary(Method):
         if consumer is not None:
             terms["roles"] = {CONSUMER: [consumer], OWNER: [party for party in parties if party != consumer]}
         return super().study(parties, epsilon=epsilon, delta=delta, **terms)
-
-    def with_counted_sizes(self, frames: Mapping[str, pd.DataFrame]) -> Self:
-        """Every variant needs sizes."""
-        if self.sizes or self.variant == "default":
-            return super().with_counted_sizes(frames)
-        counted = self.model_copy(update={"variant": "default"}).with_counted_sizes(frames)
-        return counted.model_copy(update={"variant": self.variant})
 
     def built(self, setting: Setting) -> OneShotSummary | AuctionSummary | PublishedSummary:
         encoding = Encoding(setting.schema, scaling="unit")
