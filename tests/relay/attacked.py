@@ -34,7 +34,7 @@ from .bare import Bare
 from .relays import Loop, Operated, Site, wait_until
 
 SOON = 20.0
-PATIENCE = Timeouts(silent=SOON, deadline=3 * SOON)
+TIMEOUTS = Timeouts(silent=SOON, deadline=3 * SOON)
 
 
 _NOBODY = "comity.ask.nobody"
@@ -130,12 +130,12 @@ class Attacked:
         return f"attack-{self._runs}"
 
     def deliver_study(self, study: Study) -> None:
-        deliver_study(study, keys=self.sites.coordinator, channel=self.channel, timeouts=PATIENCE)
+        deliver_study(study, keys=self.sites.coordinator, channel=self.channel, timeouts=TIMEOUTS)
 
     def run(self, study: Study, run: str | None = None, **more: Any) -> Outcome:
         run = run or self.new_run()
         journal = self.sites.folder / f"{run.rpartition('/')[2]}.journal"
-        asked = {"keys": self.sites.coordinator, "journal": journal, "channel": self.channel, "patience": PATIENCE}
+        asked = {"keys": self.sites.coordinator, "journal": journal, "channel": self.channel, "timeouts": TIMEOUTS}
         return run_deployed(study, run=run, **{**asked, **more})
 
     def ask(self, path: str, *, party: str = "north", keys: Identity | None = None, **more: Any) -> dict[str, Any]:
@@ -155,7 +155,7 @@ class Attacked:
     ) -> dict[str, Any]:
         """What came back for these very bytes: a reply, or why there is none."""
         begin = self.channel.submit if purpose == "study" else self.channel.ask
-        with begin(messages, timeouts=PATIENCE) as asking:
+        with begin(messages, timeouts=TIMEOUTS) as asking:
             if opened is not None:
                 asking.open_with(opened)
             return {

@@ -91,7 +91,7 @@ class Parties:
     """The parties of one run.
 
     `keys` are the coordinator's, pinned in the roster. `noise` is the trusted coordinator's, where the method has one.
-    `patience` is how long an ask waits unless it says otherwise; `watch` is told what is heard of each party meanwhile.
+    `timeouts` is how long an ask waits unless it says otherwise; `watch` is told what is heard of each party meanwhile.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class Parties:
         Lost parties are missing from the result: those that are silent, refused or stopped, and those whose reply is
         not as declared or fails `valid`, which raises Malformed. Fewer replies than `need` (default: as many as are
         named, lost before or not), or than `needed` of a group, stop the run, to be resumed. With `unanimous` one
-        refusal ends the ask, whatever is needed. `patience` is how long this ask waits.
+        refusal ends the ask, whatever is needed. `timeouts` is how long this ask waits.
         """
         path = self._path(step, label)
         named = list(to if to is not None else each or self.consortium.parties)
