@@ -12,7 +12,6 @@ from comity import SoftLabel, Study
 from comity.data import clinic_schema, clinics, public_cohort
 from comity.errors import StudyError
 
-# mypy takes the options alone for the arguments of a method.
 SCHEMA = clinic_schema("readmitted")
 PARTIES = ("ash", "birch", "cedar", "fir")
 STUDY = """\
@@ -35,8 +34,7 @@ auxiliary = "public.csv"
 
 
 def made(**options: Any) -> SoftLabel:
-    method: SoftLabel = comity.SoftLabel(SCHEMA, auxiliary=public_cohort(60), **{"sizes": 20, **options})
-    return method
+    return SoftLabel(SCHEMA, auxiliary=public_cohort(60), **{"sizes": 20, **options})
 
 
 def written(folder: Path, options: str, privacy: str = "") -> Study:
@@ -93,3 +91,16 @@ def test_unknown_options_and_missing_files_are_one_sentence() -> None:
 
 def test_it_is_a_public_name() -> None:
     assert comity.SoftLabel is SoftLabel and "SoftLabel" in comity.__all__
+
+
+def test_sizes_are_those_of_the_smallest_party_or_one_where_a_party_has_one_class() -> None:
+    frames, target = clinics(4, 20), "readmitted"
+    frames["clinic-02"] = frames["clinic-02"].iloc[:12]
+    method = SoftLabel(SCHEMA, auxiliary=public_cohort(60))
+    assert all(frame[target].nunique() == 2 for frame in frames.values())
+    assert method.count_sizes(frames) == 12
+    assert method.count_sizes(frames | {"clinic-03": frames["clinic-03"].assign(**{target: "no"})}) == 1
+    result = method.simulate(frames, epsilon=1, delta=1e-6, seed=1)
+    assert "counted from the frames" in result.findings[0] and len(result.model.predict(frames["clinic-01"])) == 20
+    with pytest.raises(AttributeError, match="a run of softlabel presents no dataset"):
+        result.dataset  # noqa: B018

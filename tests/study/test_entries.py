@@ -34,5 +34,5 @@ def test_every_folder_of_a_method_has_the_same_shape() -> None:
         spec = find_spec(f"comity.methods.{name}")
         assert spec is not None and spec.origin is not None
         folder = Path(spec.origin).parent
-        for file in ("starter.py", "entry.py", "proof.md", "published/__init__.py"):
+        for file in ("method.py", "starter.py", "entry.py", "proof.md", "published/__init__.py"):
             assert (folder / file).is_file(), folder / file
