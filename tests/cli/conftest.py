@@ -30,7 +30,7 @@ delta = 1e-6
 variant = "published"
 method = "avg"
 auxiliary = "public.csv"
-rows = "normalised"
+scaling = "normalised"
 
 [parties]
 count = {PARTIES}

@@ -99,6 +99,17 @@ def test_plan_shows_defaults_and_overrides(comity: Any, study: Path) -> None:
     assert "softlabel.l2" not in comity("plan", "study.toml").out
 
 
+def test_plan_tells_the_present_name_of_an_option(comity: Any, study: Path) -> None:
+    said = comity("plan", str(study), "--json")
+    assert json.loads(said.out)["notices"] == []
+    text = study.read_text(encoding="utf-8")
+    assert 'scaling = "normalised"' in text
+    study.write_text(text.replace("scaling =", "rows ="), encoding="utf-8")
+    page = json.loads(comity("plan", str(study), "--json").out)
+    assert page["hash"] == json.loads(said.out)["hash"] and ".rows is now called" in page["notices"][0]
+    assert page["notices"][0] in comity("plan", str(study)).out
+
+
 def test_schema_check_lists_every_mismatch(comity: Any, study: Path) -> None:
     assert comity("schema", "check", "schema.toml", "records.csv").code == 0
     wrong = pd.read_csv("records.csv").drop(columns="age").assign(heart_rate="fast")

@@ -75,8 +75,9 @@ def plan(
     loaded = Study.load(study, overrides=overrides(sets))
     planned, defaults = loaded.plan(), loaded.defaults()
     require_grant(loaded)
-    document: dict[str, Any] = {**planned.as_json(), "hash": loaded.hash}
-    lines = [*planned.as_text().split("\n"), f"  study hash     {loaded.hash}"]
+    document: dict[str, Any] = {**planned.as_json(), "hash": loaded.hash, "notices": list(loaded.notices)}
+    lines = [*planned.as_text().split("\n"), *(f"  note           {one}" for one in loaded.notices)]
+    lines.append(f"  study hash     {loaded.hash}")
     if everything:
         document["defaults"] = defaults
         width = max(map(len, defaults), default=0)

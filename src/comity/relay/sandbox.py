@@ -147,7 +147,7 @@ colluders = 1
 
 [averaging]
 model = "logistic"
-rows = "normalised"
+scaling = "normalised"
 sizes = {records}
 
 """

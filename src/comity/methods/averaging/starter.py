@@ -37,7 +37,7 @@ dropouts = 1                    # hospitals that may vanish in the middle
 
 [averaging]
 model = "logistic"              # or "softmax", "svm", "linear", by what the schema's target allows
-rows = "normalised"             # how a record enters the unit ball, on which the sensitivity rests
+scaling = "normalised"          # how a record enters the unit ball, on which the sensitivity rests
 
 [averaging.sizes]               # how many records each hospital has: public, agreed
 {sizes}
