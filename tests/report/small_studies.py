@@ -124,7 +124,7 @@ def _cases() -> list[str]:
             for key, field in table.model_fields.items():
                 kinds = [field.annotation, *get_args(field.annotation)]
                 literal = next((kind for kind in kinds if get_origin(kind) is Literal), None)
-                if literal is not None and key not in ("variant", "rows"):
+                if literal is not None and key not in ("variant", "scaling"):
                     # The default of a key is the variant by itself.
                     others = [value for value in get_args(literal) if value != field.default]
                     found += [f"{protocol} {variant} {key}={value}" for value in others]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from comity.methods import PROTOCOLS, entry_of
+from comity.methods import PROTOCOLS, entry_of, method_of
 
 
 def homes() -> list[str]:
@@ -36,3 +36,9 @@ def test_every_folder_of_a_method_has_the_same_shape() -> None:
         folder = Path(spec.origin).parent
         for file in ("method.py", "starter.py", "entry.py", "proof.md", "published/__init__.py"):
             assert (folder / file).is_file(), folder / file
+
+
+def test_every_option_of_a_method_has_its_type_when_the_class_is_made() -> None:
+    """A type that is defined below its class would be found on first use alone, after documents were made of it."""
+    for name in PROTOCOLS:
+        assert method_of(name).__pydantic_complete__, name

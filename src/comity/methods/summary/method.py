@@ -82,6 +82,8 @@ if TYPE_CHECKING:
 
 # Options.
 
+Deliver = Literal["records", "hashes", "weights"]
+
 
 class Summary(Method):
     """Records of many owners, chosen so that together they look like a consumer's.
@@ -391,7 +393,6 @@ def disclosing_releases(
 
 
 Floats = NDArray[np.float64]
-Deliver = Literal["records", "hashes", "weights"]
 
 # Rows at a time: a limit of memory.
 _ROWS = 4096
