@@ -9,7 +9,7 @@ Importing the package is cheap: what a name stands for is imported when it is fi
 
 from __future__ import annotations
 
-from os import PathLike
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from comity._version import __version__
@@ -122,7 +122,7 @@ def simulate(
     from comity.study.study import Study
 
     if isinstance(study, str | PathLike):
-        study = Study.load(study)  # type: ignore[arg-type]
+        study = Study.load(fspath(study))
     if not isinstance(study, Study):
         raise StudyError(f"simulate takes the path of a study or a Study, found {type(study).__name__}")
     from comity.study.simulation.run import run_study

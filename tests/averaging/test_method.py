@@ -68,6 +68,14 @@ def test_sizes_are_counted_in_a_simulation_alone_and_the_result_says_so() -> Non
     assert result.model.predict_proba(frames["clinic-01"]).shape == (40, 2)
 
 
+@pytest.mark.parametrize(("neighbours", "private"), [("replace", True), ("add-remove", False)])
+def test_counted_sizes_are_claimed_private_where_no_neighbour_has_others(neighbours: str, private: bool) -> None:
+    result = comity.Averaging(SCHEMA, rounds=1).simulate(clinics(3, 40), **TERMS, neighbours=neighbours)
+    assert result.guarantee.private is private
+    declared = comity.Averaging(SCHEMA, rounds=1, sizes=40)
+    assert declared.simulate(clinics(3, 40), **TERMS, neighbours=neighbours).guarantee.private
+
+
 def test_the_published_variant_needs_nothing_but_its_name() -> None:
     study = comity.Averaging(SCHEMA, variant="published").study(PARTIES, epsilon=1.0)
     assert study.privacy.colluders == study.privacy.dropouts == 0 == study.consortium.colluders

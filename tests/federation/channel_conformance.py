@@ -177,8 +177,8 @@ class ChannelConformance:
 
     def test_a_party_that_computes_shows_life_and_is_not_gone(self, line: Any) -> None:
         slow, seen = Slow(), []
-        with line.channel({"ash": slow}).ask(asks({"ash": b"a long step"}), timeouts=Timeouts(silent=0.8)) as asking:
-            timer = threading.Timer(2.0, slow.go.set)
+        with line.channel({"ash": slow}).ask(asks({"ash": b"a long step"}), timeouts=Timeouts(silent=1.0)) as asking:
+            timer = threading.Timer(2.5, slow.go.set)
             timer.start()
             seen = list(asking)
         assert seen[-1] == Replied("ash", echo(b"a long step"))

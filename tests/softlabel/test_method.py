@@ -102,5 +102,8 @@ def test_sizes_are_those_of_the_smallest_party_or_one_where_a_party_has_one_clas
     assert method.count_sizes(frames | {"clinic-03": frames["clinic-03"].assign(**{target: "no"})}) == 1
     result = method.simulate(frames, epsilon=1, delta=1e-6, seed=1)
     assert "counted from the frames" in result.findings[0] and len(result.model.predict(frames["clinic-01"])) == 20
+    released = method.simulate(frames, epsilon=1, delta=1e-6)
+    assert not released.guarantee.private and "sizes were counted" in str(released.guarantee)
+    assert made(sizes=12).simulate(frames, epsilon=1, delta=1e-6).guarantee.private
     with pytest.raises(AttributeError, match="a run of softlabel presents no dataset"):
         result.dataset  # noqa: B018

@@ -199,6 +199,11 @@ class Method(BaseModel):
         return self._notices
 
     @property
+    def sizes_were_counted(self) -> bool:
+        """Whether `sizes` hold exact counts of records instead of declared figures."""
+        return bool(self._notices)
+
+    @property
     def given_columns(self) -> Mapping[str, tuple[str, ...]]:
         return self._columns
 

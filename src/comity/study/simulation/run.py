@@ -13,13 +13,14 @@ from comity.errors import BudgetExceeded, StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Progress
 from comity.privacy.ledger import Ledger
+from comity.privacy.unit import Neighbours, Unit
 from comity.study.local.consortium import OpenLedger
 from comity.study.local.stacks import runs_as_stacks
 from comity.study.records.gather import gather
 from comity.study.records.local_models import local_models
 from comity.study.records.material import Material
 from comity.study.records.same_records import require_same
-from comity.study.results.outcome import Outcome
+from comity.study.results.outcome import Guarantee, Outcome
 from comity.study.simulation.grants import grant_of, grants_of, require_grant
 from comity.study.simulation.ledgers import in_folder, in_memory
 from comity.study.simulation.simulate import Data, material_of
@@ -95,7 +96,24 @@ def run_study(
             difference=refusal.difference,
             key="simulation.grant",
         ) from refusal
-    return replace(outcome, settings=settings_of(study), findings=(*study.notices, *outcome.findings))
+    return replace(
+        outcome,
+        guarantee=_with_counted_sizes(study, outcome.guarantee),
+        settings=settings_of(study),
+        findings=(*study.notices, *outcome.findings),
+    )
+
+
+def _with_counted_sizes(study: Study, guarantee: Guarantee) -> Guarantee:
+    """Withdraw the claim where sizes were counted and a neighbour may have others: nothing covers an exact count.
+
+    A record that is replaced leaves every size as it is. One that is added or removed does not, nor does a whole party
+    that is replaced.
+    """
+    same_sizes = study.privacy.unit is not Unit.PARTY and study.privacy.neighbours is Neighbours.REPLACE
+    if not study.method.sizes_were_counted or same_sizes:
+        return guarantee
+    return replace(guarantee, claim="not private as claimed: sizes were counted from the records; declare them")
 
 
 def _of_frames(study: Study, frames: Mapping[str, Data], test: pd.DataFrame | None) -> Material:
