@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +31,38 @@ def test_every_mutant_fits_the_sources_and_names_tests_beside_its_rule() -> None
             file, _, test = path.partition("::")
             assert file.startswith(folders_of(mutant.file)) and (ROOT / file).is_file(), (mutant.rule, path)
             assert f"def {test}" in (ROOT / file).read_text("utf-8"), (mutant.rule, path)
+
+
+def undefined_names(mutants: list[Mutant], folder: Path) -> str:
+    """What ruff says of names that a mutated source uses and nobody defines."""
+    for place, mutant in enumerate(mutants):
+        source = (ROOT / mutant.file).read_text("utf-8")
+        (folder / f"mutant_{place}.py").write_text(mutant.of(source), "utf-8")
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", "--output-format", "concise"]
+    return subprocess.run([*command, str(folder)], capture_output=True, text=True, check=False).stdout
+
+
+def test_no_mutant_dies_of_a_name_that_does_not_exist(tmp_path: Path) -> None:
+    """A test that fails of a NameError or AttributeError says nothing about the rule."""
+    mutants = read()
+    assert "All checks passed" in (said := undefined_names(mutants, tmp_path)), said
+    known = set(re.findall(r"\w+", "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))))
+    unknown = {
+        (mutant.file, mutant.rule, name)
+        for mutant in mutants
+        for name in re.findall(r"\.([a-z_]\w*)", mutant.put)
+        if name not in known
+    }
+    assert not unknown
+
+
+def test_a_name_that_does_not_exist_is_found(tmp_path: Path) -> None:
+    first = read()[0]
+    (tmp_path / "good").mkdir()
+    assert "All checks passed" in undefined_names([first], tmp_path / "good")
+    (tmp_path / "bad").mkdir()
+    broken = replace(first, put="if nobody_defines_this:")
+    assert "nobody_defines_this" in undefined_names([broken], tmp_path / "bad")
 
 
 def test_no_two_mutants_are_the_same() -> None:
