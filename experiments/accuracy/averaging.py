@@ -51,10 +51,10 @@ class Consortium:
 def rows(*, quick: bool) -> Iterator[dict[str, Any]]:
     size = QUICK if quick else FULL
     for name in size.tables:
-        yield from of_table(consortium(table(name)), size, quick=quick)
+        yield from of_table(make_consortium(table(name)), size, quick=quick)
 
 
-def consortium(data: Table) -> Consortium:
+def make_consortium(data: Table) -> Consortium:
     """Even shares of the training records, encoded by the method's defaults."""
     encoding = Encoding(data.schema, scaling="symmetric", rows="scaled", intercept=True, bins=True)
     train, test = (encoding.encode(frame, where=data.name).records for frame in (data.train, data.test))

@@ -25,7 +25,7 @@ from experiments.accuracy.reachable import reachable_constant
 from experiments.accuracy.rows import REACHABLE, Beside, Case, Fitted, Scores, row, scores
 from experiments.accuracy.tables import Table, table
 from experiments.papers.softlabel.default import Layout, contributions, mean_votes
-from experiments.papers.softlabel.release import DELTA, consortium, noisy_means, opened, total
+from experiments.papers.softlabel.release import DELTA, make_consortium, noisy_means, opened, total
 
 EPSILONS = (0.1, 1.0, 10.0)
 RECORDS = 20
@@ -109,14 +109,14 @@ def runs(
     held: Layout, protocol: SoftLabelProtocol, epsilon: float, repeats: int, name: str
 ) -> tuple[list[Scores], str]:
     """Scores of models from sums with fresh noise, and the statistic that the rule took."""
-    who = consortium(held.parties, epsilon, DELTA)
-    statistic, release = opened(protocol, who)
+    consortium = make_consortium(held.parties, epsilon, DELTA)
+    statistic, release = opened(protocol, consortium)
     votes = mean_votes(held) if statistic.needs == "votes" else None
-    units = total(release, contributions(held, statistic, votes), who)
+    units = total(release, contributions(held, statistic, votes), consortium)
     source = SeededNoise(int(Stream.public("generalisation", name).words(1)[0]))
     found = []
-    for mean in noisy_means(release, units, who, source, repeats):
-        model = protocol.present({"model": statistic.model(mean, protocol.deviation(who))}, who)
+    for mean in noisy_means(release, units, consortium, source, repeats):
+        model = protocol.present({"model": statistic.model(mean, protocol.deviation(consortium))}, consortium)
         found.append(scores(np.asarray(model.predict_proba(held.test)), held.truth))
     return found, statistic.name
 

@@ -69,7 +69,7 @@ def rows(*, quick: bool) -> Iterator[dict[str, Any]]:
 
 def of_case(held: Dealt, colluders: int, epsilon: float, repeats: int, *, quick: bool) -> Iterator[dict[str, Any]]:
     """The rows of one table over K parties, of which t may collude, at ε."""
-    who = Consortium(
+    consortium = Consortium(
         parties=tuple(held.columns),
         loss=Approx(epsilon, DELTA),
         unit=Unit.RECORD,
@@ -82,7 +82,7 @@ def of_case(held: Dealt, colluders: int, epsilon: float, repeats: int, *, quick:
         found, cuts = [], []
         for number in range(repeats):
             source = SeededNoise(int(Stream.public("generalisation", str(case), number).words(1)[0]))
-            coef, cut = held.learnt(method, who, source)
+            coef, cut = held.learnt(method, consortium, source)
             found.append(held.scored(coef))
             cuts.append(cut)
         shares = {name: float(np.mean([cut[name] for cut in cuts])) for name in cuts[0]}
@@ -131,15 +131,15 @@ class Dealt:
     def test(self) -> Records:
         return self.quadratic.encoding.encode(self.table.test).records
 
-    def learnt(self, method: str, who: Consortium, source: SeededNoise) -> tuple[Floats, dict[str, float]]:
+    def learnt(self, method: str, consortium: Consortium, source: SeededNoise) -> tuple[Floats, dict[str, float]]:
         """Coefficients of encoded rows of one run, and of rounds what share of the rows they cut."""
         if method != QUADRATIC:
             solver: Solver = "gradient" if method == ROUNDS else "auto"
             protocol = GradientRegression(quadratic=self.quadratic, solver=solver)
-            if protocol.descends(who):
-                return run_rounds(protocol, self.train, who, source)
+            if protocol.descends(consortium):
+                return run_rounds(protocol, self.train, consortium, source)
         count = len(next(iter(self.train.values())))
-        return self.quadratic.fit(add_noise(self.quadratic, self.exact, who, source), count, who).coef, {}
+        return self.quadratic.fit(add_noise(self.quadratic, self.exact, consortium, source), count, consortium).coef, {}
 
     def scored(self, coef: Floats) -> Scores:
         found, labels = self.test.features @ coef, np.asarray(self.test.labels)

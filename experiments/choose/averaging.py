@@ -36,7 +36,7 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource, SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from experiments.accuracy.averaging import COLLUDERS, DELTA, EPSILONS, consortium
+from experiments.accuracy.averaging import COLLUDERS, DELTA, EPSILONS, make_consortium
 from experiments.choose.inside import inside
 from experiments.choose.leaving_out import Choice, Utilities, instead, utility
 
@@ -98,7 +98,7 @@ class LocalRecords:
 
 @lru_cache(maxsize=8)
 def held(name: str) -> LocalRecords:
-    dealt = consortium(inside(name, _ROWS))
+    dealt = make_consortium(inside(name, _ROWS))
     protocol = dealt.protocol
     parties = tuple((in_unit_ball(own.features), protocol.targets(_of(own.labels))) for own in dealt.parties.values())
     return LocalRecords(
@@ -106,61 +106,61 @@ def held(name: str) -> LocalRecords:
     )
 
 
-def opened(release: Release, exact: Floats, who: Consortium, source: NoiseSource) -> Floats:
+def opened(release: Release, exact: Floats, consortium: Consortium, source: NoiseSource) -> Floats:
     """A sum over all parties as it is opened: on the grid, every party having added its part of the noise."""
-    noise, scale = release.noise, release.scale(who)
+    noise, scale = release.noise, release.scale(consortium)
     assert noise is not None
     units = np.rint(exact / scale.grid).astype(np.int64)
-    for _ in who.parties:
+    for _ in consortium.parties:
         units += noise.draw(source, scale, release.shape, permit=Permit(release.name, 0), part=True)
     return np.asarray(units * scale.grid, np.float64)
 
 
-def descended(own: LocalRecords, who: Consortium, source: NoiseSource) -> Floats:
+def descended(own: LocalRecords, consortium: Consortium, source: NoiseSource) -> Floats:
     """What `comity.methods.averaging.descent` computes."""
-    protocol, declared = own.protocol, own.protocol.declare(who)
+    protocol, declared = own.protocol, own.protocol.declare(consortium)
     features, targets = own.everything
-    noisy, rows = opened(declared["second_moment"], own.second_moments, who, source), features
+    noisy, rows = opened(declared["second_moment"], own.second_moments, consortium, source), features
     white = Whitening.none(protocol.features)
     for look in range(protocol.looks):
-        white = whitened(protocol, white, look, noisy, len(features), who)
+        white = whitened(protocol, white, look, noisy, len(features), consortium)
         rows = white.inside(features)
-        noisy = opened(declared["whitened_moment"], second_moments(rows, protocol.blocks), who, source)
-    steps = steps_from(protocol, matrices(noisy, protocol.blocks), who)
+        noisy = opened(declared["whitened_moment"], second_moments(rows, protocol.blocks), consortium, source)
+    steps = steps_from(protocol, matrices(noisy, protocol.blocks), consortium)
     weights, kept, rounds = np.zeros(protocol.shape), np.zeros(protocol.shape), protocol.steps
-    first, filled, cut = rule.averaged_from(rounds), np.ones(len(features), np.bool_), protocol.cut(who)
+    first, filled, cut = rule.averaged_from(rounds), np.ones(len(features), np.bool_), protocol.cut(consortium)
     for number in range(rounds):
         exact = protocol.objective.gradient(white.back(weights), features, targets, filled, cut, rows)
-        weights = weights - steps.along(opened(declared["gradient"], exact, who, source))
+        weights = weights - steps.along(opened(declared["gradient"], exact, consortium, source))
         if number >= first:
             kept += weights / (rounds - first)
     found, slope = white.back(kept), Slope()
     for _ in range(protocol.asks):
         exact = sureness(protocol.objective, slope.factor * found, features, targets, filled)
-        told = opened(declared["calibration"], exact, who, source)
-        slope = slope.after(told, declared["calibration"].opened_deviation(who))
+        told = opened(declared["calibration"], exact, consortium, source)
+        slope = slope.after(told, declared["calibration"].opened_deviation(consortium))
     return slope.factor * found
 
 
-def averaged(own: LocalRecords, who: Consortium, sources: list[NoiseSource]) -> list[Floats]:
+def averaged(own: LocalRecords, consortium: Consortium, sources: list[NoiseSource]) -> list[Floats]:
     """What `AveragingProtocol.average` computes; local fits are made once for all runs."""
     protocol = own.protocol
-    l2, release = protocol.penalty(who), protocol.declare(who)["models"]
+    l2, release = protocol.penalty(consortium), protocol.declare(consortium)["models"]
     exact = sum(len(x) * np.atleast_2d(protocol.objective.fit(x, y, l2).weights) for x, y in own.parties)
-    return [opened(release, np.asarray(exact), who, one) / len(own.everything[0]) for one in sources]
+    return [opened(release, np.asarray(exact), consortium, one) / len(own.everything[0]) for one in sources]
 
 
-def solved(own: LocalRecords, who: Consortium, source: NoiseSource) -> Floats:
+def solved(own: LocalRecords, consortium: Consortium, source: NoiseSource) -> Floats:
     """What `AveragingProtocol.solved` computes."""
-    layout, (features, targets) = own.protocol.layout(who), own.everything
+    layout, (features, targets) = own.protocol.layout(consortium), own.everything
     classes = own.protocol.model != "linear"
     exact = layout.of(features, 2 * targets - 1 if classes else targets, np.ones(len(features), np.bool_))
-    release = layout.release(who, 4 * len(features))
+    release = layout.release(consortium, 4 * len(features))
     found = fitted(
         layout,
-        opened(release, exact, who, source),
+        opened(release, exact, consortium, source),
         records=len(features),
-        deviation=release.opened_deviation(who),
+        deviation=release.opened_deviation(consortium),
         classes=classes,
     )
     return found.coef[None]
@@ -236,9 +236,9 @@ def _between(ends: tuple[float, float]) -> Utilities:
         out[dataset] = {}
         for name in tables:
             for epsilon in EPSILONS:
-                own, who = held(name), held(name).on_terms(epsilon, 0.0)
-                release = own.protocol.layout(who).release(who, 4 * len(own.everything[0]))
-                noise = release.opened_deviation(who) * sqrt(own.protocol.features) / len(own.everything[0])
+                own, consortium = held(name), held(name).on_terms(epsilon, 0.0)
+                release = own.protocol.layout(consortium).release(consortium, 4 * len(own.everything[0]))
+                noise = release.opened_deviation(consortium) * sqrt(own.protocol.features) / len(own.everything[0])
                 way: Way = "moments" if ends[0] < noise <= ends[1] else "average"
                 out[dataset][f"{name} {epsilon:g}"] = _pure(name, epsilon, way)
     return out
@@ -279,15 +279,15 @@ def _case(name: str, epsilon: float, delta: float, way: Way | None = None, clip:
         own = replace(own, protocol=replace(own.protocol, clip=clip))
     if way is not None:
         own = replace(own, protocol=replace(own.protocol, solver=way))
-    who = own.on_terms(epsilon, delta)
+    consortium = own.on_terms(epsilon, delta)
     sources: list[NoiseSource] = [
         SeededNoise(int(Stream.public("choose", name, str(epsilon), number).words(1)[0])) for number in range(_REPEATS)
     ]
-    way = way or own.protocol.way(who)
+    way = way or own.protocol.way(consortium)
     if way == "average":
-        models = averaged(own, who, sources)
+        models = averaged(own, consortium, sources)
     else:
-        models = [(descended if way == "gradient" else solved)(own, who, source) for source in sources]
+        models = [(descended if way == "gradient" else solved)(own, consortium, source) for source in sources]
     return float(np.mean([own.worth(one) for one in models]))
 
 

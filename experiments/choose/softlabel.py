@@ -24,7 +24,7 @@ from experiments.accuracy.softlabel import dealt
 from experiments.choose.inside import inside
 from experiments.choose.leaving_out import Choice, Utilities, instead, utility
 from experiments.papers.softlabel.default import Layout, contributions, mean_votes
-from experiments.papers.softlabel.release import DELTA, consortium, noisy_means, opened, total
+from experiments.papers.softlabel.release import DELTA, make_consortium, noisy_means, opened, total
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _REPEATS = 6
@@ -93,14 +93,14 @@ def worth(deal: Deal, epsilon: float, statistic: Any = "auto", delta: float = DE
     """The mean over a few draws of the noise."""
     layout, protocol = held(deal)
     protocol = replace(protocol, statistic=statistic)
-    who = consortium(deal.parties, epsilon, delta)
-    taken, release = opened(protocol, who)
+    consortium = make_consortium(deal.parties, epsilon, delta)
+    taken, release = opened(protocol, consortium)
     shares = _votes_of(deal) if taken.needs == "votes" else None
-    units = total(release, contributions(layout, taken, shares), who)
+    units = total(release, contributions(layout, taken, shares), consortium)
     source = SeededNoise(int(Stream.public("choose", deal.table, str(deal.parties), str(epsilon)).words(1)[0]))
     found = []
-    for mean in noisy_means(release, units, who, source, _REPEATS):
-        model = protocol.present({"model": taken.model(mean, protocol.deviation(who))}, who)
+    for mean in noisy_means(release, units, consortium, source, _REPEATS):
+        model = protocol.present({"model": taken.model(mean, protocol.deviation(consortium))}, consortium)
         one = scores(np.asarray(model.predict_proba(layout.test)), layout.truth)
         found.append(utility(one.accuracy, one.log_loss))
     return float(np.mean(found))

@@ -80,12 +80,12 @@ def _as_it_is(name: str, method: str, epsilon: float) -> float:
 def worth(name: str, method: str, epsilon: float) -> float:
     """The mean utility of runs over a table's training rows, split inside."""
     held = Dealt(inside(name, _ROWS), 2)
-    who = Consortium(
+    consortium = Consortium(
         parties=tuple(held.columns),
         loss=Approx(epsilon, DELTA),
         unit=Unit.RECORD,
         neighbours=Neighbours.REPLACE,
         colluders=1,
     )
-    found = [held.scored(held.learnt(method, who, SeededNoise(seed))[0]) for seed in range(_REPEATS)]
+    found = [held.scored(held.learnt(method, consortium, SeededNoise(seed))[0]) for seed in range(_REPEATS)]
     return float(np.mean([utility(one.accuracy, one.log_loss) for one in found]))

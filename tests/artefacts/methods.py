@@ -33,8 +33,8 @@ class Drawn(Protocol):
     name = "drawn"
     as_table: bool = False
 
-    def declare(self, who: Any) -> Declaration:
-        noise = Gaussian(gaussian_budget(who.loss))
+    def declare(self, consortium: Any) -> Declaration:
+        noise = Gaussian(gaussian_budget(consortium.loss))
         return Declaration(
             (
                 Release(
@@ -58,7 +58,7 @@ class Drawn(Protocol):
     def add(self, site: Any) -> None:
         site.contribute(site.features.mean(axis=-2))
 
-    def present(self, released: Any, who: Any) -> Artefact:
+    def present(self, released: Any, consortium: Any) -> Artefact:
         mean = float(np.clip(released["mean"][0], 0, 1))
         if self.as_table:
             return Table(("column", "mean"), (("age", mean), ("sex", None)), "Means of the columns")
@@ -94,8 +94,8 @@ class Leaving(Drawn):
 class Entrusting(Drawn):
     """Without a secure sum, for many hosts in a moment."""
 
-    def declare(self, who: Any) -> Any:
-        declared = super().declare(who)
+    def declare(self, consortium: Any) -> Any:
+        declared = super().declare(consortium)
         total, mean = declared.releases
         assert total.noise is not None
         return replace(declared, releases=(replace(total, protection=Noised(total.noise)), mean))

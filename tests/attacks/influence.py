@@ -24,11 +24,11 @@ def attacked(study: Case, lie: str) -> float | str:
     """The error on test records where the last owner lies; or the sentence with which the run ended."""
     records, liars = dict(study.records), {}
     if lie == ZEROS:
-        liars = {study.liar: with_zeros(study.protocol, study.who)}
+        liars = {study.liar: with_zeros(study.protocol, study.consortium)}
     elif lie != HONEST:
         records[study.liar] = study.flipped
-        liars = {study.liar: multiplied(study.protocol, study.who, LIES[lie])}
-    parties, _ = hosted(study.protocol, study.who, records, liars=liars)
+        liars = {study.liar: multiplied(study.protocol, study.consortium, LIES[lie])}
+    parties, _ = hosted(study.protocol, study.consortium, records, liars=liars)
     try:
         return study.error(run(parties))
     except Implausible as found:

@@ -37,7 +37,7 @@ def identity(name: str) -> Identity:
     return Identity(derive(b"test identity", name))
 
 
-def consortium(
+def make_consortium(
     size: int,
     loss: Loss,
     *,
@@ -60,14 +60,14 @@ def consortium(
 
 def hosted(
     protocol: Protocol,
-    who: Consortium,
+    consortium: Consortium,
     records: Mapping[str, LocalRecords],
     *,
     noise: Any = None,
     liars: Mapping[str, Agreement] | None = None,
 ) -> tuple[Parties, dict[str, Host]]:
     """A run over real hosts. `liars` go by another agreement than the study says."""
-    agreed, noise = Agreement(STUDY, protocol, who), noise or ReleasedNoise()
+    agreed, noise = Agreement(STUDY, protocol, consortium), noise or ReleasedNoise()
     hosts = {
         name: Host(
             (liars or {}).get(name, agreed),
@@ -75,14 +75,14 @@ def hosted(
             records=records[name],
             keys=identity(name),
             store=Store(
-                Ledger.in_memory(dataset=name, unit=who.unit, neighbours=who.neighbours),
-                unit=who.unit,
-                neighbours=who.neighbours,
+                Ledger.in_memory(dataset=name, unit=consortium.unit, neighbours=consortium.neighbours),
+                unit=consortium.unit,
+                neighbours=consortium.neighbours,
             ),
             noise=noise,
             policy=SIMULATION,
         )
-        for name in who.parties
+        for name in consortium.parties
     }
     journal = Watched()
     parties = Parties(
@@ -96,9 +96,9 @@ def hosted(
     return parties, hosts
 
 
-def multiplied(protocol: Protocol, who: Consortium, factor: float, only: str = "") -> Agreement:
+def multiplied(protocol: Protocol, consortium: Consortium, factor: float, only: str = "") -> Agreement:
     """What a liar goes by: its contributions, or those to one release, are so many times what the bound leaves."""
-    lying = Agreement(STUDY, protocol, who)
+    lying = Agreement(STUDY, protocol, consortium)
     releases = tuple(
         replace(one, bound=beyond(one.bound, lambda value: factor * value))
         if one.bound is not None and only in ("", one.name)
@@ -129,7 +129,7 @@ class Zeros(SecureSum):
         return {"masked": np.zeros_like(super().mask(site, roll)["masked"])}
 
 
-def with_zeros(protocol: Protocol, who: Consortium) -> Agreement:
-    lying = Agreement(STUDY, protocol, who)
+def with_zeros(protocol: Protocol, consortium: Consortium) -> Agreement:
+    lying = Agreement(STUDY, protocol, consortium)
     cast(Any, lying).__dict__["mounts"] = {**lying.mounts, SUM: Zeros()}
     return lying

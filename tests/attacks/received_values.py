@@ -39,10 +39,10 @@ from comity.methods.vertical.layout import Layout
 from comity.methods.vertical.ring_rounds import RingRounds
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from tests.averaging.default_consortium import consortium as averaging_consortium
+from tests.averaging.default_consortium import make_consortium as averaging_consortium
 from tests.summary.auctions import auction, published
-from tests.summary.consortia import consortium as summary_consortium
 from tests.summary.consortia import held, summary
+from tests.summary.consortia import make_consortium as summary_consortium
 
 Floats = NDArray[np.float64]
 
@@ -89,8 +89,8 @@ class Case:
 class Batch:
     """Stands where `Site` stands, with rows that are read in one block or in several."""
 
-    def __init__(self, who: Consortium, party: str, rows: Floats, labels: NDArray[Any], blocks: int = 1) -> None:
-        self.consortium, self.party, self.label = who, party, "0"
+    def __init__(self, consortium: Consortium, party: str, rows: Floats, labels: NDArray[Any], blocks: int = 1) -> None:
+        self.consortium, self.party, self.label = consortium, party, "0"
         self.features, self.labels, self.filled = rows, labels, np.ones(len(rows), bool)
         self.records = Records(rows, labels)
         self.blocks, self.sent, self.state = blocks, np.zeros(0), dict[str, Any]()
@@ -147,11 +147,11 @@ def averaging(width: int, kind: str) -> AveragingProtocol:
 
 @cache
 def added(evaluated: bool = False) -> Consortium:
-    who = averaging_consortium(neighbours="add-remove")
+    consortium = averaging_consortium(neighbours="add-remove")
     if not evaluated:
-        return who
+        return consortium
     loss, evaluation = split_budget(Approx(4, "1e-5"), Unit.RECORD, Neighbours.ADD_REMOVE, share=0.4)
-    return replace(who, loss=loss, evaluation=evaluation)
+    return replace(consortium, loss=loss, evaluation=evaluation)
 
 
 def averaged(kind: str, step: str, names: tuple[str, ...]) -> Case:
@@ -228,13 +228,13 @@ def soft(width: int) -> SoftLabelProtocol:
 
 def evaluated_behind_a_map() -> Case:
     """What a score card is made of, where the model is one behind a public feature map."""
-    who = replace(added(), unit=Unit.PARTY, neighbours=Neighbours.REPLACE)
+    consortium = replace(added(), unit=Unit.PARTY, neighbours=Neighbours.REPLACE)
 
     def seen(rows: Floats, labels: NDArray[Any], message: Any) -> Floats:
-        return soft(rows.shape[1]).present({"model": message}, who).rowwise().predict_proba(rows)
+        return soft(rows.shape[1]).present({"model": message}, consortium).rowwise().predict_proba(rows)
 
     def messages(rows: Floats) -> Iterator[Any]:
-        found = cast(Any, soft(rows.shape[1]).choice(who).statistic.map)
+        found = cast(Any, soft(rows.shape[1]).choice(consortium).statistic.map)
         for _, _, weights in hostile(found(rows)):
             yield np.stack([weights, -weights])
 
@@ -251,8 +251,8 @@ def one_shot(width: int) -> OneShotSummary:
 
 def summarised(step: str) -> Case:
     def seen(rows: Floats, labels: NDArray[Any], message: Any) -> Floats:
-        who, built = summary_consortium(), one_shot(rows.shape[1])
-        site = Batch(who, "elm" if step == "wish" else "ash", rows, labels, blocks=1 + len(rows) // 50)
+        consortium, built = summary_consortium(), one_shot(rows.shape[1])
+        site = Batch(consortium, "elm" if step == "wish" else "ash", rows, labels, blocks=1 + len(rows) // 50)
         getattr(built, step)(site, **message)
         return site.sent
 

@@ -20,7 +20,7 @@ from comity.privacy.loss import Approx
 from comity.privacy.unit import Unit
 from tests.synthetic.made import synthetic
 
-from .liar import consortium
+from .liar import make_consortium
 
 WIDTH, RECORDS, TEST = 4, 400, 4000
 SCHEMA = Schema(tuple(Numeric(f"x{place}", -1, 1, bins=4) for place in range(WIDTH)), Classes("y", ("no", "yes")))
@@ -40,17 +40,17 @@ class Case:
     """One method, set up for the records of so many owners."""
 
     protocol: Protocol
-    who: Consortium
+    consortium: Consortium
     records: Mapping[str, Records]
     flipped: Records
     test: Records
 
     @property
     def liar(self) -> str:
-        return self.who.parties[-1]
+        return self.consortium.parties[-1]
 
     def error(self, released: Mapping[str, Any]) -> float:
-        presented = self.protocol.present(released, self.who)
+        presented = self.protocol.present(released, self.consortium)
         if isinstance(self.protocol, SyntheticProtocol):
             task = Task(presented.counts.counting)
             made = task.counting.encoding.encode(presented.frame).records
@@ -69,22 +69,23 @@ class Case:
 def case(method: str, parties: int, seed: int = 0) -> Case:
     encoding: Any = Encoding(SCHEMA, scaling="symmetric", rows="scaled", intercept=True)
     if method == "averaging":
-        who = consortium(parties, Approx(1.0, 1e-6))
+        consortium = make_consortium(parties, Approx(1.0, 1e-6))
         classes = ("no", "yes")
         protocol: Protocol = Averaging.over_rows(
             features=encoding.width, model="logistic", classes=classes, sizes=RECORDS, encoding=encoding
         )
     elif method == "softlabel":
-        who = consortium(parties, Approx(40.0 if parties < 10 else 10.0, 1e-6), unit=Unit.PARTY)
+        consortium = make_consortium(parties, Approx(40.0 if parties < 10 else 10.0, 1e-6), unit=Unit.PARTY)
         auxiliary = encoding.encode(people(200, 10_000 + seed)).records.features
         protocol = SoftLabel.over_rows(auxiliary=auxiliary, classes=("no", "yes"), sizes=RECORDS, encoding=encoding)
     else:
-        who = consortium(parties, Approx(1.0, 1e-6))
+        consortium = make_consortium(parties, Approx(1.0, 1e-6))
         protocol = synthetic(schema=SCHEMA, rows=parties * RECORDS)
         encoding = protocol.encoding
     made = {
-        name: encoding.encode(people(RECORDS, 100 * seed + place)).records for place, name in enumerate(who.parties)
+        name: encoding.encode(people(RECORDS, 100 * seed + place)).records
+        for place, name in enumerate(consortium.parties)
     }
     own = people(RECORDS, 100 * seed + parties - 1)
     other = encoding.encode(own.assign(y=np.where(own["y"] == "yes", "no", "yes"))).records
-    return Case(protocol, who, made, other, encoding.encode(people(TEST, 99_000 + seed)).records)
+    return Case(protocol, consortium, made, other, encoding.encode(people(TEST, 99_000 + seed)).records)

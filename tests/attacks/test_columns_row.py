@@ -42,7 +42,7 @@ class AnySize(FixedPoint):
         FixedPoint(self.places, 2.0**14).fill(lines, rows)
 
 
-def multiplying(protocol: Any, who: Any, times: float) -> Agreement:
+def multiplying(protocol: Any, consortium: Any, times: float) -> Agreement:
     """What the liar goes by: it multiplies one row of its products, and leaves its own sums as they should be."""
     honest: Any = protocol.product
     kind: Any = type(honest)
@@ -62,14 +62,14 @@ def multiplying(protocol: Any, who: Any, times: float) -> Agreement:
     lying = copy.copy(protocol)
     lying.__dict__.pop("parts", None)
     lying.__dict__["product"] = product
-    return Agreement(STUDY, lying, who)
+    return Agreement(STUDY, lying, consortium)
 
 
 def attacked(protocol: Any, records: Any, times: float) -> tuple[Parties, Any]:
-    who = vertical.consortium(protocol, LOSS)
+    consortium = vertical.make_consortium(protocol, LOSS)
     # The one that encrypts its columns: nobody looks into a ciphertext.
-    cheat = who.parties[0]
-    return liar.hosted(protocol, who, records, liars={cheat: multiplying(protocol, who, times)})
+    cheat = consortium.parties[0]
+    return liar.hosted(protocol, consortium, records, liars={cheat: multiplying(protocol, consortium, times)})
 
 
 @pytest.fixture(autouse=True)
@@ -108,37 +108,37 @@ def test_the_same_parties_without_the_lie_end_their_run() -> None:
 # How small a multiplier stays unnoticed, and what it reads.
 
 
-def tables_with_row(tried: Any, who: Any, codes: Any, times: float, noise: Any) -> np.ndarray:
+def tables_with_row(tried: Any, consortium: Any, codes: Any, times: float, noise: Any) -> np.ndarray:
     """What is opened where the second owner multiplies its part of one row: tables across owners count it so often."""
-    layout, holding = tried.counting(who).layout, tried.holding
+    layout, holding = tried.counting(consortium).layout, tried.holding
     found = layout.count(codes.astype(np.float64))
     more = layout.count(codes[[ROW]].astype(np.float64)) * (times - 1)
     across = {block.key for block in holding.across(layout)}
     for block in layout.blocks:
         if block.key in across:
             found[block.start : block.stop] += more[block.start : block.stop]
-    release = tried.declare(who)["counts"]
-    scale = release.scale(who)
-    for place in range(who.size):
+    release = tried.declare(consortium)["counts"]
+    scale = release.scale(consortium)
+    for place in range(consortium.size):
         drawn = release.noise.draw(noise, scale, release.shape, permit=simulated("counts", place), part=True)
         found = found + drawn * scale.grid
     return np.asarray(found, np.float64)
 
 
-def is_noticed(tried: Any, who: Any, opened: np.ndarray, rows: int) -> bool:
-    release, layout = tried.declare(who)["counts"], tried.counting(who).layout
+def is_noticed(tried: Any, consortium: Any, opened: np.ndarray, rows: int) -> bool:
+    release, layout = tried.declare(consortium)["counts"], tried.counting(consortium).layout
     try:
-        require_ranges(release, who, who.size, table_ranges(layout, opened, exactly=rows))
+        require_ranges(release, consortium, consortium.size, table_ranges(layout, opened, exactly=rows))
     except Implausible:
         return True
     return False
 
 
-def is_read(tried: Any, who: Any, opened: np.ndarray, codes: Any) -> bool:
+def is_read(tried: Any, consortium: Any, opened: np.ndarray, codes: Any) -> bool:
     """Whether the multiplied cells say all of the peer's columns of the row: the liar compares each table across owners
     with what independent columns would have, in the cell of its own column."""
-    layout, holding = tried.counting(who).layout, tried.holding
-    victim, cheat = who.parties[0], who.parties[-1]
+    layout, holding = tried.counting(consortium).layout, tried.holding
+    victim, cheat = consortium.parties[0], consortium.parties[-1]
     votes: dict[int, np.ndarray] = {}
     for block in holding.across(layout):
         table = opened[block.start : block.stop].reshape(block.shape) / block.weight
@@ -155,12 +155,12 @@ def is_read(tried: Any, who: Any, opened: np.ndarray, codes: Any) -> bool:
 def of_tables(rows: int, times: float, tries: int) -> tuple[float, float]:
     """How often the multiplier is noticed in tables, and how often it reads every column of the peer's row."""
     tried = by_columns.built()
-    who, noticed, read = vertical.consortium(tried, LOSS), 0, 0
+    consortium, noticed, read = vertical.make_consortium(tried, LOSS), 0, 0
     for seed in range(tries):
         codes = tried.encoding.encode(by_columns.people(rows, seed)).records.features.astype(np.int64)
-        opened = tables_with_row(tried, who, codes, times, SeededNoise(seed))
-        noticed += is_noticed(tried, who, opened, rows)
-        read += is_read(tried, who, opened, codes)
+        opened = tables_with_row(tried, consortium, codes, times, SeededNoise(seed))
+        noticed += is_noticed(tried, consortium, opened, rows)
+        read += is_read(tried, consortium, opened, codes)
     return noticed / tries, read / tries
 
 
@@ -168,25 +168,25 @@ def of_moments(rows: int, times: float, tries: int) -> tuple[float, float]:
     """How often the multiplier is noticed in moments, and how often the liar reads one yes or no of the peer's row from
     the sum of products with its own label, which it multiplies."""
     tried = vertical.protocol()
-    who, noticed, read = vertical.consortium(tried, LOSS), 0, 0
-    release, layout, entries = tried.moments(who.loss), tried.layout, tried.entries
-    scale, noise = release.scale(who), release.noise
+    consortium, noticed, read = vertical.make_consortium(tried, LOSS), 0, 0
+    release, layout, entries = tried.moments(consortium.loss), tried.layout, tried.entries
+    scale, noise = release.scale(consortium), release.noise
     assert noise is not None
     for seed in range(tries):
         held = vertical.parts(tried, vertical.people(rows, seed=seed))
         columns = np.zeros((rows, layout.width))
         for party, own in held.items():
             columns[:, layout.places(party)] = layout.matrix(own, party)
-        cheat, victim = (layout.places(party) for party in who.parties)
+        cheat, victim = (layout.places(party) for party in consortium.parties)
         matrix = entries.assemble(entries.exact(columns), rows)
         more = (times - 1) * np.outer(columns[ROW, cheat], columns[ROW, victim])
         matrix[cheat, victim] += more
         opened = matrix[entries.first, entries.second] * entries.weight
-        for place in range(who.size):
+        for place in range(consortium.size):
             drawn = noise.draw(SeededNoise(99 * seed + place), scale, release.shape, permit=simulated("m"), part=True)
             opened = opened + drawn * scale.grid
         try:
-            require_ranges(release, who, who.size, tried.ranges(opened, rows))
+            require_ranges(release, consortium, consortium.size, tried.ranges(opened, rows))
         except Implausible:
             noticed += 1
         # The last column of each: a label of two classes, and a category of two.

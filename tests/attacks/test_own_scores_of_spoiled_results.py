@@ -22,10 +22,10 @@ def scores(method: str, factor: float | None) -> list[OwnScore]:
     records, liars = dict(study.records), {}
     if factor is not None:
         records[study.liar] = study.flipped
-        liars = {study.liar: multiplied(study.protocol, study.who, factor)}
-    parties, _ = hosted(study.protocol, study.who, records, liars=liars)
-    presented = study.protocol.present(run(parties), study.who)
-    found = [study.protocol.score_own(presented, study.records[name], name) for name in study.who.parties[:-1]]
+        liars = {study.liar: multiplied(study.protocol, study.consortium, factor)}
+    parties, _ = hosted(study.protocol, study.consortium, records, liars=liars)
+    presented = study.protocol.present(run(parties), study.consortium)
+    found = [study.protocol.score_own(presented, study.records[name], name) for name in study.consortium.parties[:-1]]
     return [one for one in found if one is not None]
 
 
@@ -40,9 +40,9 @@ def test_every_honest_owner_finds_a_spoiled_result_worse_than_a_constant(method:
 def test_owners_of_columns_score_what_they_can() -> None:
     """A dataset by the owner's own columns; a model over columns of all of them by nobody."""
     tried = by_columns.built(target=None)
-    who = by_columns.among(tried)
+    consortium = by_columns.among(tried)
     held = vertical.parts(tried, by_columns.people(400, target=None))
-    presented = tried.present({"tables": by_columns.opened(tried, who, held)}, who)
+    presented = tried.present({"tables": by_columns.opened(tried, consortium, held)}, consortium)
     for party, own in held.items():
         found = tried.score_own(presented, own, party)
         assert found is not None and found.records == 400 and found.error < found.constant

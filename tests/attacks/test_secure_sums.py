@@ -33,10 +33,10 @@ def alike(count: Any, seed: Any) -> list[Any]:
 
 def averaged(solver: Any) -> Any:
     def made(records: Any, colluders: Any) -> tuple[Parties, dict[str, Host]]:
-        who = replace(averaging.consortium(), colluders=colluders)
+        consortium = replace(averaging.make_consortium(), colluders=colluders)
         options = {"rounds": 2} if solver == "gradient" else {"l2": 0.1}
-        method = averaging.protocol(records=dict(zip(who.parties, records)), solver=solver, **options)
-        return averaging.parties(method, dict(zip(who.parties, records)), who)
+        method = averaging.protocol(records=dict(zip(consortium.parties, records)), solver=solver, **options)
+        return averaging.parties(method, dict(zip(consortium.parties, records)), consortium)
 
     return made
 
@@ -44,7 +44,7 @@ def averaged(solver: Any) -> Any:
 def voted(statistic: Any) -> Any:
     def made(records: Any, colluders: Any) -> tuple[Parties, dict[str, Host]]:
         return softlabel.hosted(
-            softlabel.soft(statistic, classes=2), records, who=softlabel.consortium(5, colluders=colluders)
+            softlabel.soft(statistic, classes=2), records, consortium=softlabel.make_consortium(5, colluders=colluders)
         )
 
     return made
@@ -69,9 +69,9 @@ def heard_in(made: Any, records: Any, colluders: Any, late: Any = ()) -> Heard:
 
 def vertical_run(products: Any, parties: Any, colluders: Any, seed: Any) -> Heard:
     method = vertical.protocol(parties, products=products)
-    who = vertical.consortium(method, colluders=colluders)
+    consortium = vertical.make_consortium(method, colluders=colluders)
     frame = vertical.people(50, seed=seed)
-    coordinator, hosts = vertical.hosted(method, vertical.parts(method, frame), who, NoNoise())
+    coordinator, hosts = vertical.hosted(method, vertical.parts(method, frame), consortium, NoNoise())
     channel = Heard(hosts)
     coordinator.channel = channel
     run(coordinator)
@@ -132,9 +132,9 @@ def test_a_vector_that_comes_too_late_stays_hidden() -> None:
     """Its will is opened and with it every pair mask; the self mask is left, and with it nothing can be read."""
 
     def made(records: Any, colluders: Any) -> tuple[Parties, dict[str, Host]]:
-        who = replace(averaging.consortium(dropouts=1), colluders=colluders)
-        method = averaging.protocol(records=dict(zip(who.parties, records)), solver="average", l2=0.1)
-        return averaging.parties(method, dict(zip(who.parties, records)), who)
+        consortium = replace(averaging.make_consortium(dropouts=1), colluders=colluders)
+        method = averaging.protocol(records=dict(zip(consortium.parties, records)), solver="average", l2=0.1)
+        return averaging.parties(method, dict(zip(consortium.parties, records)), consortium)
 
     words = []
     for number in range(6):

@@ -53,7 +53,7 @@ def protocol(kind: Any = "logistic", records: dict[str, Records] | None = None, 
     return Averaging.over_rows(features=width, model=kind, classes=classes, low=-3.0, high=3.0, **options)
 
 
-def consortium(
+def make_consortium(
     loss: Loss | None = None, *, parties: int = 5, dropouts: int = 0, neighbours: str = "replace"
 ) -> Consortium:
     names = NAMES[:parties]
@@ -71,25 +71,25 @@ def consortium(
 def parties(
     built: Protocol,
     records: dict[str, Records],
-    who: Consortium,
+    consortium: Consortium,
     *,
     lose: tuple[tuple[str, str], ...] = (),
     noise: Any = None,
     folder: Any = None,
     hosts: dict[str, Host] | None = None,
 ) -> tuple[Parties, dict[str, Host]]:
-    keys: dict[str, Identity] = {name: identity(name) for name in (COORDINATOR, *who.parties)}
-    agreed = Agreement(STUDY, built, who)
+    keys: dict[str, Identity] = {name: identity(name) for name in (COORDINATOR, *consortium.parties)}
+    agreed = Agreement(STUDY, built, consortium)
     if hosts is None:
         hosts = {}
-        for name in who.parties:
+        for name in consortium.parties:
             path = None if folder is None else folder / f"{name}.ledger"
-            account: dict[str, Any] = {"dataset": name, "unit": who.unit, "neighbours": who.neighbours}
+            account: dict[str, Any] = {"dataset": name, "unit": consortium.unit, "neighbours": consortium.neighbours}
             if path is None:
                 ledger = Ledger.in_memory(**account)
             else:
                 ledger = Ledger(path) if path.exists() else Ledger.create(path, grant=Approx(5, 1e-5), **account)
-            store = Store(ledger, unit=who.unit, neighbours=who.neighbours)
+            store = Store(ledger, unit=consortium.unit, neighbours=consortium.neighbours)
             hosts[name] = Host(
                 agreed,
                 name,
@@ -105,13 +105,13 @@ def parties(
     return coordinator, hosts
 
 
-def whitening_in_one_place(built: Any, who: Any, rows: Any, records: int, before: Any) -> Any:
+def whitening_in_one_place(built: Any, consortium: Any, rows: Any, records: int, before: Any) -> Any:
     """The matrix of the whitening after one more look, found again: eigenvalues that noise does not explain, less what
     noise adds to them, are brought down to a tenth of all, and all rows to a mean square of 1."""
     seen = rows @ before.T
     seen = seen / np.maximum(1, np.linalg.norm(seen, axis=1, keepdims=True))
-    release = built.declare(who)["second_moment"]
-    spread = release.opened_deviation(who)
+    release = built.declare(consortium)["second_moment"]
+    spread = release.opened_deviation(consortium)
     values, axes = np.linalg.eigh(seen.T @ seen)
     variance = len(values) * spread**2 / 2
     lengths = np.zeros(len(values))
@@ -126,18 +126,18 @@ def whitening_in_one_place(built: Any, who: Any, rows: Any, records: int, before
     return max(1.0, np.sqrt(records / left)) * (axes * shorter) @ axes.T @ before
 
 
-def ridge_in_one_place(built: Any, who: Any, matrices: Any) -> Any:
+def ridge_in_one_place(built: Any, consortium: Any, matrices: Any) -> Any:
     """The ridge that stands for the noise, found again: r = 12·noise·√(directions that it leaves standing), of those
     eigenvalues that the noise of the second moment does not explain; or 1.2·noise·√(features) if that is less."""
-    budget, declared = built.budget(who), built.declare(who)
-    wider = rule.shared_factor(who)
+    budget, declared = built.budget(consortium), built.declare(consortium)
+    wider = rule.shared_factor(consortium)
     noise = declared["gradient"].sensitivity / np.sqrt(float(budget.gradient.square) * budget.rounds) * wider
     release = declared["second_moment"]
-    scale = release.scale(who)
+    scale = release.scale(consortium)
     spread = release.deviation(scale) * scale.grid * wider
     values = [np.linalg.eigvalsh(matrix) for matrix in matrices]
     own = np.concatenate([one[one > np.sqrt(2 * len(one)) * spread] for one in values])
-    strengths = built.objective.curvature(built.cut(who)) / 2 * built.touched * own
+    strengths = built.objective.curvature(built.cut(consortium)) / 2 * built.touched * own
 
     def standing(r: float) -> float:
         return float(max(1.0, (strengths / (strengths + r)).sum()))
@@ -146,12 +146,12 @@ def ridge_in_one_place(built: Any, who: Any, matrices: Any) -> Any:
     return min(found, 1.2 * noise * np.sqrt(built.features))
 
 
-def factor_in_one_place(built: Any, records: Any, who: Any, weights: Any, present_in: Any) -> float:
+def factor_in_one_place(built: Any, records: Any, consortium: Any, weights: Any, present_in: Any) -> float:
     """How much surer the model is made, found again: the posterior mean of a logarithm that is supposed to be 0 ± 0.3,
     from sums whose slopes are differences of them."""
     if built.model not in ("logistic", "softmax"):
         return 1.0
-    deviation = built.declare(who)["calibration"].opened_deviation(who)
+    deviation = built.declare(consortium)["calibration"].opened_deviation(consortium)
     log, variance, ends = 0.0, 0.3**2, (-0.3, 1.0, 0.25) if built.model == "logistic" else (-0.8, 1.2, 0.5)
     for number in range(2):
         held = [records[name] for name in present_in(built.steps + number)]

@@ -100,7 +100,7 @@ def records(size: int, width: int, seed: int) -> Records:
     return Records(x, (x[:, 0] + 0.1 * generator.normal(size=size) > 0).astype(np.int64))
 
 
-def consortium(size: int, epsilon: float = 1.0, **changes: Any) -> Consortium:
+def make_consortium(size: int, epsilon: float = 1.0, **changes: Any) -> Consortium:
     names = NAMES[:size]
     terms: dict[str, Any] = {
         "loss": Pure(epsilon),
@@ -125,20 +125,20 @@ class Meeting:
     epsilon: float = 1.0
     policy: Policy = SIMULATION
     folder: Path | None = None
-    who: Consortium = field(init=False)
+    consortium: Consortium = field(init=False)
     noises: dict[str, Recorded] = field(init=False)
     hosts: dict[str, Host] = field(init=False)
     journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
-        self.who = consortium(len(self.sizes), self.epsilon)
-        self.noises = {name: Recorded(name) for name in self.who.parties}
+        self.consortium = make_consortium(len(self.sizes), self.epsilon)
+        self.noises = {name: Recorded(name) for name in self.consortium.parties}
         self.journal = Watched(None if self.folder is None else self.folder / "journal")
         self.open_sites()
 
     @property
     def agreed(self) -> Agreement:
-        return Agreement(STUDY, self.protocol, self.who)
+        return Agreement(STUDY, self.protocol, self.consortium)
 
     def open_sites(self) -> None:
         self.hosts = {
@@ -147,15 +147,19 @@ class Meeting:
                 name,
                 records=records(size, self.protocol.width, place),
                 keys=identity(name),
-                store=Store(self._ledger(name), unit=self.who.unit, neighbours=self.who.neighbours),
+                store=Store(self._ledger(name), unit=self.consortium.unit, neighbours=self.consortium.neighbours),
                 noise=cast(Any, self.noises[name]),
                 policy=self.policy,
             )
-            for place, (name, size) in enumerate(zip(self.who.parties, self.sizes, strict=True))
+            for place, (name, size) in enumerate(zip(self.consortium.parties, self.sizes, strict=True))
         }
 
     def _ledger(self, name: str) -> Ledger:
-        terms: dict[str, Any] = {"unit": self.who.unit, "neighbours": self.who.neighbours, "grant": Pure(5)}
+        terms: dict[str, Any] = {
+            "unit": self.consortium.unit,
+            "neighbours": self.consortium.neighbours,
+            "grant": Pure(5),
+        }
         if self.folder is None:
             return Ledger.in_memory(dataset=name, **terms)
         path = self.folder / f"{name}.ledger"
@@ -175,7 +179,7 @@ class Meeting:
 
     def exact(self) -> np.ndarray:
         """The sum of the local models on the grid, computed in one place."""
-        grid = self.protocol.scaled(self.who).grid
+        grid = self.protocol.scaled(self.consortium).grid
         models = [
             self.protocol._fit(host.records.features, cast(Any, host.records.labels)) for host in self.hosts.values()
         ]

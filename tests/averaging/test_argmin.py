@@ -32,7 +32,7 @@ from comity.federation.protocol import Protocol, step
 from comity.methods.averaging.published.argmin import Argmin
 from comity.study.local.channel import LocalChannel
 from tests.federation.channels import WholeLocal
-from tests.federation.toy import STUDY, begin, consortium, host, identity, path_of, setup
+from tests.federation.toy import STUDY, begin, host, identity, make_consortium, path_of, setup
 from tests.federation.wire import recorded
 
 SIDE, DEALER = "ash", "cedar"
@@ -54,8 +54,8 @@ class Smallest(Protocol):
     def parts(self) -> dict[str, Part]:
         return {"argmin": self.argmin}
 
-    def declare(self, who: Any) -> Declaration:
-        part = self.argmin.declare(who)
+    def declare(self, consortium: Any) -> Declaration:
+        part = self.argmin.declare(consortium)
         held = Release(
             name="shares",
             source=COORDINATOR,
@@ -101,7 +101,7 @@ def smallest(cases: list[Any], dealer: str | None = None, kind: type[Argmin] = A
 
 def wired(protocol: Protocol, folder: Any = None, hosts: Any = None) -> tuple[Parties, dict[str, Host]]:
     """Real hosts behind the channel of the embedded runtime."""
-    parties, hosts = setup(protocol, consortium(3, dropouts=0), folder, hosts=hosts)
+    parties, hosts = setup(protocol, make_consortium(3, dropouts=0), folder, hosts=hosts)
     parties.channel = LocalChannel(hosts)
     return parties, hosts
 
@@ -336,14 +336,14 @@ class Fragile(WholeLocal):
 
 
 def coordinator(protocol: Any, channel: Any, journal: Any) -> Parties:
-    who = consortium(3, dropouts=0)
+    consortium = make_consortium(3, dropouts=0)
     keys = identity(COORDINATOR)
-    return Parties(Agreement(STUDY, protocol, who), run="run-1", channel=channel, journal=journal, keys=keys)
+    return Parties(Agreement(STUDY, protocol, consortium), run="run-1", channel=channel, journal=journal, keys=keys)
 
 
 def sites(protocol: Any, folder: Any) -> dict[Any, Any]:
-    who = consortium(3, dropouts=0)
-    return {name: host(protocol, who, name, folder) for name in who.parties}
+    consortium = make_consortium(3, dropouts=0)
+    return {name: host(protocol, consortium, name, folder) for name in consortium.parties}
 
 
 def play(protocol: Any, folder: Any, crossed: Any, at: Any = None, moment: str = "before") -> Any:
@@ -551,7 +551,7 @@ def flipped(message: bytes) -> bytes:
 
 def test_without_the_representative_the_run_waits_for_it(tmp_path: Path) -> None:
     protocol = smallest([[5, -2, 4]], DEALER)
-    parties, hosts = setup(protocol, consortium(3, dropouts=0), tmp_path, lose=[(SIDE, "argmin.multiply[4]")])
+    parties, hosts = setup(protocol, make_consortium(3, dropouts=0), tmp_path, lose=[(SIDE, "argmin.multiply[4]")])
     with pytest.raises(SiteLost):
         run(parties)
     resumed = coordinator(protocol, LocalChannel(hosts), parties.journal)
@@ -640,19 +640,19 @@ def test_the_releases_of_the_part_belong_into_the_declaration() -> None:
 
 def test_an_exact_index_is_a_disclosure_that_every_party_must_allow() -> None:
     protocol = smallest([[5, -2]], DEALER, index=Disclosed("who is smallest", "sizes_may_leave"))
-    who = consortium(3, dropouts=0)
+    consortium = make_consortium(3, dropouts=0)
     strict = Policy(disclosures=frozenset(), approved={STUDY: 1})
-    hosts = {name: host(protocol, who, name, policy=strict) for name in ("birch",)}
-    hosts |= {name: host(protocol, who, name) for name in (SIDE, DEALER)}
+    hosts = {name: host(protocol, consortium, name, policy=strict) for name in ("birch",)}
+    hosts |= {name: host(protocol, consortium, name) for name in (SIDE, DEALER)}
     parties, _ = wired(protocol, hosts=hosts)
     with pytest.raises(Refused, match=r"birch refused run.ready.*sizes_may_leave"):
         run(parties)
 
 
 def test_the_declaration_names_the_adversary() -> None:
-    who = consortium(3)
-    assert "never both" in smallest([[1, 2]]).declare(who).adversary
-    assert f"except the dealer {DEALER}" in smallest([[1, 2]], DEALER).declare(who).adversary
+    consortium = make_consortium(3)
+    assert "never both" in smallest([[1, 2]]).declare(consortium).adversary
+    assert f"except the dealer {DEALER}" in smallest([[1, 2]], DEALER).declare(consortium).adversary
 
 
 # What a party reads that records the wire: no triple.

@@ -26,7 +26,7 @@ from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.study.simulation.simulate import simulate
-from tests.averaging.default_consortium import consortium, made, parties, protocol
+from tests.averaging.default_consortium import made, make_consortium, parties, protocol
 
 SURE = 1 - 1e-7
 
@@ -47,16 +47,16 @@ def vectors(layout: Any) -> np.ndarray:
 @pytest.mark.parametrize("loss", [Approx(1.0, 1e-5), Pure(1.0)])
 @pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
 def test_no_record_moves_the_moments_further_than_declared(loss: Any, neighbours: str) -> None:
-    built, who = (
+    built, consortium = (
         Averaging.over_rows(features=2, model="linear", classes=(), sizes=100),
-        consortium(loss, neighbours=neighbours),
+        make_consortium(loss, neighbours=neighbours),
     )
-    found, norm = vectors(built.layout(who)), 1 if isinstance(loss, Pure) else 2
+    found, norm = vectors(built.layout(consortium)), 1 if isinstance(loss, Pure) else 2
     if neighbours == "replace":
         worst = np.linalg.norm(found[:, None] - found[None], ord=norm, axis=-1).max()
     else:
         worst = np.linalg.norm(found, ord=norm, axis=-1).max()
-    declared = built.declare(who)["moments"].sensitivity
+    declared = built.declare(consortium)["moments"].sensitivity
     assert worst <= declared
     # Twice an added record's distance needs two records without a common entry, which one target forbids.
     assert worst > (0.6 if norm == 1 and neighbours == "replace" else 0.88) * declared
@@ -86,39 +86,48 @@ def test_cutting_entries_keeps_the_first_norm_where_a_projection_would_not() -> 
     assert apart > np.abs(entries - grown).sum()
 
 
-def heard(release: Any, who: Any, values: Any, seed: Any, count: int = 40_000) -> Any:
+def heard(release: Any, consortium: Any, values: Any, seed: Any, count: int = 40_000) -> Any:
     """Views of one contribution under the honest parts of its noise."""
-    scale, source = release.scale(who), SeededNoise(seed)
+    scale, source = release.scale(consortium), SeededNoise(seed)
     total = np.rint(values / scale.grid) + np.zeros((count, len(values)))
-    for _ in range(who.honest_parts):
+    for _ in range(consortium.honest_parts):
         permit = simulated(release.name)
         total += release.noise.draw(source, scale, total.shape, permit=permit, part=True)
     return total * scale.grid
 
 
 def test_the_moments_lose_no_more_than_is_debited_for_them() -> None:
-    built, who = Averaging.over_rows(features=2, model="linear", classes=(), sizes=100), consortium(Approx(8.0, 1e-5))
-    release, layout, one = built.declare(who)["moments"], built.layout(who), np.ones(1, bool)
+    built, consortium = (
+        Averaging.over_rows(features=2, model="linear", classes=(), sizes=100),
+        make_consortium(Approx(8.0, 1e-5)),
+    )
+    release, layout, one = built.declare(consortium)["moments"], built.layout(consortium), np.ones(1, bool)
     pair = [layout.of(np.array([x]), np.array([t]), one) for x, t in (([1.0, 0.0], 1.0), ([0.0, 1.0], 1.0))]
 
     def measured(stretched: float = 1.0) -> float:
-        seen = [heard(release, who, stretched * value, side) for side, value in enumerate(pair)]
+        seen = [heard(release, consortium, stretched * value, side) for side, value in enumerate(pair)]
         return mu_lower_bound(*(view @ (pair[0] - pair[1]) for view in seen), confidence=SURE)
 
     claimed = sqrt(float(cast(GDP, release.loss).square))
     assert 0.6 * claimed < measured() <= claimed
-    assert float(spent_by(built.declare(who), "ash", who).epsilon_at(cast(Approx, who.loss).delta)) <= 8.0
+    assert (
+        float(spent_by(built.declare(consortium), "ash", consortium).epsilon_at(cast(Approx, consortium.loss).delta))
+        <= 8.0
+    )
     # Rows and targets that were not brought within their bounds.
     assert measured(stretched=2.0) > claimed
 
 
 def test_the_pure_moments_keep_their_epsilon() -> None:
-    built, who = Averaging.over_rows(features=1, model="linear", classes=(), sizes=100), consortium(Pure(2.0))
-    release, layout, one = built.declare(who)["moments"], built.layout(who), np.ones(1, bool)
+    built, consortium = (
+        Averaging.over_rows(features=1, model="linear", classes=(), sizes=100),
+        make_consortium(Pure(2.0)),
+    )
+    release, layout, one = built.declare(consortium)["moments"], built.layout(consortium), np.ones(1, bool)
     pair = [layout.of(np.array([[x]]), np.array([t]), one) for x, t in ((1.0, 1.0), (1.0, -1.0))]
 
     def measured(stretched: Any) -> float:
-        seen = [heard(release, who, stretched * value, side) for side, value in enumerate(pair)]
+        seen = [heard(release, consortium, stretched * value, side) for side, value in enumerate(pair)]
         scores = [np.sign(pair[1] - pair[0]) @ np.clip(view, -9, 9).T for view in seen]
         return epsilon_lower_bound(*scores, delta=0.0, confidence=SURE)
 
@@ -148,11 +157,11 @@ def test_without_noise_it_is_least_squares(pure: bool) -> None:
 
 
 def test_a_run_over_hosts_and_one_over_stacks_are_least_squares_of_all_records() -> None:
-    records, who = made("linear"), consortium()
+    records, consortium = made("linear"), make_consortium()
     built = protocol("linear", records)
-    assert [release.name for release in built.declare(who).releases] == ["moments", "model", "errors", "shrunk"]
-    released = run(parties(built, records, who)[0])
-    layout = built.layout(who)
+    assert [release.name for release in built.declare(consortium).releases] == ["moments", "model", "errors", "shrunk"]
+    released = run(parties(built, records, consortium)[0])
+    layout = built.layout(consortium)
     together: Any = sum(exact(layout, own.features, built.targets(cast(Any, own.labels))) for own in records.values())
     assert released["errors"].shape == (1, 4) and (released["errors"] > 0).all()
     plain = fitted(layout, together, records=200, deviation=0.0, classes=False).coef
@@ -224,17 +233,19 @@ def test_public_figures_choose_moments_for_pure_classes() -> None:
     sizes = {30: "average", 2_000: "moments", 10**7: "average"}
     for size, way in sizes.items():
         built = protocol(sizes=size)
-        assert built.way(consortium(Pure(1.0))) == way
+        assert built.way(make_consortium(Pure(1.0))) == way
     assert rule.moments_are_better(0.01) and not rule.moments_are_better(0.0101) and not rule.moments_are_better(0.001)
-    assert protocol(sizes=2_000, l2=0.1).way(consortium(Pure(1.0))) == "average"
-    assert protocol(sizes=2_000).way(consortium(Approx(1.0, 1e-6))) == "gradient"
-    assert protocol("svm", sizes=2_000).way(consortium(Pure(1.0))) == "average"
+    assert protocol(sizes=2_000, l2=0.1).way(make_consortium(Pure(1.0))) == "average"
+    assert protocol(sizes=2_000).way(make_consortium(Approx(1.0, 1e-6))) == "gradient"
+    assert protocol("svm", sizes=2_000).way(make_consortium(Pure(1.0))) == "average"
     assert (
-        protocol("linear", rounds=4).way(consortium()) == protocol("linear", clip=0.5).way(consortium()) == "gradient"
+        protocol("linear", rounds=4).way(make_consortium())
+        == protocol("linear", clip=0.5).way(make_consortium())
+        == "gradient"
     )
-    assert protocol("linear", l2=0.1).way(consortium(Pure(1.0))) == "average"
-    assert protocol("linear").way(consortium(Pure(1.0))) == protocol("linear").way(consortium()) == "moments"
-    assert replace(protocol("linear"), features=1501).way(consortium()) == "gradient"
+    assert protocol("linear", l2=0.1).way(make_consortium(Pure(1.0))) == "average"
+    assert protocol("linear").way(make_consortium(Pure(1.0))) == protocol("linear").way(make_consortium()) == "moments"
+    assert replace(protocol("linear"), features=1501).way(make_consortium()) == "gradient"
 
 
 def test_pure_classes_are_learned_from_moments() -> None:

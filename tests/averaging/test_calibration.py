@@ -15,7 +15,7 @@ from comity.methods.averaging import Averaging, AveragingProtocol, calibration
 from comity.methods.averaging.calibration import SPREAD, Slope, sureness
 from comity.privacy.loss import Approx
 from comity.study.simulation.simulate import simulate
-from tests.averaging.default_consortium import consortium, made, protocol
+from tests.averaging.default_consortium import made, make_consortium, protocol
 from tests.averaging.test_default_audit import COUNT, DELTA, SURE, claimed_mu, heard
 
 ONE = np.ones(1, bool)
@@ -37,7 +37,7 @@ def pairs(built: AveragingProtocol, scale: float, generator: Any) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["logistic", "softmax"])
 def test_no_record_moves_a_calibration_further_than_declared(kind: Any, neighbours: str) -> None:
     built = protocol(kind, made(kind, width=2))
-    declared = built.declare(consortium(neighbours=neighbours))["calibration"].sensitivity
+    declared = built.declare(make_consortium(neighbours=neighbours))["calibration"].sensitivity
     generator = np.random.default_rng(2)
     found = np.concatenate([pairs(built, scale, generator) for scale in (0.0, 1.0, 1.6, 4.0, 1e4, 1e160)])
     apart = np.linalg.norm(found[:, None] - found[None], axis=-1) if neighbours == "replace" else None
@@ -59,14 +59,14 @@ def test_no_weights_turn_a_sum_into_something_that_is_no_number(kind: Any, weigh
 
 def test_a_calibration_loses_no_more_than_is_debited_for_it() -> None:
     """All asks at weights for which one record is wrong as surely as can be, and its neighbour right with a doubt."""
-    built, who = Averaging.over_rows(features=2, sizes=100, rounds=1), consortium(Approx(40.0, DELTA))
-    release, weights = built.declare(who)["calibration"], np.array([[40.0, 1.0]])
+    built, consortium = Averaging.over_rows(features=2, sizes=100, rounds=1), make_consortium(Approx(40.0, DELTA))
+    release, weights = built.declare(consortium)["calibration"], np.array([[40.0, 1.0]])
     rows, labels = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0.0, 1.0])
     first, second = (sureness(built.objective, weights, rows[at : at + 1], labels[at : at + 1], ONE) for at in (0, 1))
 
     def measured(one: Any, other: Any) -> float:
         seen = [
-            sum(heard(release, who, value, 10 * side + ask) for ask in range(release.times))
+            sum(heard(release, consortium, value, 10 * side + ask) for ask in range(release.times))
             for side, value in enumerate((one, other))
         ]
         return mu_lower_bound(*((s @ (one - other)).reshape(COUNT) for s in seen), confidence=SURE)
@@ -79,10 +79,10 @@ def test_a_calibration_loses_no_more_than_is_debited_for_it() -> None:
 def test_models_without_probabilities_are_not_asked() -> None:
     for kind in ("svm", "linear"):
         built = protocol(kind, solver="gradient")
-        names = [release.name for release in built.declare(consortium()).releases]
+        names = [release.name for release in built.declare(make_consortium()).releases]
         assert built.asks == 0 and "calibration" not in names
-        assert "how sure" not in built.expectation(consortium())
-    assert "2 more sums of two numbers say how sure the model is" in protocol().expectation(consortium())
+        assert "how sure" not in built.expectation(make_consortium())
+    assert "2 more sums of two numbers say how sure the model is" in protocol().expectation(make_consortium())
 
 
 def test_a_factor_is_believed_as_far_as_its_noise_allows() -> None:

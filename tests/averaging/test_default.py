@@ -23,9 +23,9 @@ from comity.study.local.cohort import Cohort, stacks
 from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import (
     KINDS,
-    consortium,
     factor_in_one_place,
     made,
+    make_consortium,
     parties,
     protocol,
     ridge_in_one_place,
@@ -36,20 +36,20 @@ from tests.support.noise import NoNoise
 NAMES = ("ash", "birch", "cedar", "doum", "elm")
 
 
-def descended(built: Any, records: Any, who: Any, present_in: Any = lambda number: NAMES) -> Any:
+def descended(built: Any, records: Any, consortium: Any, present_in: Any = lambda number: NAMES) -> Any:
     """The gradient solver in one place: `present_in` says who is in the sum of each round."""
     whitening = np.eye(built.features)
     for look in range(-1 - built.looks, -1):
         seen = np.concatenate([records[name].features for name in present_in(look)])
-        whitening = whitening_in_one_place(built, who, seen, len(seen), whitening)
+        whitening = whitening_in_one_place(built, consortium, seen, len(seen), whitening)
 
     def white(rows: Any) -> Any:
         return in_unit_ball(rows @ whitening.T)
 
     everyone = np.concatenate([white(records[name].features) for name in present_in(-1)])
     second = everyone.T @ everyone
-    ridge = ridge_in_one_place(built, who, [second])
-    matrix = built.objective.curvature(built.cut(who)) / 2 * second + ridge * np.eye(built.features)
+    ridge = ridge_in_one_place(built, consortium, [second])
+    matrix = built.objective.curvature(built.cut(consortium)) / 2 * second + ridge * np.eye(built.features)
     weights, way = np.zeros(built.shape), []
     for number in range(built.steps):
         gradient = np.zeros(built.shape)
@@ -60,28 +60,28 @@ def descended(built: Any, records: Any, who: Any, present_in: Any = lambda numbe
                 own.features,
                 built.targets(own.labels),
                 np.ones(len(own), bool),
-                built.cut(who),
+                built.cut(consortium),
                 white(own.features),
             )
         weights = weights - np.linalg.solve(matrix, gradient.T).T
         way.append(weights)
     found = np.mean(way[rule.averaged_from(built.steps) :], axis=0) @ whitening
-    return found * factor_in_one_place(built, records, who, found, present_in)
+    return found * factor_in_one_place(built, records, consortium, found, present_in)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_without_noise_are_the_descent_in_one_place(kind: Any) -> None:
-    records, who = made(kind), consortium(Approx(1.0, 1e-5))
+    records, consortium = made(kind), make_consortium(Approx(1.0, 1e-5))
     built = protocol(kind, records, rounds=4, solver="gradient")
-    released = run(parties(built, records, who)[0])["model"]
-    np.testing.assert_allclose(released, descended(built, records, who), atol=2e-3)
+    released = run(parties(built, records, consortium)[0])["model"]
+    np.testing.assert_allclose(released, descended(built, records, consortium), atol=2e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_average_without_noise_is_the_size_weighted_mean(kind: Any) -> None:
-    records, who = made(kind), consortium(Pure(1.0))
+    records, consortium = made(kind), make_consortium(Pure(1.0))
     built = protocol(kind, records, l2=0.02, solver="average")
-    released = run(parties(built, records, who)[0])["model"]
+    released = run(parties(built, records, consortium)[0])["model"]
     sizes = np.array(list(cast(Any, built.sizes).values()))
     fits = [
         np.atleast_2d(built.objective.fit(r.features, built.targets(cast(Any, r.labels)), 0.02).weights)
@@ -92,9 +92,9 @@ def test_the_average_without_noise_is_the_size_weighted_mean(kind: Any) -> None:
 
 @pytest.mark.parametrize("lose", ["train[0]", "sum.mask[models/0]", "sum.agree[models/0]", "sum.unmask[models/0]"])
 def test_the_average_is_divided_by_the_sizes_of_those_who_are_in_it(lose: str) -> None:
-    records, who = made("logistic"), consortium(Pure(1.0), dropouts=1)
+    records, consortium = made("logistic"), make_consortium(Pure(1.0), dropouts=1)
     built = protocol(records=records, l2=0.02)
-    released = run(parties(built, records, who, lose=(("cedar", lose),))[0])["model"]
+    released = run(parties(built, records, consortium, lose=(("cedar", lose),))[0])["model"]
     counted = [n for n in NAMES if n != "cedar" or lose in ("sum.agree[models/0]", "sum.unmask[models/0]")]
     fits: Any = sum(
         len(records[n])
@@ -109,9 +109,9 @@ def test_the_average_is_divided_by_the_sizes_of_those_who_are_in_it(lose: str) -
     ["second_moment[0]", "sum.mask[whitened_moment/0]", "gradient[0]", "sum.unmask[gradient/1]", "calibration[1]"],
 )
 def test_gradients_go_on_without_a_party_lost_in_any_round(lost_in: str) -> None:
-    records, who = made("logistic"), consortium(dropouts=1)
+    records, consortium = made("logistic"), make_consortium(dropouts=1)
     built = protocol(records=records, rounds=4)
-    released = run(parties(built, records, who, lose=(("cedar", lost_in),))[0])["model"]
+    released = run(parties(built, records, consortium, lose=(("cedar", lost_in),))[0])["model"]
     last = {
         "second_moment[0]": -3,
         "sum.mask[whitened_moment/0]": -2,
@@ -120,29 +120,29 @@ def test_gradients_go_on_without_a_party_lost_in_any_round(lost_in: str) -> None
         "calibration[1]": 4,
     }
     there = lambda number: [n for n in NAMES if n != "cedar" or number <= last[lost_in]]  # noqa: E731
-    np.testing.assert_allclose(released, descended(built, records, who, there), atol=2e-3)
+    np.testing.assert_allclose(released, descended(built, records, consortium, there), atol=2e-3)
 
 
 def test_too_many_lost_stops_the_run_and_those_who_come_back_finish_it(tmp_path: Path) -> None:
-    records, who = made("logistic"), consortium(dropouts=1)
+    records, consortium = made("logistic"), make_consortium(dropouts=1)
     built = protocol(records=records, rounds=4)
     lose = (("cedar", "gradient[2]"), ("doum", "sum.mask[gradient/2]"))
     with pytest.raises(SiteLost, match="doum"):
-        run(parties(built, records, who, lose=lose, folder=tmp_path)[0])
+        run(parties(built, records, consortium, lose=lose, folder=tmp_path)[0])
     # A new coordinator and new hosts on the same files.
-    again, hosts = parties(built, records, who, folder=tmp_path)
+    again, hosts = parties(built, records, consortium, folder=tmp_path)
     released = run(again)["model"]
     # The drop-out of cedar was closed in round 2; doum, whose ask was open, is in that round again.
     there = lambda number: [n for n in NAMES if n != "cedar" or number < 2]  # noqa: E731
-    np.testing.assert_allclose(released, descended(built, records, who, there), atol=2e-3)
+    np.testing.assert_allclose(released, descended(built, records, consortium, there), atol=2e-3)
     draws = {n: [e.kind for e in host.store.ledger.entries()].count("draw") for n, host in hosts.items()}
     assert draws == {"ash": 8, "birch": 8, "cedar": 4, "doum": 8, "elm": 8}
 
 
 def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_path: Path) -> None:
-    records, who = made("logistic"), consortium()
+    records, consortium = made("logistic"), make_consortium()
     built = protocol(records=records, rounds=3)
-    first, hosts = parties(built, records, who, folder=tmp_path)
+    first, hosts = parties(built, records, consortium, folder=tmp_path)
     carry, asked = cast(Any, first.channel).carry, []
 
     class Killed(Exception):
@@ -157,12 +157,14 @@ def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_
     cast(Any, first.channel).carry = until_killed
     with pytest.raises(Killed):
         run(first)
-    again, _ = parties(built, records, who, folder=tmp_path, hosts=hosts)
+    again, _ = parties(built, records, consortium, folder=tmp_path, hosts=hosts)
     resumed = run(again)["model"]
-    np.testing.assert_allclose(resumed, descended(built, records, who), atol=2e-3)
+    np.testing.assert_allclose(resumed, descended(built, records, consortium), atol=2e-3)
     for host in hosts.values():
         assert [e.kind for e in host.store.ledger.entries()].count("draw") == 7
-    np.testing.assert_array_equal(run(parties(built, records, who, folder=tmp_path, hosts=hosts)[0])["model"], resumed)
+    np.testing.assert_array_equal(
+        run(parties(built, records, consortium, folder=tmp_path, hosts=hosts)[0])["model"], resumed
+    )
 
 
 @pytest.mark.parametrize("solver", ["gradient", "average"])
@@ -185,7 +187,7 @@ def test_every_model_learns_through_every_solver(kind: Any, solver: str) -> None
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_auto_takes_gradients_with_delta_and_the_average_without(delta: float) -> None:
     built = protocol()
-    declared = built.declare(consortium(Approx(1.0, delta) if delta else Pure(1.0)))
+    declared = built.declare(make_consortium(Approx(1.0, delta) if delta else Pure(1.0)))
     names = [release.name for release in declared.releases]
     assert names == (
         ["second_moment", "whitened_moment", "whitening", "gradient", "calibration", "iterate", "model"]
@@ -207,10 +209,10 @@ def test_records_may_be_added_or_removed_where_sizes_are_lower_bounds() -> None:
 
 
 def test_a_party_with_fewer_records_than_said_or_none_takes_part() -> None:
-    records, who = made("logistic"), consortium(Pure(1.0))
+    records, consortium = made("logistic"), make_consortium(Pure(1.0))
     few = {**records, "elm": Records(records["elm"].features[:0], cast(Any, records["elm"].labels)[:0])}
     built = protocol(records=records, l2=0.02)
-    released = run(parties(built, few, who)[0])["model"][0]
+    released = run(parties(built, few, consortium)[0])["model"][0]
     others = {n: r for n, r in records.items() if n != "elm"}
     fits: Any = sum(
         len(r) * built.objective.fit(r.features, built.targets(cast(Any, r.labels)), 0.02).weights
@@ -218,7 +220,7 @@ def test_a_party_with_fewer_records_than_said_or_none_takes_part() -> None:
     )
     np.testing.assert_allclose(released, fits / sum(cast(Any, built.sizes).values()), atol=2e-3)
     half = {**records, "ash": Records(records["ash"].features[:30], cast(Any, records["ash"].labels)[:30])}
-    released = run(parties(built, half, who)[0])["model"][0]
+    released = run(parties(built, half, consortium)[0])["model"][0]
     heavier = built.objective.fit(half["ash"].features, built.targets(cast(Any, half["ash"].labels)), 0.04).weights
     rest = {n: r for n, r in records.items() if n != "ash"}
     fits = sum(
@@ -229,12 +231,12 @@ def test_a_party_with_fewer_records_than_said_or_none_takes_part() -> None:
 
 
 def test_a_stack_of_parties_contributes_what_single_parties_do() -> None:
-    records, who = made("softmax"), consortium()
+    records, consortium = made("softmax"), make_consortium()
     built = protocol("softmax", records)
-    ledger = Ledger.in_memory(unit=who.unit, neighbours=who.neighbours)
+    ledger = Ledger.in_memory(unit=consortium.unit, neighbours=consortium.neighbours)
     stacked = Cohort(
         built,
-        who,
+        consortium,
         blocks=partial(stacks, list(records.values())),
         noise=NoNoise(),
         ledger=ledger,
@@ -243,7 +245,7 @@ def test_a_stack_of_parties_contributes_what_single_parties_do() -> None:
     )
     weights = np.random.default_rng(0).normal(size=built.shape)
     white = Whitening.none(4).after(0, 2.0, np.array([[0.5, 0.0, 0.0, 0.5]])).factors
-    single, _ = parties(built, records, who)
+    single, _ = parties(built, records, consortium)
     begin(single)
     asks: tuple[tuple[Any, dict[str, Any]], ...] = (
         (built.second_moment, {}),
@@ -273,7 +275,7 @@ def test_one_owner_alone_needs_nobody() -> None:
 )
 def test_sizes_are_never_assumed(options: Any, key: str, said: str) -> None:
     with pytest.raises(StudyError, match=said) as found:
-        protocol(**options).declare(consortium())
+        protocol(**options).declare(make_consortium())
     assert found.value.key == key
 
 
@@ -281,7 +283,7 @@ def test_bad_parameters_are_refused_before_anything_is_spent() -> None:
     with pytest.raises(StudyError, match=r"privacy\.unit"):
         simulate(protocol(), parties=made("logistic"), epsilon=1.0, unit="party")
     with pytest.raises(StudyError, match=r"needs privacy\.delta"):
-        protocol(solver="gradient").declare(consortium(Pure(1.0)))
+        protocol(solver="gradient").declare(make_consortium(Pure(1.0)))
     for options, said in (
         ({"l2": 0.0}, "averaging.l2"),
         ({"rounds": 0}, "averaging.rounds"),
@@ -296,9 +298,9 @@ def test_bad_parameters_are_refused_before_anything_is_spent() -> None:
 
 def test_expectations_say_when_the_noise_drowns_everything() -> None:
     built = protocol(sizes=3)
-    assert "useless" in built.expectation(consortium(Approx(0.01, 1e-6)))
-    assert "useless" in built.expectation(consortium(Pure(0.001)))
-    assert "useless" not in protocol(sizes=10**6).expectation(consortium(Approx(1.0, 1e-6)))
+    assert "useless" in built.expectation(make_consortium(Approx(0.01, 1e-6)))
+    assert "useless" in built.expectation(make_consortium(Pure(0.001)))
+    assert "useless" not in protocol(sizes=10**6).expectation(make_consortium(Approx(1.0, 1e-6)))
 
 
 def test_rows_of_features_are_bounded_at_the_site() -> None:

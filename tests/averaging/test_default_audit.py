@@ -20,22 +20,24 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from experiments.papers.averaging.adult import noises
-from tests.averaging.default_consortium import consortium
+from tests.averaging.default_consortium import make_consortium
 
 SURE = 1 - 1e-7
 COUNT = 40_000
 DELTA = 1e-5
 
 
-def heard(release: Any, who: Any, values: Any, seed: Any, *, parts: Any = None, count: Any = COUNT) -> Any:
+def heard(release: Any, consortium: Any, values: Any, seed: Any, *, parts: Any = None, count: Any = COUNT) -> Any:
     """`count` views of one contribution under the honest parts of its noise, in units of the grid."""
-    scale, source = release.scale(who), SeededNoise(seed)
-    parts = who.honest_parts if parts is None else parts
+    scale, source = release.scale(consortium), SeededNoise(seed)
+    parts = consortium.honest_parts if parts is None else parts
     shape = (count, *release.shape)
     total = np.rint(values / scale.grid) + np.zeros(shape)
     for _ in range(parts):
-        if isinstance(who.loss, Pure):
-            total += source._part_rows(scale.total, who.honest_parts, count, int(np.prod(release.shape))).reshape(shape)
+        if isinstance(consortium.loss, Pure):
+            total += source._part_rows(
+                scale.total, consortium.honest_parts, count, int(np.prod(release.shape))
+            ).reshape(shape)
         else:
             total += source.rounded_gaussian(scale.part, shape, permit=simulated(release.name))
     return total * scale.grid
@@ -50,13 +52,13 @@ def gradients(built: Any, y: Any, clip: Any) -> Any:
     return built.objective.gradient(weights, x, np.ones(1), np.ones(1, bool), clip)
 
 
-def measured_gradients(built: Any, who: Any, *, clip: Any = None, parts: Any = None) -> float:
+def measured_gradients(built: Any, consortium: Any, *, clip: Any = None, parts: Any = None) -> float:
     """All rounds at the worst weights that a coordinator can ask for."""
-    release = built.declare(who)["gradient"]
-    first, second = (gradients(built, y, built.cut(who) if clip is None else clip) for y in (0, 1))
+    release = built.declare(consortium)["gradient"]
+    first, second = (gradients(built, y, built.cut(consortium) if clip is None else clip) for y in (0, 1))
     scores = []
     for side, value in enumerate((first, second)):
-        rounds = [heard(release, who, value, 100 * side + number, parts=parts) for number in range(built.steps)]
+        rounds = [heard(release, consortium, value, 100 * side + number, parts=parts) for number in range(built.steps)]
         scores.append(sum((one * (first - second)).sum((-2, -1)) for one in rounds))
     return mu_lower_bound(*scores, confidence=SURE)
 
@@ -68,29 +70,35 @@ def claimed_mu(release: Any) -> float:
 
 @pytest.mark.parametrize("epsilon", [2.0, 8.0])
 def test_gradients_lose_no_more_than_is_debited_for_them(epsilon: float) -> None:
-    built, who = Averaging.over_rows(features=2, sizes=100, rounds=2), consortium(Approx(epsilon, DELTA))
-    found, claimed = measured_gradients(built, who), claimed_mu(built.declare(who)["gradient"])
+    built, consortium = Averaging.over_rows(features=2, sizes=100, rounds=2), make_consortium(Approx(epsilon, DELTA))
+    found, claimed = measured_gradients(built, consortium), claimed_mu(built.declare(consortium)["gradient"])
     assert 0.7 * claimed < found <= claimed
-    assert float(spent_by(built.declare(who), "ash", who).epsilon_at(cast(Approx, who.loss).delta)) <= epsilon
+    assert (
+        float(spent_by(built.declare(consortium), "ash", consortium).epsilon_at(cast(Approx, consortium.loss).delta))
+        <= epsilon
+    )
     # Gradients as they come, without the clip.
-    assert measured_gradients(built, who, clip=1.0) > claimed
+    assert measured_gradients(built, consortium, clip=1.0) > claimed
 
 
 def test_noise_laid_out_for_parts_that_the_reader_knows_is_caught() -> None:
-    built, who = Averaging.over_rows(features=2, sizes=100, rounds=2), consortium(Approx(8.0, DELTA), parties=3)
-    claimed = claimed_mu(built.declare(who)["gradient"])
-    assert measured_gradients(built, who) <= claimed
+    built, consortium = (
+        Averaging.over_rows(features=2, sizes=100, rounds=2),
+        make_consortium(Approx(8.0, DELTA), parties=3),
+    )
+    claimed = claimed_mu(built.declare(consortium)["gradient"])
+    assert measured_gradients(built, consortium) <= claimed
     # As if nobody colluded: one of the two counted parts is the reader's own.
-    assert measured_gradients(built, who, parts=1) > claimed
+    assert measured_gradients(built, consortium, parts=1) > claimed
 
 
 def test_the_second_moment_loses_no_more_than_its_share() -> None:
-    built, who = Averaging.over_rows(features=2, sizes=100), consortium(Approx(20.0, DELTA))
-    release = built.declare(who)["second_moment"]
+    built, consortium = Averaging.over_rows(features=2, sizes=100), make_consortium(Approx(20.0, DELTA))
+    release = built.declare(consortium)["second_moment"]
     pair = [moment_blocks.moments(np.array([row]), built.blocks) for row in ([1.0, 0.0], [0.0, 1.0])]
 
     def measured(stretched: float = 1.0) -> float:
-        seen = [heard(release, who, stretched * value, side) for side, value in enumerate(pair)]
+        seen = [heard(release, consortium, stretched * value, side) for side, value in enumerate(pair)]
         return mu_lower_bound(*(one @ (pair[0] - pair[1]) for one in seen), confidence=SURE)
 
     assert 0.6 * claimed_mu(release) < measured() <= claimed_mu(release)
@@ -101,38 +109,38 @@ def test_the_second_moment_loses_no_more_than_its_share() -> None:
 def test_blocks_of_a_wide_second_moment_lose_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moment_blocks, "WIDEST_WHOLE", 2)
     monkeypatch.setattr(moment_blocks, "_MOST", 4)
-    built, who = Averaging.over_rows(features=3, sizes=100), consortium(Approx(20.0, DELTA))
-    release = built.declare(who)["second_moment"]
+    built, consortium = Averaging.over_rows(features=3, sizes=100), make_consortium(Approx(20.0, DELTA))
+    release = built.declare(consortium)["second_moment"]
     assert len(built.blocks) > 1
     pair = [moment_blocks.moments(np.array([row]), built.blocks) for row in ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0])]
 
     def measured(stretched: float = 1.0) -> float:
-        seen = [heard(release, who, stretched * value, side) for side, value in enumerate(pair)]
+        seen = [heard(release, consortium, stretched * value, side) for side, value in enumerate(pair)]
         return mu_lower_bound(*(one @ (pair[0] - pair[1]) for one in seen), confidence=SURE)
 
     assert 0.6 * claimed_mu(release) < measured() <= claimed_mu(release)
     assert measured(stretched=2.0) > claimed_mu(release)
 
 
-def averages(built: Any, who: Any, flipped: Any) -> Any:
+def averages(built: Any, consortium: Any, flipped: Any) -> Any:
     """m·w of a party whose one record is flipped; the study takes it for a larger one, so that it moves furthest."""
     x, y = np.array([[1.0, 0.0]]), np.array([1.0 if flipped else 0.0])
-    l2 = built.penalty(who) * built.sizes
+    l2 = built.penalty(consortium) * built.sizes
     return built.sizes * np.atleast_2d(built.objective.fit(x, built.targets(y), l2).weights)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_the_pure_average_keeps_its_epsilon(epsilon: float) -> None:
-    built, who = Averaging.over_rows(features=2, model="svm", sizes=1000, l2=0.1), consortium(Pure(epsilon))
-    release = built.declare(who)["models"]
-    first, second = averages(built, who, False), averages(built, who, True)
+    built, consortium = Averaging.over_rows(features=2, model="svm", sizes=1000, l2=0.1), make_consortium(Pure(epsilon))
+    release = built.declare(consortium)["models"]
+    first, second = averages(built, consortium, False), averages(built, consortium, True)
     # The pair is nearly the worst that the noise is scaled for.
     assert np.linalg.norm(first - second) > 0.95 * release.sensitivity
 
     def measured(parts: Any = None) -> float:
         scores = []
         for side, value in enumerate((first, second)):
-            seen = heard(release, who, value, 7 + side, parts=parts)
+            seen = heard(release, consortium, value, 7 + side, parts=parts)
             scores.append(np.linalg.norm(seen - second, axis=(1, 2)) - np.linalg.norm(seen - first, axis=(1, 2)))
         return epsilon_lower_bound(*scores, confidence=SURE)
 
@@ -144,10 +152,10 @@ def test_the_pure_average_keeps_its_epsilon(epsilon: float) -> None:
 
 def test_the_average_with_delta_keeps_its_loss() -> None:
     built = Averaging.over_rows(features=2, model="svm", sizes=1000, l2=0.1, solver="average")
-    who = consortium(Approx(4.0, DELTA))
-    release = built.declare(who)["models"]
-    first, second = averages(built, who, False), averages(built, who, True)
-    scores = [(heard(release, who, v, s) * (first - second)).sum((1, 2)) for s, v in enumerate((first, second))]
+    consortium = make_consortium(Approx(4.0, DELTA))
+    release = built.declare(consortium)["models"]
+    first, second = averages(built, consortium, False), averages(built, consortium, True)
+    scores = [(heard(release, consortium, v, s) * (first - second)).sum((1, 2)) for s, v in enumerate((first, second))]
     assert 0.7 * claimed_mu(release) < mu_lower_bound(*scores, confidence=SURE) <= claimed_mu(release)
 
 

@@ -17,7 +17,7 @@ from comity.methods.averaging import Averaging, moment_blocks
 from comity.methods.averaging.moment_blocks import WIDEST_WHOLE, blocks_of, entries, matrices, moments, square
 from comity.privacy.loss import Approx, Pure
 from comity.study.simulation.simulate import simulate
-from tests.averaging.default_consortium import consortium, factor_in_one_place, parties, ridge_in_one_place
+from tests.averaging.default_consortium import factor_in_one_place, make_consortium, parties, ridge_in_one_place
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm")
 
@@ -76,13 +76,13 @@ def test_no_record_moves_the_blocks_further_than_declared(blocks: Any) -> None:
     assert worst == pytest.approx(sqrt(2)) and added == pytest.approx(sqrt(1.25))
     built = Averaging.over_rows(features=4, sizes=100)
     for name in ("second_moment", "whitened_moment"):
-        assert built.declare(consortium())[name].sensitivity >= worst
-        assert built.declare(consortium(neighbours="add-remove"))[name].sensitivity >= added
+        assert built.declare(make_consortium())[name].sensitivity >= worst
+        assert built.declare(make_consortium(neighbours="add-remove"))[name].sensitivity >= added
 
 
 def test_a_wide_study_declares_its_blocks_and_their_sensitivity(narrow: None) -> None:
     built = Averaging.over_rows(features=12, sizes=1000)
-    release = built.declare(consortium())["second_moment"]
+    release = built.declare(make_consortium())["second_moment"]
     assert len(built.blocks) > 1 and release.shape == (entries(built.blocks),)
     assert release.sensitivity == pytest.approx(sqrt(2), rel=1e-6)
 
@@ -108,23 +108,23 @@ def test_wide_records_descend_by_the_steps_of_their_blocks(narrow: None) -> None
     rows /= np.linalg.norm(rows, axis=-1, keepdims=True)
     truth = generator.normal(size=12)
     records = {n: Records(x, (x @ truth > 0).astype(int)) for n, x in zip(NAMES, rows)}
-    built, who = Averaging.over_rows(features=12, sizes=60, rounds=4), consortium()
-    released = run(parties(built, records, who)[0])["model"]
+    built, consortium = Averaging.over_rows(features=12, sizes=60, rounds=4), make_consortium()
+    released = run(parties(built, records, consortium)[0])["model"]
     everything, labels = rows.reshape(-1, 12), np.concatenate([own.labels for own in records.values()])
     matrix = np.zeros((12, 12))
     for block in built.blocks:
         part = everything[:, block]
         matrix[block, block] = part.T @ part
-    ridge = ridge_in_one_place(built, who, [matrix[block, block] for block in built.blocks])
-    matrix = built.objective.curvature(built.cut(who)) / 2 * built.touched * matrix + ridge * np.eye(12)
+    ridge = ridge_in_one_place(built, consortium, [matrix[block, block] for block in built.blocks])
+    matrix = built.objective.curvature(built.cut(consortium)) / 2 * built.touched * matrix + ridge * np.eye(12)
     weights, way = np.zeros((1, 12)), []
     for _ in range(4):
         present = np.ones(len(everything), bool)
-        gradient = built.objective.gradient(weights, everything, labels.astype(float), present, built.cut(who))
+        gradient = built.objective.gradient(weights, everything, labels.astype(float), present, built.cut(consortium))
         weights = weights - np.linalg.solve(matrix, gradient.T).T
         way.append(weights)
     found = np.mean(way[2:], axis=0)
-    found = found * factor_in_one_place(built, records, who, found, lambda number: NAMES)
+    found = found * factor_in_one_place(built, records, consortium, found, lambda number: NAMES)
     np.testing.assert_allclose(released, found, atol=2e-3)
 
 
@@ -154,11 +154,11 @@ def test_records_wider_than_four_hundred_features_are_learned() -> None:
 
 def test_a_plan_warns_where_its_steps_cant_converge() -> None:
     small, large = Averaging.over_rows(features=562, sizes=760), Averaging.over_rows(features=562, sizes=760_000)
-    (sentence,) = small.warnings(consortium(Approx(1.0, 1e-6)))
+    (sentence,) = small.warnings(make_consortium(Approx(1.0, 1e-6)))
     assert "can't converge" in sentence and "562" in sentence and "3,800 records" in sentence
-    assert not large.warnings(consortium(Approx(1.0, 1e-6)))
-    assert not small.warnings(consortium(Approx(50.0, 1e-6)))
-    assert not small.warnings(consortium(Pure(1.0)))
+    assert not large.warnings(make_consortium(Approx(1.0, 1e-6)))
+    assert not small.warnings(make_consortium(Approx(50.0, 1e-6)))
+    assert not small.warnings(make_consortium(Pure(1.0)))
     # Many blocks make steps short whatever the noise is.
     wide = Averaging.over_rows(features=200_000, sizes=10**9)
-    assert wide.warnings(consortium(Approx(50.0, 1e-6)))
+    assert wide.warnings(make_consortium(Approx(50.0, 1e-6)))

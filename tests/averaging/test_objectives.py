@@ -14,7 +14,7 @@ from comity.errors import DataError
 from comity.learn.fits import Huber, SmoothedHinge, ridge, smoothed_hinge
 from comity.methods.averaging import rule
 from comity.methods.averaging.objectives import objective_of
-from tests.averaging.default_consortium import consortium, protocol
+from tests.averaging.default_consortium import make_consortium, protocol
 
 
 def sample(count: int = 80, width: int = 5, seed: int = 0) -> Any:
@@ -105,10 +105,10 @@ def test_the_clip_follows_the_noise_between_its_two_ends() -> None:
     assert rule.clip_for(1.0) == rule.clip_for(0.01) == pytest.approx(0.5)
     assert rule.clip_for(1e-9) == rule.clip_for(0.001) == pytest.approx(0.7)
     assert rule.clip_for(0.01 / sqrt(10)) == pytest.approx(0.6)
-    quiet, loud = (protocol(sizes=size).cut(consortium()) for size in (10**6, 100))
+    quiet, loud = (protocol(sizes=size).cut(make_consortium()) for size in (10**6, 100))
     assert quiet == pytest.approx(0.7) and loud == pytest.approx(0.5)
     # A replaced record moves a sum twice as far as an added one, and what the study says stands.
-    who, other = consortium(), consortium(neighbours="add-remove")
-    assert rule.noise_level(who, 9, 100) == pytest.approx(2 * rule.noise_level(other, 9, 100))
-    assert protocol(clip=0.3).cut(who) == 0.3 and protocol(clip=9.0).cut(who) == 1.0
-    assert protocol("softmax").cut(who) == 0.5 and protocol("svm").cut(who) == 1.0
+    consortium, other = make_consortium(), make_consortium(neighbours="add-remove")
+    assert rule.noise_level(consortium, 9, 100) == pytest.approx(2 * rule.noise_level(other, 9, 100))
+    assert protocol(clip=0.3).cut(consortium) == 0.3 and protocol(clip=9.0).cut(consortium) == 1.0
+    assert protocol("softmax").cut(consortium) == 0.5 and protocol("svm").cut(consortium) == 1.0

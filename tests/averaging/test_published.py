@@ -20,7 +20,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
 
-from .published_consortium import STUDY, Meeting, QuickKeys, consortium, records
+from .published_consortium import STUDY, Meeting, QuickKeys, make_consortium, records
 
 WIDTH = 12
 
@@ -48,18 +48,18 @@ def drawn_by(meeting: Meeting, name: str) -> np.ndarray:
 def test_the_shares_add_up_to_the_models_and_the_noise_of_the_smallest(noise: str, sizes: Any) -> None:
     meeting = Meeting(protocol(noise=noise), sizes)
     released = run(meeting.parties())
-    smallest = meeting.who.parties[int(np.argmin(sizes))]
+    smallest = meeting.consortium.parties[int(np.argmin(sizes))]
     expected = meeting.exact() + drawn_by(meeting, smallest)
     np.testing.assert_array_equal(join_shares(list(released["shares"].values())), expected)
-    model = meeting.protocol.present(released, meeting.who)
-    grid = meeting.protocol.scaled(meeting.who).grid
+    model = meeting.protocol.present(released, meeting.consortium)
+    grid = meeting.protocol.scaled(meeting.consortium).grid
     np.testing.assert_allclose(model.coef_[0], expected * grid / len(sizes), rtol=1e-14)
 
 
 def test_every_participant_publishes_a_share_and_none_can_be_left_out() -> None:
     meeting = Meeting(protocol(), (30, 20, 40))
     shares = run(meeting.parties())["shares"]
-    assert set(shares) == {*meeting.who.parties, "curator"}
+    assert set(shares) == {*meeting.consortium.parties, "curator"}
     whole = join_shares(list(shares.values()))
     for name in shares:
         rest = join_shares([words for other, words in shares.items() if other != name])
@@ -70,22 +70,24 @@ def test_every_participant_publishes_a_share_and_none_can_be_left_out() -> None:
 def test_of_equal_sizes_one_noise_is_taken_and_the_model_is_that_of_all() -> None:
     meeting = Meeting(protocol(), (25, 25, 60))
     added = join_shares(list(run(meeting.parties())["shares"].values())) - meeting.exact()
-    matching = [name for name in meeting.who.parties if np.array_equal(added, drawn_by(meeting, name))]
-    assert len(matching) == 1 and matching[0] in meeting.who.parties[:2]
+    matching = [name for name in meeting.consortium.parties if np.array_equal(added, drawn_by(meeting, name))]
+    assert len(matching) == 1 and matching[0] in meeting.consortium.parties[:2]
 
 
 def test_everyone_draws_once_and_is_charged_whoever_the_smallest_is() -> None:
     meeting = Meeting(protocol(), (30, 20, 40), epsilon=0.5)
     run(meeting.parties())
-    assert {name: meeting.spent(name) for name in meeting.who.parties} == dict.fromkeys(meeting.who.parties, 0.5)
+    assert {name: meeting.spent(name) for name in meeting.consortium.parties} == dict.fromkeys(
+        meeting.consortium.parties, 0.5
+    )
     assert all(len(noise.drawn) == 1 for noise in meeting.noises.values())
 
 
 def test_noise_is_scaled_for_the_own_records_as_published() -> None:
     meeting = Meeting(protocol(), (30, 20, 40))
     run(meeting.parties())
-    terms = meeting.protocol.scaled(meeting.who)
-    for name, size in zip(meeting.who.parties, meeting.sizes):
+    terms = meeting.protocol.scaled(meeting.consortium)
+    for name, size in zip(meeting.consortium.parties, meeting.sizes):
         published = 3 * 2 / (size * 1.0 * 0.1) / terms.grid
         assert meeting.noises[name].scales[0] == pytest.approx(published, rel=2e-3)
         assert meeting.noises[name].scales[0] >= published
@@ -102,7 +104,7 @@ def test_a_party_without_records_or_with_too_many_takes_part() -> None:
 
 
 def _sum_without(meeting: Meeting, left_out: str) -> np.ndarray:
-    grid = meeting.protocol.scaled(meeting.who).grid
+    grid = meeting.protocol.scaled(meeting.consortium).grid
     models = [
         meeting.protocol._fit(host.records.features, cast(Any, host.records.labels))
         for name, host in meeting.hosts.items()
@@ -144,8 +146,10 @@ def test_a_simulation_learns_and_compares() -> None:
 
 
 def test_the_claim_excepts_the_smallest_party_and_literal_noise_is_worse() -> None:
-    who = consortium(2)
-    spherical, literal = (protocol(noise=noise, width=123, l2=1.0).declare(who) for noise in ("spherical", "literal"))
+    consortium = make_consortium(2)
+    spherical, literal = (
+        protocol(noise=noise, width=123, l2=1.0).declare(consortium) for noise in ("spherical", "literal")
+    )
     assert not spherical.private and "against the party with the fewest records" in spherical.claim
     assert "as claimed" not in spherical.claim and isinstance(spherical["noise"].protection, Selected)
     assert not literal.private and "not private as claimed" in literal.claim and "2.826" in literal.claim
@@ -180,12 +184,12 @@ def test_literal_noise_is_charged_what_it_costs() -> None:
 )
 def test_terms_that_the_proof_does_not_cover_are_refused(changes: Any, said: str) -> None:
     with pytest.raises(StudyError, match=said):
-        protocol().declare(consortium(3, **changes))
+        protocol().declare(make_consortium(3, **changes))
 
 
 def test_one_party_has_nobody_to_hide_among() -> None:
     with pytest.raises(StudyError, match="2 to 1000 parties"):
-        protocol().declare(consortium(1))
+        protocol().declare(make_consortium(1))
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_a_coordinator_that_ended_goes_on(die_at: int, after: bool) -> None:
     room = Meeting(QuickKeys(width=3, l2=0.1), SIZES)
     np.testing.assert_array_equal(ended_and_resumed(room, die_at, after=after), whole(room))
     assert all(len(noise.drawn) == 1 for noise in room.noises.values())
-    assert all(room.spent(name) == 1.0 for name in room.who.parties)
+    assert all(room.spent(name) == 1.0 for name in room.consortium.parties)
 
 
 @pytest.mark.long

@@ -223,7 +223,7 @@ def test_the_curator_is_sent_what_is_declared_to_it_and_relays_the_rest_sealed()
     assert seen["select"] == Counter(blinded=1, letters=2)
     assert seen["divide"] == Counter(piece_for_curator=3, letters=6)
     assert seen["publish"] == Counter(share=3, letters=0)
-    declared = room.protocol.declare(room.who)
+    declared = room.protocol.declare(room.consortium)
     for step_name, names in seen.items():
         if not step_name.startswith("run."):
             for name in set(names) - {"letters"}:

@@ -40,7 +40,7 @@ def sizes_from(private: Any, crossed: Any) -> Any:
 
 def test_the_keyholder_reads_no_sizes_off_the_wire() -> None:
     meeting, parties, line, _ = held((30, 20, 40))
-    mixer, keyholder = meeting.who.parties[0], meeting.who.parties[-1]
+    mixer, keyholder = meeting.consortium.parties[0], meeting.consortium.parties[-1]
     private = PrivateKey.from_bytes(kept(meeting, keyholder, "averaging.private"))
     (crossed,) = line.replied(mixer, "shuffled")
     assert sizes_from(private, crossed) is None
@@ -58,7 +58,7 @@ def model_from(own: Any, share: Any, of_curator: Any, for_curator: Any) -> Any:
 
 def test_of_two_parties_the_mixer_reads_no_model_off_the_wire() -> None:
     meeting, parties, line, released = held((30, 20))
-    mixer, peer = meeting.who.parties
+    mixer, peer = meeting.consortium.parties
     (for_curator,), (of_curator,) = line.replied(peer, "piece_for_curator"), line.asked(peer, "piece_of_curator")
     assert isinstance(for_curator, bytes) and isinstance(of_curator, bytes)
     # Control: with the two pieces of the curator, the mixer has all of its peer's model.

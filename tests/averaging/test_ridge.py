@@ -7,7 +7,7 @@ import pytest
 
 from comity.methods.averaging import Averaging, rule
 from comity.methods.averaging.descent import gradient_noise, steps_from
-from tests.averaging.default_consortium import consortium
+from tests.averaging.default_consortium import make_consortium
 
 
 def test_a_ridge_is_as_long_as_the_directions_that_it_leaves_standing() -> None:
@@ -29,17 +29,17 @@ def test_one_direction_is_taken_to_stand_where_none_is_known_to() -> None:
 
 def test_features_that_say_nothing_do_not_shorten_the_steps_of_those_that_do() -> None:
     """Twice the features, none of them used: √d alone would make every step shorter by a third."""
-    who = consortium()
+    consortium = make_consortium()
     lengths = []
     for width in (400, 800):
         built = Averaging.over_rows(features=width, sizes=1000)
         moment = np.zeros((width, width))
         moment[0, 0] = 1e4
-        steps = steps_from(built, [moment], who)
+        steps = steps_from(built, [moment], consortium)
         lengths.append(float(steps.along(np.eye(1, width))[0, 0]))
         # What the noise of the second moment alone could have made does not count as standing.
-        edge = np.sqrt(2 * width) * built.declare(who)["second_moment"].opened_deviation(who)
-        flat = steps_from(built, [np.eye(width) * edge * 0.9], who).along(np.eye(1, width))[0, 0]
-        alone = rule.ridge_of(gradient_noise(built, who), width, np.zeros(0))
-        assert 1 / flat == pytest.approx(built.objective.curvature(built.cut(who)) / 2 * edge * 0.9 + alone)
+        edge = np.sqrt(2 * width) * built.declare(consortium)["second_moment"].opened_deviation(consortium)
+        flat = steps_from(built, [np.eye(width) * edge * 0.9], consortium).along(np.eye(1, width))[0, 0]
+        alone = rule.ridge_of(gradient_noise(built, consortium), width, np.zeros(0))
+        assert 1 / flat == pytest.approx(built.objective.curvature(built.cut(consortium)) / 2 * edge * 0.9 + alone)
     assert lengths[1] == pytest.approx(lengths[0], rel=1e-6)

@@ -15,7 +15,7 @@ from comity.learn.record_sum import from_upper_triangle, in_unit_ball, upper_tri
 from comity.methods.averaging.objectives import TOLERANCE, objective_of
 from comity.methods.averaging.published.noise import gradient_diameter
 from comity.privacy.loss import Approx, Pure
-from tests.averaging.default_consortium import KINDS, consortium, made, protocol
+from tests.averaging.default_consortium import KINDS, made, make_consortium, protocol
 
 
 def classes_of(kind: Any) -> int:
@@ -38,8 +38,8 @@ def disc(count: Any) -> np.ndarray:
 def test_no_record_moves_a_gradient_sum_further_than_declared(kind: Any, neighbours: str) -> None:
     loss = objective_of(kind, classes_of(kind))
     built = protocol(kind, solver="gradient")
-    who = consortium(neighbours=neighbours)
-    declared, cut = built.declare(who)["gradient"].sensitivity, built.cut(who)
+    consortium = make_consortium(neighbours=neighbours)
+    declared, cut = built.declare(consortium)["gradient"].sensitivity, built.cut(consortium)
     points, generator = disc(12), np.random.default_rng(1)
     worst = 0.0
     for scale in (0.0, 1.0, 10.0, 1000.0):
@@ -76,8 +76,8 @@ def test_the_second_moment_moves_by_root_two_at_most_and_its_vector_has_the_matr
     assert worst == pytest.approx(sqrt(2))
     assert np.linalg.norm(vectors, axis=-1).max() == pytest.approx(1)
     built = protocol()
-    assert built.declare(consortium())["second_moment"].sensitivity >= worst
-    assert built.declare(consortium(neighbours="add-remove"))["second_moment"].sensitivity >= 1
+    assert built.declare(make_consortium())["second_moment"].sensitivity >= worst
+    assert built.declare(make_consortium(neighbours="add-remove"))["second_moment"].sensitivity >= 1
     rows = np.random.default_rng(0).normal(size=(5, 4))
     np.testing.assert_allclose(from_upper_triangle(upper_triangle(rows), 4), rows.T @ rows)
     assert np.linalg.norm(upper_triangle(rows)) == pytest.approx(np.linalg.norm(rows.T @ rows))
@@ -163,20 +163,22 @@ def test_no_fit_is_longer_than_its_radius(kind: Any, l2: float) -> None:
 @pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
 def test_what_a_run_declares_for_its_average_holds_over_all_parties(kind: Any, neighbours: str) -> None:
     built = protocol(kind, solver="average", l2=0.05)
-    release = built.declare(consortium(Pure(1.0), neighbours=neighbours))["models"]
+    release = built.declare(make_consortium(Pure(1.0), neighbours=neighbours))["models"]
     assert release.sensitivity >= built.objective.diameter(0.05) / 0.05
     # Whoever's record it is: a small party's size cancels.
     sizes = {"ash": 3, "birch": 1000, "cedar": 10, "doum": 10, "elm": 10}
     again = protocol(kind, solver="average", l2=0.05, sizes=sizes)
-    assert again.declare(consortium(Pure(1.0)))["models"].sensitivity == pytest.approx(release.sensitivity, rel=1e-3)
+    assert again.declare(make_consortium(Pure(1.0)))["models"].sensitivity == pytest.approx(
+        release.sensitivity, rel=1e-3
+    )
 
 
 def test_the_parts_of_the_budget_are_within_the_whole() -> None:
     for epsilon, delta, rounds in ((0.1, 1e-5, 20), (1.0, 1e-6, 7), (8.0, 1e-9, 1)):
         built = protocol(rounds=rounds)
-        who = consortium(Approx(epsilon, delta))
-        spent = spent_by(built.declare(who), "ash", who)
-        found = float(spent.epsilon_at(cast(Approx, who.loss).delta))
+        consortium = make_consortium(Approx(epsilon, delta))
+        spent = spent_by(built.declare(consortium), "ash", consortium)
+        found = float(spent.epsilon_at(cast(Approx, consortium.loss).delta))
         assert epsilon * 0.999 < found <= epsilon
 
 

@@ -14,7 +14,7 @@ from comity.learn.fits import Fit
 from comity.learn.record_sum import from_upper_triangle
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.averaging import method as averaging_method
-from tests.averaging.default_consortium import consortium
+from tests.averaging.default_consortium import make_consortium
 from tests.averaging.default_consortium import parties as joined
 from tests.federation.toy import NAMES
 
@@ -33,7 +33,7 @@ def long_rows(length: Any) -> Records:
 
 
 def hosted(method: Any, length: Any) -> Any:
-    return joined(method, {name: long_rows(length) for name in NAMES[:3]}, consortium(parties=3))
+    return joined(method, {name: long_rows(length) for name in NAMES[:3]}, make_consortium(parties=3))
 
 
 def opened(method: Any, length: Any, step: Any) -> Any:
@@ -117,8 +117,8 @@ def test_an_owner_is_told_once_that_its_count_is_far_from_the_declared_one(
 ) -> None:
     rounds: dict[str, Any] = {"rounds": 3} if solver == "gradient" else {}
     method = Averaging.over_rows(features=WIDTH, sizes=sizes, solver=solver, **rounds)
-    who = consortium(parties=3, neighbours=neighbours)
-    joint, _ = joined(method, {name: long_rows(1.0) for name in who.parties}, who)
+    consortium = make_consortium(parties=3, neighbours=neighbours)
+    joint, _ = joined(method, {name: long_rows(1.0) for name in consortium.parties}, consortium)
     with caplog.at_level("WARNING", logger="comity.site"):
         run(joint)
     lines = [record.getMessage() for record in caplog.records if "averaging.sizes" in record.getMessage()]

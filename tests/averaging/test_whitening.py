@@ -15,7 +15,7 @@ from comity.methods.averaging.moment_blocks import blocks_of, moments
 from comity.methods.averaging.whitening import MOST_DIRECTIONS, Whitening, looks_at, whitened_by
 from comity.privacy.loss import Approx
 from comity.study.simulation.simulate import simulate
-from tests.averaging.default_consortium import consortium, whitening_in_one_place
+from tests.averaging.default_consortium import make_consortium, whitening_in_one_place
 from tests.averaging.test_default_audit import COUNT, DELTA, SURE, claimed_mu, heard
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm")
@@ -37,14 +37,14 @@ def disc() -> np.ndarray:
 @pytest.mark.parametrize("asked", ASKED)
 @pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
 def test_no_record_moves_a_sum_further_than_declared_however_it_is_whitened(asked: Whitening, neighbours: Any) -> None:
-    built, who = Averaging.over_rows(features=2, sizes=100), consortium(neighbours=neighbours)
-    declared, points = built.declare(who), asked.inside(disc())
+    built, consortium = Averaging.over_rows(features=2, sizes=100), make_consortium(neighbours=neighbours)
+    declared, points = built.declare(consortium), asked.inside(disc())
     vectors = np.stack([moments(point[None], built.blocks) for point in points])
     one = np.ones(1, bool)
     slopes = np.stack(
         [
             built.objective.gradient(
-                np.full((1, 2), weight), row[None], np.array([label]), one, built.cut(who), u[None]
+                np.full((1, 2), weight), row[None], np.array([label]), one, built.cut(consortium), u[None]
             )
             for row, u in zip(disc(), points)
             for weight, label in ((0.0, 1.0), (900.0, 0.0), (-900.0, 1.0))
@@ -59,8 +59,8 @@ def test_no_record_moves_a_sum_further_than_declared_however_it_is_whitened(aske
 @pytest.mark.parametrize("name", ["whitened_moment", "gradient"])
 def test_whitened_rows_lose_no_more_than_is_debited_for_them(name: Any) -> None:
     """Two records that differ where the coordinator has rows stretched a thousand times."""
-    built, who = Averaging.over_rows(features=2, sizes=100, rounds=1), consortium(Approx(20.0, DELTA))
-    release, white = built.declare(who)[name], Whitening.none(2).after(0, 1e3, np.zeros((1, 2)))
+    built, consortium = Averaging.over_rows(features=2, sizes=100, rounds=1), make_consortium(Approx(20.0, DELTA))
+    release, white = built.declare(consortium)[name], Whitening.none(2).after(0, 1e3, np.zeros((1, 2)))
     pair = np.array([[1e-2, 0.0], [0.0, 1e-2] if name == "whitened_moment" else [-1e-2, 0.0]])
 
     def measured(rows: Any) -> float:
@@ -69,7 +69,7 @@ def test_whitened_rows_lose_no_more_than_is_debited_for_them(name: Any) -> None:
             sums = [built.objective.gradient(weights, x, np.ones(1), np.ones(1, bool), 0.5, x) for x in rows[:, None]]
         else:
             sums = [moments(x, built.blocks) for x in rows[:, None]]
-        seen = [heard(release, who, value, side) for side, value in enumerate(sums)]
+        seen = [heard(release, consortium, value, side) for side, value in enumerate(sums)]
         return mu_lower_bound(*((one * (sums[0] - sums[1])).reshape(COUNT, -1).sum(1) for one in seen), confidence=SURE)
 
     assert 0.6 * claimed_mu(release) < measured(white.inside(pair)) <= claimed_mu(release)
@@ -108,12 +108,12 @@ def test_no_direction_is_left_with_more_than_a_tenth_and_rows_have_a_mean_square
 
 
 def test_a_simulation_tells_what_share_of_the_whitened_rows_is_cut() -> None:
-    rows, who, built = shared(), consortium(), Averaging.over_rows(features=30, sizes=800)
+    rows, consortium, built = shared(), make_consortium(), Averaging.over_rows(features=30, sizes=800)
     train = [Records(rows[at::5], np.zeros(800, int)) for at in range(5)]
-    found = {one.name: one.value for one in built.shares_cut({"model": np.zeros((1, 30))}, train, who)}
-    longer = np.linalg.norm(rows @ whitening_in_one_place(built, who, rows, 4000, np.eye(30)).T, axis=1) > 1
+    found = {one.name: one.value for one in built.shares_cut({"model": np.zeros((1, 30))}, train, consortium)}
+    longer = np.linalg.norm(rows @ whitening_in_one_place(built, consortium, rows, 4000, np.eye(30)).T, axis=1) > 1
     assert found["whitened rows cut"] == pytest.approx(longer.mean(), abs=1e-3) and 0.1 < longer.mean() < 0.9
-    wide = Averaging.over_rows(features=1501, sizes=5).shares_cut({"model": np.zeros((1, 1501))}, [], who)
+    wide = Averaging.over_rows(features=1501, sizes=5).shares_cut({"model": np.zeros((1, 1501))}, [], consortium)
     assert [one.name for one in wide] == ["rows cut", "residuals cut"]
 
 
@@ -134,8 +134,8 @@ def test_noise_is_not_taken_for_what_records_share_and_its_part_is_subtracted() 
 def test_records_wider_than_second_moments_are_not_whitened() -> None:
     built = Averaging.over_rows(features=1501, sizes=1000)
     assert looks_at(1500) == whitening.LOOKS and built.looks == 0
-    names = [release.name for release in built.declare(consortium()).releases]
-    assert "whitened_moment" not in names and built.declare(consortium())["whitening"].shape[0] == 0
+    names = [release.name for release in built.declare(make_consortium()).releases]
+    assert "whitened_moment" not in names and built.declare(make_consortium())["whitening"].shape[0] == 0
 
 
 def test_what_records_share_does_not_hide_what_tells_them_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,9 +19,9 @@ ASSUMED = "the sensitivity assumes that the coordinator deals correctly"
 @pytest.mark.parametrize("colluders", [0, 1])
 @pytest.mark.parametrize("released", ["the model", None])
 def test_the_adversary_in_words(products: str, alignment: str, colluders: int, released: str | None) -> None:
-    who = Consortium(parties=("ash", "birch", "cedar"), loss=Pure(1), colluders=colluders)
+    consortium = Consortium(parties=("ash", "birch", "cedar"), loss=Pure(1), colluders=colluders)
     method: Any = SimpleNamespace(products=products, alignment=alignment)
-    said = adversary(method, who, released, also=", and each party by itself")
+    said = adversary(method, consortium, released, also=", and each party by itself")
     assert ", and each party by itself" in said and said.startswith("an honest-but-curious coordinator")
     assert (ASSUMED in said) == (products == "dealer") and said.endswith(NOT_AGAINST)
     trusted = products == "dealer" or alignment == "keyed"

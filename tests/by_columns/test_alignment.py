@@ -34,7 +34,7 @@ from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
 from comity.methods.by_columns import alignment
 from comity.methods.by_columns.alignment import ROWS, Alignment, canonical, distinct
-from tests.federation.toy import NAMES, STUDY, answer, ask_for, begin, consortium, host, setup
+from tests.federation.toy import NAMES, STUDY, answer, ask_for, begin, host, make_consortium, setup
 from tests.federation.wire import recorded
 
 METHODS = ("keyed", "ecdh")
@@ -56,10 +56,10 @@ class Aligned(Protocol):
     def parts(self) -> dict[str, Part]:
         return {"align": self.align}
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         form, told = Array(("rows",)), Sealed("a column")
         column = Release(name="column", source=EVERY_PARTY, to=EVERY_PARTY, protection=told, form=form)
-        part = self.align.declare(who)
+        part = self.align.declare(consortium)
         return Declaration((*(part.releases if self.declares else ()), column), adversary=part.adversary)
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
@@ -86,8 +86,8 @@ def held(ids: Any) -> Records:
 
 
 def started(lists: list[Any], method: str = "keyed", folder: Any = None, **options: Any) -> Any:
-    who = consortium(len(lists), dropouts=0, colluders=min(1, len(lists) - 1))
-    parties, hosts = setup(Aligned(method), who, folder, **options)
+    consortium = make_consortium(len(lists), dropouts=0, colluders=min(1, len(lists) - 1))
+    parties, hosts = setup(Aligned(method), consortium, folder, **options)
     for name, ids in zip(NAMES, lists):
         hosts[name].__dict__["records"] = held(ids) if ids is not None else Records(np.zeros((3, 1)))
     begin(parties)
@@ -212,7 +212,7 @@ def test_a_site_whose_policy_keeps_sizes_at_home_takes_no_part(method: Any) -> N
     def begin(allowed: Any) -> Any:
         one = host(
             Aligned(method),
-            consortium(3, dropouts=0),
+            make_consortium(3, dropouts=0),
             "ash",
             policy=Policy(disclosures=frozenset(allowed), approved={STUDY: 1}),
         )
@@ -223,24 +223,24 @@ def test_a_site_whose_policy_keeps_sizes_at_home_takes_no_part(method: Any) -> N
 
 
 def test_a_protocol_that_does_not_declare_its_alignment_can_not_run_it() -> None:
-    parties, _ = setup(Aligned(declares=False), consortium(3, dropouts=0))
+    parties, _ = setup(Aligned(declares=False), make_consortium(3, dropouts=0))
     with pytest.raises(Malformed, match="not declared"):
         Alignment().coordinate_alignment(parties)
-    parties, _ = setup(Aligned("ecdh"), consortium(3, dropouts=0))
+    parties, _ = setup(Aligned("ecdh"), make_consortium(3, dropouts=0))
     with pytest.raises(Refused):
         Alignment("keyed").coordinate_alignment(parties)
 
 
 def test_the_declaration_says_what_is_exact() -> None:
     for method in METHODS:
-        part = Alignment(method).declare(consortium(3, dropouts=0))
+        part = Alignment(method).declare(make_consortium(3, dropouts=0))
         texts = {release.name: release.protection.text for release in part.releases}
         assert all(texts[name].startswith("EXACT") for name in ("tokens", "rows", "positions"))
         assert "colludes with no party" in part.adversary or method == "ecdh"
     with pytest.raises(StudyError, match="keyed or ecdh"):
         Alignment("plain")
     with pytest.raises(StudyError, match="2 to"):
-        Alignment().declare(consortium(1, dropouts=0, colluders=0))
+        Alignment().declare(make_consortium(1, dropouts=0, colluders=0))
 
 
 # Lost parties, resumed runs.

@@ -31,7 +31,7 @@ from comity.methods.by_columns.products import Products
 from comity.privacy.loss import ZCDP
 from comity.privacy.mechanisms import Gaussian
 from tests.federation.test_resume import Killed, kill_at, stored
-from tests.federation.toy import begin, consortium, setup
+from tests.federation.toy import begin, make_consortium, setup
 from tests.federation.wire import pieces, recorded
 from tests.support.noise import NoNoise
 
@@ -57,11 +57,11 @@ class Cross(Protocol):
     def size(self) -> Any:
         return sum(self.product.columns[a] * self.product.columns[b] for a, b in self.pairs())
 
-    def declare(self, who: Any) -> Declaration:
+    def declare(self, consortium: Any) -> Declaration:
         width = sum(self.product.columns.values())
         return Declaration(
             (
-                *self.product.declare(who).releases,
+                *self.product.declare(consortium).releases,
                 Release(
                     name="cross",
                     source=EVERY_PARTY,
@@ -104,7 +104,7 @@ class Cross(Protocol):
 
 def study(method: Any, noise: Any = None, lose: Any = (), folder: Any = None, most: Any = 1 << 12) -> Any:
     protocol = Cross(product=Products(columns=COLUMNS, method=method, most=most, noise=1 << 34))
-    parties, hosts = setup(protocol, consortium(3, dropouts=0), folder, noise=noise, lose=lose, epsilon=50.0)
+    parties, hosts = setup(protocol, make_consortium(3, dropouts=0), folder, noise=noise, lose=lose, epsilon=50.0)
     for number, (name, host) in enumerate(hosts.items()):
         generator = np.random.default_rng(number)
         host.__dict__["records"] = Records(generator.uniform(-1, 1, (ROWS, COLUMNS[name])))
@@ -336,13 +336,13 @@ KILLS += [("birch", moment) for moment in ("before-commit", "after-commit")]
 
 
 @pytest.mark.parametrize("path", ["product.blind[0]", "product.absorb[0]", "product.absorb[1]"])
-@pytest.mark.parametrize(("who", "moment"), KILLS)
+@pytest.mark.parametrize(("killed", "moment"), KILLS)
 def test_a_run_killed_between_stretches_is_resumed(
-    short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, who: Any, moment: Any
+    short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, killed: Any, moment: Any
 ) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     _, parties, hosts = study("dealer", NoNoise(), folder=tmp_path)
-    kill_at(parties, hosts, (who, path, moment))
+    kill_at(parties, hosts, (killed, path, moment))
     with pytest.raises(Killed):
         run(parties)
     before = stored(hosts)

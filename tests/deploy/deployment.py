@@ -63,8 +63,8 @@ class Deployment:
     loopback: Loopback
     sites: dict[str, subprocess.Popen[bytes]]
 
-    def folder(self, method: str, who: str = COORDINATOR) -> Path:
-        return self.home / who / method
+    def folder(self, method: str, member: str = COORDINATOR) -> Path:
+        return self.home / member / method
 
     def site(self, party: str) -> str:
         return str(self.home / party / "site.toml")
@@ -77,8 +77,8 @@ class Deployment:
                 f"[parties.{party}.keys]\n{texts(key_file.load(self.home / party / f'{party}.keys').public)}\n"
             )
         text = study_text(method, epsilon) + "\n".join(pinned)
-        for who in (COORDINATOR, RESEARCHER):
-            folder = self.folder(method, who)
+        for member in (COORDINATOR, RESEARCHER):
+            folder = self.folder(method, member)
             folder.mkdir(parents=True, exist_ok=True)
             write_public(method, folder)
             (folder / "study.toml").write_text(text)

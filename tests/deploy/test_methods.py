@@ -95,8 +95,8 @@ def test_exact_aggregates_are_those_of_one_process(
     assert differing(found.released, again.released, method) == []
 
 
-def fetched(deployment: Deployment, run: str, who: str, *words: str) -> Result:
-    to = deployment.home / "fetched" / run / who
+def fetched(deployment: Deployment, run: str, member: str, *words: str) -> Result:
+    to = deployment.home / "fetched" / run / member
     assert deployment.comity("fetch", run, "--to", to, *words) == 0
     return load_result(to)
 
@@ -115,8 +115,10 @@ def test_with_noise_a_deployed_run_is_as_far_from_it_as_declared(
     assert found.guarantee.epsilon <= EPSILON * 1.001 and found.guarantee.claim == study.plan().claim
     name = METHODS[method].summed
     if name:
-        declared, who = study.protocol.accepted(study.consortium), study.consortium
-        split_boxes = (first(found.released[name]) - first(alone.released[name])) / deviation(declared, name, who)
+        declared, consortium = study.protocol.accepted(study.consortium), study.consortium
+        split_boxes = (first(found.released[name]) - first(alone.released[name])) / deviation(
+            declared, name, consortium
+        )
         # Noise in every number, of the declared variance: a chi-square within six of its own deviations.
         assert np.count_nonzero(split_boxes) > 0.9 * split_boxes.size
         assert abs(np.mean(split_boxes**2) - 1) < 6 * sqrt(2 / split_boxes.size)
@@ -135,12 +137,12 @@ def first(value: Any) -> np.ndarray:
     return np.asarray(opened["sum"], float).ravel()
 
 
-def deviation(declared: Declaration, name: str, who: Consortium) -> float:
+def deviation(declared: Declaration, name: str, consortium: Consortium) -> float:
     """Of one number of an opened sum, with the noise of all of its parts."""
     release = declared[name]
-    scale = release.scale(who)
-    contributors = len(who.among(release.source)) if release.source in who.roles else who.size
-    return release.deviation(scale) * scale.grid * sqrt(contributors / release.parts(who))
+    scale = release.scale(consortium)
+    contributors = len(consortium.among(release.source)) if release.source in consortium.roles else consortium.size
+    return release.deviation(scale) * scale.grid * sqrt(contributors / release.parts(consortium))
 
 
 def test_the_published_vertical_method_is_refused_by_a_site_and_nothing_is_spent(

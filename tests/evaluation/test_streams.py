@@ -66,5 +66,5 @@ def test_figures_of_a_stream_are_those_of_its_records(held: tuple[Encoding, Reco
 
 
 def test_the_count_has_room_for_every_record_that_there_may_be() -> None:
-    who = split_budget(LOSS, Unit.RECORD, Neighbours.REPLACE)[1]
-    assert who.count(50_000_000) * 16 < 16 * MAX_RECORDS
+    consortium = split_budget(LOSS, Unit.RECORD, Neighbours.REPLACE)[1]
+    assert consortium.count(50_000_000) * 16 < 16 * MAX_RECORDS

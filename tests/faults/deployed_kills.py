@@ -111,8 +111,8 @@ class Deployment:
         found = [path for path in self.runs.glob("*/run.json") if path.parent.name not in known]
         return found[0].parent if found else None
 
-    def said(self, who: str = COORDINATOR) -> str:
-        return "\n".join((self.place.folder / who / "log").read_text("utf-8", "replace").splitlines()[-12:])
+    def said(self, member: str = COORDINATOR) -> str:
+        return "\n".join((self.place.folder / member / "log").read_text("utf-8", "replace").splitlines()[-12:])
 
     # Killing.
 

@@ -97,18 +97,18 @@ def after(seconds: Any, *calls: Any) -> Any:
 
 def test_a_short_cut_of_any_line_loses_nobody(net: Any) -> None:
     made, answers, channel = net
-    for who, way in ((COORDINATOR, "hold"), ("north", "hold"), (COORDINATOR, "cut"), ("north", "cut")):
+    for member, way in ((COORDINATOR, "hold"), ("north", "hold"), (COORDINATOR, "cut"), ("north", "cut")):
         for one in answers.values():
             one.asked.clear()
             one.may.clear()
-        stretch = made.stretches[who]
+        stretch = made.stretches[member]
 
         def meanwhile(stretch: Any = stretch, way: Any = way) -> None:
             getattr(stretch, way)()
             after(1.0, stretch.mend, lambda: let(answers))()
 
-        found = asked(channel, answers, f"{who} {way}".encode(), Timeouts(silent=4), meanwhile)
-        assert all(isinstance(one, Replied) for one in found.values()), (who, way, found)
+        found = asked(channel, answers, f"{member} {way}".encode(), Timeouts(silent=4), meanwhile)
+        assert all(isinstance(one, Replied) for one in found.values()), (member, way, found)
 
 
 def test_nobody_is_lost_for_a_long_cut_of_the_coordinators_own_line(net: Any) -> None:

@@ -36,7 +36,7 @@ from comity.federation.protocol import step
 from comity.privacy.ledger import verify_export
 from tests.support.asks import sign_ask
 
-from .toy import STUDY, LossyChannel, Rounds, consortium, identity, path_of, setup
+from .toy import STUDY, LossyChannel, Rounds, identity, make_consortium, path_of, setup
 
 PARTIES = 4
 
@@ -47,8 +47,8 @@ class Greeted(Rounds):
 
     rounds: int = 1
 
-    def declare(self, who: Consortium) -> Declaration:
-        declaration = super().declare(who)
+    def declare(self, consortium: Consortium) -> Declaration:
+        declaration = super().declare(consortium)
         fresh = Public("random, independent of all records")
         token = Release(name="token", source=EVERY_PARTY, to=COORDINATOR, protection=fresh, form=Blob(32))
         return replace(declaration, releases=(*declaration.releases, token))
@@ -132,7 +132,7 @@ class Recorder(LossyChannel):
 
 def recorded(stop: int | None = None, noise: Any = None, lose: Any = ()) -> tuple[Any, Recorder]:
     """The sites of a run of the toy protocol with secure sums, as it goes until round `stop`, and what crossed."""
-    parties, hosts = setup(PROTOCOL, consortium(PARTIES), noise=noise, epsilon=50.0)
+    parties, hosts = setup(PROTOCOL, make_consortium(PARTIES), noise=noise, epsilon=50.0)
     channel = Recorder(hosts, stop, lose)
     parties.channel = channel
     with suppress(Enough):

@@ -18,7 +18,7 @@ from comity.federation.owner.store import Store
 from comity.privacy.unit import Neighbours, Unit
 from tests.support.noise import NoNoise
 
-from .toy import STUDY, LossyChannel, Rounds, answer, ask_for, begin, consortium, host, path_of, setup
+from .toy import STUDY, LossyChannel, Rounds, answer, ask_for, begin, host, make_consortium, path_of, setup
 
 
 def accounts(hosts: Any) -> Any:
@@ -44,8 +44,8 @@ def changing_its_mind(parties: Any, hosts: Any, name: str = "cedar") -> Any:
 
 
 def test_a_refusal_at_the_beginning_frees_what_the_others_reserved() -> None:
-    who = consortium()
-    parties, hosts = setup(who=who)
+    consortium = make_consortium()
+    parties, hosts = setup(consortium=consortium)
     before = accounts(hosts)
     changing_its_mind(parties, hosts)
     with pytest.raises(Refused, match=r"cedar refused run\.begin.*approval") as refusal:
@@ -59,31 +59,31 @@ def test_a_refusal_at_the_beginning_frees_what_the_others_reserved() -> None:
 
 
 def test_a_refused_run_is_over_and_says_so() -> None:
-    who = consortium()
-    parties, hosts = setup(who=who)
+    consortium = make_consortium()
+    parties, hosts = setup(consortium=consortium)
     with pytest.raises(Refused, match="approval"):
         run(changing_its_mind(parties, hosts))
     hosts["cedar"].policy = Policy(approved={STUDY: 1})
     with pytest.raises(Refused, match=r"run-1 was abandoned: cedar refused .*approval.*begin a new run"):
         run(again(parties, hosts))
-    assert run(setup(who=who, hosts=hosts, run="run-2")[0])["result"].shape == (3,)
+    assert run(setup(consortium=consortium, hosts=hosts, run="run-2")[0])["result"].shape == (3,)
 
 
 def test_a_refusal_by_somebody_else_costs_no_approval() -> None:
-    who = consortium()
+    consortium = make_consortium()
     once = Policy(approved={STUDY: 1})
-    hosts = {name: host(Rounds(), who, name, policy=once) for name in who.parties}
+    hosts = {name: host(Rounds(), consortium, name, policy=once) for name in consortium.parties}
     with pytest.raises(Refused, match="approval"):
-        run(changing_its_mind(setup(who=who, hosts=hosts)[0], hosts))
+        run(changing_its_mind(setup(consortium=consortium, hosts=hosts)[0], hosts))
     hosts["cedar"].policy = once
-    run(setup(who=who, hosts=hosts, run="run-2")[0])
+    run(setup(consortium=consortium, hosts=hosts, run="run-2")[0])
     with pytest.raises(Refused, match="approval"):
-        run(setup(who=who, hosts=hosts, run="run-3")[0])
+        run(setup(consortium=consortium, hosts=hosts, run="run-3")[0])
 
 
 def test_an_abandoned_run_in_which_anything_was_answered_counts_as_approved() -> None:
     """Else a coordinator would read what is disclosed exactly as often as it likes."""
-    one = host(Rounds(protection=Noised), consortium(), "ash", policy=Policy(approved={STUDY: 1}))
+    one = host(Rounds(protection=Noised), make_consortium(), "ash", policy=Policy(approved={STUDY: 1}))
     assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
     assert "ok" in decode(answer(one, ask_for("average[0]")))
     assert "ok" in decode(answer(one, ask_for("run.abandon[0]")))
@@ -91,10 +91,10 @@ def test_an_abandoned_run_in_which_anything_was_answered_counts_as_approved() ->
 
 
 def test_whoever_is_away_while_a_refused_run_is_abandoned_hears_it_later() -> None:
-    who = consortium()
-    _, hosts = setup(who=who)
+    consortium = make_consortium()
+    _, hosts = setup(consortium=consortium)
     before = accounts(hosts)
-    parties, _ = setup(who=who, hosts=hosts, lose=[("elm", "run.abandon[0]")])
+    parties, _ = setup(consortium=consortium, hosts=hosts, lose=[("elm", "run.abandon[0]")])
     with pytest.raises(Refused):
         run(changing_its_mind(parties, hosts))
     assert hosts["elm"].store.runs_open() == ["run-1"] and accounts(hosts) != before
@@ -177,7 +177,7 @@ def test_a_party_that_refuses_the_end_has_heard_it() -> None:
 
 
 def test_an_owner_abandons_a_run_for_good() -> None:
-    one = host(Rounds(protection=Noised), consortium(), "ash")
+    one = host(Rounds(protection=Noised), make_consortium(), "ash")
     fresh = accounts({"ash": one})
     answer(one, ask_for("run.begin[0]"))
     answer(one, ask_for("average[0]"))
@@ -196,7 +196,7 @@ def test_an_owner_abandons_a_run_for_good() -> None:
 
 
 def test_a_run_that_never_began_is_closed_too() -> None:
-    one = host(Rounds(), consortium(), "ash")
+    one = host(Rounds(), make_consortium(), "ash")
     fresh, before = accounts({"ash": one}), one.store.ledger.commit_head().count
     one.store.abandon("run-9")
     assert accounts({"ash": one}) == fresh and one.store.ledger.commit_head().count > before
@@ -207,7 +207,7 @@ def test_a_run_that_never_began_is_closed_too() -> None:
 def test_any_store_over_the_ledger_abandons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a command does, that knows the file and nothing of the study."""
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    one = host(Rounds(), consortium(), "ash", tmp_path)
+    one = host(Rounds(), make_consortium(), "ash", tmp_path)
     answer(one, ask_for("run.begin[0]"))
     Store(one.store.ledger, unit=Unit.PARTY, neighbours=Neighbours.ADD_REMOVE).abandon("run-1")
     assert one.store.runs_open() == []
@@ -220,7 +220,7 @@ def test_a_run_without_a_party_that_abandoned_it_goes_on() -> None:
     resumed = again(parties, hosts, noise=NoNoise())
     run(resumed)
     assert set(resumed.lost) == {"elm"} and "closed" in resumed.lost["elm"]
-    parties, hosts = setup(who=consortium(dropouts=0), noise=NoNoise())
+    parties, hosts = setup(consortium=make_consortium(dropouts=0), noise=NoNoise())
     begin(parties)
     hosts["elm"].store.abandon("run-1")
     with pytest.raises((Refused, SiteLost), match="elm"):
@@ -228,14 +228,14 @@ def test_a_run_without_a_party_that_abandoned_it_goes_on() -> None:
 
 
 def test_a_journal_remembers_across_processes_that_a_run_was_refused(tmp_path: Path) -> None:
-    who = consortium()
-    _, hosts = setup(who=who)
-    parties, _ = setup(who=who, hosts=hosts)
+    consortium = make_consortium()
+    _, hosts = setup(consortium=consortium)
+    parties, _ = setup(consortium=consortium, hosts=hosts)
     parties.journal = Journal(tmp_path / "journal")
     with pytest.raises(Refused):
         run(changing_its_mind(parties, hosts))
     parties.journal.close()
-    parties, _ = setup(who=who, hosts=hosts)
+    parties, _ = setup(consortium=consortium, hosts=hosts)
     parties.journal = Journal(tmp_path / "journal")
     with pytest.raises(Refused, match="abandoned"):
         run(parties)

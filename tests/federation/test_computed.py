@@ -30,7 +30,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.study.local.stacks import require_stacks
 from comity.study.simulation.simulate import simulate
 
-from .toy import answer, ask_for, consortium, host, records, setup
+from .toy import answer, ask_for, host, make_consortium, records, setup
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Stumps(Protocol):
     mechanism: Any = HALF
     most: int = 2
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         return Declaration(
             (
                 Release(
@@ -134,7 +134,7 @@ def draws(one: Any) -> list[tuple[str, int]]:
 
 
 def begun(protocol: Protocol, folder: Any = None, **more: Any) -> Host:
-    one = host(protocol, consortium(), "ash", folder, **more)
+    one = host(protocol, make_consortium(), "ash", folder, **more)
     assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
     return one
 
@@ -145,7 +145,7 @@ def test_a_choice_leaves_with_one_debit_and_is_the_same_when_it_is_asked_for_aga
     assert decode(first)["ok"]["split"] in (0, 1, 2) and draws(one) == [("split", 0)]
     # A site that was killed after it stored its reply finds it again, whatever its noise would draw now.
     for _ in range(5):
-        again = host(Stumps(), consortium(), "ash", tmp_path)
+        again = host(Stumps(), make_consortium(), "ash", tmp_path)
         assert answer(again, ask_for("choose[0]")) == first
     assert draws(again) == [("split", 0)]
     assert "ok" in decode(answer(again, ask_for("choose[1]"))) and draws(again) == [("split", 0), ("split", 1)]
@@ -163,7 +163,7 @@ def test_a_choice_that_stays_is_there_for_later_steps_and_nowhere_else() -> None
 
 
 def test_a_choice_is_charged_like_noise() -> None:
-    shown = plan("study", Stumps(), consortium())
+    shown = plan("study", Stumps(), make_consortium())
     assert shown.rows[0].protection == "computed at the site by noisy max" and shown.rows[0].loss == "eps 1.00"
     parties, hosts = setup(Stumps())
     run(parties)
@@ -259,17 +259,17 @@ def test_a_computed_release_has_no_sum_and_only_a_computed_one_stays() -> None:
         name="x", source=EVERY_PARTY, to=ITSELF, protection=Noised(Gaussian(ZCDP(1))), form=Array((1,)), bound=Ball(1.0)
     )
     with pytest.raises(ValueError, match="only a computed release"):
-        Declaration((release,), adversary="-").accept(consortium())
-    stays = Stumps(stays=True).declare(consortium())["split"]
+        Declaration((release,), adversary="-").accept(make_consortium())
+    stays = Stumps(stays=True).declare(make_consortium())["split"]
     for to in ((ITSELF, "birch"), (ITSELF,)):
         with pytest.raises(ValueError, match="and then to no other"):
-            Declaration((replace(stays, to=to),), adversary="-").accept(consortium())
-    stays.check(1, "ash", "ash", consortium(), {})
+            Declaration((replace(stays, to=to),), adversary="-").accept(make_consortium())
+    stays.check(1, "ash", "ash", make_consortium(), {})
     for other in ("birch", COORDINATOR):
         with pytest.raises(Refused, match="not declared"):
-            stays.check(1, "ash", other, consortium(), {})
+            stays.check(1, "ash", other, make_consortium(), {})
     with pytest.raises(StudyError, match="split is made at one site at a time"):
-        require_stacks(Stumps(), Stumps().declare(consortium()), consortium())
+        require_stacks(Stumps(), Stumps().declare(make_consortium()), make_consortium())
 
 
 def test_a_seeded_simulation_chooses_the_same_again() -> None:

@@ -67,7 +67,7 @@ def test_what_is_no_count_is_refused(wrong: float) -> None:
 @pytest.mark.parametrize("loss", [Pure(1), Approx(1, 1e-6)])
 @pytest.mark.parametrize("parties", [2, 50])
 def test_counts_lie_on_the_grid_and_pay_for_no_rounding(loss: Pure | Approx, parties: int) -> None:
-    who = Consortium(
+    consortium = Consortium(
         parties=tuple(f"p{k}" for k in range(parties)),
         loss=loss,
         unit=Unit.RECORD,
@@ -82,11 +82,11 @@ def test_counts_lie_on_the_grid_and_pay_for_no_rounding(loss: Pure | Approx, par
         "protection": Summed(noise),
         "form": Array((size,), "<i8"),
     }
-    exact = Release(bound=bound, **summed).scale(who)
+    exact = Release(bound=bound, **summed).scale(consortium)
     assert 1 / exact.grid == int(1 / exact.grid) and exact.grid <= 1
     ideal = bound.l1 if isinstance(loss, Pure) else bound.l2
     per_unit = exact.total * exact.grid / ideal
-    rounded = noise.scale(sensitivity=ideal, shape=(size,), parts=who.honest_parts, grid=exact.grid)
+    rounded = noise.scale(sensitivity=ideal, shape=(size,), parts=consortium.honest_parts, grid=exact.grid)
     # Rounding a table of 400 cells would have cost as much as the records themselves, on the same grid.
     assert exact.total < rounded.total
     unit = 1 / float(loss.epsilon) if isinstance(loss, Pure) else 1 / sqrt(float(cast(GDP, noise.charged).square))

@@ -46,7 +46,7 @@ NEIGHBOURS = {
 
 def measured(loss: Loss, neighbours: Neighbours, *, left_out: int = 0, taken_for: Neighbours | None = None) -> float:
     """A lower bound of ε. Twins declare `left_out` tables too few, or another relation than the records have."""
-    who = Consortium(parties=("ash", "birch", "cedar"), loss=loss, unit=Unit.RECORD, neighbours=neighbours)
+    consortium = Consortium(parties=("ash", "birch", "cedar"), loss=loss, unit=Unit.RECORD, neighbours=neighbours)
     declared = taken_for or neighbours
     bound = Counts((1,) * (len(CELLS.pairs) - left_out), declared is Neighbours.REPLACE, 50)
     noise = Laplace(loss) if isinstance(loss, Pure) else Gaussian(loss)
@@ -58,7 +58,7 @@ def measured(loss: Loss, neighbours: Neighbours, *, left_out: int = 0, taken_for
         form=Array((SIZE,), "<i8"),
         bound=bound,
     )
-    scale, honest = release.scale(who), who.honest_parts
+    scale, honest = release.scale(consortium), consortium.honest_parts
     first, second = (
         np.rint(bound.enforce(tables(records), (SIZE,)) / scale.grid) for records in NEIGHBOURS[neighbours]
     )

@@ -24,7 +24,7 @@ from comity.federation.sum.site import SecureSum
 from .children import fork
 from .pipes import PIDS, PipeChannel
 from .test_resume import check_ledgers, stored
-from .toy import Rounds, consortium, host, setup
+from .toy import Rounds, host, make_consortium, setup
 
 PROTOCOL = Rounds(rounds=1)
 # Imported before any fork, or each child would import them, and what they need, for itself.
@@ -33,7 +33,7 @@ _MEASURED_EVERY = 100
 
 
 def members() -> Consortium:
-    return consortium(4)
+    return make_consortium(4)
 
 
 def answering(folder: Any) -> Any:

@@ -25,7 +25,7 @@ from comity.privacy.mechanisms import Gaussian, PrefixSums
 from comity.privacy.randomness import SeededNoise
 from tests.support.noise import NoNoise
 
-from .toy import answer, ask_for, consortium, host, run, setup
+from .toy import answer, ask_for, host, make_consortium, run, setup
 
 WHITE = Gaussian(ZCDP(0.05))
 
@@ -56,7 +56,7 @@ class Curated(Protocol):
     asked: int = 3
     noise: Any = WHITE
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         return Declaration(
             (
                 Release(
@@ -145,9 +145,9 @@ def test_no_more_rounds_than_declared() -> None:
 def test_a_curator_draws_no_more_often_than_the_parties_paid_for() -> None:
     """One entrusted release and three noises of it would cost three times what its ledgers say."""
     with pytest.raises(ValueError, match="noised 3 times, but mean pays for 1"):
-        Curated(entrusted=1).declare(consortium()).accept(consortium())
+        Curated(entrusted=1).declare(make_consortium()).accept(make_consortium())
     # Noise that is laid out for all rounds together is charged for all of them.
-    Curated(entrusted=1, noise=Walk()).declare(consortium()).accept(consortium())
+    Curated(entrusted=1, noise=Walk()).declare(make_consortium()).accept(make_consortium())
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Giving(Protocol):
     name = "giving"
     fails: bool = False
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         return Declaration(
             (
                 Release(
@@ -195,7 +195,7 @@ def test_a_step_that_contributes_keeps_its_other_values() -> None:
 
 def test_where_more_is_given_than_a_contribution_nothing_is_neutral() -> None:
     """A party whose fit failed contributes neutrally; but there is no neutral value of what it gives beside that."""
-    one = host(Giving(fails=True), consortium(), "ash")
+    one = host(Giving(fails=True), make_consortium(), "ash")
     answer(one, ask_for("run.begin[0]"))
     assert decode(answer(one, ask_for("average[0]")))["refused"] == "stopped"
     assert not [entry for entry in one.store.ledger.entries() if entry.kind == "draw"]
@@ -227,4 +227,4 @@ def test_running_sums_lie_on_their_grid() -> None:
 
 def test_noise_is_laid_out_for_as_many_rounds_as_are_made() -> None:
     with pytest.raises(ValueError, match="made 4 times, but its noise is planned for 3"):
-        Curated(noise=RUNNING, rounds=4).declare(consortium()).accept(consortium())
+        Curated(noise=RUNNING, rounds=4).declare(make_consortium()).accept(make_consortium())

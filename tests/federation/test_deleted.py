@@ -27,7 +27,7 @@ from comity.federation.messages.letters import Head, unseal
 from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.federation.protocol import step
 
-from .toy import NAMES, Rounds, consortium, identity, setup
+from .toy import NAMES, Rounds, identity, make_consortium, setup
 from .wire import recorded
 
 BYTES = 64
@@ -39,7 +39,7 @@ class Secretive(Rounds):
 
     name = "secretive"
 
-    def declare(self, who: Any) -> Declaration:
+    def declare(self, consortium: Any) -> Declaration:
         def release(name: str, source: str, to: str, protection: Any) -> Release:
             return Release(name=name, source=source, to=to, protection=protection, form=Blob(BYTES))
 
@@ -51,7 +51,7 @@ class Secretive(Rounds):
             release("confessed", EVERY_PARTY, COORDINATOR, sealed),
             release("plain", EVERY_PARTY, COORDINATOR, Public("in clear")),
         )
-        return replace(super().declare(who), releases=(*super().declare(who).releases, *own))
+        return replace(super().declare(consortium), releases=(*super().declare(consortium).releases, *own))
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         dealt = parties.once("dealt", lambda: {name: fresh_seed() * 2 for name in parties.consortium.parties})
@@ -74,9 +74,9 @@ class Secretive(Rounds):
         site.keep("heard", [*site.received("whisper").values(), *site.received("shout").values()])
 
 
-def ran(folder: Any, who: Any = None) -> Any:
+def ran(folder: Any, consortium: Any = None) -> Any:
     """A finished run: what was secret in it, what crossed, and the keys of that run, taken from memory meanwhile."""
-    parties, hosts = setup(Secretive(), who or consortium(3, dropouts=0), folder)
+    parties, hosts = setup(Secretive(), consortium or make_consortium(3, dropouts=0), folder)
     parties.journal = Journal(folder / "journal")
     line, secrets, keys = recorded(parties), {}, {}
 
@@ -186,7 +186,7 @@ def test_stolen_pinned_keys_and_recorded_traffic_open_nothing_after_the_run(home
 
 
 def test_an_abandoned_run_leaves_no_secret_either(home: Any) -> None:
-    parties, hosts = setup(Secretive(), consortium(3, dropouts=0), home)
+    parties, hosts = setup(Secretive(), make_consortium(3, dropouts=0), home)
     from .toy import begin
 
     begin(parties)
@@ -233,7 +233,7 @@ def test_a_finished_run_gives_the_same_values_and_the_same_transcript_without_wh
     parties, hosts, line, *_, released = ran(home)
     first, asks = parties.transcript, len(line.asks)
     assert first.rounds == len({line.path for line in first}) > 8 and first.bytes > 10_000
-    again, _ = setup(Secretive(), consortium(3, dropouts=0), hosts=hosts)
+    again, _ = setup(Secretive(), make_consortium(3, dropouts=0), hosts=hosts)
     again.journal = Journal(home / "journal")
     np.testing.assert_array_equal(run(again)["result"], released)
     assert again.transcript == first
@@ -267,9 +267,9 @@ def test_a_journal_of_another_version_is_not_read(tmp_path: Path) -> None:
 class Released(Rounds):
     """Says at its end what its sum was made of."""
 
-    def declare(self, who: Any) -> Declaration:
+    def declare(self, consortium: Any) -> Declaration:
         heard = Release(name="heard", source=COORDINATOR, to=EVERYONE, protection=Derived("slope"), form=Array((3,)))
-        return replace(super().declare(who), releases=(*super().declare(who).releases, heard))
+        return replace(super().declare(consortium), releases=(*super().declare(consortium).releases, heard))
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         made = super().coordinate(parties)
@@ -277,7 +277,7 @@ class Released(Rounds):
 
 
 def test_the_coordinators_own_chance_is_deleted_and_what_it_released_stays(home: Any) -> None:
-    parties, _ = setup(Released(), consortium(3, dropouts=0), home)
+    parties, _ = setup(Released(), make_consortium(3, dropouts=0), home)
     run(parties)
     assert parties.journal.recall("run-1", "made") is None
     assert parties.journal.recall("run-1", "run:key") is None

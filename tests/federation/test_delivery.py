@@ -23,7 +23,7 @@ from comity.federation.owner.host import Host
 from comity.federation.protocol import step
 
 from .test_resume import Killed, kill_at
-from .toy import STUDY, Rounds, answer, ask_for, consortium, host, setup, signature
+from .toy import STUDY, Rounds, answer, ask_for, host, make_consortium, setup, signature
 
 OWN = np.arange(3) + 0.123456789
 HINT = np.arange(3) - 0.987654321
@@ -33,8 +33,8 @@ HINT = np.arange(3) - 0.987654321
 class Delivering(Rounds):
     """Also tells one role something that is for it alone, and leaves each party a model of its own."""
 
-    def declare(self, who: Any) -> Declaration:
-        declared = super().declare(who)
+    def declare(self, consortium: Any) -> Declaration:
+        declared = super().declare(consortium)
         mean, centre, slope, result = declared.releases
         alone = Release(
             name="hint", source=COORDINATOR, to="consumer", protection=Derived("slope"), form=Array((self.columns,))
@@ -50,8 +50,8 @@ class Delivering(Rounds):
         site.deliver("own-model", {"weights": OWN + ord(site.party[0])})
 
 
-def who(**options: Any) -> Consortium:
-    return replace(consortium(**options), roles={"consumer": ("elm",)})
+def add_consumer(**options: Any) -> Consortium:
+    return replace(make_consortium(**options), roles={"consumer": ("elm",)})
 
 
 def crossed(parties: Any) -> bytes:
@@ -61,7 +61,7 @@ def crossed(parties: Any) -> bytes:
 
 
 def test_every_party_has_what_was_released_to_it_and_nothing_else() -> None:
-    parties, hosts = setup(Delivering(protection=Noised), who())
+    parties, hosts = setup(Delivering(protection=Noised), add_consumer())
     released = run(parties)
     for party, one in hosts.items():
         found = one.received("run-1")
@@ -75,7 +75,7 @@ def test_every_party_has_what_was_released_to_it_and_nothing_else() -> None:
 
 
 def test_what_stays_with_an_owner_and_what_is_for_one_are_not_on_the_wire() -> None:
-    parties, hosts = setup(Delivering(protection=Noised), who())
+    parties, hosts = setup(Delivering(protection=Noised), add_consumer())
     released = run(parties)
     wire = crossed(parties)
     assert wire.count(released["result"].tobytes()) == 5, "what everybody receives is seen: the search works"
@@ -89,8 +89,8 @@ def test_what_stays_with_an_owner_and_what_is_for_one_are_not_on_the_wire() -> N
 class OpenedToAll(Rounds):
     """The opened sum, and what each party noised, are for everybody."""
 
-    def declare(self, who: Any) -> Any:
-        declared = super().declare(who)
+    def declare(self, consortium: Any) -> Any:
+        declared = super().declare(consortium)
         return replace(declared, releases=tuple(replace(one, to=EVERYONE) for one in declared.releases))
 
     def coordinate(self, parties: Any) -> Any:
@@ -100,7 +100,7 @@ class OpenedToAll(Rounds):
 
 @pytest.mark.parametrize("protection", [Summed, Noised])
 def test_sums_that_are_for_everybody_reach_everybody(protection: Any) -> None:
-    parties, hosts = setup(OpenedToAll(protection=protection), consortium(4))
+    parties, hosts = setup(OpenedToAll(protection=protection), make_consortium(4))
     run(parties)
     found = hosts["ash"].received("run-1").releases["mean"]
     if protection is Summed:
@@ -111,7 +111,7 @@ def test_sums_that_are_for_everybody_reach_everybody(protection: Any) -> None:
 
 
 def begun() -> Host:
-    one = host(Delivering(protection=Noised), who(), "ash")
+    one = host(Delivering(protection=Noised), add_consumer(), "ash")
     assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
     assert "ok" in decode(answer(one, ask_for("lean[0]", centre=np.ones(3))))
     return one
@@ -173,7 +173,7 @@ def test_a_second_end_with_another_value_changes_nothing() -> None:
 
 
 def test_a_value_that_a_step_brought_is_not_contradicted_by_the_end() -> None:
-    one = host(Rounds(protection=Noised), consortium(), "ash")
+    one = host(Rounds(protection=Noised), make_consortium(), "ash")
     answer(one, ask_for("run.begin[0]"))
     answer(one, ask_for("lean[0]", centre=np.ones(3)))
     lie = ask_for("run.end[0]", heads={}, released={"centre": np.zeros(3)})
@@ -189,13 +189,13 @@ POINTS += [("elm", moment) for moment in ("before-commit", "after-commit")]
 @pytest.mark.parametrize(("whom", "moment"), POINTS)
 def test_whoever_is_killed_at_the_end_each_party_has_everything_once(tmp_path: Path, whom: Any, moment: Any) -> None:
     protocol = Delivering(protection=Noised)
-    parties, hosts = setup(protocol, who(), tmp_path)
+    parties, hosts = setup(protocol, add_consumer(), tmp_path)
     kill_at(parties, hosts, (whom, "run.end[0]", moment))
     with pytest.raises(Killed):
         run(parties)
-    parties, hosts = setup(protocol, who(), tmp_path)
+    parties, hosts = setup(protocol, add_consumer(), tmp_path)
     released = run(parties)
-    again, hosts = setup(protocol, who(), tmp_path)
+    again, hosts = setup(protocol, add_consumer(), tmp_path)
     np.testing.assert_array_equal(run(again)["result"], released["result"])
     for party, one in hosts.items():
         stored = one.store.delivered("run-1")
@@ -207,10 +207,10 @@ def test_whoever_is_killed_at_the_end_each_party_has_everything_once(tmp_path: P
 
 def test_a_party_that_was_lost_has_it_when_it_hears_the_end(tmp_path: Path) -> None:
     protocol = Delivering(protection=Noised)
-    parties, hosts = setup(protocol, who(), tmp_path, lose=[("elm", "lean[1]")])
+    parties, hosts = setup(protocol, add_consumer(), tmp_path, lose=[("elm", "lean[1]")])
     released = run(parties)
     assert "result" not in hosts["elm"].received("run-1").releases
-    parties, hosts = setup(protocol, who(), tmp_path)
+    parties, hosts = setup(protocol, add_consumer(), tmp_path)
     run(parties)
     found = hosts["elm"].received("run-1").releases
     np.testing.assert_array_equal(found["result"], released["result"])
@@ -239,11 +239,11 @@ class Twice(Rounds):
 
 @pytest.mark.parametrize(("name", "values"), [("own", (1, 2)), ("result", (1,)), ("a b", (1,)), ("", (1,))])
 def test_one_value_under_a_name_that_no_release_has(name: str, values: Any) -> None:
-    one = host(Twice(protection=Noised, name_=name, values=values), consortium(), "ash")
+    one = host(Twice(protection=Noised, name_=name, values=values), make_consortium(), "ash")
     answer(one, ask_for("run.begin[0]"))
     reply = decode(answer(one, ask_for("average[0]")))
     assert "refused" in reply and one.received("run-1").own == {}
-    good = host(Twice(protection=Noised), consortium(), "ash")
+    good = host(Twice(protection=Noised), make_consortium(), "ash")
     answer(good, ask_for("run.begin[0]"))
     assert "ok" in decode(answer(good, ask_for("average[0]"))) and good.received("run-1").own == {"own": 1}
 
@@ -258,7 +258,7 @@ class Failing(Rounds):
 
 
 def test_a_step_that_stops_after_its_draw_leaves_nothing_with_its_owner() -> None:
-    one = host(Failing(protection=Noised), consortium(), "ash")
+    one = host(Failing(protection=Noised), make_consortium(), "ash")
     answer(one, ask_for("run.begin[0]"))
     assert decode(answer(one, ask_for("average[0]")))["stopped"] is True
     assert one.received("run-1").own == {}

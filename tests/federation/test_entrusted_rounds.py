@@ -26,7 +26,7 @@ from comity.privacy.mechanisms import Gaussian, NoisyThreshold
 from comity.privacy.randomness import SeededNoise
 from comity.report.views import views
 
-from .toy import answer, ask_for, consortium, host, run, setup
+from .toy import answer, ask_for, host, make_consortium, run, setup
 
 TOP = NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=2.0)
 
@@ -41,7 +41,7 @@ class Ranked(Protocol):
     pays_for: tuple[str, ...] = ("told",)
     fails_in: int = -1
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         return Declaration(
             (
                 Release(
@@ -91,7 +91,7 @@ def test_all_rounds_are_one_debit_paid_with_the_first() -> None:
         assert one.store.ledger.summary()[0].spent.pure == 1
     declared = parties.declaration
     assert largest(declared, parties.consortium).pure == 1
-    shown = plan("study", Ranked(), consortium())
+    shown = plan("study", Ranked(), make_consortium())
     assert shown.rows[0].loss == "eps 1.00" and "one loss for all rounds" in shown.rows[0].protection
     assert "by the coordinator, with noisy threshold" in shown.rows[1].protection
 
@@ -99,7 +99,7 @@ def test_all_rounds_are_one_debit_paid_with_the_first() -> None:
 @pytest.mark.parametrize("label", [0, 2])
 def test_whichever_round_is_asked_for_first_pays(label: int) -> None:
     """A coordinator that skips the first round buys nothing by it; and what fails takes part neutrally, and pays."""
-    one = host(Ranked(fails_in=label), consortium(), "ash")
+    one = host(Ranked(fails_in=label), make_consortium(), "ash")
     answer(one, ask_for("run.begin[0]"))
     assert decode(answer(one, ask_for(f"say[{label}]")))["ok"]["numbers"].tolist() == [0]
     assert drawn(one) == [("numbers", 0)]
@@ -119,8 +119,8 @@ def test_a_curator_s_choice_is_drawn_once_and_is_the_same_when_resumed() -> None
 
     @dataclass(frozen=True)
     class Loose(Ranked):
-        def declare(self, who: Consortium) -> Declaration:
-            declared = super().declare(who)
+        def declare(self, consortium: Consortium) -> Declaration:
+            declared = super().declare(consortium)
             noisy = replace(declared["told"], protection=Curated(loose, of="numbers"))
             return replace(declared, releases=(declared["numbers"], noisy))
 
@@ -147,15 +147,15 @@ def test_no_more_choices_than_declared_and_none_of_what_can_not_be_chosen_from()
 
 
 def test_what_nobody_pays_for_is_not_made() -> None:
-    who = consortium()
+    consortium = make_consortium()
     with pytest.raises(ValueError, match="told is made by the coordinator, but no entrusted release"):
-        Ranked(pays_for=("others",)).declare(who).accept(who)
-    declared = Ranked(pays_for=("others",)).declare(who)
+        Ranked(pays_for=("others",)).declare(consortium).accept(consortium)
+    declared = Ranked(pays_for=("others",)).declare(consortium)
     noise = Perturbed(Gaussian(GDP(1)), of="numbers")
     noisy = replace(declared["told"], protection=noise, bound=Opened(l2=1.0, limit=9.0), form=Array((5,)), times=1)
     with pytest.raises(ValueError, match="no entrusted release"):
-        replace(declared, releases=(declared["numbers"], noisy)).accept(who)
-    replace(Ranked().declare(who), releases=(Ranked().declare(who)["numbers"], noisy)).accept(who)
+        replace(declared, releases=(declared["numbers"], noisy)).accept(consortium)
+    replace(Ranked().declare(consortium), releases=(Ranked().declare(consortium)["numbers"], noisy)).accept(consortium)
 
 
 def test_the_page_and_the_transcript_know_what_is_in_clear() -> None:

@@ -16,7 +16,7 @@ from comity.federation.messages.signatures import SIGNATURE_BYTES, sign_reply, v
 from tests.support.asks import sign_ask
 from tests.support.noise import NoNoise
 
-from .toy import STUDY, LossyChannel, Rounds, ask_for, consortium, host, identity, setup
+from .toy import STUDY, LossyChannel, Rounds, ask_for, host, identity, make_consortium, setup
 
 
 def recorded() -> Any:
@@ -90,14 +90,14 @@ class Corrupting(LossyChannel):
 
 @pytest.mark.parametrize("where", ["ask", "reply"])
 def test_a_run_stops_at_an_altered_message_and_goes_on_when_it_is_repeated_unaltered(where: str) -> None:
-    who = consortium(dropouts=0)
-    parties, hosts = setup(who=who, noise=NoNoise())
+    consortium = make_consortium(dropouts=0)
+    parties, hosts = setup(consortium=consortium, noise=NoNoise())
     parties.channel = Corrupting(hosts, where)
     with pytest.raises(SiteLost, match=r"ash .*altered on the way"):
         run(parties)
-    resumed, _ = setup(who=who, noise=NoNoise(), hosts=hosts)
+    resumed, _ = setup(consortium=consortium, noise=NoNoise(), hosts=hosts)
     resumed.journal = parties.journal
-    plain, _ = setup(who=who, noise=NoNoise())
+    plain, _ = setup(consortium=consortium, noise=NoNoise())
     np.testing.assert_array_equal(run(resumed)["result"], run(plain)["result"])
 
 
@@ -112,7 +112,7 @@ def test_an_altered_message_costs_a_run_of_many_no_more_than_one_party(where: st
 def test_each_way_of_moving_a_message_is_refused() -> None:
     ask = ask_for("run.begin[0]")
     raw = sign_ask(identity(COORDINATOR), "ash", ask)
-    one, other = (host(Rounds(), consortium(), name) for name in ("ash", "birch"))
+    one, other = (host(Rounds(), make_consortium(), name) for name in ("ash", "birch"))
     good = one.answer(raw)
     keys = {name: identity(name).public for name in ("ash", "birch", COORDINATOR)}
     assert "ok" in decode(verify_reply(keys["ash"], "ash", raw, good))
@@ -153,20 +153,20 @@ def test_a_reply_from_whoever_was_not_asked_is_not_read() -> None:
 
 
 def test_a_site_whose_roster_has_no_coordinator_answers_nobody() -> None:
-    who = consortium()
-    roster = {name: key for name, key in who.roster.items() if name != COORDINATOR}
-    one = host(Rounds(), replace(who, roster=roster), "ash")
+    consortium = make_consortium()
+    roster = {name: key for name, key in consortium.roster.items() if name != COORDINATOR}
+    one = host(Rounds(), replace(consortium, roster=roster), "ash")
     raw = sign_ask(identity(COORDINATOR), "ash", ask_for("run.begin[0]"))
     assert decode(one.answer(raw)[:-SIGNATURE_BYTES]) == {"refused": "stranger", "key": ""}
 
 
 def test_no_party_is_called_like_a_role() -> None:
     with pytest.raises(StudyError, match="'coordinator'"):
-        replace(consortium(), parties=("ash", COORDINATOR))
+        replace(make_consortium(), parties=("ash", COORDINATOR))
 
 
 def test_two_participants_can_not_have_one_key() -> None:
     """A coordinator that is also a party would see what neither may see alone."""
-    who = consortium()
+    consortium = make_consortium()
     with pytest.raises(StudyError, match="the same key"):
-        replace(who, roster={**who.roster, COORDINATOR: who.roster["ash"]})
+        replace(consortium, roster={**consortium.roster, COORDINATOR: consortium.roster["ash"]})

@@ -32,7 +32,7 @@ from .fuzzing import (
     sent_by_coordinator,
     silent,
 )
-from .toy import LossyChannel, consortium, host, path_of, setup
+from .toy import LossyChannel, host, make_consortium, path_of, setup
 
 
 def flooded(count: Any, seed: Any, change: Any, flood: Any) -> dict[Any, Watched]:
@@ -56,7 +56,7 @@ def flooded(count: Any, seed: Any, change: Any, flood: Any) -> dict[Any, Watched
             seen += 1
         for site in sites.values():
             site.audit()
-        both_shares(sites, degree_of(consortium(PARTIES)).threshold)
+        both_shares(sites, degree_of(make_consortium(PARTIES)).threshold)
     return sites
 
 
@@ -110,7 +110,7 @@ def lied_to(count: Any, seed: Any) -> dict[str, int]:
     for number in range(count):
         chance = random.Random(f"{seed}/{number}")
         one = chance.choice(whole.crossed)
-        parties, hosts = setup(PROTOCOL, consortium(PARTIES), noise=NoNoise(), epsilon=50.0)
+        parties, hosts = setup(PROTOCOL, make_consortium(PARTIES), noise=NoNoise(), epsilon=50.0)
         parties.channel = Lying(hosts, one.party, one.path, chance, whole.crossed)
         try:
             released = run(parties)
@@ -154,7 +154,7 @@ def test_a_party_that_lies_raises_nothing_foreign_at_the_coordinator() -> None:
 
 def test_the_fuzzer_sees_a_site_that_answers_twice() -> None:
     """Positive control: without its memory of replies a site gives two noises under one key."""
-    one = host(PROTOCOL, consortium(PARTIES), "ash", epsilon=50.0)
+    one = host(PROTOCOL, make_consortium(PARTIES), "ash", epsilon=50.0)
     site = Watched(one)
     _, whole = recorded()
     begin, average = (

@@ -32,7 +32,7 @@ from comity.study.local.channel import LocalChannel
 from tests.support.asks import sign_ask
 from tests.support.noise import NoNoise
 
-from .toy import STUDY, Rounds, answer, ask_for, consortium, host, identity, setup
+from .toy import STUDY, Rounds, answer, ask_for, host, identity, make_consortium, setup
 
 
 def ask(host: Any, path: Any, **values: Any) -> Any:
@@ -41,7 +41,7 @@ def ask(host: Any, path: Any, **values: Any) -> Any:
 
 def begun(**kwargs: Any) -> Any:
     protocol = kwargs.pop("protocol", Rounds(protection=Noised))
-    one = host(protocol, consortium(), "ash", **kwargs)
+    one = host(protocol, make_consortium(), "ash", **kwargs)
     assert "ok" in decode(ask(one, "run.begin[0]"))
     return one
 
@@ -157,7 +157,7 @@ def test_another_study_a_run_that_did_not_begin_and_garbage_are_refused() -> Non
 
 
 def test_an_exhausted_ledger_refuses_with_a_code_and_keeps_the_figures_at_home() -> None:
-    one = host(Rounds(), consortium(), "ash", epsilon=0.5)
+    one = host(Rounds(), make_consortium(), "ash", epsilon=0.5)
     answered = one.answered(sign_ask(identity(COORDINATOR), "ash", ask_for("run.begin[0]")))
     reply = answered.reply[:-SIGNATURE_BYTES]
     assert decode(reply) == {"refused": "budget", "key": "privacy.epsilon"}
@@ -232,7 +232,7 @@ def test_a_failed_fit_takes_part_neutrally() -> None:
 
 
 def test_data_that_can_not_be_read_look_like_any_other_stop() -> None:
-    one = host(Rounds(), consortium(), "ash")
+    one = host(Rounds(), make_consortium(), "ash")
 
     def unreadable() -> Records:
         raise DataError("patients.csv: row 17 has no age", key="age")
@@ -265,7 +265,7 @@ def test_values_outside_the_bound_are_brought_inside_before_the_noise() -> None:
 
 def test_a_party_outside_its_bound_moves_an_opened_sum_no_further_than_the_bound() -> None:
     """Through the masks too: what is summed is what was projected."""
-    parties, hosts = setup(Rounds(rounds=0), consortium(3, dropouts=0), noise=NoNoise())
+    parties, hosts = setup(Rounds(rounds=0), make_consortium(3, dropouts=0), noise=NoNoise())
     for name, one in hosts.items():
         one.__dict__["records"] = Records(np.full((4, 3), 7.0 if name == "ash" else 0.0))
     np.testing.assert_allclose(3 * run(parties)["result"], np.ones(3), atol=1e-3)
@@ -273,12 +273,12 @@ def test_a_party_outside_its_bound_moves_an_opened_sum_no_further_than_the_bound
 
 def test_nothing_is_answered_before_a_run_begins_after_it_ends_or_for_another_study() -> None:
     """Alignment and the set-up of sums draw nothing, so no reservation guards them: the beginning of the run does."""
-    one = host(Rounds(), consortium(), "ash", policy=Policy(approved={}))
+    one = host(Rounds(), make_consortium(), "ash", policy=Policy(approved={}))
     assert decode(ask(one, "run.begin[0]"))["refused"] == "approval"
     assert decode(ask(one, "sum.advertise[0]"))["refused"] == "unreserved"
     one = begun(protocol=Rounds())
     assert "ok" in decode(ask(one, "sum.advertise[0]"))
-    two = host(Rounds(), consortium(), "ash")
+    two = host(Rounds(), make_consortium(), "ash")
     two.agreed, two.store = replace(two.agreed, study="6" * 64), one.store
     assert decode(ask(two, "average[0]", study="6" * 64))["refused"] == "unreserved"
     assert "ok" in decode(ask(one, "run.end[0]", heads={}))
@@ -365,8 +365,8 @@ def test_refusals_of_asks_that_are_answered_at_once_do_not_mix() -> None:
 
 
 def test_a_local_channel_keeps_the_sentence_of_each_refusal_by_party() -> None:
-    parties, hosts = setup(who=consortium(3, dropouts=0), epsilon=5.0)
-    hosts["birch"] = host(Rounds(), consortium(3, dropouts=0), "birch", epsilon=0.5)
+    parties, hosts = setup(consortium=make_consortium(3, dropouts=0), epsilon=5.0)
+    hosts["birch"] = host(Rounds(), make_consortium(3, dropouts=0), "birch", epsilon=0.5)
     parties.channel = LocalChannel(hosts)
     with pytest.raises(Refused, match=r"birch refused run\.ready"):
         run(parties)
@@ -378,14 +378,16 @@ def test_declarations_are_made_once_for_a_host(monkeypatch: pytest.MonkeyPatch) 
     made: Any = []
     for kind in (Rounds, SecureSum, Lifecycle):
         declare = kind.declare
-        monkeypatch.setattr(kind, "declare", lambda self, who, d=declare, k=kind: made.append(k) or d(self, who))
-    who, protocol = consortium(), Rounds()
-    agreed = Agreement(STUDY, protocol, who)
+        monkeypatch.setattr(
+            kind, "declare", lambda self, consortium, d=declare, k=kind: made.append(k) or d(self, consortium)
+        )
+    consortium, protocol = make_consortium(), Rounds()
+    agreed = Agreement(STUDY, protocol, consortium)
     hosts = {}
-    for name in who.parties:
-        hosts[name] = host(protocol, who, name)
+    for name in consortium.parties:
+        hosts[name] = host(protocol, consortium, name)
         hosts[name].agreed = agreed
-    parties, _ = setup(protocol, who, hosts=hosts)
+    parties, _ = setup(protocol, consortium, hosts=hosts)
     made.clear()
     parties = type(parties)(agreed, run="run-1", channel=parties.channel, journal=parties.journal, keys=parties.keys)
     run(parties)
@@ -422,7 +424,7 @@ class Unprintable(Exception):
 def test_answering_never_raises_and_tells_nothing(
     error: Any, where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one = host(Leaky(protection=Noised), consortium(), "ash", noise=NoNoise())
+    one = host(Leaky(protection=Noised), make_consortium(), "ash", noise=NoNoise())
 
     def fail(*args: Any, **more: Any) -> Any:
         raise error
@@ -464,7 +466,7 @@ class Posting(Protocol):
     letter: str = "note"
     size: int = 9
 
-    def declare(self, who: Any) -> Declaration:
+    def declare(self, consortium: Any) -> Declaration:
         release = Release(
             name=self.letter, source=EVERY_PARTY, to=EVERY_PARTY, protection=Sealed("a note"), form=Blob(self.size)
         )
@@ -477,14 +479,14 @@ def test_two_parts_can_not_call_their_letters_alike() -> None:
         parts = {"one": Posting(), "two": Posting()}
 
     with pytest.raises(ValueError, match="both call a letter 'note'"):
-        host(Both(), consortium(), "ash")
+        host(Both(), make_consortium(), "ash")
 
     @dataclass(frozen=True)
     class Shadowed(Rounds):
         parts = {"one": Posting("shares")}
 
     with pytest.raises(ValueError, match="both call a letter 'shares'"):
-        host(Shadowed(), consortium(), "ash")
+        host(Shadowed(), make_consortium(), "ash")
 
 
 def test_a_protocol_lists_a_parts_letter_as_it_is_or_not_at_all() -> None:
@@ -493,13 +495,13 @@ def test_a_protocol_lists_a_parts_letter_as_it_is_or_not_at_all() -> None:
         size: int = 9
         parts = {"one": Posting()}
 
-        def declare(self, who: Any) -> Declaration:
-            listed = Posting(size=self.size).declare(who).releases
-            return replace(super().declare(who), releases=(*super().declare(who).releases, *listed))
+        def declare(self, consortium: Any) -> Declaration:
+            listed = Posting(size=self.size).declare(consortium).releases
+            return replace(super().declare(consortium), releases=(*super().declare(consortium).releases, *listed))
 
-    assert host(Listing(), consortium(), "ash").agreed.letters["note"] == "one"
+    assert host(Listing(), make_consortium(), "ash").agreed.letters["note"] == "one"
     with pytest.raises(ValueError, match="both call a letter 'note'"):
-        host(Listing(size=10), consortium(), "ash")
+        host(Listing(size=10), make_consortium(), "ash")
 
 
 @pytest.mark.parametrize("mount", ["run", "sum", "a.b", "", "x[0]", "a b"])
@@ -509,7 +511,7 @@ def test_a_part_has_a_plain_name_of_its_own(mount: str) -> None:
         parts = {mount: Posting()}
 
     with pytest.raises(ValueError, match="can't be mounted"):
-        host(Odd(), consortium(), "ash")
+        host(Odd(), make_consortium(), "ash")
 
 
 @pytest.mark.parametrize("name", ["a/0", "in:x", "a[0]", "", "a b", "é"])
@@ -518,16 +520,16 @@ def test_a_release_has_a_plain_name(name: str) -> None:
 
     @dataclass(frozen=True)
     class Odd(Rounds):
-        def declare(self, who: Any) -> Declaration:
+        def declare(self, consortium: Any) -> Declaration:
             odd = Release(name=name, source=COORDINATOR, to=EVERY_PARTY, protection=Public("odd"), form=Count(1))
-            return replace(super().declare(who), releases=(*super().declare(who).releases, odd))
+            return replace(super().declare(consortium), releases=(*super().declare(consortium).releases, odd))
 
     with pytest.raises(ValueError, match="no name for a release"):
-        host(Odd(), consortium(), "ash")
+        host(Odd(), make_consortium(), "ash")
 
 
 def test_there_is_no_host_without_a_policy_or_an_agreement() -> None:
-    one = host(Rounds(), consortium(), "ash")
+    one = host(Rounds(), make_consortium(), "ash")
     made: Any = Host
     with pytest.raises(TypeError, match="policy"):
         made(one.agreed, "ash", records=one.records, keys=one.keys, store=one.store, noise=one.noise)

@@ -42,7 +42,7 @@ class Sum(Protocol):
     name = "sum"
     columns: int = 3
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         shape = (self.columns,)
         return Declaration(
             (
@@ -56,7 +56,7 @@ class Sum(Protocol):
                 ),
                 Release(name="total", source=COORDINATOR, to=EVERYONE, protection=Derived("sum"), form=Array(shape)),
             ),
-            adversary=f"an honest-but-curious coordinator with up to {who.colluders} parties",
+            adversary=f"an honest-but-curious coordinator with up to {consortium.colluders} parties",
         )
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Sum(Protocol):
         site.contribute(site.features.mean(axis=0))
 
 
-def consortium(size: int, *, colluders: int = 1, dropouts: int = 0, roster: bool = True) -> Consortium:
+def make_consortium(size: int, *, colluders: int = 1, dropouts: int = 0, roster: bool = True) -> Consortium:
     names = tuple(f"p{place}" for place in range(size))
     pinned = {name: identity(name).public for name in (COORDINATOR, *names)} if roster else {}
     return Consortium(
@@ -86,22 +86,22 @@ def knowing(count: int) -> Policy:
     return Policy(pinned={f"p{place}": identity(f"p{place}").public for place in range(1, count + 1)})
 
 
-def accepts(policy: Policy, who: Consortium) -> bool:
+def accepts(policy: Policy, consortium: Consortium) -> bool:
     try:
-        policy.check_known(who, "p0")
+        policy.check_known(consortium, "p0")
     except Refused as error:
         assert (error.code, error.key) == ("policy", "pinned")
         return False
     return True
 
 
-def worst_loss(who: Consortium, unknown: int) -> float:
+def worst_loss(consortium: Consortium, unknown: int) -> float:
     """μ against the coordinator, or a known party that reads the result, when unknown parties add nothing and as many
     of the others as may drop out are gone."""
-    release = Sum().declare(who).accept(who)["sum"]
-    scale = release.scale(who)
-    known = who.size - 1 - unknown
-    honest = who.survivors - unknown - (1 if known else 0)
+    release = Sum().declare(consortium).accept(consortium)["sum"]
+    scale = release.scale(consortium)
+    known = consortium.size - 1 - unknown
+    honest = consortium.survivors - unknown - (1 if known else 0)
     moved = release.sensitivity / scale.grid + sqrt(3)
     return moved / (scale.part * sqrt(max(1, honest)))
 
@@ -111,14 +111,14 @@ def test_no_study_that_a_policy_accepts_loses_more_than_it_charges() -> None:
     seen = {True: 0, False: 0}
     for size, colluders, dropouts in product(range(2, 10), range(1, 9), range(3)):
         try:
-            who = consortium(size, colluders=colluders, dropouts=dropouts)
-            Sum().declare(who).accept(who)
+            consortium = make_consortium(size, colluders=colluders, dropouts=dropouts)
+            Sum().declare(consortium).accept(consortium)
         except (StudyError, Refused):
             continue
         for known in range(size):
-            accepted = accepts(knowing(known), who)
+            accepted = accepts(knowing(known), consortium)
             seen[accepted] += 1
-            loss = worst_loss(who, size - 1 - known)
+            loss = worst_loss(consortium, size - 1 - known)
             if accepted:
                 assert loss <= charged, (size, colluders, dropouts, known)
             elif not dropouts:
@@ -129,23 +129,23 @@ def test_no_study_that_a_policy_accepts_loses_more_than_it_charges() -> None:
 @pytest.mark.parametrize(("parties", "factor"), [(12, 3.3166), (50, 7), (300, 17.29)])
 def test_the_loss_with_invented_parties_is_several_times_the_charge(parties: int, factor: float) -> None:
     """What was measured against the deployed system: 3.3 times with 12 parties, 17 times with 300."""
-    who = consortium(parties, roster=False)
+    consortium = make_consortium(parties, roster=False)
     charged = sqrt(float(Gaussian(ZCDP(0.05)).charged.square))
-    assert worst_loss(who, parties - 1) / charged == pytest.approx(factor, rel=1e-3)
+    assert worst_loss(consortium, parties - 1) / charged == pytest.approx(factor, rel=1e-3)
     with pytest.raises(
         Refused, match=rf"you know 0 of {parties - 1} other.*privacy.colluders = 1.*{parties - 1} would"
     ):
-        Policy().check_known(who, "p0")
-    assert KnownParties.of(who, "p0", {}).noise_left(Sum().declare(who).accept(who), who, "p0") == pytest.approx(
-        1 / (parties - 1)
-    )
-    Policy().check_known(consortium(parties, colluders=parties - 1, roster=False), "p0")
+        Policy().check_known(consortium, "p0")
+    assert KnownParties.of(consortium, "p0", {}).noise_left(
+        Sum().declare(consortium).accept(consortium), consortium, "p0"
+    ) == pytest.approx(1 / (parties - 1))
+    Policy().check_known(make_consortium(parties, colluders=parties - 1, roster=False), "p0")
 
 
-def opened(who: Consortium, honest: tuple[str, ...]) -> Any:
+def opened(consortium: Consortium, honest: tuple[str, ...]) -> Any:
     """What a real run opens, over its real steps, where only these parties add noise."""
     protocol = Sum(columns=4000)
-    agreed = Agreement(STUDY, protocol, who)
+    agreed = Agreement(STUDY, protocol, consortium)
     losses = [GDP.squared(Gaussian(ZCDP(0.05)).charged.square)]
     hosts = {
         name: Host(
@@ -153,11 +153,11 @@ def opened(who: Consortium, honest: tuple[str, ...]) -> Any:
             name,
             records=Records(np.zeros((4, protocol.columns))),
             keys=identity(name),
-            store=Store(ledger(None, name, 5.0, losses), unit=who.unit, neighbours=who.neighbours),
+            store=Store(ledger(None, name, 5.0, losses), unit=consortium.unit, neighbours=consortium.neighbours),
             noise=ReleasedNoise() if name in honest else NoNoise(),
             policy=SIMULATION,
         )
-        for name in who.parties
+        for name in consortium.parties
     }
     channel = LossyChannel(hosts)
     keys = identity(COORDINATOR)
@@ -168,31 +168,31 @@ def test_noise_of_a_run_with_invented_parties() -> None:
     """The noise of p0 alone is what the plan promises if the study assumes as many colluders as there are fakes, and a
     third of it if it assumes one."""
     for colluders, share in ((1, 1 / sqrt(11)), (11, 1.0)):
-        who = consortium(12, colluders=colluders)
-        release = Sum(columns=4000).declare(who).accept(who)["sum"]
-        scale = release.scale(who)
+        consortium = make_consortium(12, colluders=colluders)
+        release = Sum(columns=4000).declare(consortium).accept(consortium)["sum"]
+        scale = release.scale(consortium)
         needed = scale.total * scale.grid
-        found = float(np.std(opened(who, ("p0",))))
+        found = float(np.std(opened(consortium, ("p0",))))
         assert found / needed == pytest.approx(share, rel=0.06)
-        assert accepts(Policy(), who) == (colluders == 11)
+        assert accepts(Policy(), consortium) == (colluders == 11)
 
 
 def test_who_is_known() -> None:
-    who = consortium(4)
-    found = KnownParties.of(who, "p0", {"P1": identity("p1").public, "p2": identity("p9").public})
+    consortium = make_consortium(4)
+    found = KnownParties.of(consortium, "p0", {"P1": identity("p1").public, "p2": identity("p9").public})
     assert [one.standing for one in found.parties] == ["you", "pinned", "not pinned", "not pinned"]
     assert found.known == ("p1",) and found.unknown == ("p2", "p3")
     assert (found.needed_colluders, found.missing_colluders) == (3, 2)
     assert [one.fingerprint for one in found.parties] == [identity(f"p{n}").public.fingerprint for n in range(4)]
     assert found.in_words() == "you know 1 of 3 other parties"
     # A key of which the study says nothing is nobody's.
-    assert KnownParties.of(consortium(2, roster=False), "p0", {"p1": identity("p1").public}).unknown == ("p1",)
+    assert KnownParties.of(make_consortium(2, roster=False), "p0", {"p1": identity("p1").public}).unknown == ("p1",)
 
 
 def test_whoever_knows_everybody_relies_on_what_the_study_assumes() -> None:
-    assert accepts(knowing(2), consortium(3)) and not accepts(knowing(1), consortium(3))
-    assert accepts(knowing(1), consortium(3, colluders=2)) and accepts(Policy(), consortium(2))
-    assert accepts(Policy(), consortium(1, colluders=0))
+    assert accepts(knowing(2), make_consortium(3)) and not accepts(knowing(1), make_consortium(3))
+    assert accepts(knowing(1), make_consortium(3, colluders=2)) and accepts(Policy(), make_consortium(2))
+    assert accepts(Policy(), make_consortium(1, colluders=0))
 
 
 def test_a_fingerprint_covers_all_three_keys() -> None:

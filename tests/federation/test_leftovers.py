@@ -14,7 +14,7 @@ from comity.federation.declare.policy import Policy
 from comity.federation.messages.codec import decode
 from tests.support.noise import NoNoise
 
-from .toy import Rounds, answer, ask_for, consortium, host, path_of, setup
+from .toy import Rounds, answer, ask_for, host, make_consortium, path_of, setup
 
 LAST = "sum.unmask[mean/0]"
 # Who took part, and what binds a run to its journal.
@@ -108,7 +108,7 @@ def test_a_refusal_at_the_beginning_frees_what_the_others_reserved() -> None:
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_run_that_its_owner_abandoned_never_begins_and_draws_nothing(begun: bool) -> None:
-    one = host(Rounds(rounds=0), consortium(), "ash", noise=NoNoise())
+    one = host(Rounds(rounds=0), make_consortium(), "ash", noise=NoNoise())
 
     def ask(path: Any) -> Any:
         return decode(answer(one, ask_for(path)))

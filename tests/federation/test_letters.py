@@ -24,7 +24,7 @@ from comity.federation.messages.letters import Head, seal
 from comity.federation.messages.signatures import sign_reply
 from comity.federation.protocol import Protocol, step
 
-from .toy import LossyChannel, answer, ask_for, begin, consortium, identity, path_of, setup
+from .toy import LossyChannel, answer, ask_for, begin, identity, make_consortium, path_of, setup
 
 SIZE = 3000
 
@@ -35,7 +35,7 @@ class Shout(Protocol):
 
     name = "shout"
 
-    def declare(self, who: Any) -> Declaration:
+    def declare(self, consortium: Any) -> Declaration:
         def release(name: Any, to: Any, protection: Any) -> Release:
             return Release(name=name, source=EVERY_PARTY, to=to, protection=protection, form=Array((SIZE,)))
 
@@ -60,7 +60,7 @@ class Shout(Protocol):
 
 
 def told(folder: Any = None, run: str = "run-1") -> Any:
-    parties, hosts = setup(Shout(), consortium(3, dropouts=0), folder, run=run)
+    parties, hosts = setup(Shout(), make_consortium(3, dropouts=0), folder, run=run)
     begin(parties)
     parties.ask(Shout.tell)
     return parties, hosts
@@ -198,7 +198,7 @@ def heard(parties: Any, hosts: Any, to: Any, mail: Any) -> Any:
 
 
 def test_a_letter_whose_box_never_came_is_not_relayed() -> None:
-    parties, hosts = setup(Shout(), consortium(3, dropouts=0))
+    parties, hosts = setup(Shout(), make_consortium(3, dropouts=0))
     begin(parties)
 
     class Withholding(LossyChannel):
@@ -229,7 +229,7 @@ def letters_of(parties: Any, hosts: Any, sender: Any, to: Any, values: Any) -> l
 
 def test_a_later_letter_replaces_nothing() -> None:
     """A sender that says one thing before a step and another after it is heard with the first."""
-    parties, hosts = setup(Shout(), consortium(3, dropouts=0))
+    parties, hosts = setup(Shout(), make_consortium(3, dropouts=0))
     begin(parties)
     first, second = letters_of(parties, hosts, "birch", "ash", [np.ones(SIZE), np.zeros(SIZE)])
     nonce = parties.journal.nonce("run-1")
@@ -251,8 +251,8 @@ class Listing(Shout):
 
     parts = {"part": Shout()}
 
-    def declare(self, who: Any) -> Declaration:
-        word, heard, names = super().declare(who).releases
+    def declare(self, consortium: Any) -> Declaration:
+        word, heard, names = super().declare(consortium).releases
         notice = Release(
             name="notice", source=EVERY_PARTY, to=EVERY_PARTY, protection=Public("in clear"), form=word.form
         )
@@ -271,7 +271,7 @@ class Listing(Shout):
 )
 def test_a_letter_comes_from_a_step_of_the_part_that_declares_it(path: str, name: str) -> None:
     """Even if its sender signed it: what is read under a name was written under it."""
-    parties, hosts = setup(Listing(), consortium(3, dropouts=0))
+    parties, hosts = setup(Listing(), make_consortium(3, dropouts=0))
     begin(parties)
     receiver = PublicIdentity.from_sealing(parties.run_keys["ash"]["key"])
     nonce = parties.journal.nonce("run-1")
@@ -289,10 +289,10 @@ def test_a_letter_comes_from_a_step_of_the_part_that_declares_it(path: str, name
 def test_names_of_parties_do_not_mix_up_letters() -> None:
     """The name of a letter inside a party's name is no way to another's letters."""
     names = ("ash", "word-ash", "word_ash", "in-word-ash")
-    who = replace(
-        consortium(3), parties=names, dropouts=0, roster={n: identity(n).public for n in (COORDINATOR, *names)}
+    consortium = replace(
+        make_consortium(3), parties=names, dropouts=0, roster={n: identity(n).public for n in (COORDINATOR, *names)}
     )
-    parties, _ = setup(Shout(), who)
+    parties, _ = setup(Shout(), consortium)
     begin(parties)
     parties.ask(Shout.tell)
     for name, values in parties.ask(Shout.hear).items():
@@ -307,7 +307,7 @@ def test_a_step_writes_to_a_party_once_under_a_name() -> None:
             for _ in range(2):
                 site.send("birch" if site.party != "birch" else "ash", "word", np.zeros(SIZE))
 
-    parties, _ = setup(Twice(), consortium(3, dropouts=0))
+    parties, _ = setup(Twice(), make_consortium(3, dropouts=0))
     begin(parties)
     with pytest.raises(Refused, match="undeclared"):
         parties.ask(Twice.tell)
@@ -318,7 +318,7 @@ def test_a_step_writes_to_a_party_once_under_a_name() -> None:
 
 def test_a_key_of_the_run_that_its_party_did_not_sign_is_refused() -> None:
     """A coordinator in the middle would read every letter."""
-    parties, hosts = setup(Shout(), consortium(3, dropouts=0))
+    parties, hosts = setup(Shout(), make_consortium(3, dropouts=0))
     view = parties.under("run")
     keys = {p: v["run_key"] for p, v in view.ask("begin", coordinator_key=identity("x").public.sealing()).items()}
     own = identity("mallory").public.sealing()
@@ -334,7 +334,7 @@ def test_a_key_of_the_run_that_its_party_did_not_sign_is_refused() -> None:
 class Whisper(Shout):
     """All tell the first party something, and nobody else."""
 
-    def declare(self, who: Any) -> Declaration:
+    def declare(self, consortium: Any) -> Declaration:
         word = Release(name="word", source=EVERY_PARTY, to="ash", protection=Sealed("a vector"), form=Array((SIZE,)))
         return Declaration((word,), adversary="nobody")
 
@@ -342,7 +342,7 @@ class Whisper(Shout):
 def test_a_party_is_shown_the_keys_of_those_that_it_may_write_to() -> None:
     met = {}
     for protocol in (Shout(), Whisper()):
-        parties, _ = setup(protocol, consortium(4, dropouts=0))
+        parties, _ = setup(protocol, make_consortium(4, dropouts=0))
         begin(parties)
         path = "run.meet[0]"
         asked = dict(parties.journal.exchanges(parties.study, parties.run, path))
@@ -359,7 +359,7 @@ def test_a_party_is_shown_the_keys_of_those_that_it_may_write_to() -> None:
 
 def test_a_key_of_another_run_is_refused() -> None:
     earlier, _ = told(run="run-0")
-    parties, _ = setup(Shout(), consortium(3, dropouts=0))
+    parties, _ = setup(Shout(), make_consortium(3, dropouts=0))
     view = parties.under("run")
     view.ask("begin", coordinator_key=identity("x").public.sealing())
     view.ask("meet", run_keys=earlier.run_keys)
@@ -368,7 +368,7 @@ def test_a_key_of_another_run_is_refused() -> None:
 
 
 def test_without_having_met_nobody_writes() -> None:
-    parties, _ = setup(Shout(), consortium(3, dropouts=0))
+    parties, _ = setup(Shout(), make_consortium(3, dropouts=0))
     parties.under("run").ask("begin", coordinator_key=identity("x").public.sealing())
     with pytest.raises(Refused, match="sealed"):
         parties.ask(Shout.tell)
@@ -376,14 +376,14 @@ def test_without_having_met_nobody_writes() -> None:
 
 def test_what_is_not_declared_as_sealed_is_not_sent() -> None:
     class Loud(Shout):
-        def declare(self, who: Any) -> Declaration:
-            word, heard, _ = super().declare(who).releases
+        def declare(self, consortium: Any) -> Declaration:
+            word, heard, _ = super().declare(consortium).releases
             open_word = Release(
                 name="word", source=EVERY_PARTY, to=EVERY_PARTY, protection=Public("in clear"), form=word.form
             )
             return Declaration((open_word, heard), adversary="nobody")
 
-    parties, _ = setup(Loud(), consortium(3, dropouts=0))
+    parties, _ = setup(Loud(), make_consortium(3, dropouts=0))
     begin(parties)
     with pytest.raises(Refused) as refusal:
         parties.ask(Loud.tell)

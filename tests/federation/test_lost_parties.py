@@ -21,7 +21,7 @@ from comity.federation.messages.signatures import SIGNATURE_BYTES, sign_reply
 from comity.federation.protocol import Protocol, step
 from tests.support.noise import NoNoise
 
-from .toy import STUDY, LossyChannel, Rounds, begin, consortium, identity, path_of, setup
+from .toy import STUDY, LossyChannel, Rounds, begin, identity, make_consortium, path_of, setup
 
 
 class Lying(LossyChannel):
@@ -102,8 +102,8 @@ def test_a_bad_reply_costs_its_party_and_nobody_else(case: Any) -> None:
 
 @pytest.mark.parametrize("case", LIES)
 def test_where_nobody_may_be_missing_the_run_says_who_and_why(case: Any) -> None:
-    who = consortium(dropouts=0)
-    parties, hosts = setup(protocol=Rounds(protection=Noised), who=who, noise=NoNoise())
+    consortium = make_consortium(dropouts=0)
+    parties, hosts = setup(protocol=Rounds(protection=Noised), consortium=consortium, noise=NoNoise())
     parties.channel = Lying(hosts, "average[0]", LIES[case])
     with pytest.raises((SiteLost, Stopped, Refused), match="ash") as error:
         run(parties)
@@ -119,15 +119,15 @@ def test_where_nobody_may_be_missing_the_run_says_who_and_why(case: Any) -> None
 
 def test_a_reply_is_looked_at_before_the_ask_is_closed(tmp_path: Path) -> None:
     """A lie that was journalled would be read again by every resumed run."""
-    who = consortium(dropouts=0)
-    parties, hosts = setup(Rounds(protection=Noised), who, tmp_path, noise=NoNoise())
+    consortium = make_consortium(dropouts=0)
+    parties, hosts = setup(Rounds(protection=Noised), consortium, tmp_path, noise=NoNoise())
     parties.channel = Lying(hosts, "average[0]", LIES["another shape"])
     with pytest.raises(SiteLost, match=r"ash .*not of its declared form"):
         run(parties)
     assert not parties.journal.is_closed("run-1", "average[0]")
     assert parties.journal.replies("run-1", "average[0]")["ash"] is None
-    resumed, _ = setup(Rounds(protection=Noised), who, tmp_path, noise=NoNoise(), hosts=hosts)
-    plain, _ = setup(Rounds(protection=Noised), who, noise=NoNoise())
+    resumed, _ = setup(Rounds(protection=Noised), consortium, tmp_path, noise=NoNoise(), hosts=hosts)
+    plain, _ = setup(Rounds(protection=Noised), consortium, noise=NoNoise())
     np.testing.assert_array_equal(run(resumed)["result"], run(plain)["result"])
 
 
@@ -161,7 +161,7 @@ def test_a_stop_after_a_draw_is_a_lost_party() -> None:
     assert "stopped" in parties.lost["cedar"]
     drawn = [(e.release, e.index) for e in hosts["cedar"].store.ledger.entries() if e.kind == "draw"]
     assert drawn == [("mean", 0)]
-    parties, hosts = setup(protocol=Rounds(protection=Noised), who=consortium(dropouts=0))
+    parties, hosts = setup(protocol=Rounds(protection=Noised), consortium=make_consortium(dropouts=0))
     cast(Any, hosts["cedar"]).noise = Broken()
     with pytest.raises(Stopped, match=r"cedar .stopped"):
         run(parties)
@@ -192,7 +192,7 @@ def test_a_party_that_is_offline_at_the_beginning_counts_as_lost() -> None:
     assert parties.lost == {"elm": "run.begin[0]: no answer"}
     entries = [entry.kind for entry in hosts["elm"].store.ledger.entries()]
     assert "reserve" not in entries and "draw" not in entries
-    parties, _ = setup(who=consortium(dropouts=0), noise=NoNoise(), lose=[("elm", "run.begin[0]")])
+    parties, _ = setup(consortium=make_consortium(dropouts=0), noise=NoNoise(), lose=[("elm", "run.begin[0]")])
     with pytest.raises(SiteLost, match="elm"):
         run(parties)
     parties, _ = setup(noise=NoNoise(), lose=[("elm", "run.begin[0]"), ("doum", "run.begin[0]")])
@@ -227,7 +227,7 @@ def test_a_caller_looks_at_values_before_the_ask_is_closed() -> None:
 
 @pytest.mark.parametrize("word", ["\x1b[2J\x1b]0;owned\x07", "a\r\nb", "x" * 10_000, "ﬁn\u202e", "\x00"])
 def test_codes_and_keys_reach_a_terminal_without_anything_but_plain_text(word: Any) -> None:
-    parties, hosts = setup(who=consortium(dropouts=0))
+    parties, hosts = setup(consortium=make_consortium(dropouts=0))
     parties.channel = Lying(hosts, "run.begin[0]", lambda r: {"refused": word, "key": word})
     with pytest.raises(Refused) as error:
         run(parties)
@@ -244,7 +244,7 @@ def test_codes_and_keys_reach_a_terminal_without_anything_but_plain_text(word: A
 
 @dataclass(frozen=True)
 class Counting(Protocol):
-    def declare(self, who: Any) -> Declaration:
+    def declare(self, consortium: Any) -> Declaration:
         def public(name: Any, form: Any) -> Release:
             return Release(name=name, source=EVERY_PARTY, to=COORDINATOR, protection=Public(name), form=form)
 
@@ -265,7 +265,7 @@ class Counting(Protocol):
 
 
 def test_a_value_that_was_not_given_is_an_error_of_ours() -> None:
-    parties, _ = setup(Counting(), consortium(3, dropouts=0))
+    parties, _ = setup(Counting(), make_consortium(3, dropouts=0))
     begin(parties)
     got = parties.ask(Counting.count)
     assert got["ash"]["extra"].tolist() == [0] and got["birch"]["size"] == 5
@@ -275,7 +275,7 @@ def test_a_value_that_was_not_given_is_an_error_of_ours() -> None:
 
 @pytest.mark.parametrize("name", ["forgets", "says_more"])
 def test_a_site_gives_what_its_step_says_and_nothing_else(name: str) -> None:
-    parties, _ = setup(Counting(), consortium(3, dropouts=0))
+    parties, _ = setup(Counting(), make_consortium(3, dropouts=0))
     begin(parties)
     with pytest.raises(Refused, match="undeclared"):
         parties.ask(name)

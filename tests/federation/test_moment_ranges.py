@@ -14,11 +14,11 @@ from comity.methods.averaging import moment_blocks
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from tests.averaging.default_consortium import consortium, made, protocol
+from tests.averaging.default_consortium import made, make_consortium, protocol
 
 
-def drawn(release: Any, who: Any, value: np.ndarray, parties: int, seed: int) -> np.ndarray:
-    scale, source, found = release.scale(who), SeededNoise(seed), value
+def drawn(release: Any, consortium: Any, value: np.ndarray, parties: int, seed: int) -> np.ndarray:
+    scale, source, found = release.scale(consortium), SeededNoise(seed), value
     for place in range(parties):
         found = found + scale.grid * release.noise.draw(
             source, scale, release.shape, permit=simulated(release.name, place), part=True
@@ -26,9 +26,9 @@ def drawn(release: Any, who: Any, value: np.ndarray, parties: int, seed: int) ->
     return np.asarray(found, np.float64)
 
 
-def check(release: Any, who: Any, found: np.ndarray, parties: int, ranges: Any) -> None:
-    require_plausible(release, who, found, parties)
-    require_ranges(release, who, parties, ranges(found, parties * release.bounded.limit))
+def check(release: Any, consortium: Any, found: np.ndarray, parties: int, ranges: Any) -> None:
+    require_plausible(release, consortium, found, parties)
+    require_ranges(release, consortium, parties, ranges(found, parties * release.bounded.limit))
 
 
 def rows(records: Any) -> np.ndarray:
@@ -40,38 +40,38 @@ def test_no_honest_second_moments_are_refused(epsilon: float) -> None:
     records = made("logistic")
     built = protocol("logistic", records, solver="gradient")
     for dropouts, seed in ((0, 1), (2, 2), (0, 3)):
-        who = consortium(Approx(epsilon, 1e-5), dropouts=dropouts)
-        release = built.declare(who)["second_moment"]
+        consortium = make_consortium(Approx(epsilon, 1e-5), dropouts=dropouts)
+        release = built.declare(consortium)["second_moment"]
         value = moment_blocks.moments(rows(records), built.blocks) * (seed < 3)
-        found = drawn(release, who, value, 5 - dropouts, seed)
-        check(release, who, found, 5 - dropouts, lambda v, most: moment_blocks.ranges(v, built.blocks, most))
+        found = drawn(release, consortium, value, 5 - dropouts, seed)
+        check(release, consortium, found, 5 - dropouts, lambda v, most: moment_blocks.ranges(v, built.blocks, most))
 
 
 @pytest.mark.parametrize("loss", [Approx(0.01, 1e-5), Approx(50, 1e-5), Pure(0.1), Pure(20)])
 def test_no_honest_moments_with_a_target_are_refused(loss: Loss) -> None:
     records = made("linear")
     built = protocol("linear", records, solver="moments")
-    who = consortium(loss)
-    release, layout = built.declare(who)["moments"], built.layout(who)
+    consortium = make_consortium(loss)
+    release, layout = built.declare(consortium)["moments"], built.layout(consortium)
     x, y = rows(records), np.concatenate([built.signed(np.asarray(own.labels)) for own in records.values()])
     value = layout.of(x, y, np.ones(len(x), bool))
     for seed in range(5):
-        check(release, who, drawn(release, who, value, 5, seed), 5, layout.ranges)
+        check(release, consortium, drawn(release, consortium, value, 5, seed), 5, layout.ranges)
 
 
 def test_moments_that_no_records_have_are_refused() -> None:
     records = made("logistic", (600, 400, 300, 500, 200))
     built = protocol("logistic", records, solver="gradient")
-    who = consortium(Approx(50, 1e-5))
-    release = built.declare(who)["second_moment"]
+    consortium = make_consortium(Approx(50, 1e-5))
+    release = built.declare(consortium)["second_moment"]
     value = moment_blocks.moments(rows(records), built.blocks)
     matrix = moment_blocks.matrices(value, built.blocks)[0]
     width = len(matrix)
 
     def refused(changed: np.ndarray, said: str, square: float = float(value[-1])) -> None:
-        found = drawn(release, who, np.append(upper_triangle_of(changed), square), 5, 4)
+        found = drawn(release, consortium, np.append(upper_triangle_of(changed), square), 5, 4)
         with pytest.raises(Implausible, match=said):
-            check(release, who, found, 5, lambda v, most: moment_blocks.ranges(v, built.blocks, most))
+            check(release, consortium, found, 5, lambda v, most: moment_blocks.ranges(v, built.blocks, most))
 
     one = np.zeros((width, width))
     one[0, 1] = one[1, 0] = 3 * matrix[0, 0]

@@ -36,7 +36,7 @@ LOOK_ALIKE = {
 }
 
 
-def consortium(*names: Any, **more: Any) -> Consortium:
+def make_consortium(*names: Any, **more: Any) -> Consortium:
     return Consortium(parties=names, loss=Approx(1, 1e-6), **more)
 
 
@@ -44,43 +44,44 @@ def consortium(*names: Any, **more: Any) -> Consortium:
 def test_a_name_that_only_looks_like_another_is_refused(name: str) -> None:
     assert not is_party_name(name)
     with pytest.raises(StudyError, match=r"name of a party has 1 to 32 characters.*rename") as error:
-        consortium("north", name)
+        make_consortium("north", name)
     # The sentence shows what the name is made of.
     assert str(error.value).isascii() and error.value.code == "name" and error.value.key == "parties"
 
 
 @pytest.mark.parametrize("name", ["south", "South", "p0", "clinic-01", "a", "x_1", "7", "s" * MAX_NAME_LENGTH])
 def test_plain_names_pass(name: str) -> None:
-    assert check_party_name(name) == name and consortium("other", name).size == 2
+    assert check_party_name(name) == name and make_consortium("other", name).size == 2
 
 
 @pytest.mark.parametrize("name", [3, None, b"south", 1.5, ("a",)])
 def test_what_is_no_text_is_no_name(name: object) -> None:
     with pytest.raises(StudyError, match="name of a party"):
-        consortium("north", name)
+        make_consortium("north", name)
 
 
 def test_two_names_of_one_study_differ_in_more_than_case() -> None:
     for other in ("SOUTH", "south"):
         with pytest.raises(StudyError, match=f"'south' and '{other}' are the same name"):
-            consortium("north", "south", other)
-    assert consortium("north", "South").size == 2 and fold("SoUtH") == "south"
+            make_consortium("north", "south", other)
+    assert make_consortium("north", "South").size == 2 and fold("SoUtH") == "south"
 
 
 @pytest.mark.parametrize("name", ["coordinator", "Coordinator", "EVERYONE", "Itself"])
 def test_words_with_a_meaning_are_no_names_in_any_case(name: str) -> None:
     with pytest.raises(StudyError, match="reserved"):
-        consortium("north", name)
+        make_consortium("north", name)
 
 
 def test_a_role_is_no_party_in_any_case() -> None:
     with pytest.raises(StudyError, match="a role can't be named 'NORTH'"):
-        consortium("north", "south", roles={"NORTH": ("south",)})
+        make_consortium("north", "south", roles={"NORTH": ("south",)})
 
 
 def test_numbered_parties_need_no_look() -> None:
     assert (
-        consortium(*Numbered(3)).size == 3 and Consortium(parties=Numbered(10**6), loss=Approx(1, 1e-6)).size == 10**6
+        make_consortium(*Numbered(3)).size == 3
+        and Consortium(parties=Numbered(10**6), loss=Approx(1, 1e-6)).size == 10**6
     )
 
 
@@ -95,9 +96,9 @@ def test_a_pin_holds_for_a_name_in_other_letters() -> None:
     theirs, other = identity("south").public, identity("impostor").public
     for pinned, named in (("south", "SOUTH"), ("South", "south"), ("south", "south")):
         policy = Policy(pinned={pinned: theirs})
-        policy.check_pinned(consortium("north", named, roster={named: theirs}))
+        policy.check_pinned(make_consortium("north", named, roster={named: theirs}))
         with pytest.raises(Refused, match=rf"another key of {named} than \[pinned\.{pinned}\]") as error:
-            policy.check_pinned(consortium("north", named, roster={named: other}))
+            policy.check_pinned(make_consortium("north", named, roster={named: other}))
         assert error.value.code == "keys" and error.value.key == f"pinned.{pinned}"
         with pytest.raises(Refused, match="another key"):
-            policy.check_pinned(consortium("north", named))
+            policy.check_pinned(make_consortium("north", named))

@@ -12,7 +12,7 @@ from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.declaration import Declaration
 
 from .test_resume import check_ledgers
-from .toy import Rounds, consortium, setup
+from .toy import Rounds, make_consortium, setup
 
 ONE = frozenset({"cedar"})
 
@@ -24,8 +24,8 @@ def test_how_many_more_must_answer() -> None:
 
 
 def test_a_declaration_says_how_many_of_whom_it_needs() -> None:
-    who = consortium(4)
-    assert Rounds().declare(who).needed(who) == ((frozenset(who.parties), 3),)
+    consortium = make_consortium(4)
+    assert Rounds().declare(consortium).needed(consortium) == ((frozenset(consortium.parties), 3),)
 
 
 @pytest.mark.parametrize("at", ["run.ready[0]", "run.begin[0]"])
@@ -33,19 +33,19 @@ def test_a_party_that_is_needed_is_not_lost_before_the_run_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     every = Declaration.needed
-    monkeypatch.setattr(Declaration, "needed", lambda self, who: (*every(self, who), (ONE, 1)))
-    protocol, who = Rounds(rounds=0), consortium(4)
-    parties, _ = setup(protocol, who, tmp_path, lose=[("cedar", at)])
+    monkeypatch.setattr(Declaration, "needed", lambda self, consortium: (*every(self, consortium), (ONE, 1)))
+    protocol, consortium = Rounds(rounds=0), make_consortium(4)
+    parties, _ = setup(protocol, consortium, tmp_path, lose=[("cedar", at)])
     with pytest.raises(SiteLost, match=r"3 of the 4 needed answered, without cedar"):
         run(parties)
-    parties, hosts = setup(protocol, who, tmp_path)
+    parties, hosts = setup(protocol, consortium, tmp_path)
     run(parties)
     check_ledgers(hosts, rounds=0)
 
 
 def test_control_any_other_party_may_be_lost_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     every = Declaration.needed
-    monkeypatch.setattr(Declaration, "needed", lambda self, who: (*every(self, who), (ONE, 1)))
-    parties, hosts = setup(Rounds(rounds=0), consortium(4), tmp_path, lose=[("doum", "run.begin[0]")])
+    monkeypatch.setattr(Declaration, "needed", lambda self, consortium: (*every(self, consortium), (ONE, 1)))
+    parties, hosts = setup(Rounds(rounds=0), make_consortium(4), tmp_path, lose=[("doum", "run.begin[0]")])
     run(parties)
     check_ledgers(hosts, {"doum"}, rounds=0)

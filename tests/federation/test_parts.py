@@ -68,8 +68,8 @@ class Sums(Protocol):
     def predicts(self) -> Predicts:
         return Predicts(2)
 
-    def declare(self, who: Consortium) -> Declaration:
-        noise = Summed(Gaussian(gaussian_budget(who.loss)))
+    def declare(self, consortium: Consortium) -> Declaration:
+        noise = Summed(Gaussian(gaussian_budget(consortium.loss)))
         sums = Release(
             name="sums",
             source=EVERY_PARTY,
@@ -84,7 +84,7 @@ class Sums(Protocol):
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         return {"model": parties.sum(self.add).value}
 
-    def present(self, released: Any, who: Consortium) -> Watching:
+    def present(self, released: Any, consortium: Consortium) -> Watching:
         return Watching()
 
     @step(sends="sums")
@@ -105,9 +105,11 @@ class Sums(Protocol):
             raise AssertionError
 
 
-def who(neighbours: Neighbours = Neighbours.REPLACE, unit: Unit = Unit.RECORD, **asked: float) -> Consortium:
+def make_consortium(
+    neighbours: Neighbours = Neighbours.REPLACE, unit: Unit = Unit.RECORD, **asked: float
+) -> Consortium:
     loss, terms = split_budget(LOSS, unit, neighbours, **asked)
-    return replace(toy.consortium(4, dropouts=0), loss=loss, unit=unit, neighbours=neighbours, evaluation=terms)
+    return replace(toy.make_consortium(4, dropouts=0), loss=loss, unit=unit, neighbours=neighbours, evaluation=terms)
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +122,7 @@ def seen(kind: str) -> list[np.ndarray]:
 
 
 def setup(folder: Path | None = None, terms: Consortium | None = None, **given: Any) -> tuple[Parties, dict[str, Any]]:
-    return toy.setup(Sums(), terms or who(), folder, noise=NoNoise(), **{"epsilon": 1.0, **given})
+    return toy.setup(Sums(), terms or make_consortium(), folder, noise=NoNoise(), **{"epsilon": 1.0, **given})
 
 
 def test_every_record_is_trained_on_or_measured_on_and_none_both() -> None:
@@ -137,7 +139,7 @@ def test_every_record_is_trained_on_or_measured_on_and_none_both() -> None:
 
 
 def test_without_an_evaluation_a_step_sees_all_records() -> None:
-    coordinator, hosts = toy.setup(Sums(), replace(who(), evaluation=None), noise=NoNoise())
+    coordinator, hosts = toy.setup(Sums(), replace(make_consortium(), evaluation=None), noise=NoNoise())
     run(coordinator)
     assert "evaluated" not in SEEN and [len(rows) for rows in seen("trained")] == [20] * 4
     entries = hosts["ash"].store.ledger.entries()
@@ -157,7 +159,7 @@ def test_the_ledger_shows_the_loss_once() -> None:
 
 
 def test_a_whole_party_pays_for_both() -> None:
-    terms = who(unit=Unit.PARTY, budget=0.2)
+    terms = make_consortium(unit=Unit.PARTY, budget=0.2)
     agreed = Agreement(toy.STUDY, Sums(), terms)
     spent = spent_by(agreed.declaration, "ash", terms)
     assert spent.gaussian == gaussian_budget(LOSS).square
@@ -171,9 +173,9 @@ def test_a_whole_party_pays_for_both() -> None:
 
 def test_a_method_that_calls_its_release_one_of_the_other_part_is_refused() -> None:
     with pytest.raises(StudyError, match="does not see"):
-        Sums(sly=True).accepted(who())
+        Sums(sly=True).accepted(make_consortium())
     with pytest.raises(StudyError, match="does not see"):
-        Sums(sly=True).accepted(replace(who(), evaluation=None))
+        Sums(sly=True).accepted(replace(make_consortium(), evaluation=None))
 
 
 def test_a_training_step_can_not_contribute_to_the_evaluation() -> None:
@@ -217,7 +219,7 @@ def test_a_method_can_not_mount_a_part_among_those_of_the_evaluation() -> None:
             return {"evaluation_align": Sums()}
 
     with pytest.raises(ValueError, match="can't be mounted"):
-        _ = Agreement(toy.STUDY, Mounting(), who()).mounts
+        _ = Agreement(toy.STUDY, Mounting(), make_consortium()).mounts
 
 
 def test_records_are_not_shown_before_the_run_began_here() -> None:
@@ -228,13 +230,13 @@ def test_records_are_not_shown_before_the_run_began_here() -> None:
 
 def test_a_policy_counts_every_run_in_full() -> None:
     """What one run measures on, the next one trains on."""
-    agreed = Agreement(toy.STUDY, Sums(), who())
+    agreed = Agreement(toy.STUDY, Sums(), make_consortium())
     given = {
         "study": toy.STUDY,
         "protocol": "sums",
         "declaration": agreed.declaration,
         "party": "ash",
-        "consortium": who(),
+        "consortium": make_consortium(),
     }
     policy = Policy(approved=None, epsilon_per_study=Decimal("1.01"), delta_per_study=Decimal("1e-6"))
     policy.check(runs=0, **given)  # type: ignore[arg-type]
@@ -247,7 +249,7 @@ def test_a_policy_counts_every_run_in_full() -> None:
 
 @pytest.mark.parametrize("neighbours", list(Neighbours))
 def test_a_run_that_was_killed_goes_on_with_the_same_parts(tmp_path: Path, neighbours: Neighbours) -> None:
-    terms = who(neighbours)
+    terms = make_consortium(neighbours)
     coordinator, hosts = setup(tmp_path, terms, epsilon=3.0)
     toy.begin(coordinator)
     coordinator.protocol.coordinate(coordinator)
@@ -278,7 +280,7 @@ def test_a_run_that_ends_before_the_evaluation_is_charged_for_training_alone(tmp
 
 def test_another_run_sets_other_records_aside(tmp_path: Path) -> None:
     for number in range(2):
-        coordinator, _ = toy.setup(Sums(), who(), None, noise=NoNoise(), run=f"run-{number}")
+        coordinator, _ = toy.setup(Sums(), make_consortium(), None, noise=NoNoise(), run=f"run-{number}")
         run(coordinator)
     first, second = (
         {row.tobytes() for rows in half for row in rows} for half in np.split(np.array(seen("evaluated")), 2)
@@ -287,7 +289,7 @@ def test_another_run_sets_other_records_aside(tmp_path: Path) -> None:
 
 
 def test_terms_travel_with_the_consortium() -> None:
-    terms = who().evaluation
+    terms = make_consortium().evaluation
     assert isinstance(terms, Evaluation) and terms.parallel and terms.count(20) == 4
     records = Records(np.zeros((3, 2)))
     assert terms.left(len(records)) == 3

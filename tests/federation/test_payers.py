@@ -22,10 +22,10 @@ def loss_at(monkeypatch: Any, one: list[Any], other: list[Any], parts: dict[str,
         payers.Group(parties=(name,), releases=tuple(own), parts=parts)
         for name, own in (("ash", one), ("birch", other))
     )
-    monkeypatch.setattr(payers, "groups", lambda declaration, who: groups)
+    monkeypatch.setattr(payers, "groups", lambda declaration, consortium: groups)
     doubled: dict[str, Loss] = {one.name: Pure(2 * one.loss.epsilon) for one in (*one, *other)}
-    who = cast(Any, SimpleNamespace(loss=Pure(1)))
-    return payers.spent_at_two_parties(cast(Any, None), who, doubled).pure
+    consortium = cast(Any, SimpleNamespace(loss=Pure(1)))
+    return payers.spent_at_two_parties(cast(Any, None), consortium, doubled).pure
 
 
 def test_a_unit_may_be_trained_on_at_one_party_and_measured_on_at_the_other(monkeypatch: Any) -> None:

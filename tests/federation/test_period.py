@@ -20,7 +20,7 @@ from comity.privacy.loss import GDP, Approx, Pure
 from tests.support.ledgers import RECORD
 
 from .children import at_once
-from .toy import STUDY, Rounds, answer, ask_for, consortium, host
+from .toy import STUDY, Rounds, answer, ask_for, host, make_consortium
 
 DELTA = Decimal("1e-6")
 NEVER = "9999-01-01"
@@ -133,7 +133,7 @@ def test_after_the_period_there_is_room_again() -> None:
 
 def test_a_site_asks_before_it_promises_and_tells_nobody_the_figures() -> None:
     terms = Policy(approved={STUDY: 9}, period=Period(epsilon=Decimal("3"), delta=DELTA, days=365))
-    one = host(Rounds(protection=Noised), consortium(), "ash", policy=terms, epsilon=50.0)
+    one = host(Rounds(protection=Noised), make_consortium(), "ash", policy=terms, epsilon=50.0)
     assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
     for path in ("run.ready[0]", "run.begin[0]"):
         reply = decode(answer(one, ask_for(path, run="run-2")))
@@ -145,6 +145,6 @@ def test_a_site_asks_before_it_promises_and_tells_nobody_the_figures() -> None:
 
 def test_runs_that_begin_at_once_share_one_period(tmp_path: Path) -> None:
     terms = Policy(approved=None, period=Period(epsilon=Decimal("3"), delta=DELTA, days=365))
-    hosts = [host(Rounds(), consortium(), "ash", tmp_path, policy=terms, epsilon=50.0) for _ in range(4)]
+    hosts = [host(Rounds(), make_consortium(), "ash", tmp_path, policy=terms, epsilon=50.0) for _ in range(4)]
     replies = at_once(*(lambda k=k: decode(answer(hosts[k], ask_for("run.begin[0]", run=f"r{k}"))) for k in range(4)))
     assert sum("ok" in reply for reply in replies) == 1

@@ -30,8 +30,12 @@ class Mean(Protocol):
     times: int = 1
     units: int | None = None
 
-    def declare(self, who: Consortium) -> Declaration:
-        noise = Spherical(who.loss) if isinstance(who.loss, Pure) else Gaussian(budget_to_rho(who.loss))
+    def declare(self, consortium: Consortium) -> Declaration:
+        noise = (
+            Spherical(consortium.loss)
+            if isinstance(consortium.loss, Pure)
+            else Gaussian(budget_to_rho(consortium.loss))
+        )
         release = Release(
             name="mean",
             source=EVERY_PARTY,
@@ -43,7 +47,7 @@ class Mean(Protocol):
         )
         return Declaration((release,), adversary="a curious coordinator")
 
-    def protected(self, who: Consortium) -> int | None:
+    def protected(self, consortium: Consortium) -> int | None:
         return self.units
 
 
@@ -61,24 +65,24 @@ class Mounting(Mean):
 class Demanding(Mean):
     """A part that can't run in any consortium."""
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         raise Refused("three are needed", key="parties")
 
 
-def consortium(loss: Loss, unit: Unit = Unit.RECORD, **more: Any) -> Consortium:
+def make_consortium(loss: Loss, unit: Unit = Unit.RECORD, **more: Any) -> Consortium:
     return Consortium(parties=("ash", "birch", "cedar", "doum"), loss=loss, unit=unit, **more)
 
 
 def note(loss: Loss, unit: Unit = Unit.RECORD, **options: Any) -> str:
-    found = plan("study", Mean(**options), consortium(loss, unit)).notes
+    found = plan("study", Mean(**options), make_consortium(loss, unit)).notes
     return next(one for one in found if one.startswith("the unit is"))
 
 
 @pytest.mark.parametrize("summed", [True, False])
 def test_two_records_lose_what_twice_the_distance_does(summed: bool) -> None:
     """Gaussian noise: four times what one release costs in rho or in mu^2, not twice."""
-    who = consortium(Approx(1.0, 1e-6))
-    loss = Mean(summed=summed).declare(who)["mean"].loss
+    consortium = make_consortium(Approx(1.0, 1e-6))
+    loss = Mean(summed=summed).declare(consortium)["mean"].loss
     assert loss is not None
     exact, wrong = (Spent.zero().add(loss * steps).epsilon_at(Decimal("1e-6")) for steps in (4, 2))
     said = note(Approx(1.0, 1e-6), summed=summed)
@@ -96,7 +100,7 @@ def test_two_records_lose_twice_a_pure_epsilon() -> None:
 
 def test_a_person_at_several_parties_is_said_to_be_one() -> None:
     assert "omeone at two parties" in note(Pure(1), Unit.PERSON)
-    assert not [one for one in plan("s", Mean(), consortium(Pure(1), Unit.PARTY)).notes if "m parties" in one]
+    assert not [one for one in plan("s", Mean(), make_consortium(Pure(1), Unit.PARTY)).notes if "m parties" in one]
 
 
 def test_group_privacy_of_two_adds_a_step_for_each() -> None:
@@ -106,7 +110,7 @@ def test_group_privacy_of_two_adds_a_step_for_each() -> None:
 
 @pytest.mark.parametrize(("epsilon", "warned"), [("20", False), ("20.1", True), ("29", True)])
 def test_an_epsilon_that_promises_next_to_nothing_gets_a_warning(epsilon: str, warned: bool) -> None:
-    made = plan("study", Mean(), consortium(Pure(epsilon)))
+    made = plan("study", Mean(), make_consortium(Pure(epsilon)))
     assert any("above 20" in one for one in made.warnings) is warned
     assert ("WARNING        eps" in made.as_text()) is warned
     assert made.as_json()["warnings"] == list(made.warnings)
@@ -123,12 +127,12 @@ def test_an_epsilon_that_promises_next_to_nothing_gets_a_warning(epsilon: str, w
     ],
 )
 def test_a_delta_above_one_in_the_declared_number_gets_a_warning(delta: str, units: Any, warned: bool) -> None:
-    made = plan("study", Mean(units=units), consortium(Approx(1, delta)))
+    made = plan("study", Mean(units=units), make_consortium(Approx(1, delta)))
     assert any(one.startswith("delta") for one in made.warnings) is warned
 
 
 def test_a_plan_checks_that_its_sums_can_be_opened() -> None:
-    three = replace(consortium(Pure(1)), parties=("ash", "birch", "cedar"), colluders=1, dropouts=1)
+    three = replace(make_consortium(Pure(1)), parties=("ash", "birch", "cedar"), colluders=1, dropouts=1)
     with pytest.raises(Refused, match="needs 3 to finish") as found:
         plan("study", Mean(), three)
     assert found.value.key == "privacy.dropouts"
@@ -136,19 +140,19 @@ def test_a_plan_checks_that_its_sums_can_be_opened() -> None:
     with pytest.raises(Refused, match="needs 3 to finish"):
         Mean().declare(three).accept(three)
     # Noise of each site's own needs no sum to be opened.
-    assert plan("study", Mean(summed=False), consortium(Pure(1), dropouts=2)).parties == 4
+    assert plan("study", Mean(summed=False), make_consortium(Pure(1), dropouts=2)).parties == 4
 
 
 def test_a_plan_checks_the_parts_of_a_protocol() -> None:
     with pytest.raises(Refused, match="three are needed"):
-        plan("study", Mounting(part_of=Demanding()), consortium(Pure(1)))
+        plan("study", Mounting(part_of=Demanding()), make_consortium(Pure(1)))
 
 
 def test_a_plan_of_very_many_says_what_their_sums_rest_on() -> None:
     def noted(size: Any, colluders: int = 1) -> list[Any]:
         parties = tuple(f"p{k:03}" for k in range(size))
-        who = Consortium(parties=parties, loss=Approx(1, 1e-6), colluders=colluders)
-        shown = plan("study", Mean(), who)
+        consortium = Consortium(parties=parties, loss=Approx(1, 1e-6), colluders=colluders)
+        shown = plan("study", Mean(), consortium)
         return [note for note in shown.notes if note.startswith("secure sums: ")]
 
     assert noted(40) == []
@@ -165,8 +169,8 @@ def test_a_plan_of_very_many_says_what_their_sums_rest_on() -> None:
     [(2, "2 times"), (3, "1.5 times"), (60, "1.02 times"), (300, "1.003 times"), (100_000, "1.00001 times")],
 )
 def test_a_plan_tells_a_factor_of_the_variance_from_one(size: int, said: str) -> None:
-    who = Consortium(parties=tuple(f"p{k:03}" for k in range(size)), loss=Approx(1, 1e-6))
-    (note,) = [note for note in plan("study", Mean(), who).notes if "sufficient" in note]
+    consortium = Consortium(parties=tuple(f"p{k:03}" for k in range(size)), loss=Approx(1, 1e-6))
+    (note,) = [note for note in plan("study", Mean(), consortium).notes if "sufficient" in note]
     assert f"(variance {said} a trusted coordinator's)" in note
 
 

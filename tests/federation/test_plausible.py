@@ -29,7 +29,7 @@ from comity.privacy.randomness import SeededNoise
 from tests.support.noise import NoNoise
 
 from .test_lost_parties import Lying, ok
-from .toy import Rounds, answer, ask_for, consortium, setup
+from .toy import Rounds, answer, ask_for, make_consortium, setup
 
 SHAPE = (3, 4)
 L2: list[Bound] = [Ball(1.0), RecordSum(1.0, 40.0, 40), Simplex(3, 4), Counts((1, 1, 1), True, 50)]
@@ -63,9 +63,9 @@ def furthest(bound: Bound, generator: np.random.Generator) -> np.ndarray:
     return bound.enforce(1e6 * generator.choice([-1.0, 0.0, 1.0], SHAPE), SHAPE)
 
 
-def honest_sum(one: Release, who: Consortium, present: int, seed: int) -> np.ndarray:
+def honest_sum(one: Release, consortium: Consortium, present: int, seed: int) -> np.ndarray:
     """What is opened of parties that are as far out as they may be, with the noise of those that are left."""
-    generator, source, scale = np.random.default_rng(seed), SeededNoise(seed), one.scale(who)
+    generator, source, scale = np.random.default_rng(seed), SeededNoise(seed), one.scale(consortium)
     part, noise = isinstance(one.protection, Summed), one.noise
     assert noise is not None
     units = np.zeros(one.shape, np.int64)
@@ -79,13 +79,13 @@ def honest_sum(one: Release, who: Consortium, present: int, seed: int) -> np.nda
 
 def honest(epsilon: float, parties: int, dropouts: int, seed: int) -> int:
     """Check honest sums of every bound under every noise; how many there were."""
-    who, checked = consortium_of(parties, dropouts), 0
+    consortium, checked = consortium_of(parties, dropouts), 0
     cases: list[tuple[Noise, Bound]] = [(Laplace(Pure(epsilon)), bound) for bound in L1]
     cases += [(Gaussian(gaussian_budget(Approx(epsilon, 1e-6))), bound) for bound in L2]
     cases += [(Spherical(Pure(epsilon)), Ball(1.0)), (Spherical(Pure(epsilon)), RecordSum(1.0, 40.0, 40))]
     for noise, bound in cases:
         one = release(noise, bound, Summed if parties > 1 else Noised)
-        require_plausible(one, who, honest_sum(one, who, parties - dropouts, seed), parties - dropouts)
+        require_plausible(one, consortium, honest_sum(one, consortium, parties - dropouts, seed), parties - dropouts)
         checked += 1
     return checked
 
@@ -116,9 +116,9 @@ def test_a_tail_is_exceeded_as_rarely_as_it_says_and_is_no_wider_than_need_be(
 ) -> None:
     """At a probability that can be measured. A quarter of the tail is exceeded often, of Laplace noise a tenth."""
     monkeypatch.setattr(plausibility, "FALSE_ALARM", 0.08)
-    who, width, runs = consortium_of(6, 3), 8, 400
+    consortium, width, runs = consortium_of(6, 3), 8, 400
     one = release(noise, EntrySum(1.0, 2.0, 1.0) if noise.norm == "l1" else Ball(1.0), shape=(width,))
-    scale, source = one.scale(who), SeededNoise(7)
+    scale, source = one.scale(consortium), SeededNoise(7)
     drawn = np.array(
         [
             sum(noise.draw(source, scale, (width,), permit=simulated("sum", k), part=True) for k in range(parties))
@@ -126,7 +126,7 @@ def test_a_tail_is_exceeded_as_rarely_as_it_says_and_is_no_wider_than_need_be(
             for _ in range(runs)
         ]
     )
-    tail = NoiseTail(one, who, parties)
+    tail = NoiseTail(one, consortium, parties)
     signs = np.array([1.0, -1.0] * (width // 2))
     figures = [
         (np.abs(drawn).max(axis=1), float(tail.of_figures(Weights(), width))),
@@ -140,10 +140,10 @@ def test_a_tail_is_exceeded_as_rarely_as_it_says_and_is_no_wider_than_need_be(
 
 
 def test_the_tail_of_laplace_noise_is_exponential_where_it_is_rare() -> None:
-    one, who = release(Laplace(Pure(1)), EntrySum(1.0, 2.0, 1.0), Noised, (1,)), consortium_of(1)
-    scale = one.scale(who)
+    one, consortium = release(Laplace(Pure(1)), EntrySum(1.0, 2.0, 1.0), Noised, (1,)), consortium_of(1)
+    scale = one.scale(consortium)
     rare = scale.total * scale.grid * np.log(1 / plausibility.FALSE_ALARM)
-    assert rare <= float(NoiseTail(one, who, 1).of_figures(Weights(l1=0.0), 1)) <= 2 * rare
+    assert rare <= float(NoiseTail(one, consortium, 1).of_figures(Weights(l1=0.0), 1)) <= 2 * rare
 
 
 def test_what_carries_no_noise_may_be_off_by_its_rounding_and_no_more() -> None:
@@ -169,14 +169,14 @@ FAR: list[tuple[Bound, Any]] = [
 
 @pytest.mark.parametrize(("bound", "value"), FAR)
 def test_a_sum_beyond_its_bound_is_refused_in_one_sentence(bound: Bound, value: Any) -> None:
-    who = consortium_of(5)
+    consortium = consortium_of(5)
     noise: Noise = Gaussian(gaussian_budget(Approx(500, 1e-6)))
     one = release(Laplace(Pure(40)) if isinstance(bound, EntrySum) else noise, bound)
-    require_plausible(one, who, value(0.0), 5)
+    require_plausible(one, consortium, value(0.0), 5)
     with pytest.raises(
         Implausible, match=r"^sum: the opened sum lies outside .* should be .* found .* begin a new run"
     ):
-        require_plausible(one, who, value(60.0), 5)
+        require_plausible(one, consortium, value(60.0), 5)
 
 
 def test_what_is_no_number_is_refused() -> None:
@@ -187,18 +187,18 @@ def test_what_is_no_number_is_refused() -> None:
 
 
 def test_rows_of_votes_sum_to_the_number_of_parties() -> None:
-    one, who = release(Gaussian(gaussian_budget(Approx(500, 1e-6))), Simplex(3, 4)), consortium_of(5)
-    require_plausible(one, who, np.full(SHAPE, 1.25), 5)
+    one, consortium = release(Gaussian(gaussian_budget(Approx(500, 1e-6))), Simplex(3, 4)), consortium_of(5)
+    require_plausible(one, consortium, np.full(SHAPE, 1.25), 5)
     with pytest.raises(Implausible, match="the sum of every row should be exactly 5"):
-        require_plausible(one, who, np.full(SHAPE, 4.5), 5)
+        require_plausible(one, consortium, np.full(SHAPE, 4.5), 5)
 
 
 def test_fewer_contributions_allow_less() -> None:
-    one, who = release(Gaussian(gaussian_budget(Approx(500, 1e-6))), Ball(10.0)), consortium_of(5, 2)
+    one, consortium = release(Gaussian(gaussian_budget(Approx(500, 1e-6))), Ball(10.0)), consortium_of(5, 2)
     value = np.full(SHAPE, 50 / 12**0.5)
-    require_plausible(one, who, value, 5)
+    require_plausible(one, consortium, value, 5)
     with pytest.raises(Implausible):
-        require_plausible(one, who, value, 3)
+        require_plausible(one, consortium, value, 3)
 
 
 # In a run.
@@ -212,8 +212,8 @@ def test_a_lie_beyond_the_bounds_ends_the_run_for_all_and_nothing_is_made_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The others get back what they never drew, nothing is left to resume, and the sentence stays."""
-    who = consortium()
-    parties, hosts = setup(who=who)
+    consortium = make_consortium()
+    parties, hosts = setup(consortium=consortium)
     before = accounts(hosts)
     host = hosts["cedar"]
     monkeypatch.setattr(host.agreed.declaration["mean"].bounded.__class__, "enforce", _hundredfold(host.agreed))
@@ -225,15 +225,15 @@ def test_a_lie_beyond_the_bounds_ends_the_run_for_all_and_nothing_is_made_of_it(
     for name, one in hosts.items():
         assert one.store.runs_open() == [], name
         assert decode(answer(one, ask_for("average[1]", nonce=parties.journal.nonce("run-1"))))["refused"] == "closed"
-    resumed, _ = setup(parties.protocol, who, hosts=hosts)
+    resumed, _ = setup(parties.protocol, consortium, hosts=hosts)
     resumed.journal = parties.journal
     with pytest.raises(Refused, match=r"run-1 was abandoned: mean: the opened sum lies outside"):
         run(resumed)
 
 
 def test_what_a_method_knows_beyond_the_bound_ends_a_run_too() -> None:
-    who = consortium()
-    parties, hosts = setup(who=who)
+    consortium = make_consortium()
+    parties, hosts = setup(consortium=consortium)
     total = np.array([17.0])
     parties.require("mean", 5, [Range("the answer", total, 17.0, 17.0)])
 
@@ -260,17 +260,17 @@ def _hundredfold(agreed: Any) -> Any:
 
 @pytest.mark.parametrize("protection", [Noised, Entrusted])
 def test_a_party_whose_own_value_is_seen_is_lost_for_a_lie_beyond_its_bound(protection: Any) -> None:
-    who, agreed_on = consortium(), Rounds()
-    declared = agreed_on.declare(who)
+    consortium, agreed_on = make_consortium(), Rounds()
+    declared = agreed_on.declare(consortium)
     noise = declared["mean"].noise
 
     class Seen(Rounds):
-        def declare(self, who: Any) -> Any:
-            found = super().declare(who)
+        def declare(self, consortium: Any) -> Any:
+            found = super().declare(consortium)
             own = replace(found["mean"], protection=protection(noise), grid=2.0**-20)
             return replace(found, releases=tuple(own if one.name == "mean" else one for one in found.releases))
 
-    parties, hosts = setup(Seen(), who, noise=NoNoise())
+    parties, hosts = setup(Seen(), consortium, noise=NoNoise())
     far = np.full(declared["mean"].shape, 1 << 40, "<i8")
     parties.channel = Lying(hosts, "average[0]", lambda reply: ok(reply, mean=far))
     run(parties)

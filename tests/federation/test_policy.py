@@ -22,7 +22,7 @@ from comity.privacy.loss import GDP, ZCDP
 from comity.privacy.unit import Neighbours
 
 from .children import at_once
-from .toy import STUDY, Rounds, answer, ask_for, consortium, host, identity
+from .toy import STUDY, Rounds, answer, ask_for, host, identity, make_consortium
 
 
 def ask(host: Any, path: Any, **values: Any) -> bytes:
@@ -31,7 +31,7 @@ def ask(host: Any, path: Any, **values: Any) -> bytes:
 
 def test_a_policy_is_checked_before_the_reservation() -> None:
     def reply(policy: Any, protocol: Any = None) -> Any:
-        one = host(protocol or Rounds(), consortium(), "ash", policy=policy)
+        one = host(protocol or Rounds(), make_consortium(), "ash", policy=policy)
         out = decode(ask(one, "run.begin[0]"))
         return out.get("refused", "ok"), out.get("key")
 
@@ -44,8 +44,8 @@ def test_a_policy_is_checked_before_the_reservation() -> None:
 
     @dataclass(frozen=True)
     class Unproven(Rounds):
-        def declare(self, who: Any) -> Declaration:
-            return replace(super().declare(who), claim="not private as claimed: its noise is too small")
+        def declare(self, consortium: Any) -> Declaration:
+            return replace(super().declare(consortium), claim="not private as claimed: its noise is too small")
 
     assert reply(Policy(approved=once), Unproven()) == ("policy", "unproven")
     assert reply(Policy(approved=once, unproven=True), Unproven())[0] == "ok"
@@ -53,8 +53,8 @@ def test_a_policy_is_checked_before_the_reservation() -> None:
 
 def test_whoever_nothing_is_bounded_against_needs_the_owners_word_too() -> None:
     """An unbounded loss is as good as the records; a policy decides about neither by itself."""
-    who = consortium()
-    private = Rounds().declare(who)
+    consortium = make_consortium()
+    private = Rounds().declare(consortium)
     unproven = replace(private, claim="not private as claimed: its noise is too small")
     exposed = replace(unproven, exposed="the coordinator")
     Policy().check_unproven(private)
@@ -66,12 +66,12 @@ def test_whoever_nothing_is_bounded_against_needs_the_owners_word_too() -> None:
     every.check_unproven(exposed)
     for terms in (every, SIMULATION):
         with pytest.raises(Refused, match="It waits for you") as error:
-            terms.check_unattended(unproven, who, "ash")
+            terms.check_unattended(unproven, consortium, "ash")
         assert error.value.key == "unproven"
-    knows_all = Policy(pinned={name: key for name, key in who.roster.items() if name != COORDINATOR})
-    knows_all.check_unattended(private, who, "ash")
+    knows_all = Policy(pinned={name: key for name, key in consortium.roster.items() if name != COORDINATOR})
+    knows_all.check_unattended(private, consortium, "ash")
     with pytest.raises(Refused, match="you know 0 of 4"):
-        Policy().check_unattended(private, who, "ash")
+        Policy().check_unattended(private, consortium, "ash")
 
 
 def test_what_a_part_discloses_needs_the_policy_too() -> None:
@@ -80,27 +80,27 @@ def test_what_a_part_discloses_needs_the_policy_too() -> None:
         parts = {"align": Alignment()}
 
     for policy, wanted in ((Policy(approved={STUDY: 1}), ("policy", "sizes_may_leave")), (SIMULATION, ("ok", None))):
-        one = host(Aligned(), consortium(), "ash", policy=policy)
+        one = host(Aligned(), make_consortium(), "ash", policy=policy)
         out = decode(ask(one, "run.begin[0]"))
         assert (out.get("refused", "ok"), out.get("key")) == wanted
 
 
 def test_an_approval_is_for_a_number_of_runs() -> None:
-    one = host(Rounds(), consortium(), "ash", policy=Policy(approved={STUDY: 1}))
+    one = host(Rounds(), make_consortium(), "ash", policy=Policy(approved={STUDY: 1}))
     assert "ok" in decode(ask(one, "run.begin[0]"))
     assert decode(ask(one, "run.begin[0]", run="run-2"))["refused"] == "approval"
 
 
 def test_runs_that_begin_at_once_share_one_approval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    hosts = [host(Rounds(), consortium(), "ash", tmp_path, policy=Policy(approved={STUDY: 1})) for _ in range(4)]
+    hosts = [host(Rounds(), make_consortium(), "ash", tmp_path, policy=Policy(approved={STUDY: 1})) for _ in range(4)]
     replies = at_once(*(lambda k=k: decode(ask(hosts[k], "run.begin[0]", run=f"r{k}")) for k in range(4)))
     assert sum("ok" in reply for reply in replies) == 1
 
 
 def test_the_ceiling_of_a_study_counts_all_of_its_runs() -> None:
     ceiling = Policy(epsilon_per_study=Decimal("3.2"), delta_per_study=Decimal("1e-6"), approved={STUDY: 3})
-    one = host(Rounds(), consortium(), "ash", policy=ceiling, epsilon=50.0)
+    one = host(Rounds(), make_consortium(), "ash", policy=ceiling, epsilon=50.0)
     assert "ok" in decode(ask(one, "run.begin[0]"))
     assert decode(ask(one, "run.begin[0]", run="run-2"))["key"] == "epsilon_per_study"
 
@@ -109,9 +109,9 @@ def test_the_ceiling_of_a_study_counts_all_of_its_runs() -> None:
 
 
 def check(policy: Any, *, runs: int = 0, declaration: Any = None, protocol: str = "rounds") -> None:
-    who = consortium()
-    made = declaration or Rounds().declare(who)
-    policy.check(study=STUDY, runs=runs, protocol=protocol, declaration=made, party="ash", consortium=who)
+    consortium = make_consortium()
+    made = declaration or Rounds().declare(consortium)
+    policy.check(study=STUDY, runs=runs, protocol=protocol, declaration=made, party="ash", consortium=consortium)
 
 
 def test_a_policy_that_says_nothing_approves_nothing() -> None:
@@ -137,7 +137,7 @@ def test_a_ceiling_is_met_exactly_and_no_further(runs: int) -> None:
     """Of all runs of the study together: this one and those before it."""
     spent, delta = Spent.zero(), Decimal("1e-6")
     for _ in range(runs + 1):
-        for release in Rounds().declare(consortium()).paid_by("ash", consortium()):
+        for release in Rounds().declare(make_consortium()).paid_by("ash", make_consortium()):
             assert release.loss is not None
             spent = spent.add(release.loss, release.times)
     asked = spent.epsilon_at(delta)
@@ -180,7 +180,7 @@ def test_the_policy_of_a_sites_file_accepts_a_gaussian_study() -> None:
 
 
 def _of(loss: Any) -> Declaration:
-    made = Rounds(rounds=0).declare(consortium())
+    made = Rounds(rounds=0).declare(make_consortium())
     (mean, *_) = made.releases
     noise = replace(cast(Any, mean.protection).noise, loss=loss)
     return replace(made, releases=(replace(mean, protection=replace(mean.protection, noise=noise)),))
@@ -193,9 +193,9 @@ def checked(policy: Any, *, runs: int = 0, declaration: Any = None) -> Any:
             study=STUDY,
             runs=runs,
             protocol="rounds",
-            declaration=declaration or Rounds().declare(consortium()),
+            declaration=declaration or Rounds().declare(make_consortium()),
             party="ash",
-            consortium=consortium(),
+            consortium=make_consortium(),
         )
     except Refused as refused:
         return refused.key or refused.code
@@ -222,9 +222,9 @@ def test_a_ceiling_holds_to_the_last_digit_and_counts_every_run() -> None:
 
 def test_a_ceiling_counts_in_the_relation_of_the_ledger() -> None:
     """A study under add-remove costs a ledger under replace twice its mu: so much the ceiling must allow."""
-    who = replace(consortium(), neighbours=Neighbours.ADD_REMOVE)
+    consortium = replace(make_consortium(), neighbours=Neighbours.ADD_REMOVE)
     loss = Spent.zero()
-    for release in Rounds().declare(who).paid_by("ash", who):
+    for release in Rounds().declare(consortium).paid_by("ash", consortium):
         assert release.loss is not None
         loss = loss.add(release.loss, release.times)
     delta = Decimal("1e-6")
@@ -233,7 +233,9 @@ def test_a_ceiling_counts_in_the_relation_of_the_ledger() -> None:
 
     def begun(epsilon: Decimal) -> Any:
         policy = Policy(epsilon_per_study=epsilon, delta_per_study=delta, approved={STUDY: 1})
-        return decode(ask(host(Rounds(), who, "ash", policy=policy, epsilon=20), "run.begin[0]")).get("key", "ok")
+        return decode(ask(host(Rounds(), consortium, "ash", policy=policy, epsilon=20), "run.begin[0]")).get(
+            "key", "ok"
+        )
 
     assert begun(stated) == begun(charged - Decimal("1e-6")) == "epsilon_per_study"
     assert begun(charged) == "ok"
@@ -255,8 +257,8 @@ def test_as_many_joint_predictions_as_allowed_and_not_one_more() -> None:
 def test_records_and_sizes_do_not_leave_without_their_word(word: str) -> None:
     @dataclass(frozen=True)
     class Disclosing(Rounds):
-        def declare(self, who: Any) -> Declaration:
-            made = super().declare(who)
+        def declare(self, consortium: Any) -> Declaration:
+            made = super().declare(consortium)
             exact = Release(
                 name="exact", source=EVERY_PARTY, to=COORDINATOR, protection=Disclosed("as it is", word), form=Blob(9)
             )
@@ -264,7 +266,9 @@ def test_records_and_sizes_do_not_leave_without_their_word(word: str) -> None:
 
     other = {"records_may_leave", "sizes_may_leave"} - {word}
     for path in ("run.ready[0]", "run.begin[0]"):
-        one = host(Disclosing(), consortium(), "ash", policy=Policy(approved={STUDY: 1}, disclosures=frozenset(other)))
+        one = host(
+            Disclosing(), make_consortium(), "ash", policy=Policy(approved={STUDY: 1}, disclosures=frozenset(other))
+        )
         assert decode(ask(one, path)) == {"refused": "policy", "key": word}
         one.policy = Policy(approved={STUDY: 1}, disclosures=frozenset({word}))
         assert "ok" in decode(ask(one, path))
@@ -285,18 +289,18 @@ def test_what_leaves_exactly_needs_its_own_word() -> None:
 
 
 def test_a_variant_outside_of_the_list_is_refused() -> None:
-    who, policy = consortium(), Policy(approved={STUDY: 1}, variants=("default",))
-    terms: dict[str, Any] = {"study": STUDY, "runs": 0, "protocol": "rounds", "party": "ash", "consortium": who}
-    policy.check(declaration=Rounds().declare(who), variant="default", **terms)
+    consortium, policy = make_consortium(), Policy(approved={STUDY: 1}, variants=("default",))
+    terms: dict[str, Any] = {"study": STUDY, "runs": 0, "protocol": "rounds", "party": "ash", "consortium": consortium}
+    policy.check(declaration=Rounds().declare(consortium), variant="default", **terms)
     with pytest.raises(Refused, match=r"policy\.variants allows default, but the study runs published") as refusal:
-        policy.check(declaration=Rounds().declare(who), variant="published", **terms)
+        policy.check(declaration=Rounds().declare(consortium), variant="published", **terms)
     assert refusal.value.key == "variants"
 
     class Published(Rounds):
         variant = "published"
 
-    assert decode(ask(host(Published(), who, "ash", policy=policy), "run.begin[0]"))["key"] == "variants"
-    assert "ok" in decode(ask(host(Rounds(), who, "ash", policy=policy), "run.begin[0]"))
+    assert decode(ask(host(Published(), consortium, "ash", policy=policy), "run.begin[0]"))["key"] == "variants"
+    assert "ok" in decode(ask(host(Rounds(), consortium, "ash", policy=policy), "run.begin[0]"))
 
 
 def test_published_methods_say_that_they_are() -> None:
@@ -310,7 +314,7 @@ def test_published_methods_say_that_they_are() -> None:
 
 
 def test_the_studies_of_those_whose_keys_the_owner_knows_and_of_nobody_else() -> None:
-    known = consortium().roster[COORDINATOR]
+    known = make_consortium().roster[COORDINATOR]
     # The study calls its coordinator what it likes; the name in the policy is the owner's own.
     check(Policy(approved={STUDY: 1}, submitters={"the registry": known}))
     for submitters in ({}, {COORDINATOR: identity("mallory").public}):
@@ -322,7 +326,7 @@ def test_the_studies_of_those_whose_keys_the_owner_knows_and_of_nobody_else() ->
 def test_a_study_that_gives_somebody_whom_the_owner_knows_another_key_is_refused() -> None:
     def reply(**pinned: Any) -> Any:
         policy = Policy(approved={STUDY: 1}, pinned={name: identity(key).public for name, key in pinned.items()})
-        out = decode(ask(host(Rounds(), consortium(), "ash", policy=policy), "run.begin[0]"))
+        out = decode(ask(host(Rounds(), make_consortium(), "ash", policy=policy), "run.begin[0]"))
         return out.get("refused", "ok"), out.get("key")
 
     assert reply(birch="birch", cedar="cedar", elsewhere="ash")[0] == "ok"

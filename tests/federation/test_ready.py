@@ -16,7 +16,7 @@ from comity.federation.messages.signatures import SIGNATURE_BYTES
 from tests.support.asks import sign_ask
 from tests.support.noise import NoNoise
 
-from .toy import STUDY, Rounds, answer, ask_for, consortium, host, identity, path_of, setup
+from .toy import STUDY, Rounds, answer, ask_for, host, identity, make_consortium, path_of, setup
 
 
 def standing(hosts: Any) -> dict[Any, Any]:
@@ -33,10 +33,10 @@ def asked(parties: Any) -> list[Any]:
 
 
 def refusing(**of_cedar: Any) -> Any:
-    who = consortium()
-    hosts = {name: host(Rounds(), who, name) for name in who.parties}
-    hosts["cedar"] = host(Rounds(), who, "cedar", **of_cedar)
-    return who, hosts
+    consortium = make_consortium()
+    hosts = {name: host(Rounds(), consortium, name) for name in consortium.parties}
+    hosts["cedar"] = host(Rounds(), consortium, "cedar", **of_cedar)
+    return consortium, hosts
 
 
 REFUSALS: dict[str, dict[str, Any]] = {
@@ -48,9 +48,9 @@ REFUSALS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("code", REFUSALS)
 def test_a_run_that_one_party_refuses_leaves_every_ledger_as_it_was(code: Any) -> None:
-    who, hosts = refusing(**REFUSALS[code])
+    consortium, hosts = refusing(**REFUSALS[code])
     before = standing(hosts)
-    parties, _ = setup(who=who, hosts=hosts)
+    parties, _ = setup(consortium=consortium, hosts=hosts)
     with pytest.raises(Refused, match=rf"cedar refused run\.ready.*{code}") as refusal:
         run(parties)
     assert (refusal.value.party, refusal.value.code) == ("cedar", code)
@@ -63,19 +63,19 @@ def test_a_run_that_one_party_refuses_leaves_every_ledger_as_it_was(code: Any) -
 
 
 def test_everybody_who_is_not_ready_is_named() -> None:
-    who, hosts = refusing(epsilon=0.5)
-    hosts["elm"] = host(Rounds(), who, "elm", policy=Policy())
+    consortium, hosts = refusing(epsilon=0.5)
+    hosts["elm"] = host(Rounds(), consortium, "elm", policy=Policy())
     with pytest.raises(Refused, match=r"cedar refused.*budget.*elm.*approval"):
-        run(setup(who=who, hosts=hosts)[0])
+        run(setup(consortium=consortium, hosts=hosts)[0])
 
 
 def test_a_run_that_was_not_ready_is_tried_again_under_its_id() -> None:
-    who, hosts = refusing(policy=Policy())
-    parties, _ = setup(who=who, hosts=hosts, noise=NoNoise())
+    consortium, hosts = refusing(policy=Policy())
+    parties, _ = setup(consortium=consortium, hosts=hosts, noise=NoNoise())
     with pytest.raises(Refused, match="approval"):
         run(parties)
     hosts["cedar"].policy = Policy(approved={STUDY: 1})
-    resumed, _ = setup(who=who, hosts=hosts, noise=NoNoise())
+    resumed, _ = setup(consortium=consortium, hosts=hosts, noise=NoNoise())
     resumed.journal = parties.journal
     assert run(resumed)["result"].shape == (3,)
     # Who had said that it is ready is not asked again.
@@ -85,7 +85,7 @@ def test_a_run_that_was_not_ready_is_tried_again_under_its_id() -> None:
 
 
 def test_whoever_says_ready_has_promised_nothing() -> None:
-    one = host(Rounds(), consortium(), "ash")
+    one = host(Rounds(), make_consortium(), "ash")
     before = standing({"ash": one})
     for _ in range(2):
         reply = decode(answer(one, ask_for("run.ready[0]")))
@@ -96,7 +96,7 @@ def test_whoever_says_ready_has_promised_nothing() -> None:
 
 def test_the_same_question_is_answered_as_things_stand() -> None:
     """The one step that is not answered once and for all: it changes nothing, and what is true of it changes."""
-    one = host(Rounds(protection=Noised), consortium(), "ash", policy=Policy(approved={STUDY: 1}))
+    one = host(Rounds(protection=Noised), make_consortium(), "ash", policy=Policy(approved={STUDY: 1}))
     assert "ok" in decode(answer(one, ask_for("run.ready[0]", run="run-2")))
     assert "ok" in decode(answer(one, ask_for("run.begin[0]", run="run-1")))
     assert "ok" in decode(answer(one, ask_for("run.ready[0]", run="run-1")))
@@ -106,14 +106,14 @@ def test_the_same_question_is_answered_as_things_stand() -> None:
 
 
 def test_another_journal_does_not_ask_about_a_run() -> None:
-    one = host(Rounds(), consortium(), "ash")
+    one = host(Rounds(), make_consortium(), "ash")
     answer(one, ask_for("run.begin[0]"))
     assert decode(answer(one, ask_for("run.ready[0]", nonce=bytes(range(32)))))["refused"] == "journal"
 
 
 def test_a_frozen_ledger_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    one = host(Rounds(), consortium(), "ash", tmp_path)
+    one = host(Rounds(), make_consortium(), "ash", tmp_path)
     head = one.store.ledger.commit_head()
     one.store.ledger.remember_commit(head.ledger, head.count + 7, "f" * 64)
     assert decode(answer(one, ask_for("run.ready[0]")))["refused"] == "frozen"
@@ -123,7 +123,7 @@ def test_a_party_that_is_away_before_the_beginning_is_lost_within_the_drop_outs(
     parties, hosts = setup(Rounds(rounds=0), noise=NoNoise(), lose=[("elm", "run.ready[0]")])
     run(parties)
     assert set(parties.lost) == {"elm"} and hosts["elm"].store.ledger.commit_head().count <= 2
-    parties, hosts = setup(who=consortium(dropouts=0), lose=[("elm", "run.ready[0]")])
+    parties, hosts = setup(consortium=make_consortium(dropouts=0), lose=[("elm", "run.ready[0]")])
     before = standing(hosts)
     with pytest.raises(SiteLost, match="elm"):
         run(parties)
@@ -147,8 +147,8 @@ MOMENTS = ["run.begin[0]", "sum.advertise[0]", "average[0]", "sum.mask[mean/0]",
 
 @pytest.mark.parametrize("path", MOMENTS)
 def test_a_refusal_at_any_moment_frees_what_the_others_never_drew(path: Any) -> None:
-    who = consortium(dropouts=0)
-    parties, hosts = setup(who=who, noise=NoNoise())
+    consortium = make_consortium(dropouts=0)
+    parties, hosts = setup(consortium=consortium, noise=NoNoise())
     cast(Any, parties.channel).hosts = {**hosts, "cedar": Changed(hosts["cedar"], path)}
     with pytest.raises(Refused, match=r"cedar refused.*closed"):
         run(parties)
@@ -159,7 +159,7 @@ def test_a_refusal_at_any_moment_frees_what_the_others_never_drew(path: Any) -> 
         assert len(drawn) <= 1 + 2 * path.startswith("lean"), "what was drawn stays spent"
         if path.startswith("lean") and name != "cedar":
             assert drawn
-    resumed, _ = setup(who=who, hosts=hosts, noise=NoNoise())
+    resumed, _ = setup(consortium=consortium, hosts=hosts, noise=NoNoise())
     resumed.journal = parties.journal
     with pytest.raises(Refused, match=r"run-1 was abandoned: cedar refused .*begin a new run"):
         run(resumed)
@@ -167,8 +167,8 @@ def test_a_refusal_at_any_moment_frees_what_the_others_never_drew(path: Any) -> 
 
 
 def test_after_a_refusal_the_journal_keeps_no_secret_of_the_run() -> None:
-    who = consortium(dropouts=0)
-    parties, hosts = setup(who=who, noise=NoNoise())
+    consortium = make_consortium(dropouts=0)
+    parties, hosts = setup(consortium=consortium, noise=NoNoise())
     cast(Any, parties.channel).hosts = {**hosts, "cedar": Changed(hosts["cedar"], "lean[0]")}
     with pytest.raises(Refused):
         run(parties)
@@ -186,8 +186,8 @@ def test_a_refusal_that_the_drop_outs_allow_ends_nothing() -> None:
 
 def test_a_full_disk_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stops the run, which goes on when there is room again."""
-    who = consortium(dropouts=0)
-    parties, hosts = setup(who=who, noise=NoNoise())
+    consortium = make_consortium(dropouts=0)
+    parties, hosts = setup(consortium=consortium, noise=NoNoise())
 
     def full(*_: Any, **__: Any) -> None:
         raise Stopped("the disk did not take the entry", code="ledger")
@@ -197,12 +197,12 @@ def test_a_full_disk_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(Stopped, match="cedar"):
             run(parties)
     assert all(one.store.runs_open() == ["run-1"] for name, one in hosts.items() if name != "cedar")
-    resumed, _ = setup(who=who, hosts=hosts, noise=NoNoise())
+    resumed, _ = setup(consortium=consortium, hosts=hosts, noise=NoNoise())
     resumed.journal = parties.journal
     assert run(resumed)["result"].shape == (3,)
 
 
 def test_only_the_coordinator_of_the_study_asks_who_is_ready() -> None:
-    one = host(Rounds(), consortium(), "ash")
+    one = host(Rounds(), make_consortium(), "ash")
     raw = sign_ask(identity("birch"), "ash", ask_for("run.ready[0]"))
     assert decode(one.answer(raw)[:-SIGNATURE_BYTES]) == {"refused": "signature", "key": ""}

@@ -31,7 +31,7 @@ from comity.study.local.channel import LocalChannel
 from tests.support.asks import sign_ask
 from tests.support.noise import NoNoise
 
-from .toy import Noised, Rounds, ask_for, consortium, identity, records
+from .toy import Noised, Rounds, ask_for, identity, make_consortium, records
 
 NORTH, SOUTH, UNKNOWN = "a" * 64, "b" * 64, "c" * 64
 SOON = 30.0
@@ -51,9 +51,9 @@ def coordinator(study: Any) -> Identity:
 
 def agreed(study: Any, size: int = 3) -> Agreement:
     """Two studies of the same parties, of different length, each with a coordinator of its own."""
-    who = consortium(size)
-    who = replace(who, roster={**who.roster, COORDINATOR: coordinator(study).public})
-    return Agreement(study, Rounds(protection=Noised, rounds=COSTS[study] - 1), who)
+    consortium = make_consortium(size)
+    consortium = replace(consortium, roster={**consortium.roster, COORDINATOR: coordinator(study).public})
+    return Agreement(study, Rounds(protection=Noised, rounds=COSTS[study] - 1), consortium)
 
 
 def owner(

@@ -24,7 +24,7 @@ from comity.privacy.randomness import ReleasedNoise, SeededDraws
 from tests.support.noise import NoNoise
 
 from .children import at_once
-from .toy import STUDY, LossyChannel, Rounds, answer, ask_for, begin, consortium, path_of, setup
+from .toy import STUDY, LossyChannel, Rounds, answer, ask_for, begin, make_consortium, path_of, setup
 
 
 class Killed(BaseException):
@@ -54,8 +54,8 @@ def check_ledgers(hosts: Any, lost: Any = (), rounds: int = 2) -> None:
 
 def kill_at(parties: Any, hosts: Any, point: Any) -> None:
     """Arrange for Killed at a named moment: of the coordinator around an ask, or of a site around its commit."""
-    who, path, moment = point
-    if who == "coordinator":
+    consortium, path, moment = point
+    if consortium == "coordinator":
         channel, journal = parties.channel, parties.journal
         carry, got = channel.carry, journal.record
 
@@ -75,7 +75,7 @@ def kill_at(parties: Any, hosts: Any, point: Any) -> None:
 
         channel.carry, journal.record = asking, journalling
     else:
-        store = hosts[who].store
+        store = hosts[consortium].store
         commit = store.commit
 
         def committing(study: Any, run_id: Any, at: Any, *rest: Any, **more: Any) -> Any:
@@ -89,14 +89,14 @@ def kill_at(parties: Any, hosts: Any, point: Any) -> None:
         store.commit = committing
 
 
-def kill_matrix(folder: Any, lose: Any, protocol: Any, who: Any, every: int = 1) -> None:
+def kill_matrix(folder: Any, lose: Any, protocol: Any, consortium: Any, every: int = 1) -> None:
     """Every ask, three moments at the coordinator, two at a site: killed, resumed, and run once more.
 
     With `every` above 1 the moments take turns from ask to ask.
     """
     whole = folder / "whole"
     whole.mkdir()
-    parties, _ = setup(protocol, who, whole, lose=lose)
+    parties, _ = setup(protocol, consortium, whole, lose=lose)
     run(parties)
     paths = [path for path, _ in parties.journal.traffic(STUDY, "run-1")]
     assert len(paths) == 3 + 4 + (1 + protocol.rounds) * 4
@@ -106,17 +106,17 @@ def kill_matrix(folder: Any, lose: Any, protocol: Any, who: Any, every: int = 1)
     for place, point in enumerate(points[::every]):
         there = folder / str(place)
         there.mkdir()
-        parties, hosts = setup(protocol, who, there, lose=lose)
+        parties, hosts = setup(protocol, consortium, there, lose=lose)
         kill_at(parties, hosts, point)
         with pytest.raises(Killed):
             run(parties)
         before = stored(hosts)
-        parties, hosts = setup(protocol, who, there, lose=lose)
+        parties, hosts = setup(protocol, consortium, there, lose=lose)
         released = run(parties)["result"]
         after = stored(hosts)
         assert all(after[key] == value for key, value in before.items()), point
         check_ledgers(hosts, {name for name, _ in lose}, protocol.rounds)
-        parties, hosts = setup(protocol, who, there, lose=lose)
+        parties, hosts = setup(protocol, consortium, there, lose=lose)
         np.testing.assert_array_equal(run(parties)["result"], released)
         last = stored(hosts)
         assert all(last[key] == value for key, value in after.items()), point
@@ -131,19 +131,19 @@ DROPPED = [(), (("doum", "sum.mask[mean/0]"),)]
 
 def test_the_kill_matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    kill_matrix(tmp_path, (), Rounds(rounds=0), consortium(3, dropouts=0), every=3)
+    kill_matrix(tmp_path, (), Rounds(rounds=0), make_consortium(3, dropouts=0), every=3)
 
 
 def test_the_kill_matrix_with_a_drop_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    kill_matrix(tmp_path, DROPPED[1], Rounds(rounds=1), consortium(4), every=7)
+    kill_matrix(tmp_path, DROPPED[1], Rounds(rounds=1), make_consortium(4), every=7)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("lose", DROPPED, ids=["all there", "with a drop-out"])
 def test_the_kill_matrix_with_more_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose: Any) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    kill_matrix(tmp_path, lose, Rounds(rounds=3), consortium(5))
+    kill_matrix(tmp_path, lose, Rounds(rounds=3), make_consortium(5))
 
 
 def test_a_coordinator_killed_after_reading_replies_gains_nothing(tmp_path: Path) -> None:
@@ -264,8 +264,8 @@ def dying_at(path: Any) -> Any:
 class Trusted(Rounds):
     """A mean in clear to a coordinator that adds the noise."""
 
-    def declare(self, who: Any) -> Declaration:
-        (mean, *_) = super().declare(who).releases
+    def declare(self, consortium: Any) -> Declaration:
+        (mean, *_) = super().declare(consortium).releases
         noise = cast(Any, mean.protection).noise
         entrusted = replace(mean, protection=Entrusted(noise), grid=2.0**-20)
         noisy = Release(
@@ -355,7 +355,7 @@ def test_the_transcript_is_the_same_after_a_resume_and_counts_what_crossed(tmp_p
 
 def test_a_consortium_without_honest_parties_is_refused() -> None:
     with pytest.raises(Exception, match="leave no honest party"):
-        consortium(2, dropouts=1, colluders=1)
+        make_consortium(2, dropouts=1, colluders=1)
 
 
 def test_a_seeded_run_draws_the_same_after_a_resume(tmp_path: Path) -> None:

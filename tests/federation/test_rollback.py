@@ -19,7 +19,7 @@ from comity.federation.messages import heads
 from comity.federation.messages.codec import decode
 from comity.federation.sum.coordinator import _set_up
 
-from .toy import STUDY, Rounds, answer, ask_for, begin, consortium, host, identity, setup
+from .toy import STUDY, Rounds, answer, ask_for, begin, host, identity, make_consortium, setup
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def frozen(host: Any) -> bool:
 
 
 def test_every_reply_carries_the_signed_head_after_its_commit() -> None:
-    one = host(Rounds(protection=Noised), consortium(), "ash")
+    one = host(Rounds(protection=Noised), make_consortium(), "ash")
     counts = []
     for path, values in (
         ("run.begin[0]", {}),
@@ -145,7 +145,7 @@ def test_peers_notice_where_the_coordinator_has_lost_its_journal(sites: Any, mon
     back_up(folder)
     run(started(folder, run="run-2")[0])
     put_back(folder, monkeypatch)
-    parties, hosts = started(folder, run="run-3", journal="another journal", who=consortium(dropouts=0))
+    parties, hosts = started(folder, run="run-3", journal="another journal", consortium=make_consortium(dropouts=0))
     with pytest.raises(Refused, match=r"ash refused average.*frozen"):
         run(parties)
     assert frozen(hosts["ash"])
@@ -183,7 +183,7 @@ def test_an_owner_of_two_ledgers_is_not_frozen_by_the_other_ones_heads(
 
 
 def test_heads_that_nobody_signed_freeze_nothing() -> None:
-    one = host(Rounds(), consortium(), "ash")
+    one = host(Rounds(), make_consortium(), "ash")
     ledger = one.store.ledger.commit_head().ledger
     made_up = {"ledger": ledger, "count": 10**6, "head": "ab" * 32, "signature": bytes(64)}
     assert decode(answer(one, ask_for("run.begin[0]", seen=[made_up])))["refused"] == "signature"
@@ -205,19 +205,19 @@ def test_a_peers_made_up_head_reaches_nobody() -> None:
 
 
 def test_a_head_that_its_owner_did_not_sign_is_not_remembered() -> None:
-    who = consortium()
-    one = host(Rounds(protection=Noised), who, "ash")
+    consortium = make_consortium()
+    one = host(Rounds(protection=Noised), consortium, "ash")
     answer(one, ask_for("run.begin[0]"))
     good = heads.signed(identity("birch"), "birch", "ab" * 32, 7, "cd" * 32)
     bad = heads.signed(identity("doum"), "cedar", "ab" * 32, 7, "cd" * 32)
     shown = {"birch": [good], "cedar": [bad]}
     assert "ok" in decode(answer(one, ask_for("run.end[0]", heads=shown)))
-    assert one.store.remembered("birch", who.roster["birch"].sign) == [good]
-    assert one.store.remembered("cedar", who.roster["cedar"].sign) == []
+    assert one.store.remembered("birch", consortium.roster["birch"].sign) == [good]
+    assert one.store.remembered("cedar", consortium.roster["cedar"].sign) == []
 
 
 def test_heads_of_another_form_are_refused() -> None:
-    one = host(Rounds(), consortium(), "ash")
+    one = host(Rounds(), make_consortium(), "ash")
     good = heads.signed(identity("ash"), "ash", "ab" * 32, 1, "ab" * 32)
     seen: list[Any]
     for seen in ([{}], [7], [good, good], [good] * 9, [{**good, "more": 1}], [{**good, "count": -1}]):
@@ -226,11 +226,11 @@ def test_heads_of_another_form_are_refused() -> None:
 
 def test_each_party_is_watched_by_a_bounded_number_of_others() -> None:
     for size in (1, 2, 5):
-        who = consortium(size, dropouts=0, colluders=min(1, size - 1))
-        for party in who.parties:
-            assert set(heads.watched(who, party)) == set(who.parties) - {party}
+        consortium = make_consortium(size, dropouts=0, colluders=min(1, size - 1))
+        for party in consortium.parties:
+            assert set(heads.watched(consortium, party)) == set(consortium.parties) - {party}
     names = tuple(f"p{k}" for k in range(50))
-    many = type(who)(parties=names, loss=who.loss)
+    many = type(consortium)(parties=names, loss=consortium.loss)
     watched = [heads.watched(many, name) for name in names]
     assert all(len(set(of)) == heads.WATCHERS for of in watched)
     assert all(sum(name in of for of in watched) == heads.WATCHERS for name in names)

@@ -26,7 +26,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Unit
 from tests.support.noise import NoNoise
 
-from .toy import Rounds, answer, ask_for, begin, consortium, identity, setup
+from .toy import Rounds, answer, ask_for, begin, identity, make_consortium, setup
 
 
 def outbox(hosts: Any, label: Any) -> dict[Any, Any]:
@@ -282,17 +282,23 @@ def test_a_letter_that_was_withheld_names_its_sender() -> None:
 def test_a_party_that_reads_the_result_counts_as_a_colluder() -> None:
     """Two parties, one of them the reader: without t it subtracts its own part, and half of the noise is left."""
     with pytest.raises(Refused, match="colluders to 1"):
-        setup(who=consortium(5, dropouts=0, colluders=0))
-    honest, naive = (Rounds().declare(w)["mean"].scale(w) for w in (consortium(2, dropouts=0, colluders=1), _naive(2)))
+        setup(consortium=make_consortium(5, dropouts=0, colluders=0))
+    honest, naive = (
+        Rounds().declare(w)["mean"].scale(w) for w in (make_consortium(2, dropouts=0, colluders=1), _naive(2))
+    )
     left_over = {"honest": honest.part, "naive": naive.part}  # what remains when the reader removes its own part
     assert left_over["honest"] >= honest.total and left_over["naive"] < 0.75 * naive.total
     # What methods lay their rules out for is what the release itself counts.
-    for who in (consortium(2, dropouts=0, colluders=1), consortium(5, dropouts=1, colluders=2)):
-        assert Rounds().declare(who)["mean"].parts(who) == who.honest_parts == who.size - who.dropouts - who.colluders
+    for consortium in (make_consortium(2, dropouts=0, colluders=1), make_consortium(5, dropouts=1, colluders=2)):
+        assert (
+            Rounds().declare(consortium)["mean"].parts(consortium)
+            == consortium.honest_parts
+            == consortium.size - consortium.dropouts - consortium.colluders
+        )
 
 
 def _naive(size: Any) -> Consortium:
-    return consortium(size, dropouts=0, colluders=0)
+    return make_consortium(size, dropouts=0, colluders=0)
 
 
 def test_an_advertised_key_that_is_not_signed_by_its_party_is_refused() -> None:
@@ -310,11 +316,11 @@ def test_an_advertised_key_that_is_not_signed_by_its_party_is_refused() -> None:
 
 
 def test_words_are_as_wide_as_the_sum_needs() -> None:
-    who = consortium()
-    release = Rounds().declare(who)["mean"]
-    assert word_type(release, who) == "<u4"
+    consortium = make_consortium()
+    release = Rounds().declare(consortium)["mean"]
+    assert word_type(release, consortium) == "<u4"
     wide = replace(release, grid=2.0**-40)
-    assert word_type(wide, who) == "<u8"
+    assert word_type(wide, consortium) == "<u8"
     for dtype in ("<u4", "<u8"):
         units = np.array([-(2**30), -1, 0, 7, 2**30 - 1])
         np.testing.assert_array_equal(to_units(to_words(units, dtype)), units)
@@ -323,7 +329,7 @@ def test_words_are_as_wide_as_the_sum_needs() -> None:
 def test_a_sum_over_a_sparse_graph_is_exact() -> None:
     lost, size = 9, 104
     names = tuple(f"p{k:03}" for k in range(size))
-    who = Consortium(
+    consortium = Consortium(
         parties=names,
         loss=ZCDP(0.15),
         unit=Unit.RECORD,
@@ -331,13 +337,13 @@ def test_a_sum_over_a_sparse_graph_is_exact() -> None:
         dropouts=10,
         roster={name: identity(name).public for name in ("coordinator", *names)},
     )
-    assert degree_of(who).degree < size - 1
+    assert degree_of(consortium).degree < size - 1
     gone = [(name, "sum.mask[mean/0]") for name in names[5 : 5 + lost]]
-    parties, hosts = setup(Rounds(rounds=0), who, noise=NoNoise(), lose=gone)
+    parties, hosts = setup(Rounds(rounds=0), consortium, noise=NoNoise(), lose=gone)
     begin(parties)
     total = parties.sum(Rounds().average)
     units = outbox(hosts, "mean/0")
-    grid = parties.declaration["mean"].scale(who).grid
+    grid = parties.declaration["mean"].scale(consortium).grid
     counted = [units[p] for p in names if (p, "sum.mask[mean/0]") not in gone]
     np.testing.assert_array_equal(np.rint(total.value / grid).astype(int), sum(counted))
     assert total.parties == size - lost
@@ -345,7 +351,7 @@ def test_a_sum_over_a_sparse_graph_is_exact() -> None:
 
 def test_a_third_of_the_parties_may_drop_out_after_masking() -> None:
     names = tuple(f"p{k:02}" for k in range(12))
-    who = Consortium(
+    consortium = Consortium(
         parties=names,
         loss=ZCDP(0.15),
         unit=Unit.RECORD,
@@ -354,10 +360,10 @@ def test_a_third_of_the_parties_may_drop_out_after_masking() -> None:
         roster={name: identity(name).public for name in ("coordinator", *names)},
     )
     gone = [(name, "sum.agree[mean/0]") for name in names[1:5]]
-    parties, hosts = setup(Rounds(rounds=0), who, noise=NoNoise(), lose=gone)
+    parties, hosts = setup(Rounds(rounds=0), consortium, noise=NoNoise(), lose=gone)
     begin(parties)
     total = parties.sum(Rounds().average)
-    grid = parties.declaration["mean"].scale(who).grid
+    grid = parties.declaration["mean"].scale(consortium).grid
     assert total.parties == 12  # their vectors had arrived
     np.testing.assert_array_equal(np.rint(total.value / grid).astype(int), sum(outbox(hosts, "mean/0").values()))
 
@@ -368,18 +374,18 @@ def test_every_shared_noise_runs_through_a_secure_sum(noise: Any) -> None:
 
     @dataclass(frozen=True)
     class Once(Rounds):
-        def declare(self, who: Any) -> Any:
-            declaration = super().declare(who)
+        def declare(self, consortium: Any) -> Any:
+            declaration = super().declare(consortium)
             (mean, *rest) = declaration.releases
             bound = EntrySum(1.0, 2.0, 1.0) if noise.norm == "l1" else mean.bound
             return replace(declaration, releases=(replace(mean, protection=Summed(noise), bound=bound), *rest))
 
-    who = consortium(3, dropouts=0)
-    parties, hosts = setup(Once(rounds=0), who, noise=SeededNoise(5))
+    consortium = make_consortium(3, dropouts=0)
+    parties, hosts = setup(Once(rounds=0), consortium, noise=SeededNoise(5))
     begin(parties)
     total = parties.sum(Rounds().average)
     exact = sum(host.records.features.mean(0) for host in hosts.values())
-    scale = parties.declaration["mean"].scale(who)
+    scale = parties.declaration["mean"].scale(consortium)
     spread = parties.declaration["mean"].deviation(scale) * scale.grid * np.sqrt(3 / 2)
     assert total.value.shape == (3,) and (np.abs(total.value - exact) < 12 * spread).all()
     assert (total.value != exact).any()
@@ -388,8 +394,8 @@ def test_every_shared_noise_runs_through_a_secure_sum(noise: Any) -> None:
 def test_a_release_without_headroom_is_refused_before_anything_is_reserved() -> None:
     @dataclass(frozen=True)
     class TooFine(Rounds):
-        def declare(self, who: Any) -> Any:
-            declaration = super().declare(who)
+        def declare(self, consortium: Any) -> Any:
+            declaration = super().declare(consortium)
             fine = tuple(replace(r, grid=2.0**-58) if r.name == "mean" else r for r in declaration.releases)
             return replace(declaration, releases=fine)
 

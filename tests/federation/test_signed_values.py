@@ -15,12 +15,12 @@ from comity.federation.declare.protection import Noised
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.signatures import check_signed_value
 
-from .test_delivery import HINT, OWN, Delivering, begun, boxed, who
+from .test_delivery import HINT, OWN, Delivering, add_consumer, begun, boxed
 from .toy import STUDY, answer, ask_for, identity, setup, signature
 
 
 def test_every_release_that_a_party_has_is_signed_and_nothing_that_it_has_not() -> None:
-    parties, hosts = setup(Delivering(protection=Noised), who())
+    parties, hosts = setup(Delivering(protection=Noised), add_consumer())
     run(parties)
     coordinator = identity(COORDINATOR).public
     for party, one in hosts.items():
@@ -67,7 +67,7 @@ def test_what_the_end_brings_unsigned_or_signed_as_something_else_is_refused() -
 
 
 def test_signatures_on_what_is_for_others_are_given_to_nobody_else() -> None:
-    parties, _ = setup(Delivering(protection=Noised), who())
+    parties, _ = setup(Delivering(protection=Noised), add_consumer())
     sent = [Sent("hint", "lean[0]", HINT), Sent("result", "lean[0]", OWN), Sent("hint", "lean[1]", own={"ash": HINT})]
     found = sign_for_parties(parties.agreed, identity(COORDINATOR), "run-1", sent)
     assert {party: {name: list(of) for name, of in names.items()} for party, names in found.items()} == {

@@ -27,7 +27,7 @@ from comity.privacy.mechanisms import Gaussian, Spherical
 from comity.privacy.randomness import SeededNoise
 from tests.support.noise import NoNoise
 
-from .toy import STUDY, Rounds, answer, ask_for, begin, consortium, host, identity, setup
+from .toy import STUDY, Rounds, answer, ask_for, begin, host, identity, make_consortium, setup
 
 
 def ask(one: Any, path: Any, **values: Any) -> Any:
@@ -35,7 +35,7 @@ def ask(one: Any, path: Any, **values: Any) -> Any:
 
 
 def begun(protocol: Any, noise: Any = None, values: Any = None) -> Any:
-    one = host(protocol, consortium(), "ash", noise=noise or NoNoise(), epsilon=50.0)
+    one = host(protocol, make_consortium(), "ash", noise=noise or NoNoise(), epsilon=50.0)
     if values is not None:
         one.__dict__["records"] = Records(np.asarray(values, float))
     assert "ok" in ask(one, "run.begin[0]")
@@ -62,16 +62,16 @@ def test_a_contribution_a_little_outside_of_its_bound_is_brought_inside(protecti
 
 
 def test_a_value_has_the_sender_and_the_receiver_of_its_declaration() -> None:
-    who = consortium()
-    release = Rounds().declare(who)["centre"]
-    release.check(np.zeros(3), COORDINATOR, "ash", who, {})
+    consortium = make_consortium()
+    release = Rounds().declare(consortium)["centre"]
+    release.check(np.zeros(3), COORDINATOR, "ash", consortium, {})
     for source, to in (("ash", "birch"), ("mallory", "ash"), (COORDINATOR, COORDINATOR), (COORDINATOR, "mallory")):
         with pytest.raises(Malformed, match="not declared from"):
-            release.check(np.zeros(3), source, to, who, {})
+            release.check(np.zeros(3), source, to, consortium, {})
 
 
 def test_a_sum_that_could_wrap_is_refused() -> None:
-    who = consortium()
+    consortium = make_consortium()
 
     def declared(limit: Any) -> Release:
         bound = Opened(l2=1.0, limit=limit, ring=40)
@@ -82,17 +82,17 @@ def test_a_sum_that_could_wrap_is_refused() -> None:
         )
 
     # Five parties in units of 2^-12: 2^38 units are reached at a limit of 2^26/5.
-    declared(0.95 * 2**26 / 5).scale(who)
+    declared(0.95 * 2**26 / 5).scale(consortium)
     with pytest.raises(Refused, match="no headroom"):
-        declared(1.05 * 2**26 / 5).scale(who)
+        declared(1.05 * 2**26 / 5).scale(consortium)
 
 
 @dataclass(frozen=True)
 class Many(Rounds):
     """Steps that a careless protocol might have."""
 
-    def declare(self, who: Any) -> Declaration:
-        declaration = super().declare(who)
+    def declare(self, consortium: Any) -> Declaration:
+        declaration = super().declare(consortium)
         noise = Gaussian(ZCDP(0.05))
         extra = (
             Release(name="rows", source=COORDINATOR, to=EVERY_PARTY, protection=Public("size"), form=Count(100)),
@@ -161,7 +161,7 @@ def test_only_what_is_declared_as_sealed_goes_to_a_party() -> None:
 
 def test_what_a_peer_seals_is_checked_like_anything_else() -> None:
     """A letter that is not what was declared is as good as none, and does not end the turn of its receiver."""
-    one = host(Many(), consortium(), "ash", noise=NoNoise(), epsilon=50.0)
+    one = host(Many(), make_consortium(), "ash", noise=NoNoise(), epsilon=50.0)
     key = PublicIdentity.from_sealing(ask(one, "run.begin[0]")["ok"]["run_key"]["key"])
 
     def heard(turn: Any, name: Any, value: Any, path: str = "whisper[0]", sender: str = "birch") -> Any:
@@ -182,7 +182,7 @@ def test_what_a_peer_seals_is_checked_like_anything_else() -> None:
 
 def test_a_letter_counts_only_if_the_sender_on_its_head_signed_it() -> None:
     """Whoever knows a party's key of the run, as the coordinator does, can seal to it, and could write for others."""
-    one = host(Many(), consortium(), "ash", noise=NoNoise(), epsilon=50.0)
+    one = host(Many(), make_consortium(), "ash", noise=NoNoise(), epsilon=50.0)
     key = PublicIdentity.from_sealing(ask(one, "run.begin[0]")["ok"]["run_key"]["key"])
     head = Head(STUDY, "run-1", "whisper[0]", "birch", "ash", "hint")
 
@@ -215,7 +215,7 @@ def test_noise_is_never_selected_for_more_than_the_declared_sensitivity() -> Non
 class Trusting(Rounds):
     """The parties' means in clear to a coordinator that noises their sum."""
 
-    def declare(self, who: Any) -> Declaration:
+    def declare(self, consortium: Any) -> Declaration:
         noise = Gaussian(ZCDP(0.05))
         return Declaration(
             (

@@ -34,7 +34,7 @@ NAMES = (*OWNERS, "elm", "fir")
 LOSS = ZCDP(0.15)
 
 
-def consortium(
+def make_consortium(
     parties: tuple[str, ...] = NAMES,
     *,
     owners: tuple[str, ...] = OWNERS,
@@ -76,7 +76,7 @@ class Roles(Protocol):
 
     name = "roles"
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         return Declaration(
             (
                 contribution("held", "owner", Summed(Gaussian(ZCDP(0.05)))),
@@ -120,7 +120,7 @@ def mean(*names: str) -> Any:
 def test_each_sum_is_over_its_own_parties(lost: Any) -> None:
     """Also when a party of one circle, or of another, is lost between the sums."""
     lose = [] if lost is None else [(lost, "share[0]")]
-    parties, _ = setup(Roles(), consortium(dropouts=1), noise=NoNoise(), lose=lose)
+    parties, _ = setup(Roles(), make_consortium(dropouts=1), noise=NoNoise(), lose=lose)
     begin(parties)
     held = parties.sum(Roles().hold)
     assert held.names == OWNERS
@@ -136,12 +136,12 @@ def test_each_sum_is_over_its_own_parties(lost: Any) -> None:
 
 
 def test_a_party_outside_the_source_neither_masks_nor_pays_nor_contributes() -> None:
-    parties, hosts = setup(Roles(), consortium(), noise=NoNoise())
+    parties, hosts = setup(Roles(), make_consortium(), noise=NoNoise())
     run(parties)
     asked = {path: set(to) for path, to in parties.journal.traffic(parties.study, parties.run)}
-    for path, who in asked.items():
+    for path, consortium in asked.items():
         if path.startswith(("hold", "sum.")) and not path.endswith(("[1]", "[common/0]")):
-            assert who == set(OWNERS), path
+            assert consortium == set(OWNERS), path
     assert asked["sum.advertise[1]"] == set(NAMES)
     spent = {name: host.store.ledger.summary()[0].spent.gaussian for name, host in hosts.items()}
     assert {name: round(float(square), 6) for name, square in spent.items()} == {
@@ -155,7 +155,7 @@ def test_a_party_outside_the_source_neither_masks_nor_pays_nor_contributes() -> 
     "path", ["hold[0]", "sum.advertise[0]", "sum.mask[held/0]", "sum.enlist[0]", "sum.advertise[2]"]
 )
 def test_a_party_outside_the_source_refuses_to_take_part(path: str) -> None:
-    parties, hosts = setup(Roles(), consortium(), noise=NoNoise())
+    parties, hosts = setup(Roles(), make_consortium(), noise=NoNoise())
     begin(parties)
     known: dict[str, dict[str, Any]]
     known = {"sum.mask[held/0]": {"roll": {}}, "sum.enlist[0]": {"members": list(OWNERS)}}
@@ -171,9 +171,9 @@ def test_strangers_to_a_circle_do_not_make_up_its_number() -> None:
     """Noise is laid out for 6 − 1 owners, and 4 of them are a quorum: with a consumer on it, their list would be long
     enough, and the sum of 4 parts would be opened."""
     owners = NAMES
-    who = consortium((*NAMES, "gum"), owners=owners, colluders=0, dropouts=1)
+    consortium = make_consortium((*NAMES, "gum"), owners=owners, colluders=0, dropouts=1)
     protocol = Unread()
-    parties, hosts = setup(protocol, who, noise=NoNoise())
+    parties, hosts = setup(protocol, consortium, noise=NoNoise())
     begin(parties)
     parties.ask(protocol.hold, to=owners, label=0)
     view = parties.under("sum")
@@ -187,7 +187,7 @@ def test_strangers_to_a_circle_do_not_make_up_its_number() -> None:
     def enlisted(members: Any) -> Any:
         return decode(answer(hosts["ash"], ask_for("sum.enlist[0]", nonce=nonce, members=members)))
 
-    assert degree_of(who.within("owner")).quorum == 4
+    assert degree_of(consortium.within("owner")).quorum == 4
     assert enlisted([*OWNERS, "gum"])["refused"] == "sum"
     assert enlisted([*OWNERS])["refused"] == "sum"
     assert "ok" in enlisted([*OWNERS, "elm"])
@@ -197,13 +197,13 @@ def test_strangers_to_a_circle_do_not_make_up_its_number() -> None:
 class Unread(Roles):
     """The owners' sum goes to nobody but the coordinator."""
 
-    def declare(self, who: Consortium) -> Declaration:
-        return Declaration(super().declare(who).releases[:1], adversary="a curious coordinator")
+    def declare(self, consortium: Consortium) -> Declaration:
+        return Declaration(super().declare(consortium).releases[:1], adversary="a curious coordinator")
 
 
 def test_a_signature_of_one_circle_s_list_does_not_serve_another() -> None:
     """Two circles may have equal lists of members; what was signed for one says nothing of the other."""
-    parties, hosts = setup(Roles(), consortium(), noise=NoNoise())
+    parties, hosts = setup(Roles(), make_consortium(), noise=NoNoise())
     begin(parties)
     parties.sum(Roles().hold)
     agreed = parties.set_ups[0]
@@ -222,41 +222,41 @@ def test_a_signature_of_one_circle_s_list_does_not_serve_another() -> None:
 def test_parts_are_counted_as_if_all_colluders_and_drop_outs_were_in_the_source(
     owners: int, colluders: int, dropouts: int, parts: int
 ) -> None:
-    who = consortium(owners=OWNERS[:owners], colluders=colluders, dropouts=dropouts)
+    consortium = make_consortium(owners=OWNERS[:owners], colluders=colluders, dropouts=dropouts)
     release = contribution("held", "owner", Summed(Gaussian(ZCDP(0.05))))
-    assert release.parts(who) == parts
-    alone = consortium(OWNERS[:owners], owners=OWNERS[:owners], colluders=owners - parts, dropouts=0)
-    assert release.scale(who).part == release.scale(alone).part
+    assert release.parts(consortium) == parts
+    alone = make_consortium(OWNERS[:owners], owners=OWNERS[:owners], colluders=owners - parts, dropouts=0)
+    assert release.scale(consortium).part == release.scale(alone).part
 
 
 @pytest.mark.parametrize(("owners", "colluders", "dropouts"), [(2, 2, 0), (2, 0, 2), (3, 2, 1), (4, 4, 0)])
 def test_a_plan_refuses_a_source_in_which_nobody_honest_is_left(owners: int, colluders: int, dropouts: int) -> None:
-    who = consortium(owners=OWNERS[:owners], colluders=colluders, dropouts=dropouts)
+    consortium = make_consortium(owners=OWNERS[:owners], colluders=colluders, dropouts=dropouts)
     declared = Declaration((contribution("held", "owner", Summed(Gaussian(ZCDP(0.05)))),), adversary="-")
     with pytest.raises(Refused, match="held is summed over owner") as found:
-        declared.accept(who)
+        declared.accept(consortium)
     assert found.value.key in ("privacy.colluders", "privacy.dropouts")
 
 
 def test_a_plan_refuses_sums_that_so_few_of_the_source_could_not_open() -> None:
     """Six parties stand one drop-out; of three owners two are left, where three are needed."""
-    who = consortium(owners=OWNERS[:3], colluders=1, dropouts=1)
+    consortium = make_consortium(owners=OWNERS[:3], colluders=1, dropouts=1)
     declared = Declaration((contribution("held", "owner", Summed(Gaussian(ZCDP(0.05)))),), adversary="-")
     with pytest.raises(Refused, match="needs 3 to finish"):
-        declared.accept(who)
+        declared.accept(consortium)
     whole = Declaration((contribution("held", EVERY_PARTY, Summed(Gaussian(ZCDP(0.05)))),), adversary="-")
-    assert whole.accept(who) == whole
+    assert whole.accept(consortium) == whole
 
 
 def test_a_sum_over_one_party_is_that_party_s_own_noise_in_full() -> None:
-    who = consortium(owners=("birch",), colluders=3, dropouts=1)
+    consortium = make_consortium(owners=("birch",), colluders=3, dropouts=1)
     noise = Spherical(Pure(1))
-    summed = Declaration((contribution("held", "owner", Summed(noise)),), adversary="-").accept(who)
-    noised = Declaration((contribution("held", "owner", Noised(noise)),), adversary="-").accept(who)
+    summed = Declaration((contribution("held", "owner", Summed(noise)),), adversary="-").accept(consortium)
+    noised = Declaration((contribution("held", "owner", Noised(noise)),), adversary="-").accept(consortium)
     assert summed == noised and summed.sums() == ()
-    shown = plan("study", OneOwner(), who)
+    shown = plan("study", OneOwner(), consortium)
     assert shown.rows[0].protection == "noised at the site" and not [n for n in shown.notes if "sufficient" in n]
-    parties, _ = setup(OneOwner(), who, noise=NoNoise())
+    parties, _ = setup(OneOwner(), consortium, noise=NoNoise())
     np.testing.assert_allclose(run(parties)["result"], mean("birch"), atol=0.02)
     assert not [path for path, _ in parties.journal.traffic(parties.study, parties.run) if path.startswith("sum.")]
 
@@ -265,7 +265,7 @@ def test_a_sum_over_one_party_is_that_party_s_own_noise_in_full() -> None:
 class OneOwner(Protocol):
     name = "one-owner"
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         held = contribution("held", "owner", Summed(Gaussian(ZCDP(0.05))))
         return Declaration((held, made("result", EVERYONE, "held")), adversary="a curious coordinator")
 
@@ -315,16 +315,16 @@ def test_without_colluders_no_reader_may_know_a_part_of_the_noise(releases: Any,
     declared = Declaration(releases, adversary="-")
     if refused:
         with pytest.raises(Refused, match="parties that know parts") as found:
-            declared.accept(consortium(colluders=0))
+            declared.accept(make_consortium(colluders=0))
         assert found.value.key == "privacy.colluders"
     else:
-        declared.accept(consortium(colluders=0))
-    declared.accept(consortium(colluders=1))
+        declared.accept(make_consortium(colluders=0))
+    declared.accept(make_consortium(colluders=1))
 
 
 def test_what_a_release_is_made_from_must_be_declared() -> None:
     with pytest.raises(ValueError, match="'helt'"):
-        Declaration((SUMMED, made("result", EVERYONE, "helt")), adversary="-").accept(consortium())
+        Declaration((SUMMED, made("result", EVERYONE, "helt")), adversary="-").accept(make_consortium())
     with pytest.raises(ValueError, match="names what"):
         Derived()
     assert Derived("a", "b", "c").text == "made from a, b and c"
@@ -334,7 +334,7 @@ def test_what_a_release_is_made_from_must_be_declared() -> None:
 def test_a_plan_refuses_releases_of_roles_that_nobody_has(source: Any, to: Any) -> None:
     release = replace(contribution("held", source, Noised(Gaussian(ZCDP(0.05)))), to=to)
     with pytest.raises(Refused, match="no party or role 'broker'") as found:
-        Declaration((release,), adversary="-").accept(consortium())
+        Declaration((release,), adversary="-").accept(make_consortium())
     assert found.value.key == "parties"
 
 
@@ -346,13 +346,13 @@ def test_roles_have_names_of_their_own_and_parties_of_the_study(roles: Any) -> N
 
 def test_each_distinct_payer_is_shown_and_the_largest_is_the_guarantee() -> None:
     """The consumer pays 1.44 where the owners pay 1: nobody's figure stands for another's."""
-    who = consortium(("ash", "birch", "elm"), owners=("ash", "birch"), loss=Pure(1))
+    consortium = make_consortium(("ash", "birch", "elm"), owners=("ash", "birch"), loss=Pure(1))
 
     @dataclass(frozen=True)
     class Summary(Protocol):
         name = "summary"
 
-        def declare(self, who: Consortium) -> Declaration:
+        def declare(self, consortium: Consortium) -> Declaration:
             return Declaration(
                 (
                     contribution("held", "owner", Summed(Spherical(Pure(1)))),
@@ -361,7 +361,7 @@ def test_each_distinct_payer_is_shown_and_the_largest_is_the_guarantee() -> None
                 adversary="-",
             )
 
-    shown = plan("study", Summary(), who)
+    shown = plan("study", Summary(), consortium)
     assert [(payer.name, payer.parties, payer.loss) for payer in shown.payers] == [
         ("consumer (elm)", 1, "eps 1.44"),
         ("each owner (ash, birch)", 2, "eps 1.00"),
@@ -378,7 +378,7 @@ def test_each_distinct_payer_is_shown_and_the_largest_is_the_guarantee() -> None
 
 def test_a_party_that_pays_nothing_is_said_to_pay_nothing() -> None:
     declared = Declaration((SUMMED,), adversary="-")
-    assert [(one.name, one.loss) for one in payers(declared, consortium(loss=Approx(1, 1e-6)))][1] == (
+    assert [(one.name, one.loss) for one in payers(declared, make_consortium(loss=Approx(1, 1e-6)))][1] == (
         "each consumer (elm, fir)",
         "nothing",
     )
@@ -386,14 +386,14 @@ def test_a_party_that_pays_nothing_is_said_to_pay_nothing() -> None:
 
 def test_a_reader_that_works_with_nobody_knows_its_own_part_of_the_noise() -> None:
     """Without colluders a party may read what is made of a sum only if the noise is laid out without its part."""
-    who = consortium(colluders=0)
+    consortium = make_consortium(colluders=0)
     sum_ = contribution("sum", EVERY_PARTY, Summed(Gaussian(LOSS)))
     read = Release(name="model", source=COORDINATOR, to=EVERYONE, protection=Derived("sum"), form=Array((3,)))
     with pytest.raises(Refused, match="parties that know parts"):
-        Declaration((sum_, read), adversary="nobody").accept(who)
+        Declaration((sum_, read), adversary="nobody").accept(consortium)
     laid_out = replace(sum_, known_parts=1)
-    Declaration((laid_out, read), adversary="nobody").accept(who)
-    assert laid_out.parts(who) == len(NAMES) - 1 == sum_.parts(consortium(colluders=1))
-    assert laid_out.parts(consortium(colluders=2)) == len(NAMES) - 2
+    Declaration((laid_out, read), adversary="nobody").accept(consortium)
+    assert laid_out.parts(consortium) == len(NAMES) - 1 == sum_.parts(make_consortium(colluders=1))
+    assert laid_out.parts(make_consortium(colluders=2)) == len(NAMES) - 2
     with pytest.raises(Refused, match="would know all of the noise"):
-        laid_out.parts(consortium(colluders=0, dropouts=len(NAMES) - 1))
+        laid_out.parts(make_consortium(colluders=0, dropouts=len(NAMES) - 1))

@@ -39,9 +39,9 @@ def many(size: int = 200, colluders: int = 1, dropouts: int = 20) -> Consortium:
 class Alone:
     """One real host of a large consortium; the test holds everybody else's keys and plays the coordinator."""
 
-    def __init__(self, who: Any) -> None:
-        self.who = who
-        self.host = host(Rounds(rounds=0), who, VICTIM, noise=NoNoise())
+    def __init__(self, consortium: Any) -> None:
+        self.consortium = consortium
+        self.host = host(Rounds(rounds=0), consortium, VICTIM, noise=NoNoise())
         self.ask("run.begin[0]")
         self.ask("average[0]")
         self.holders = self.ask("sum.advertise[0]")["ok"]["holders"]
@@ -66,70 +66,70 @@ class Alone:
 
 
 @pytest.fixture(scope="module")
-def who() -> Consortium:
+def consortium() -> Consortium:
     return many()
 
 
-def without(who: Any, names: Any) -> list[Any]:
-    return [party for party in who.parties if party not in names]
+def without(consortium: Any, names: Any) -> list[Any]:
+    return [party for party in consortium.parties if party not in names]
 
 
-def test_holders_are_chosen_by_the_party_and_differ_between_runs(who: Any) -> None:
-    one, two = Alone(who), Alone(who)
-    assert len(one.holders) == degree_of(who).degree < who.size - 1
+def test_holders_are_chosen_by_the_party_and_differ_between_runs(consortium: Any) -> None:
+    one, two = Alone(consortium), Alone(consortium)
+    assert len(one.holders) == degree_of(consortium).degree < consortium.size - 1
     assert one.holders != two.holders  # its own coins, not a public label of the run
 
 
-def test_a_list_of_members_without_enough_of_its_own_holders_is_not_signed(who: Any) -> None:
-    alone, lost = Alone(who), degree_of(who).degree + 1 - degree_of(who).quorum
+def test_a_list_of_members_without_enough_of_its_own_holders_is_not_signed(consortium: Any) -> None:
+    alone, lost = Alone(consortium), degree_of(consortium).degree + 1 - degree_of(consortium).quorum
     alone.until_met()
     hidden = alone.holders[: lost + 1]
     # As many may be missing as the study allows; but not so many of one party's own holders.
-    assert len(hidden) <= who.dropouts
-    assert alone.ask("sum.enlist[0]", members=without(who, hidden))["refused"] == "sum"
-    assert alone.ask("sum.enlist[0]", members=without(who, [VICTIM]))["refused"] == "sum"
-    assert alone.ask("sum.enlist[0]", members=list(who.parties)[: who.survivors - 1])["refused"] == "sum"
-    assert "ok" in alone.ask("sum.enlist[0]", members=without(who, hidden[:lost]))
+    assert len(hidden) <= consortium.dropouts
+    assert alone.ask("sum.enlist[0]", members=without(consortium, hidden))["refused"] == "sum"
+    assert alone.ask("sum.enlist[0]", members=without(consortium, [VICTIM]))["refused"] == "sum"
+    assert alone.ask("sum.enlist[0]", members=list(consortium.parties)[: consortium.survivors - 1])["refused"] == "sum"
+    assert "ok" in alone.ask("sum.enlist[0]", members=without(consortium, hidden[:lost]))
 
 
-def test_nothing_is_masked_for_a_list_that_its_holders_did_not_sign(who: Any) -> None:
-    alone, quorum = Alone(who), degree_of(who).quorum
+def test_nothing_is_masked_for_a_list_that_its_holders_did_not_sign(consortium: Any) -> None:
+    alone, quorum = Alone(consortium), degree_of(consortium).quorum
     alone.until_met()
-    members = without(who, alone.holders[:3])
+    members = without(consortium, alone.holders[:3])
     assert alone.ask("sum.mask[mean/0]", roll={})["refused"] == "sum"
     alone.ask("sum.enlist[0]", members=members)
     stranger = next(party for party in members if party not in alone.holders and party != VICTIM)
     few = alone.roll(members, quorum - 1)
     for wrong in ({}, few, {**few, stranger: alone.signed(stranger, "members", "0", digest_of(sorted(members)))}):
         assert alone.ask("sum.mask[mean/0]", roll=wrong)["refused"] == "sum"
-    others = alone.roll(without(who, alone.holders[:4]))  # they signed another list
+    others = alone.roll(without(consortium, alone.holders[:4]))  # they signed another list
     assert alone.ask("sum.mask[mean/0]", roll=others)["refused"] == "signature"
     assert "ok" in alone.ask("sum.mask[mean/0]", roll=alone.roll(members, quorum))
 
 
-def test_a_list_of_survivors_without_itself_or_its_holders_is_not_signed(who: Any) -> None:
-    alone, lost = Alone(who), degree_of(who).degree + 1 - degree_of(who).quorum
+def test_a_list_of_survivors_without_itself_or_its_holders_is_not_signed(consortium: Any) -> None:
+    alone, lost = Alone(consortium), degree_of(consortium).degree + 1 - degree_of(consortium).quorum
     alone.until_met()
-    members = list(who.parties)
+    members = list(consortium.parties)
     alone.ask("sum.enlist[0]", members=members)
     assert alone.ask("sum.agree[mean/0]", survivors=members)["refused"] == "sum"  # before it masked
     alone.ask("sum.mask[mean/0]", roll=alone.roll(members))
-    assert alone.ask("sum.agree[mean/0]", survivors=without(who, [VICTIM]))["refused"] == "sum"
-    assert alone.ask("sum.agree[mean/0]", survivors=without(who, alone.holders[: lost + 1]))["refused"] == "sum"
-    survivors = without(who, alone.holders[:lost])
+    assert alone.ask("sum.agree[mean/0]", survivors=without(consortium, [VICTIM]))["refused"] == "sum"
+    assert alone.ask("sum.agree[mean/0]", survivors=without(consortium, alone.holders[: lost + 1]))["refused"] == "sum"
+    survivors = without(consortium, alone.holders[:lost])
     assert "ok" in alone.ask("sum.agree[mean/0]", survivors=survivors)
     agreed = digest_of(members, survivors)
     near = [name for name in alone.holders if name in survivors]
     consents = {name: alone.signed(name, "survivors", "mean/0", agreed) for name in [*near, VICTIM]}
-    few = dict(list(consents.items())[: degree_of(who).quorum - 1])
+    few = dict(list(consents.items())[: degree_of(consortium).quorum - 1])
     assert alone.ask("sum.unmask[mean/0]", consents=few)["refused"] == "sum"
     assert "ok" in alone.ask("sum.unmask[mean/0]", consents=consents)
 
 
-def alone_on_its_list(who: Any) -> Any:
+def alone_on_its_list(consortium: Any) -> Any:
     """The attack: the victim is shown a list without the parties that it shares masks with, everyone else the true one.
     Then the others open its self mask. Returns what the coordinator reads, and what the victim had to hide."""
-    parties, hosts = setup(Rounds(rounds=0), who, noise=NoNoise())
+    parties, hosts = setup(Rounds(rounds=0), consortium, noise=NoNoise())
     begin(parties)
     parties.ask(Rounds().average, label=0)
     view = parties.under("sum")
@@ -140,7 +140,7 @@ def alone_on_its_list(who: Any) -> Any:
     view.ask("meet", each={q: {"dealers": [p for p in said if q in holders[p]]} for q in said})
     near = {*holders[VICTIM], *(p for p in said if VICTIM in holders[p])}
     members = sorted(said)
-    shown = [p for p in members if p not in near][: who.survivors]
+    shown = [p for p in members if p not in near][: consortium.survivors]
     others = [p for p in members if p != VICTIM]
     rest = {p: {"members": members} for p in others}
     signed = view.ask("enlist", each={VICTIM: {"members": shown}, **rest})
@@ -156,7 +156,7 @@ def alone_on_its_list(who: Any) -> Any:
     opened = view.ask("unmask", each=each, label="mean/0")
     points = {holder: point for point, holder in enumerate(holders[VICTIM], 1)}
     shares = {point: opened[holder]["opening"]["self"][VICTIM] for holder, point in points.items()}
-    masks.subtract(masked, shamir.join(dict(list(shares.items())[: degree_of(who).threshold])))
+    masks.subtract(masked, shamir.join(dict(list(shares.items())[: degree_of(consortium).threshold])))
     hidden = decode(hosts[VICTIM].store.state("run-1", "out:mean/0") or b"")
     return to_units(masked), hidden
 
@@ -164,13 +164,13 @@ def alone_on_its_list(who: Any) -> Any:
 def test_a_party_that_is_left_alone_on_its_list_would_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Positive control: sites that are content with themselves on a list are read exactly; a quorum ends the attack at
     the first list."""
-    who = many(41, dropouts=18)
+    consortium = many(41, dropouts=18)
     monkeypatch.setattr("comity.federation.sum.terms.choose_degree", lambda *_: Degree(5, 4, 1))
-    read, hidden = alone_on_its_list(who)
+    read, hidden = alone_on_its_list(consortium)
     np.testing.assert_array_equal(read, hidden)
     monkeypatch.setattr("comity.federation.sum.terms.choose_degree", lambda *_: Degree(5, 4, 5))
     with pytest.raises(ComityError, match=r"p000 refused sum\.enlist"):
-        alone_on_its_list(who)
+        alone_on_its_list(consortium)
 
 
 def test_pinned_keys_that_are_stolen_later_open_no_share() -> None:

@@ -16,7 +16,7 @@ from comity.federation.messages.signatures import sign_reply
 from comity.federation.sum.coordinator import _members
 from tests.support.noise import NoNoise
 
-from .toy import LossyChannel, Rounds, begin, consortium, identity, path_of, setup
+from .toy import LossyChannel, Rounds, begin, identity, make_consortium, path_of, setup
 
 
 class Tampering(LossyChannel):
@@ -37,7 +37,7 @@ class Tampering(LossyChannel):
 
 
 def summed(path: Any, change: Any, party: str = "cedar", size: int = 5, dropouts: int = 1) -> Any:
-    parties, hosts = setup(who=consortium(size, dropouts=dropouts), noise=NoNoise())
+    parties, hosts = setup(consortium=make_consortium(size, dropouts=dropouts), noise=NoNoise())
     parties.channel = Tampering(hosts, party, path, change)
     begin(parties)
     total = parties.sum(Rounds().average)
@@ -161,17 +161,17 @@ def test_more_bad_parties_than_may_drop_out_stop_the_run_without_a_foreign_error
 
 
 def test_quarrels_put_out_whoever_has_most_of_them() -> None:
-    who = consortium(5, dropouts=1)
+    consortium = make_consortium(5, dropouts=1)
     # Two name one dealer: it goes. One names two others: it goes. One against one: the one who was named.
-    assert _members({"ash": ["elm"], "birch": ["elm"], "cedar": [], "doum": [], "elm": []}, who) == [
+    assert _members({"ash": ["elm"], "birch": ["elm"], "cedar": [], "doum": [], "elm": []}, consortium) == [
         "ash",
         "birch",
         "cedar",
         "doum",
     ]
-    assert "ash" not in _members({"ash": ["elm", "doum"], "birch": [], "cedar": [], "doum": [], "elm": []}, who)
-    assert "elm" not in _members({"ash": ["elm"], "birch": [], "cedar": [], "doum": [], "elm": []}, who)
+    assert "ash" not in _members({"ash": ["elm", "doum"], "birch": [], "cedar": [], "doum": [], "elm": []}, consortium)
+    assert "elm" not in _members({"ash": ["elm"], "birch": [], "cedar": [], "doum": [], "elm": []}, consortium)
     # A party that did not meet is no quarrel.
-    assert len(_members({"ash": ["elm"], "birch": [], "cedar": [], "doum": []}, who)) == 4
+    assert len(_members({"ash": ["elm"], "birch": [], "cedar": [], "doum": []}, consortium)) == 4
     with pytest.raises(SiteLost):
-        _members({"ash": ["birch"], "cedar": ["doum"], "birch": [], "doum": [], "elm": []}, who)
+        _members({"ash": ["birch"], "cedar": ["doum"], "birch": [], "doum": [], "elm": []}, consortium)

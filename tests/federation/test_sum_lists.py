@@ -12,22 +12,22 @@ from .test_sum_attacks import VICTIM, Alone, many, without
 
 
 @pytest.fixture(scope="module")
-def who() -> Consortium:
+def consortium() -> Consortium:
     return many(41, dropouts=4)
 
 
-def test_survivors_that_were_no_members_are_not_agreed_to(who: Any) -> None:
+def test_survivors_that_were_no_members_are_not_agreed_to(consortium: Any) -> None:
     """A party that did not mask has no mask to be opened: whoever stands for it would be counted twice."""
-    alone = Alone(who)
+    alone = Alone(consortium)
     alone.until_met()
-    outsider = next(party for party in who.parties if party != VICTIM)
-    members = without(who, [outsider])
+    outsider = next(party for party in consortium.parties if party != VICTIM)
+    members = without(consortium, [outsider])
     assert "ok" in alone.ask("sum.enlist[0]", members=members)
     assert "ok" in alone.ask("sum.mask[mean/0]", roll=alone.roll(members))
     for survivors in ([*members, outsider], [*members[:-1], outsider]):
         assert alone.ask("sum.agree[mean/0]", survivors=survivors)["refused"] == "sum"
-    few = [VICTIM, *[party for party in members if party != VICTIM][: who.survivors - 2]]
-    assert len(few) == who.survivors - 1
+    few = [VICTIM, *[party for party in members if party != VICTIM][: consortium.survivors - 2]]
+    assert len(few) == consortium.survivors - 1
     assert alone.ask("sum.agree[mean/0]", survivors=few)["refused"] == "sum"
     assert alone.ask("sum.agree[mean/0]", survivors=[*members, members[0]])["refused"] == "form"
     assert "ok" in alone.ask("sum.agree[mean/0]", survivors=members)

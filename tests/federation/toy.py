@@ -52,7 +52,7 @@ class Rounds(Protocol):
     rounds: int = 2
     protection: type = Summed
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         noise = Gaussian(ZCDP(0.05))
         bound = Ball(float(np.sqrt(self.columns)))
         shape = (self.columns,)
@@ -77,7 +77,7 @@ class Rounds(Protocol):
                 part("slope", self.rounds),
                 Release(name="result", source=COORDINATOR, to=EVERYONE, protection=Derived("slope"), form=Array(shape)),
             ),
-            adversary=f"an honest-but-curious coordinator with up to {who.colluders} parties",
+            adversary=f"an honest-but-curious coordinator with up to {consortium.colluders} parties",
         )
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Watched(Journal):
 NAMES = ("ash", "birch", "cedar", "doum", "elm")
 
 
-def consortium(size: int = 5, *, dropouts: int = 1, colluders: int = 1) -> Consortium:
+def make_consortium(size: int = 5, *, dropouts: int = 1, colluders: int = 1) -> Consortium:
     names = NAMES[:size]
     return Consortium(
         parties=names,
@@ -212,7 +212,7 @@ def ledger(folder: Path | None, name: str, epsilon: float = 5.0, losses: Sequenc
 
 def host(
     protocol: Protocol,
-    who: Consortium,
+    consortium: Consortium,
     name: str,
     folder: Path | None = None,
     *,
@@ -220,14 +220,14 @@ def host(
     policy: Policy = SIMULATION,
     epsilon: float = 5.0,
 ) -> Host:
-    agreed = Agreement(STUDY, protocol, who)
-    losses = [release.loss for release in agreed.declaration.paid_by(name, who) if release.times]
+    agreed = Agreement(STUDY, protocol, consortium)
+    losses = [release.loss for release in agreed.declaration.paid_by(name, consortium) if release.times]
     return Host(
         agreed,
         name,
         records=records(name),
         keys=identity(name),
-        store=Store(ledger(folder, name, epsilon, losses), unit=who.unit, neighbours=who.neighbours),
+        store=Store(ledger(folder, name, epsilon, losses), unit=consortium.unit, neighbours=consortium.neighbours),
         noise=noise or ReleasedNoise(),
         policy=policy,
     )
@@ -235,7 +235,7 @@ def host(
 
 def setup(
     protocol: Protocol | None = None,
-    who: Consortium | None = None,
+    consortium: Consortium | None = None,
     folder: Path | None = None,
     *,
     lose: Iterable[tuple[str, str]] = (),
@@ -244,13 +244,15 @@ def setup(
     epsilon: float = 5.0,
     hosts: dict[str, Host] | None = None,
 ) -> tuple[Parties, dict[str, Host]]:
-    protocol, who = protocol or Rounds(), who or consortium()
+    protocol, consortium = protocol or Rounds(), consortium or make_consortium()
     if hosts is None:
-        hosts = {name: host(protocol, who, name, folder, noise=noise, epsilon=epsilon) for name in who.parties}
+        hosts = {
+            name: host(protocol, consortium, name, folder, noise=noise, epsilon=epsilon) for name in consortium.parties
+        }
     journal = Watched(None if folder is None else folder / "journal")
     channel = LossyChannel(hosts, lose)
     keys = identity(COORDINATOR)
-    agreed = Agreement(STUDY, protocol, who)
+    agreed = Agreement(STUDY, protocol, consortium)
     return Parties(agreed, run=run, channel=channel, journal=journal, keys=keys, noise=noise), hosts
 
 
@@ -265,9 +267,9 @@ __all__ = [
     "answer",
     "ask_for",
     "begin",
-    "consortium",
     "host",
     "identity",
+    "make_consortium",
     "path_of",
     "run",
     "setup",

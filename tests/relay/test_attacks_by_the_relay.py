@@ -70,7 +70,7 @@ def test_what_the_relay_carries_holds_no_plain_value(
     assert not [at for raw in inside for at in range(0, len(raw) - 12, 7) if raw[at : at + 12] in windows]
     # What is left to it: who, how much, when.
     assert {each.subject for each in carried} == {
-        f"comity.{way}.{who}" for way in ("ask", "reply") for who in one.services
+        f"comity.{way}.{member}" for way in ("ask", "reply") for member in one.services
     }
 
 
@@ -291,7 +291,7 @@ def test_sizes_of_what_is_carried_do_not_depend_on_records(consortium_under_atta
     sized = [(least, other, most) for (_, least), (_, other), (_, most) in zip(before, replaced, after)]
     assert all(least <= other <= most <= least + 2 for least, other, most in sized)
     for way, subject in (("asks", "comity.ask"), ("replies", "comity.reply")):
-        found = {who: [size for name, size in before if name == f"{subject}.{who}"] for who in one.services}
+        found = {member: [size for name, size in before if name == f"{subject}.{member}"] for member in one.services}
         least, most = (f"{of(size for one in found.values() for size in one):,}" for of in (min, max))
         kilobytes = {round(sum(each) / 1000) for each in found.values()}
         assert {len(each) for each in found.values()} == {27} and len(kilobytes) == 1

@@ -51,12 +51,12 @@ class _Heard:
     def __init__(self, members: Any) -> None:
         self.members = members
 
-    def while_(self, who: Any, tries: Any) -> Any:
+    def while_(self, member: Any, tries: Any) -> Any:
         """What the server says to `who`, a member, about each thing that it tries; nothing of it may arrive."""
 
         async def run() -> Any:
             south, asker = Bare(self.members.relay_of("south")), Bare(self.members.relay_of("coordinator"))
-            async with south, asker, Bare(self.members.relay_of(who)) as one:
+            async with south, asker, Bare(self.members.relay_of(member)) as one:
                 asks, replies = await south.hears("comity.ask.south"), await asker.hears("comity.reply.south")
                 said = ["; ".join(await one.refused(tried(one.client))) for tried in tries]
                 await south.client.flush(SOON)
@@ -189,8 +189,8 @@ def test_nobody_listens_to_another(row: Any, heard: _Heard) -> None:
 
 @attack("listening to everything, by wildcards", by=RELAY, told=LISTEN)
 def test_nobody_listens_to_everything(row: Any, heard: _Heard) -> None:
-    for who in ("north", "coordinator"):
-        assert each(row, heard.while_(who, _listening(">", "*.>", "comity.>", "comity.ask.*", "*.*.south")))
+    for member in ("north", "coordinator"):
+        assert each(row, heard.while_(member, _listening(">", "*.>", "comity.>", "comity.ask.*", "*.*.south")))
 
 
 @attack("asking as a party", by=RELAY, told=SPEAK)
@@ -200,8 +200,8 @@ def test_no_party_asks(row: Any, heard: _Heard) -> None:
 
 @attack("replying for another, also as the coordinator", by=RELAY, told=SPEAK)
 def test_nobody_replies_for_another(row: Any, heard: _Heard) -> None:
-    for who in ("north", "coordinator"):
-        assert each(row, heard.while_(who, _saying("comity.reply.south")))
+    for member in ("north", "coordinator"):
+        assert each(row, heard.while_(member, _saying("comity.reply.south")))
 
 
 @attack("guessing inboxes: listening at them, and answering to them", by=RELAY, told="Permissions Violation")

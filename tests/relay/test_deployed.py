@@ -220,15 +220,15 @@ def deployed(tmp_path: Path) -> Iterator[Deployed]:
 
 
 @pytest.mark.deploy
-@pytest.mark.parametrize("who", ["site", "relay", "coordinator"])
-def test_whoever_is_killed_the_run_ends_with_one_charge(deployed: Deployed, who: str) -> None:
+@pytest.mark.parametrize("killed", ["site", "relay", "coordinator"])
+def test_whoever_is_killed_the_run_ends_with_one_charge(deployed: Deployed, killed: str) -> None:
     process = deployed.submit()
     wait_until(lambda: deployed.rounds() > 10 or process.poll() is not None, 120)
     assert process.poll() is None, "it was over before anybody was killed"
-    if who == "site":
+    if killed == "site":
         deployed.sites["north"].kill()
         deployed.restart("north")
-    elif who == "relay":
+    elif killed == "relay":
         deployed.relay.kill()
         deployed.relay.wait()
         again = deployed.stack.enter_context(deployed.loopback.relay())

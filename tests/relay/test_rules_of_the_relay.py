@@ -52,27 +52,27 @@ INBOXES = ("_INBOX.>", "_INBOX.*.*", "_INBOX.abc")
 
 
 @pytest.mark.parametrize(
-    ("who", "foreign"),
+    ("member", "foreign"),
     [
         ("north", ("comity.ask.south", "comity.reply.south", "comity.reply.north", "comity.ask.coordinator")),
         ("coordinator", ("comity.ask.north", "comity.ask.south")),
     ],
 )
-def test_nobody_listens_where_it_may_not(two: Any, who: str, foreign: Any) -> None:
+def test_nobody_listens_where_it_may_not(two: Any, member: str, foreign: Any) -> None:
     async def tried() -> None:
-        async with Bare(two.relay_of(who)) as one:
+        async with Bare(two.relay_of(member)) as one:
             for subject in (*foreign, *EVERYTHING, *SYSTEM, *INBOXES):
                 for queue in ("", "workers"):
                     said = await one.refused(one.client.subscribe(subject, queue=queue))
                     assert any("permissions violation for subscription" in line.lower() for line in said), subject
-            own = {"north": "comity.ask.north", "coordinator": "comity.reply.north"}[who]
+            own = {"north": "comity.ask.north", "coordinator": "comity.reply.north"}[member]
             assert await one.allowed(one.client.subscribe(own))
 
     asyncio.run(tried())
 
 
 @pytest.mark.parametrize(
-    ("who", "foreign"),
+    ("member", "foreign"),
     [
         (
             "north",
@@ -81,15 +81,15 @@ def test_nobody_listens_where_it_may_not(two: Any, who: str, foreign: Any) -> No
         ("coordinator", ("comity.reply.north", "comity.reply.south", "comity.ask", "comity.ask.nobody")),
     ],
 )
-def test_nobody_speaks_where_it_may_not(two: Any, who: str, foreign: Any) -> None:
+def test_nobody_speaks_where_it_may_not(two: Any, member: str, foreign: Any) -> None:
     """Asking as a party, replying for another, answering to an inbox, administrative subjects."""
 
     async def tried() -> None:
-        async with Bare(two.relay_of(who)) as one:
+        async with Bare(two.relay_of(member)) as one:
             for subject in (*foreign, "_INBOX.abc", "$SYS.REQ.SERVER.PING", "$JS.API.INFO", "$SRV.PING"):
                 said = await one.refused(one.client.publish(subject, b"x"))
                 assert any("permissions violation for publish" in line.lower() for line in said), subject
-            own = {"north": "comity.reply.north", "coordinator": "comity.ask.north"}[who]
+            own = {"north": "comity.reply.north", "coordinator": "comity.ask.north"}[member]
             assert await one.allowed(one.client.publish(own, b"x"))
 
     asyncio.run(tried())

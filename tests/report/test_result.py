@@ -241,7 +241,7 @@ def test_the_stated_noise_is_that_of_the_draws(delta: float) -> None:
 
 
 def test_views_split_parties_by_what_they_receive() -> None:
-    who = Consortium(parties=("a", "b", "c"), loss=Pure(1), roles={"consumer": ("c",)})
+    consortium = Consortium(parties=("a", "b", "c"), loss=Pure(1), roles={"consumer": ("c",)})
     declaration = Declaration(
         (
             Release(name="mail", source="a", to="b", protection=Sealed("a key"), form=Array((1,))),
@@ -250,7 +250,7 @@ def test_views_split_parties_by_what_they_receive() -> None:
         ),
         adversary="nobody",
     )
-    found = {view.participant: [seen.release for seen in view.seen] for view in views(declaration, who)}
+    found = {view.participant: [seen.release for seen in view.seen] for view in views(declaration, consortium)}
     assert found == {"coordinator": ["sum"], "a": [], "c (consumer)": ["model"], "b": ["mail"]}
 
 

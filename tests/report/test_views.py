@@ -19,16 +19,16 @@ from comity.report.views import views
 from tests.report.small_studies import CASES, refusal, small_study
 
 
-def covered(declaration: Declaration, who: Consortium) -> None:
-    found = views(declaration, who)
+def covered(declaration: Declaration, consortium: Consortium) -> None:
+    found = views(declaration, consortium)
     assert len({view.participant for view in found}) == len(found)
     labels = {view.participant: {seen.release.partition(" x")[0] for seen in view.seen} for view in found}
-    for name in ("coordinator", *who.parties):
-        expected = {release.name for release in declaration.releases if who.includes(release.to, name)}
-        assert shown_to(name, labels, who) == expected, name
+    for name in ("coordinator", *consortium.parties):
+        expected = {release.name for release in declaration.releases if consortium.includes(release.to, name)}
+        assert shown_to(name, labels, consortium) == expected, name
 
 
-def shown_to(name: str, labels: dict[str, set[str]], who: Consortium) -> set[str]:
+def shown_to(name: str, labels: dict[str, set[str]], consortium: Consortium) -> set[str]:
     """The rows that a reader of the page takes for this participant's."""
     for label, seen in labels.items():
         if name in [part.partition(" (")[0] for part in label.split(", ")]:
@@ -41,10 +41,10 @@ def test_every_release_of_every_method_stands_in_the_view_of_each_receiver(case:
     if refusal(case, tmp_path) is not None:
         pytest.skip("refused before anything is declared")
     study = small_study(case, tmp_path)
-    who = study.consortium
-    covered(study.protocol.declare(who), who)
+    consortium = study.consortium
+    covered(study.protocol.declare(consortium), consortium)
     for part in (Lifecycle(), SecureSum(), *study.protocol.parts.values()):
-        covered(part.declare(who), who)
+        covered(part.declare(consortium), consortium)
 
 
 def release(name: Any, source: Any, to: Any, protection: Any = None, **options: Any) -> Release:
@@ -70,14 +70,14 @@ def release(name: Any, source: Any, to: Any, protection: Any = None, **options: 
 @pytest.mark.parametrize("consumers", [(), ("a",), ("a", "b"), ("c", "d")], ids=" ".join)
 def test_odd_declarations_leave_nobody_out(releases: Any, parties: Any, consumers: Any) -> None:
     roles = {"consumer": tuple(name for name in consumers if name in parties)} if consumers else {}
-    who = Consortium(parties=parties, loss=Pure(1), roles=roles, colluders=0)
-    covered(Declaration(tuple(releases), adversary="nobody"), who)
+    consortium = Consortium(parties=parties, loss=Pure(1), roles=roles, colluders=0)
+    covered(Declaration(tuple(releases), adversary="nobody"), consortium)
 
 
 def test_parties_that_receive_the_same_share_a_view_even_where_one_of_them_sends() -> None:
-    who = Consortium(parties=("a", "b"), loss=Approx(1, 1e-6))
+    consortium = Consortium(parties=("a", "b"), loss=Approx(1, 1e-6))
     declaration = Declaration((release("alignment_key", "a", "every party"),), adversary="nobody")
-    assert [(view.participant, len(view.seen)) for view in views(declaration, who)] == [
+    assert [(view.participant, len(view.seen)) for view in views(declaration, consortium)] == [
         ("coordinator", 0),
         ("each party", 1),
     ]
@@ -88,10 +88,10 @@ def test_what_is_made_of_an_exact_value_is_shown_as_unprotected() -> None:
     made = release("summary", "coordinator", "b", Derived("records"))
     noisy = release("sum", "coordinator", "b", Derived("other"))
     other = release("other", "a", "coordinator", Noised(Gaussian(ZCDP(1))))
-    who = Consortium(parties=("a", "b"), loss=Approx(1, 1e-6))
+    consortium = Consortium(parties=("a", "b"), loss=Approx(1, 1e-6))
     seen = {
         one.release: one.unprotected
-        for view in views(Declaration((exact, made, noisy, other), "x"), who)
+        for view in views(Declaration((exact, made, noisy, other), "x"), consortium)
         for one in view.seen
     }
     assert seen == {"records": True, "other": False, "summary": True, "sum": False}

@@ -74,10 +74,10 @@ def test_the_policy_counts_it(sites: Sites) -> None:
     (sites.folder / "study").mkdir()
     public_cohort(30, "evaluation").to_csv(sites.folder / "study" / "public.csv", index=False)
     study = sites.study(text=PARTY, table=SUMS, epsilon=0.3)
-    delta, who = Decimal("1e-5"), study.consortium
+    delta, consortium = Decimal("1e-5"), study.consortium
     alone, both = (
-        spent_by(made, "north", who, runs=1).epsilon_at(delta)
-        for made in (study.protocol.declare(who), study.agreed.declaration)
+        spent_by(made, "north", consortium, runs=1).epsilon_at(delta)
+        for made in (study.protocol.declare(consortium), study.agreed.declaration)
     )
     assert alone < both
     home = sites.site("north")

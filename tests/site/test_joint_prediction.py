@@ -106,11 +106,11 @@ def test_what_crosses_is_what_was_declared(columns: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(Parties, "ask", opening)
     services = approved(sites, study)
     values, _ = execute(coordinated(study, services, sites.coordinator))
-    protocol, who = study.protocol, study.consortium
+    protocol, consortium = study.protocol, study.consortium
     declared = {
         one.name
         for mount in study.agreed.mounts
-        for one in (study.agreed.declared(mount).releases if mount else protocol.declare(who).releases)
+        for one in (study.agreed.declared(mount).releases if mount else protocol.declare(consortium).releases)
     }
     for party, raw, reply in seen:
         asked, given = Ask.parse(raw[:-SIGNATURE_BYTES]), decode(reply[:-SIGNATURE_BYTES])

@@ -62,7 +62,7 @@ def protocol(
     )
 
 
-def consortium(parties: int, loss: Loss | None = None, *, dropouts: int = 0) -> Consortium:
+def make_consortium(parties: int, loss: Loss | None = None, *, dropouts: int = 0) -> Consortium:
     names = NAMES[:parties]
     return Consortium(
         parties=names,
@@ -81,13 +81,13 @@ def hosted(
     method: PublishedSoftLabel,
     records: Sequence[Records],
     *,
-    who: Consortium | None = None,
+    consortium: Consortium | None = None,
     noise: Any = None,
     lose: Iterable[tuple[str, str]] = (),
 ) -> tuple[Parties, dict[str, Host], LossyChannel]:
     """The coordinator's side, the hosts, and a channel that remembers what was asked."""
-    who = who or consortium(len(records))
-    agreed = Agreement(STUDY, method, who)
+    consortium = consortium or make_consortium(len(records))
+    agreed = Agreement(STUDY, method, consortium)
     hosts = {
         name: Host(
             agreed,
@@ -95,14 +95,14 @@ def hosted(
             records=own,
             keys=identity(name),
             store=Store(
-                Ledger.in_memory(dataset=name, unit=who.unit, neighbours=who.neighbours),
-                unit=who.unit,
-                neighbours=who.neighbours,
+                Ledger.in_memory(dataset=name, unit=consortium.unit, neighbours=consortium.neighbours),
+                unit=consortium.unit,
+                neighbours=consortium.neighbours,
             ),
             noise=NoNoise(),
             policy=SIMULATION,
         )
-        for name, own in zip(who.parties, records)
+        for name, own in zip(consortium.parties, records)
     }
     channel = LossyChannel(hosts, lose)
     parties = Parties(
@@ -118,13 +118,13 @@ def hosted(
 
 def cohort(method: PublishedSoftLabel, records: Sequence[Records], noise: Any = None, most: int = 3) -> Cohort:
     """The same parties, in stacks of `most`."""
-    who = consortium(len(records))
+    consortium = make_consortium(len(records))
     return Cohort(
         method,
-        who,
+        consortium,
         blocks=lambda allowed: stacks(list(records), min(allowed, most)),
         noise=noise or NoNoise(),
-        ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours),
+        ledger=Ledger.in_memory(unit=consortium.unit, neighbours=consortium.neighbours),
         study=STUDY,
         run="run-1",
     )

@@ -68,7 +68,7 @@ def identity(name: str) -> Identity:
     return Identity(derive(b"test identity", name))
 
 
-def consortium(parties: int = 5, loss: Loss | None = None, *, dropouts: int = 0, colluders: int = 1) -> Consortium:
+def make_consortium(parties: int = 5, loss: Loss | None = None, *, dropouts: int = 0, colluders: int = 1) -> Consortium:
     names = NAMES[:parties]
     return Consortium(
         parties=names,
@@ -83,67 +83,67 @@ def hosted(
     protocol: SoftLabelProtocol,
     records: Sequence[Records | Callable[[], Records]],
     *,
-    who: Consortium | None = None,
+    consortium: Consortium | None = None,
     models: Mapping[str, LocalModel] | None = None,
     lose: Iterable[tuple[str, str]] = (),
     study: str = STUDY,
 ) -> tuple[Parties, dict[str, Host]]:
     """The coordinator's side over real hosts, without noise."""
-    who = who or consortium(len(records))
+    consortium = consortium or make_consortium(len(records))
     hosts = {
         name: Host(
-            Agreement(study, protocol, who),
+            Agreement(study, protocol, consortium),
             name,
             records=own,
             keys=identity(name),
             store=Store(
-                Ledger.in_memory(dataset=name, unit=who.unit, neighbours=who.neighbours),
-                unit=who.unit,
-                neighbours=who.neighbours,
+                Ledger.in_memory(dataset=name, unit=consortium.unit, neighbours=consortium.neighbours),
+                unit=consortium.unit,
+                neighbours=consortium.neighbours,
             ),
             noise=NoNoise(),
             policy=SIMULATION,
             local=(models or {}).get(name),
         )
-        for name, own in zip(who.parties, records)
+        for name, own in zip(consortium.parties, records)
     }
-    return coordinator(protocol, who, hosts, Watched(), lose, study), hosts
+    return coordinator(protocol, consortium, hosts, Watched(), lose, study), hosts
 
 
 def coordinator(
     protocol: SoftLabelProtocol,
-    who: Consortium,
+    consortium: Consortium,
     hosts: Mapping[str, Host],
     journal: Journal,
     lose: Iterable[tuple[str, str]] = (),
     study: str = STUDY,
 ) -> Parties:
     channel = LossyChannel(hosts, lose)
-    agreed = Agreement(study, protocol, who)
+    agreed = Agreement(study, protocol, consortium)
     return Parties(agreed, run=RUN, channel=channel, journal=journal, keys=identity(COORDINATOR), noise=None)
 
 
 def cohort(
-    protocol: SoftLabelProtocol, records: Sequence[Records], *, who: Consortium | None = None, most: int = 3
+    protocol: SoftLabelProtocol, records: Sequence[Records], *, consortium: Consortium | None = None, most: int = 3
 ) -> Cohort:
     """The same parties, in stacks of `most`."""
-    who = who or consortium(len(records))
+    consortium = consortium or make_consortium(len(records))
     return Cohort(
         protocol,
-        who,
+        consortium,
         blocks=lambda allowed: stacks(list(records), min(allowed, most)),
         noise=NoNoise(),
-        ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours),
+        ledger=Ledger.in_memory(unit=consortium.unit, neighbours=consortium.neighbours),
         study=STUDY,
         run=RUN,
     )
 
 
 def contribution(
-    protocol: SoftLabelProtocol, who: Consortium, own: Records, model: LocalModel | None = None
+    protocol: SoftLabelProtocol, consortium: Consortium, own: Records, model: LocalModel | None = None
 ) -> np.ndarray:
     """What one party has to say, in the statistic's own units, worked out without a host."""
-    statistic, count = protocol.choice(who).statistic, len(protocol.classes)
+    statistic, count = protocol.choice(consortium).statistic, len(protocol.classes)
     present, y = np.ones(len(own), bool), np.asarray(own.labels)
     votes = None
     if statistic.needs == "votes":
@@ -154,28 +154,28 @@ def contribution(
     return statistic.contribution(own.features, y, present, votes)
 
 
-def quantised(protocol: SoftLabelProtocol, who: Consortium, value: np.ndarray) -> np.ndarray:
+def quantised(protocol: SoftLabelProtocol, consortium: Consortium, value: np.ndarray) -> np.ndarray:
     """The integers that are masked: bounded, and put on the grid of the release."""
-    release = protocol.declare(who)[protocol.choice(who).statistic.name]
-    return np.rint(release.bounded.enforce(value, release.shape) / release.spacing(who)).astype(np.int64)
+    release = protocol.declare(consortium)[protocol.choice(consortium).statistic.name]
+    return np.rint(release.bounded.enforce(value, release.shape) / release.spacing(consortium)).astype(np.int64)
 
 
 def plain(
     protocol: SoftLabelProtocol,
-    who: Consortium,
+    consortium: Consortium,
     records: Sequence[Records],
     models: Mapping[str, LocalModel] | None = None,
     names: Sequence[str] | None = None,
 ) -> dict[str, np.ndarray]:
     """What is released when the integers of `names` are added up in one place."""
-    given = dict(zip(who.parties, records))
+    given = dict(zip(consortium.parties, records))
     summed = [
-        quantised(protocol, who, contribution(protocol, who, given[name], (models or {}).get(name)))
-        for name in names or who.parties
+        quantised(protocol, consortium, contribution(protocol, consortium, given[name], (models or {}).get(name)))
+        for name in names or consortium.parties
     ]
-    statistic = protocol.choice(who).statistic
-    mean: Any = sum(summed) * protocol.declare(who)[statistic.name].spacing(who) / len(summed)
-    deviation = protocol.deviation(who, len(summed))
+    statistic = protocol.choice(consortium).statistic
+    mean: Any = sum(summed) * protocol.declare(consortium)[statistic.name].spacing(consortium) / len(summed)
+    deviation = protocol.deviation(consortium, len(summed))
     out = {"model": statistic.model(mean, deviation)}
     if statistic.name == "histograms":
         out["soft_labels"] = cast(Any, statistic).soft_labels(mean, deviation)

@@ -22,7 +22,7 @@ from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from experiments.papers.softlabel.har import wrong_radius
 
-from .consortia import all_alike, cohort, consortium, longest_model_l2, protocol
+from .consortia import all_alike, cohort, longest_model_l2, make_consortium, protocol
 
 SURE = 1 - 1e-7
 COUNT = 200_000
@@ -61,9 +61,9 @@ def released(
     method: Any, model: np.ndarray, loss: Any, seed: int, *, count: int = COUNT, shrink: float = 1.0
 ) -> np.ndarray:
     """Many released models at once, as `perturb` makes them one by one; `shrink` draws less noise than declared."""
-    who, source = consortium(PARTIES, loss), SeededNoise(seed)
-    release = method.declare(who)["model"]
-    scale, shape = release.scale(who), (count, *release.shape)
+    consortium, source = make_consortium(PARTIES, loss), SeededNoise(seed)
+    release = method.declare(consortium)["model"]
+    scale, shape = release.scale(consortium), (count, *release.shape)
     if isinstance(loss, Pure):
         noise = source._lattice_rows(scale.total * shrink, count, prod(release.shape)).reshape(shape)
     else:
@@ -105,9 +105,9 @@ def measured_gaussian(method: Any, seed: int, **kwargs: Any) -> float:
 @pytest.mark.parametrize("loss", [Pure(1), Approx(1, DELTA)])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_models_drawn_at_once_are_those_that_a_coordinator_releases(loss: Any, classes: int) -> None:
-    soft, who = worst(classes, "soft"), consortium(PARTIES, loss)
+    soft, consortium = worst(classes, "soft"), make_consortium(PARTIES, loss)
     model, _ = neighbours(soft)
-    one = perturb(soft.declare(who)["model"], 0, model, who, SeededNoise(5), lambda _, make: make())
+    one = perturb(soft.declare(consortium)["model"], 0, model, consortium, SeededNoise(5), lambda _, make: make())
     np.testing.assert_array_equal(one, released(soft, model, loss, 5, count=1)[0])
 
 

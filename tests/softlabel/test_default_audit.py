@@ -26,7 +26,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.sampling.lattice_noise import count_parts
 
 from .consortia import labels
-from .default_consortia import STATISTICS, consortium, contribution, hosted, quantised
+from .default_consortia import STATISTICS, contribution, hosted, make_consortium, quantised
 
 SURE = 1 - 1e-7
 COUNT = 100_000
@@ -51,19 +51,19 @@ def gaussian(epsilon: float) -> GDP:
 
 
 def who_for(loss: Any) -> Any:
-    return consortium(PARTIES, loss)
+    return make_consortium(PARTIES, loss)
 
 
 def all_for(chosen: int) -> Any:
     return as_local_model(lambda features, labels_, auxiliary, classes: np.full(len(auxiliary), chosen))
 
 
-def candidates(tried: SoftLabelProtocol, who: Any) -> list[np.ndarray]:
+def candidates(tried: SoftLabelProtocol, consortium: Any) -> list[np.ndarray]:
     """Contributions of parties at the edges of what there can be, in grid units."""
     classes = len(tried.classes)
     one = Records(np.zeros((1, 2)), np.zeros(1, np.int64))
-    if tried.choice(who).statistic.needs == "votes":
-        return [quantised(tried, who, contribution(tried, who, one, all_for(k))) for k in range(classes)]
+    if tried.choice(consortium).statistic.needs == "votes":
+        return [quantised(tried, consortium, contribution(tried, consortium, one, all_for(k))) for k in range(classes)]
     circle = [np.array([np.cos(turn), np.sin(turn)]) for turn in np.linspace(0, 2 * np.pi, 12, endpoint=False)]
     # All records in one place, or in two opposite ones.
     alike = [Records(x[None] * 0.9, np.array([k])) for x, k in product(circle, range(classes))]
@@ -71,14 +71,14 @@ def candidates(tried: SoftLabelProtocol, who: Any) -> list[np.ndarray]:
         Records(np.stack([x, -x]) * 0.9, np.array(pair))
         for x, pair in product(circle, product(range(classes), repeat=2))
     ]
-    return [quantised(tried, who, contribution(tried, who, own)) for own in (*alike, *apart)]
+    return [quantised(tried, consortium, contribution(tried, consortium, own)) for own in (*alike, *apart)]
 
 
 @cache
 def neighbours(statistic: str, classes: int, loss: Any) -> tuple[np.ndarray, np.ndarray]:
     """Sums of three contributions, the last party's being the two that lie furthest apart."""
-    tried, who = protocol(statistic, classes), who_for(loss)
-    found = np.stack(candidates(tried, who))
+    tried, consortium = protocol(statistic, classes), who_for(loss)
+    found = np.stack(candidates(tried, consortium))
     flat = found.reshape(len(found), -1).astype(float)
     far = np.sqrt(((flat[:, None] - flat[None]) ** 2).sum(-1))
     first, second = np.unravel_index(far.argmax(), far.shape)
@@ -86,18 +86,18 @@ def neighbours(statistic: str, classes: int, loss: Any) -> tuple[np.ndarray, np.
     return others + found[first], others + found[second]
 
 
-def release_of(tried: SoftLabelProtocol, who: Any) -> Any:
-    return tried.declare(who)[tried.choice(who).statistic.name]
+def release_of(tried: SoftLabelProtocol, consortium: Any) -> Any:
+    return tried.declare(consortium)[tried.choice(consortium).statistic.name]
 
 
 def opened(
     tried: SoftLabelProtocol, units: np.ndarray, loss: Any, seed: int, *, count: int = COUNT, shrink: float = 1.0
 ) -> Any:
     """Many opened sums at once; `shrink` draws parts of less noise than declared."""
-    who = who_for(loss)
-    release = release_of(tried, who)
-    scale, out = release.scale(who), np.repeat(units[None], count, axis=0)
-    for part in range(who.honest_parts):
+    consortium = who_for(loss)
+    release = release_of(tried, consortium)
+    scale, out = release.scale(consortium), np.repeat(units[None], count, axis=0)
+    for part in range(consortium.honest_parts):
         source = SeededNoise(1000 * seed + part)
         if isinstance(loss, Pure):
             parts, size = count_parts(scale.total, scale.part), prod(release.shape)
@@ -126,34 +126,34 @@ def measured(statistic: str, classes: int, loss: Any, **kwargs: Any) -> float:
 def test_sums_drawn_at_once_are_those_that_a_run_opens(
     loss: Any, statistic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried, who = protocol(statistic, 3), who_for(loss)
+    tried, consortium = protocol(statistic, 3), who_for(loss)
     own = Records(np.array([[0.3, 0.1], [-0.2, 0.4]]), np.array([0, 2]))
-    parties, hosts = hosted(tried, [own] * PARTIES, who=who)
+    parties, hosts = hosted(tried, [own] * PARTIES, consortium=consortium)
     for place, host in enumerate(hosts.values()):
         host.noise = SeededNoise(1000 + place)
     seen: Any
-    seen, kind = [], type(tried.choice(who).statistic)
+    seen, kind = [], type(tried.choice(consortium).statistic)
     model = kind.model
     monkeypatch.setattr(kind, "model", lambda self, mean, sd: seen.append(mean) or model(self, mean, sd))
     run(parties)
-    exact = PARTIES * quantised(tried, who, contribution(tried, who, own))
+    exact = PARTIES * quantised(tried, consortium, contribution(tried, consortium, own))
     # A run adds the part of the third party as well, which a colluder would know.
     third = opened(tried, 0 * exact, loss, 1, count=1)[0]
-    release = release_of(tried, who)
+    release = release_of(tried, consortium)
     last = release.noise.draw(
-        SeededNoise(1002), release.scale(who), release.shape, permit=simulated(release.name), part=True
+        SeededNoise(1002), release.scale(consortium), release.shape, permit=simulated(release.name), part=True
     )
-    np.testing.assert_array_equal(np.rint(seen[0] * PARTIES / release.spacing(who)), exact + third + last)
+    np.testing.assert_array_equal(np.rint(seen[0] * PARTIES / release.spacing(consortium)), exact + third + last)
 
 
 @pytest.mark.parametrize(("statistic", "classes"), CASES)
 def test_the_replaced_party_is_nearly_as_far_as_its_noise_allows_for(statistic: Any, classes: Any) -> None:
     loss = gaussian(1)
     first, second = neighbours(statistic, classes, loss)
-    who, tried = who_for(loss), protocol(statistic, classes)
-    release = release_of(tried, who)
-    moved = float(norms((first - second).astype(float))) * release.spacing(who)
-    rounding = release.spacing(who) * sqrt(prod(release.shape))
+    consortium, tried = who_for(loss), protocol(statistic, classes)
+    release = release_of(tried, consortium)
+    moved = float(norms((first - second).astype(float))) * release.spacing(consortium)
+    rounding = release.spacing(consortium) * sqrt(prod(release.shape))
     least = 0.85 if (statistic, classes) in (("class-sums", 3), ("models", 3)) else 0.99
     assert least * release.sensitivity <= moved <= release.sensitivity + rounding
 
@@ -186,9 +186,9 @@ def test_a_missing_factor_of_the_root_of_two_is_caught(statistic: str) -> None:
 
 def gamma_one(tried: SoftLabelProtocol, units: np.ndarray, seed: int) -> np.ndarray:
     """Noise in a uniform direction whose length is exponential: the radius that the published curves fit."""
-    who = who_for(Pure(1))
-    release = release_of(tried, who)
-    scale, generator = release.scale(who), np.random.default_rng(seed)
+    consortium = who_for(Pure(1))
+    release = release_of(tried, consortium)
+    scale, generator = release.scale(consortium), np.random.default_rng(seed)
     direction = generator.normal(size=(COUNT, *units.shape))
     length = generator.exponential(scale.total, COUNT)[:, None, None]
     found: np.ndarray = units + np.rint(direction / norms(direction)[:, None, None] * length)

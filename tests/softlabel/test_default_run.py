@@ -37,12 +37,12 @@ from .default_consortia import (
     STATISTICS,
     clusters,
     cohort,
-    consortium,
     contribution,
     coordinator,
     empty,
     filled,
     hosted,
+    make_consortium,
     plain,
     quantised,
     soft,
@@ -62,24 +62,24 @@ def same(found: Any, expected: Any) -> None:
 @pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_secure_sum_releases_what_adding_the_integers_in_one_place_gives(statistic: Any, classes: int) -> None:
-    protocol, records, who = soft(statistic, classes), filled(classes), consortium()
-    parties, _ = hosted(protocol, records, who=who)
+    protocol, records, consortium = soft(statistic, classes), filled(classes), make_consortium()
+    parties, _ = hosted(protocol, records, consortium=consortium)
     released = run(parties)
-    same(released, plain(protocol, who, records))
+    same(released, plain(protocol, consortium, records))
     assert np.abs(released["model"]).max() > 0.1
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_grid_moves_no_coordinate_of_the_mean_by_more_than_half_a_unit(statistic: Any, classes: int) -> None:
-    protocol, records, who = soft(statistic, classes), filled(classes), consortium()
-    release = protocol.declare(who)[statistic]
-    own = np.stack([contribution(protocol, who, one) for one in records])
+    protocol, records, consortium = soft(statistic, classes), filled(classes), make_consortium()
+    release = protocol.declare(consortium)[statistic]
+    own = np.stack([contribution(protocol, consortium, one) for one in records])
     exact = release.bounded.enforce(own, release.shape).mean(axis=0)
-    units = np.stack([quantised(protocol, who, one) for one in own])
-    assert np.abs(units.mean(axis=0) * release.spacing(who) - exact).max() <= release.spacing(who) / 2
+    units = np.stack([quantised(protocol, consortium, one) for one in own])
+    assert np.abs(units.mean(axis=0) * release.spacing(consortium) - exact).max() <= release.spacing(consortium) / 2
     # A thousandth of the sensitivity, spread over all coordinates, is what rounding may add.
-    assert release.spacing(who) * sqrt(exact.size) <= release.sensitivity / 1000
+    assert release.spacing(consortium) * sqrt(exact.size) <= release.sensitivity / 1000
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
@@ -87,24 +87,24 @@ def test_the_grid_moves_no_coordinate_of_the_mean_by_more_than_half_a_unit(stati
 def test_hosts_and_stacks_of_parties_open_the_same_sum(statistic: Any, classes: int) -> None:
     """Parties of different sizes, one of them without records."""
     protocol, records = soft(statistic, classes), [*filled(classes), empty()]
-    who = consortium(6)
-    stacked = cohort(protocol, records, who=who)
+    consortium = make_consortium(6)
+    stacked = cohort(protocol, records, consortium=consortium)
     step = protocol.contribute
-    single = sum(quantised(protocol, who, contribution(protocol, who, one)) for one in records)
-    grid = protocol.declare(who)[statistic].spacing(who)
+    single = sum(quantised(protocol, consortium, contribution(protocol, consortium, one)) for one in records)
+    grid = protocol.declare(consortium)[statistic].spacing(consortium)
     # Minimisers are exact to 1e-6 in the gradient only, and rows of stacks are added in another order.
     loose = 1e-4 if statistic == "models" else len(records) * grid
     np.testing.assert_allclose(stacked.sum(step).value, single * grid, atol=loose)
-    parties, _ = hosted(protocol, records, who=who)
+    parties, _ = hosted(protocol, records, consortium=consortium)
     released = run(parties)
-    for name, value in cohort(protocol, records, who=who).released().items():
+    for name, value in cohort(protocol, records, consortium=consortium).released().items():
         np.testing.assert_allclose(released[name], value, atol=1e-3)
 
 
 def test_pure_noise_goes_the_same_way() -> None:
-    protocol, records, who = soft("votes"), filled(3), consortium(5, Pure(60))
-    parties, _ = hosted(protocol, records, who=who)
-    same(run(parties), plain(protocol, who, records))
+    protocol, records, consortium = soft("votes"), filled(3), make_consortium(5, Pure(60))
+    parties, _ = hosted(protocol, records, consortium=consortium)
+    same(run(parties), plain(protocol, consortium, records))
 
 
 # Parties that vanish.
@@ -113,28 +113,30 @@ def test_pure_noise_goes_the_same_way() -> None:
 @pytest.mark.parametrize("statistic", ["votes", "histograms", "cells"])
 @pytest.mark.parametrize("when", ["before", "during", "after"])
 def test_a_party_may_vanish_before_during_or_after_masking(statistic: str, when: str) -> None:
-    protocol, records, who = soft(statistic), filled(3), consortium(5, dropouts=1)
+    protocol, records, consortium = soft(statistic), filled(3), make_consortium(5, dropouts=1)
     label = f"{statistic}/0"
     path = {
         "before": "contribute[0]",
         "during": f"sum.mask[{label}]",
         "after": f"sum.unmask[{label}]",
     }[when]
-    parties, _ = hosted(protocol, records, who=who, lose=[("elm", path)])
-    left = [name for name in who.parties if name != "elm"]
-    counted = who.parties if when == "after" else left
-    same(run(parties), plain(protocol, who, records, names=counted))
+    parties, _ = hosted(protocol, records, consortium=consortium, lose=[("elm", path)])
+    left = [name for name in consortium.parties if name != "elm"]
+    counted = consortium.parties if when == "after" else left
+    same(run(parties), plain(protocol, consortium, records, names=counted))
 
 
 @pytest.mark.parametrize("path", ["contribute[0]", "sum.mask[votes/0]"])
 def test_too_many_lost_parties_stop_a_run_that_goes_on_when_they_are_back(path: str) -> None:
-    protocol, records, who = soft("votes"), filled(3), consortium(5, dropouts=1)
-    parties, hosts = hosted(protocol, records, who=who, lose=[("elm", path), ("oak", path), ("gum", path)])
+    protocol, records, consortium = soft("votes"), filled(3), make_consortium(5, dropouts=1)
+    parties, hosts = hosted(
+        protocol, records, consortium=consortium, lose=[("elm", path), ("oak", path), ("gum", path)]
+    )
     with pytest.raises(SiteLost):
         run(parties)
     before = {name: len(host.store.ledger.entries()) for name, host in hosts.items()}
-    again = coordinator(protocol, who, hosts, parties.journal)
-    same(run(again), plain(protocol, who, records))
+    again = coordinator(protocol, consortium, hosts, parties.journal)
+    same(run(again), plain(protocol, consortium, records))
     # Nobody drew twice: at most the draw that was missing came on top.
     for name, host in hosts.items():
         drawn = [entry for entry in host.store.ledger.entries() if entry.kind == "draw"]
@@ -151,7 +153,7 @@ def failing(features: Any, labels_: Any, auxiliary: Any, classes: Any) -> None:
 
 @cache
 def usual_sizes(statistic: Any) -> Any:
-    parties, _ = hosted(soft(statistic), filled(3), who=consortium())
+    parties, _ = hosted(soft(statistic), filled(3), consortium=make_consortium())
     run(parties)
     return sizes(parties)
 
@@ -181,27 +183,27 @@ ODD: dict[str, Callable[[], Records]] = {
     ],
 )
 def test_an_odd_party_takes_part_with_messages_of_the_same_size(statistic: Any, kind: Any) -> None:
-    protocol, who = soft(statistic), consortium()
+    protocol, consortium = soft(statistic), make_consortium()
     records = [*filled(3, parties=4), ODD[kind]()]
     models = {"gum": as_local_model(failing)} if kind == "a failed fit" else {}
-    parties, hosts = hosted(protocol, records, who=who, models=models)
+    parties, hosts = hosted(protocol, records, consortium=consortium, models=models)
     released = run(parties)
     assert sizes(parties) == usual_sizes(statistic)
     assert np.isfinite(released["model"]).all()
-    same(released, plain(protocol, who, records, models))
+    same(released, plain(protocol, consortium, records, models))
     spent = {name: host.store.ledger.summary()[0].spent for name, host in hosts.items()}
     assert len(set(map(str, spent.values()))) == 1
     if kind in ("no records", "a failed fit"):
-        silent = contribution(protocol, who, records[-1], models.get("gum"))
-        neutral = protocol.declare(who)[statistic].bounded.neutral(silent.shape)
+        silent = contribution(protocol, consortium, records[-1], models.get("gum"))
+        neutral = protocol.declare(consortium)[statistic].bounded.neutral(silent.shape)
         np.testing.assert_allclose(silent, neutral, atol=1e-12)
 
 
 def test_a_fit_that_fails_at_the_site_contributes_what_no_records_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not a local model but the statistic itself: the host answers for it."""
-    protocol, records, who = soft("models"), filled(3), consortium()
-    expected = plain(protocol, who, [*records[:4], empty()])
-    kind, asked = type(protocol.choice(who).statistic), []
+    protocol, records, consortium = soft("models"), filled(3), make_consortium()
+    expected = plain(protocol, consortium, [*records[:4], empty()])
+    kind, asked = type(protocol.choice(consortium).statistic), []
     contribute = kind.contribution
 
     def breaking(self: Any, features: Any, *rest: Any) -> np.ndarray:
@@ -211,7 +213,7 @@ def test_a_fit_that_fails_at_the_site_contributes_what_no_records_do(monkeypatch
         return contribute(self, features, *rest)
 
     monkeypatch.setattr(kind, "contribution", breaking)
-    parties, _ = hosted(protocol, records, who=who)
+    parties, _ = hosted(protocol, records, consortium=consortium)
     same(run(parties), expected)
     assert asked == [len(one) for one in records]
 
@@ -230,13 +232,13 @@ def test_votes_outside_the_simplex_count_as_even_ones(statistic: str) -> None:
         out[::2] = 1 / 3
         return out
 
-    protocol, records, who = soft(statistic), filled(3), consortium()
+    protocol, records, consortium = soft(statistic), filled(3), make_consortium()
     both = []
     for model in (half_wrong, evened):
-        parties, _ = hosted(protocol, records, who=who, models={"fir": as_local_model(model)})
+        parties, _ = hosted(protocol, records, consortium=consortium, models={"fir": as_local_model(model)})
         both.append(run(parties))
     same(*both)
-    parties, _ = hosted(protocol, records, who=who)
+    parties, _ = hosted(protocol, records, consortium=consortium)
     assert (run(parties)["model"] != both[0]["model"]).any()
 
 
@@ -283,17 +285,17 @@ def test_local_models_are_refused_where_records_are_read(statistic: str) -> None
 
 def test_pure_epsilon_is_refused_for_histograms() -> None:
     with pytest.raises(StudyError, match=r"privacy\.delta") as refused:
-        soft("histograms").declare(consortium(5, Pure(1)))
+        soft("histograms").declare(make_consortium(5, Pure(1)))
     assert refused.value.key == "softlabel.statistic"
 
 
 def test_automatic_choice_asks_for_the_declared_number_of_records() -> None:
     protocol = soft("auto", sizes=None)
     with pytest.raises(StudyError, match="nobody counts private records") as refused:
-        protocol.declare(consortium(5, Approx(1, 1e-6)))
+        protocol.declare(make_consortium(5, Approx(1, 1e-6)))
     assert refused.value.key == "softlabel.sizes"
     # Pure epsilon decides by itself.
-    assert protocol.choice(consortium(5, Pure(1))).statistic.name == "votes"
+    assert protocol.choice(make_consortium(5, Pure(1))).statistic.name == "votes"
 
 
 @pytest.mark.parametrize("given", [pca(filled(3)[0].features, 2), StandardScaler(), "autoencoder"])
@@ -305,7 +307,7 @@ def test_maps_that_were_fitted_elsewhere_are_refused(given: Any) -> None:
 
 def test_a_statistic_with_a_map_of_its_own_takes_no_other() -> None:
     with pytest.raises(StudyError, match="leave feature_map out"):
-        soft("class-sums", feature_map="pca", dimensions=2).declare(consortium())
+        soft("class-sums", feature_map="pca", dimensions=2).declare(make_consortium())
 
 
 # The model.
@@ -367,14 +369,14 @@ def unread() -> Records:
 def test_the_plan_says_what_was_chosen_and_why_without_a_look_at_records(
     loss: Any, records: int, name: str, reason: str
 ) -> None:
-    protocol, who = soft("auto", sizes=records), consortium(8, loss)
-    parties, hosts = hosted(protocol, [unread] * 8, who=who)
-    shown = plan("study", protocol, who)
+    protocol, consortium = soft("auto", sizes=records), make_consortium(8, loss)
+    parties, hosts = hosted(protocol, [unread] * 8, consortium=consortium)
+    shown = plan("study", protocol, consortium)
     assert f"{name}: " in shown.expected and reason in shown.expected
     assert shown.rows[0].release == name
     assert shown.rows[0].protection == "secure sum + shared noise"
     assert "Noise is " in shown.expected and "% of the signal at 8 parties" in shown.expected
-    assert parties.declaration == protocol.declare(who) and set(hosts) == set(who.parties)
+    assert parties.declaration == protocol.declare(consortium) and set(hosts) == set(consortium.parties)
     with pytest.raises(BadInput, match="can't be read") as read:
         _ = hosts["ash"].records
     assert "private record" in str(read.value.__context__)
@@ -382,14 +384,14 @@ def test_the_plan_says_what_was_chosen_and_why_without_a_look_at_records(
 
 def test_the_noise_to_signal_line_is_the_declared_noise_over_the_largest_signal() -> None:
     """Two classes: the mean vote is half a unit long at most, and five numbers carry noise."""
-    protocol, who = soft("votes", 2), consortium(8, Approx(60, 1e-6))
-    release = protocol.declare(who)["votes"]
-    scale = release.scale(who)
+    protocol, consortium = soft("votes", 2), make_consortium(8, Approx(60, 1e-6))
+    release = protocol.declare(consortium)["votes"]
+    scale = release.scale(consortium)
     # Seven honest parts are accounted for, and eight parties add one each.
     of_one = scale.total * (sqrt(prod(release.shape) + 1) if isinstance(release.noise, Spherical) else 1.0)
     deviation = of_one * sqrt(8 / 7) * scale.grid / 8
     ratio = deviation * sqrt(5) / 0.5
-    assert f"Noise is {ratio:.0%} of the signal" in protocol.expectation(who)
+    assert f"Noise is {ratio:.0%} of the signal" in protocol.expectation(consortium)
 
 
 @pytest.mark.parametrize("statistic", ["votes", "class-sums", "cells", "models"])

@@ -29,10 +29,10 @@ from .default_consortia import (
     RUN,
     STATISTICS,
     clusters,
-    consortium,
     contribution,
     filled,
     hosted,
+    make_consortium,
     quantised,
     soft,
 )
@@ -44,8 +44,8 @@ UNLIKELY = 1e-7
 class Unmasked(SoftLabelProtocol):
     """The broken twin: the same steps, with contributions sent as they are."""
 
-    def declare(self, who: Any) -> Declaration:
-        declared = super().declare(who)
+    def declare(self, consortium: Any) -> Declaration:
+        declared = super().declare(consortium)
         return replace(
             declared,
             releases=tuple(
@@ -89,9 +89,9 @@ def replies(parties: Any) -> Iterator[Any]:
             yield path, party, decode(one.reply)
 
 
-def secrets(protocol: Any, who: Any, own: Records, model: Any = None) -> dict[str, bytes]:
+def secrets(protocol: Any, consortium: Any, own: Records, model: Any = None) -> dict[str, bytes]:
     """What a party has that nobody may see, in the encodings in which it could cross."""
-    units = quantised(protocol, who, contribution(protocol, who, own, model))
+    units = quantised(protocol, consortium, contribution(protocol, consortium, own, model))
     present, y, count = np.ones(len(own), bool), np.asarray(own.labels), len(protocol.classes)
     votes = linear_votes(own.features, y, present, protocol.auxiliary, count, protocol.local_l2)
     weights, _ = linear_weights(own.features, y, present, count, protocol.local_l2)
@@ -99,7 +99,7 @@ def secrets(protocol: Any, who: Any, own: Records, model: Any = None) -> dict[st
         "integers": units.astype("<i8").tobytes(),
         "words": to_words(units.astype("<i8"), "<u4").tobytes(),
         "last row": units.astype("<i8")[-1].tobytes(),
-        "values": contribution(protocol, who, own, model).astype("<f8").tobytes(),
+        "values": contribution(protocol, consortium, own, model).astype("<f8").tobytes(),
         "votes": votes.astype("<f8").tobytes(),
         "whole votes": votes.astype("<i8").tobytes(),
         "weights": weights.astype("<f8").tobytes(),
@@ -110,31 +110,31 @@ def secrets(protocol: Any, who: Any, own: Records, model: Any = None) -> dict[st
 @pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_no_contribution_vote_or_model_crosses_in_clear(statistic: Any, classes: int) -> None:
-    protocol, records, who = soft(statistic, classes), filled(classes), consortium()
-    parties, _ = hosted(protocol, records, who=who)
+    protocol, records, consortium = soft(statistic, classes), filled(classes), make_consortium()
+    parties, _ = hosted(protocol, records, consortium=consortium)
     crossed = messages(parties, run(parties))
     for own in records:
-        for kind, secret in secrets(protocol, who, own).items():
+        for kind, secret in secrets(protocol, consortium, own).items():
             assert len(secret) >= 8 and any(secret), kind
             assert not any(secret in message for message in crossed), kind
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_an_unmasked_contribution_is_found_by_the_same_search(statistic: Any) -> None:
-    protocol, records, who = unmasked(soft(statistic)), filled(3), consortium()
-    parties, _ = hosted(protocol, records, who=who)
+    protocol, records, consortium = unmasked(soft(statistic)), filled(3), make_consortium()
+    parties, _ = hosted(protocol, records, consortium=consortium)
     run(parties)
     found = [blob for _, exchanges in parties.journal.traffic(parties.study, RUN) for blob in exchanges.values()]
     for own in records:
-        assert any(secrets(protocol, who, own)["integers"] in cast(Any, one.reply) for one in found)
+        assert any(secrets(protocol, consortium, own)["integers"] in cast(Any, one.reply) for one in found)
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_replies_hold_what_is_declared_and_nothing_else(statistic: Any) -> None:
-    protocol, records, who = soft(statistic), filled(3), consortium()
-    parties, _ = hosted(protocol, records, who=who)
+    protocol, records, consortium = soft(statistic), filled(3), make_consortium()
+    parties, _ = hosted(protocol, records, consortium=consortium)
     run(parties)
-    sums = SecureSum().declare(who)
+    sums = SecureSum().declare(consortium)
     allowed = {
         "run.ready[0]": set(),
         "run.begin[0]": {"run_key", "remembered"},
@@ -154,14 +154,14 @@ def test_replies_hold_what_is_declared_and_nothing_else(statistic: Any) -> None:
         assert set(reply["ok"]) == allowed[path]
         if path.startswith("sum."):
             for name, value in reply["ok"].items():
-                sums[name].check(value, party, COORDINATOR, who, {})
+                sums[name].check(value, party, COORDINATOR, consortium, {})
         # Between parties: shares of mask seeds, sealed, while the sum is set up and never after.
         assert {letter["to"] for letter in reply["mail"]} == (
-            set(who.parties) - {party} if path == "sum.deal[0]" else set()
+            set(consortium.parties) - {party} if path == "sum.deal[0]" else set()
         )
     assert seen == set(allowed)
-    declared = protocol.declare(who)
-    assert next(r.name for r in declared.seen_by(COORDINATOR, who)) == statistic
+    declared = protocol.declare(consortium)
+    assert next(r.name for r in declared.seen_by(COORDINATOR, consortium)) == statistic
     assert isinstance(declared[statistic].protection, Summed)
     masked = {party: reply["ok"]["masked"] for path, party, reply in replies(parties) if path.startswith("sum.mask")}
     assert {value.shape for value in masked.values()} == {declared[statistic].shape}
@@ -174,12 +174,12 @@ def all_for(chosen: int) -> Any:
     return as_local_model(lambda features, labels, auxiliary, classes: np.full(len(auxiliary), chosen))
 
 
-def seen_words(protocol: Any, who: Any, records: Any, chosen: int, runs: int) -> np.ndarray:
+def seen_words(protocol: Any, consortium: Any, records: Any, chosen: int, runs: int) -> np.ndarray:
     """What the coordinator gets from each party over several runs, all parties voting for one class: (runs, K, ...)."""
     out = []
     for place in range(runs):
-        models = {name: all_for(chosen) for name in who.parties}
-        parties, _ = hosted(protocol, records, who=who, models=models, study=f"{place:064d}")
+        models = {name: all_for(chosen) for name in consortium.parties}
+        parties, _ = hosted(protocol, records, consortium=consortium, models=models, study=f"{place:064d}")
         run(parties)
         name = "histograms" if isinstance(protocol, Unmasked) else "masked"
         out.append([reply["ok"][name] for _, _, reply in replies(parties) if name in reply["ok"]])
@@ -207,8 +207,8 @@ RUNS, ROWS = 3, 300
 
 @pytest.fixture(scope="module")
 def masked_views() -> dict[int, np.ndarray]:
-    protocol, records, who = soft("histograms", rows=ROWS), filled(3, parties=4), consortium(4)
-    return {chosen: seen_words(protocol, who, records, chosen, RUNS) for chosen in (0, 2)}
+    protocol, records, consortium = soft("histograms", rows=ROWS), filled(3, parties=4), make_consortium(4)
+    return {chosen: seen_words(protocol, consortium, records, chosen, RUNS) for chosen in (0, 2)}
 
 
 @pytest.mark.parametrize("chosen", [0, 2])
@@ -237,8 +237,8 @@ def test_views_of_two_inputs_are_alike_and_no_mask_is_used_twice(masked_views: d
 
 
 def test_unmasked_vectors_are_caught_by_the_same_tests() -> None:
-    protocol, records, who = unmasked(soft("histograms", rows=ROWS)), filled(3, parties=4), consortium(4)
-    first, second = (seen_words(protocol, who, records, chosen, 1) for chosen in (0, 2))
+    protocol, records, consortium = unmasked(soft("histograms", rows=ROWS)), filled(3, parties=4), make_consortium(4)
+    first, second = (seen_words(protocol, consortium, records, chosen, 1) for chosen in (0, 2))
     assert uniformity(first) < UNLIKELY
     assert uniformity(first[:, [0, 1]].sum(axis=1)) < UNLIKELY
     assert uniformity(first - second) < UNLIKELY
@@ -246,8 +246,8 @@ def test_unmasked_vectors_are_caught_by_the_same_tests() -> None:
 
 def test_half_a_mask_is_caught() -> None:
     """Masks on the low half of each word only: the votes stand in the upper one."""
-    protocol, who = soft("histograms", rows=ROWS), consortium(4)
-    votes = contribution(protocol, who, clusters(3, 24, 0), all_for(0))
-    words = to_words(quantised(protocol, who, votes), "<u4")
+    protocol, consortium = soft("histograms", rows=ROWS), make_consortium(4)
+    votes = contribution(protocol, consortium, clusters(3, 24, 0), all_for(0))
+    words = to_words(quantised(protocol, consortium, votes), "<u4")
     mask = np.random.default_rng(0).integers(0, 2**16, (RUNS, *words.shape), dtype=np.uint32)
     assert uniformity(words + mask) < UNLIKELY

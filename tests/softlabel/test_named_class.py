@@ -33,7 +33,7 @@ def protocol() -> SoftLabelProtocol:
     return SoftLabel.over_rows(auxiliary=ROWS, classes=CLASSES, sizes=3)
 
 
-def who(parties: int = 4, epsilon: float = 1.0) -> Consortium:
+def make_consortium(parties: int = 4, epsilon: float = 1.0) -> Consortium:
     return Consortium(parties=Numbered(parties), loss=Approx(epsilon, 1e-6))
 
 
@@ -72,13 +72,13 @@ def test_the_quietest_noise_is_taken() -> None:
     )
     assert isinstance(choose_noise(loss, 2, l1=sqrt(2)), Spherical) and isinstance(choose_noise(loss, 6), Spherical)
     assert isinstance(choose_noise(Approx(0.1, 1e-2), 10_000, l1=100.0), Gaussian)
-    release = protocol().declare(who(4, 0.1))["class-sums"]
+    release = protocol().declare(make_consortium(4, 0.1))["class-sums"]
     assert isinstance(release.noise, Laplace) and release.shape == (1, 6) and release.sensitivity == 2.0
 
 
 def losses(shrink: float) -> float:
     """Measured on a party of one class, replaced by one of another, among three that hold nothing."""
-    terms = who()
+    terms = make_consortium()
     release = protocol().declare(terms)["class-sums"]
     named, scale, source = counted(), release.scale(terms), SeededNoise(3)
     others = np.full((3, 1, 6), 1 / 6)
@@ -107,5 +107,5 @@ def test_a_run_opens_counts_and_nothing_else() -> None:
     parties = {f"p{place}": Records(ROWS[:3], np.full(3, place % 2 and 2)) for place in range(5)}
     outcome = simulate(protocol(), parties=parties, epsilon=0.5, delta=1e-6, seed=4)
     assert {"class-sums", "model"} >= set(outcome.released) and np.isfinite(outcome.released["model"]).all()
-    assert protocol().titled(who(5, 0.5)) == "softlabel (class-sums, Laplace)"
-    assert "delta is not spent" in protocol().notes(who(5, 0.5))[0]
+    assert protocol().titled(make_consortium(5, 0.5)) == "softlabel (class-sums, Laplace)"
+    assert "delta is not spent" in protocol().notes(make_consortium(5, 0.5))[0]

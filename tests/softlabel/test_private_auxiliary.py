@@ -31,7 +31,7 @@ from comity.study.simulation.simulate import simulate
 from comity.study.study import Study
 from tests.federation.toy import begin
 
-from .consortia import NAMES, ROOT2, auxiliary, consortium, hosted, labels, ordinary, protocol
+from .consortia import NAMES, ROOT2, auxiliary, hosted, labels, make_consortium, ordinary, protocol
 
 SURE = 1 - 1e-7
 DELTA = 1e-6
@@ -146,9 +146,9 @@ def both_replaced() -> tuple[PublishedSoftLabel, np.ndarray, np.ndarray, int]:
 
 
 def released(tried: Any, model: Any, loss: Any, parties: int, seed: int, shrink: float = 1.0) -> np.ndarray:
-    who = replace(consortium(7, loss), parties=tuple(f"p{k}" for k in range(parties)), roster={})
-    release = tried.declare(who)["model"]
-    scale, shape = release.scale(who), (COUNT, *release.shape)
+    consortium = replace(make_consortium(7, loss), parties=tuple(f"p{k}" for k in range(parties)), roster={})
+    release = tried.declare(consortium)["model"]
+    scale, shape = release.scale(consortium), (COUNT, *release.shape)
     source = SeededNoise(seed)
     if isinstance(loss, Pure):
         noise = source._lattice_rows(scale.total * shrink, COUNT, prod(release.shape)).reshape(shape)
@@ -193,8 +193,8 @@ def test_the_coordinator_learns_from_models_what_votes_at_home_would_have_given(
     out = []
     for tried in (private(classes), protocol(classes)):
         parties, _, _ = hosted(tried, records)
-        who = parties.consortium
-        out.append((run(parties)["model"], tried.declare(who)["model"].scale(who).grid))
+        consortium = parties.consortium
+        out.append((run(parties)["model"], tried.declare(consortium)["model"].scale(consortium).grid))
     (found, grid), (expected, other) = out
     np.testing.assert_allclose(found, expected, atol=(grid + other) / 2 + 4 * TOLERANCE / 1e-2)
     assert np.abs(found).max() > 0.1
@@ -229,8 +229,8 @@ def test_a_party_that_is_asked_for_votes_refuses() -> None:
 
 
 def test_with_drop_outs_the_noise_is_for_those_who_may_be_left() -> None:
-    tried, records, who = private(3, l2=1.0), ordinary(3), consortium(5, dropouts=1)
-    parties, _, _ = hosted(tried, records, who=who, lose=[("elm", "train[0]")])
+    tried, records, consortium = private(3, l2=1.0), ordinary(3), make_consortium(5, dropouts=1)
+    parties, _, _ = hosted(tried, records, consortium=consortium, lose=[("elm", "train[0]")])
     found = run(parties)["model"]
     assert parties.declaration["model"].sensitivity == tried.sensitivity(4) > tried.sensitivity(5)
     alone, _, _ = hosted(tried, records[:4])
@@ -330,8 +330,11 @@ def test_the_content_of_a_private_file_is_no_part_of_the_hash_and_its_absence_ne
         third.hash == first.hash
         and cast(Any, third.protocol).auxiliary.shape == cast(Any, first.protocol).auxiliary.shape
     )
-    who = first.consortium
-    assert third.protocol.declare(who)["model"].sensitivity == first.protocol.declare(who)["model"].sensitivity
+    consortium = first.consortium
+    assert (
+        third.protocol.declare(consortium)["model"].sensitivity
+        == first.protocol.declare(consortium)["model"].sensitivity
+    )
     assert load(folder, TEXT.replace("auxiliary_records = 30", "auxiliary_records = 31")).hash != first.hash
 
 

@@ -26,7 +26,7 @@ from tests.federation.channels import Whole, carried
 from tests.federation.toy import STUDY, begin
 from tests.support.noise import NoNoise
 
-from .consortia import NAMES, cohort, consortium, hosted, ordinary, protocol
+from .consortia import NAMES, cohort, hosted, make_consortium, ordinary, protocol
 
 EMPTY = Records(np.zeros((0, 4)), np.zeros(0, np.int64))
 
@@ -50,7 +50,7 @@ def test_stacks_of_parties_send_the_same_integers_as_single_sites(classes: int) 
     assert all(len(set(cast(Any, own.labels))) == classes for own in records if len(own))
     soft = protocol(classes)
     stacked, single = cohort(soft, records).sum(soft.vote), begun(soft, records).sum(soft.vote)
-    grid: Any = soft.declare(consortium(6))["votes"].grid
+    grid: Any = soft.declare(make_consortium(6))["votes"].grid
     np.testing.assert_array_equal(np.rint(stacked.value / grid), np.rint(single.value / grid))
     assert stacked.parties == single.parties == 6
 
@@ -72,7 +72,7 @@ def test_without_noise_a_run_releases_the_minimiser(method: Any, classes: int) -
     released = run(parties)["model"]
     mean = cohort(tried, records).sum(tried.train if method == "avg" else tried.vote)
     exact = mean.value / 5 if method == "avg" else tried.fit(mean.value / 5)
-    scale = tried.declare(consortium(5))["model"].scale(consortium(5))
+    scale = tried.declare(make_consortium(5))["model"].scale(make_consortium(5))
     np.testing.assert_allclose(released, exact, atol=scale.grid / 2 + 4 * TOLERANCE / tried.l2)
 
 
@@ -215,16 +215,16 @@ def test_a_party_without_records_takes_part_and_pays(method: Any) -> None:
 @pytest.mark.parametrize("method", get_args(LearnsFrom))
 def test_with_drop_outs_the_noise_is_for_those_who_may_be_left(method: Any) -> None:
     """A share of four parties weighs more than one of five: both the model and its noise are those of four."""
-    who, tried, records = consortium(5, dropouts=1), protocol(3, method, l2=1.0), ordinary(3)
+    consortium, tried, records = make_consortium(5, dropouts=1), protocol(3, method, l2=1.0), ordinary(3)
     # Small enough a share that the cap of two radii does not hide it; a vote has no share at all.
     assert tried.sensitivity(4) > tried.sensitivity(5) or method == "vote"
     step = "train[0]" if method == "avg" else "vote[0]"
-    parties, _, _ = hosted(tried, records, who=who, noise=NoNoise(), lose=[("elm", step)])
+    parties, _, _ = hosted(tried, records, consortium=consortium, noise=NoNoise(), lose=[("elm", step)])
     released = run(parties)["model"]
     assert parties.declaration["model"].sensitivity == tried.sensitivity(4)
     mean = cohort(tried, records[:4]).sum(tried.train if method == "avg" else tried.vote)
     exact = mean.value / 4 if method == "avg" else tried.fit(mean.value / 4)
-    grid = parties.declaration["model"].scale(who).grid
+    grid = parties.declaration["model"].scale(consortium).grid
     np.testing.assert_allclose(released, exact, atol=grid / 2 + 4 * TOLERANCE / tried.l2)
 
 

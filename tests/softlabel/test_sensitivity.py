@@ -17,7 +17,7 @@ from comity.methods.softlabel.published.protocol import FINENESS, TOLERANCE
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Pure
 
-from .consortia import ROOT2, all_alike, cohort, consortium, longest_model_l2, ordinary, protocol
+from .consortia import ROOT2, all_alike, cohort, longest_model_l2, make_consortium, ordinary, protocol
 
 
 def widest(models: np.ndarray) -> float:
@@ -194,16 +194,16 @@ def test_noise_by_the_papers_constants_loses_the_share_that_the_plan_says(
     tried = protocol(classes, method, l2=l2, public=x, constants="paper")
     others = one_hot(np.repeat(np.arange(parties - 1)[:, None] % 2, 2, axis=1), classes)
     lost = 1.0 * widest(every_replacement(tried, others)) / tried.sensitivity(parties)
-    said = float(tried.true_losses(consortium(parties, Pure(1)))[0].true.removeprefix("at most eps "))
+    said = float(tried.true_losses(make_consortium(parties, Pure(1)))[0].true.removeprefix("at most eps "))
     assert said == pytest.approx(share, abs=1e-4) and 0.94 * said <= lost <= said
     # With the derived constants nothing is left over.
     tight = protocol(classes, method, l2=l2, public=x)
-    assert tight.true_losses(consortium(parties, Pure(1)))[0].true == "at most eps 1.00"
+    assert tight.true_losses(make_consortium(parties, Pure(1)))[0].true == "at most eps 1.00"
 
 
 def test_gaussian_noise_by_the_papers_constants_has_half_the_mu() -> None:
     tried = protocol(2, "soft", constants="paper", l2=10.0)
-    said = tried.true_losses(consortium(4, Approx(1, 1e-6)))[0].true
+    said = tried.true_losses(make_consortium(4, Approx(1, 1e-6)))[0].true
     halved = gdp_epsilon(float(gaussian_budget(Approx(1, 1e-6)).square) / 4, 1e-6)
     assert said.startswith("at most (eps 0.4") and float(said[13:].partition(",")[0]) == pytest.approx(halved, rel=2e-3)
 
@@ -211,5 +211,5 @@ def test_gaussian_noise_by_the_papers_constants_has_half_the_mu() -> None:
 def test_avg_by_the_papers_constants_loses_next_to_nothing() -> None:
     """2/(Mλ) is printed for a mean that the ball of all models holds to 2R/M: 0.0053 at λ = 1e-4."""
     tried = protocol(2, "avg", l2=1e-4, constants="paper")
-    said = float(tried.true_losses(consortium(5, Pure(1)))[0].true.removeprefix("at most eps "))
+    said = float(tried.true_losses(make_consortium(5, Pure(1)))[0].true.removeprefix("at most eps "))
     assert said == pytest.approx(minimiser_radius(1e-4, 2) * 1e-4, rel=1e-3) and said < 0.0054

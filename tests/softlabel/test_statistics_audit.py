@@ -36,7 +36,7 @@ MORE = 300_000
 ROWS = np.random.default_rng(0).normal(size=(30, 2)) * np.array([3.0, 1.0])
 
 
-def who(loss: Loss) -> Consortium:
+def make_consortium(loss: Loss) -> Consortium:
     """Four parties of whom one colludes: three parts of the noise count."""
     return Consortium(parties=("ash", "birch", "cedar", "doum"), loss=loss)
 
@@ -126,7 +126,7 @@ def parts(release: Release, terms: Consortium, seed: int, shrink: float, count: 
 
 def measured(case: str, loss: Loss, *, shrink: float = 1.0, seed: int = 1, count: int = COUNT) -> float:
     statistic, *own = WORST[case]()
-    terms, release = who(loss), released(statistic, loss)
+    terms, release = make_consortium(loss), released(statistic, loss)
     first, second = sums(statistic, release, terms, *own)
     noisy = [
         centre + parts(release, terms, seed + place, shrink, count) for place, centre in enumerate((first, second))

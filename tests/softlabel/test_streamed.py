@@ -37,7 +37,7 @@ def protocol(statistic: Any) -> SoftLabelProtocol:
     )
 
 
-def consortium(limit: int = 1, piece: int = 7) -> tuple[dict[str, Records], dict[str, StreamedRecords]]:
+def make_consortium(limit: int = 1, piece: int = 7) -> tuple[dict[str, Records], dict[str, StreamedRecords]]:
     tables = {name: table(clusters(CLASSES, 30 + 5 * at, seed=at)) for at, name in enumerate("abcdef")}
     whole = {name: ENCODING.encode(one).records for name, one in tables.items()}
     streamed = {
@@ -49,7 +49,7 @@ def consortium(limit: int = 1, piece: int = 7) -> tuple[dict[str, Records], dict
 
 @pytest.mark.parametrize("statistic", ["class-sums", "cells"])
 def test_a_run_over_blocks_gives_the_statistic_of_a_run_in_memory(statistic: str) -> None:
-    whole, streamed = consortium()
+    whole, streamed = make_consortium()
     first = simulate(protocol(statistic), parties=whole, **TERMS)
     second = simulate(protocol(statistic), parties=streamed, **TERMS)
     assert np.allclose(first.released["model"], second.released["model"], rtol=0, atol=1e-6)
@@ -58,7 +58,7 @@ def test_a_run_over_blocks_gives_the_statistic_of_a_run_in_memory(statistic: str
 
 @pytest.mark.parametrize("statistic", ["votes", "histograms", "models"])
 def test_local_classifiers_need_all_records_and_the_study_is_refused(statistic: str) -> None:
-    _, streamed = consortium()
+    _, streamed = make_consortium()
     with pytest.raises(DataError, match="needs all records of an owner at once") as caught:
         simulate(protocol(statistic), parties=streamed, **TERMS)
     assert caught.value.key == "memory"
@@ -90,7 +90,7 @@ def test_a_party_without_records_says_nothing() -> None:
 
 
 def test_what_is_measured_on_blocks_that_were_set_aside_is_what_is_measured_on_the_whole() -> None:
-    whole, streamed = consortium()
+    whole, streamed = make_consortium()
     found = [
         simulate(protocol("class-sums"), parties=one, evaluation={}, **TERMS).evaluation for one in (whole, streamed)
     ]

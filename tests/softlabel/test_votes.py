@@ -19,7 +19,7 @@ from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from tests.federation.toy import begin
 
-from .consortia import all_alike, auxiliary, cohort, consortium, hosted, labels, ordinary, protocol
+from .consortia import all_alike, auxiliary, cohort, hosted, labels, make_consortium, ordinary, protocol
 
 EMPTY = Records(np.zeros((0, 4)), np.zeros(0, np.int64))
 
@@ -78,7 +78,7 @@ def test_a_party_with_one_class_votes_for_it_where_its_records_are(classes: int,
 
 def test_votes_are_whole_units_of_one_over_the_number_of_classes() -> None:
     soft = protocol(3)
-    release = soft.declare(consortium(5))["votes"]
+    release = soft.declare(make_consortium(5))["votes"]
     for records in (*ordinary(3), EMPTY):
         units = contribution(soft, records) / release.grid
         np.testing.assert_allclose(units, np.rint(units), atol=1e-12)
@@ -140,6 +140,6 @@ def test_settings_that_void_the_claim_are_refused(changed: Any) -> None:
     ("unit", "neighbours"), [(Unit.RECORD, Neighbours.REPLACE), (Unit.PARTY, Neighbours.ADD_REMOVE)]
 )
 def test_other_units_and_relations_are_refused(unit: Any, neighbours: Any) -> None:
-    who = replace(consortium(3, Pure(1)), unit=unit, neighbours=neighbours)
+    consortium = replace(make_consortium(3, Pure(1)), unit=unit, neighbours=neighbours)
     with pytest.raises(StudyError, match="whole party"):
-        protocol(3).declare(who)
+        protocol(3).declare(consortium)

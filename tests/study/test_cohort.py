@@ -24,7 +24,7 @@ from tests.support.noise import NoNoise
 
 
 def cohort(protocol: Any, records: Any, noise: Any = None, names: Any = None, **ledger: Any) -> Cohort:
-    who = Consortium(
+    consortium = Consortium(
         parties=names or Numbered(len(records)),
         loss=ZCDP(0.15),
         unit=Unit.RECORD,
@@ -32,10 +32,10 @@ def cohort(protocol: Any, records: Any, noise: Any = None, names: Any = None, **
         colluders=1,
         dropouts=min(1, len(records) - 2),
     )
-    book = Ledger.in_memory(unit=who.unit, neighbours=who.neighbours, **ledger)
+    book = Ledger.in_memory(unit=consortium.unit, neighbours=consortium.neighbours, **ledger)
     return Cohort(
         protocol,
-        who,
+        consortium,
         blocks=lambda most: stacks(records, min(most, 2)),
         noise=noise or SeededNoise(1),
         ledger=book,

@@ -72,11 +72,11 @@ def test_every_paid_release_is_in_its_receivers_results_and_reads_back_equal(cas
         pytest.skip("refused before anything is paid")
     result = comity.simulate(small_study(case, tmp_path), seed=1)
     assert result.outcome is not None
-    declared, who = result.outcome.declaration, result.outcome.consortium
+    declared, consortium = result.outcome.declaration, result.outcome.consortium
     result.save(tmp_path / "run")
     again = load_result(tmp_path / "run")
-    for name in ("coordinator", *who.parties):
-        due = [r for r in declared.releases if is_kept(r) and who.includes(r.to, name)]
+    for name in ("coordinator", *consortium.parties):
+        due = [r for r in declared.releases if is_kept(r) and consortium.includes(r.to, name)]
         found = again.received_by(name)
         assert [release.name for release in due] == list(found)
         for release in due:
@@ -162,9 +162,9 @@ def test_what_no_noise_covers_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_a_role_reaches_its_parties() -> None:
-    who = Consortium(parties=("a", "b", "c"), loss=Pure(1), roles={"consumer": ("c",)})
+    consortium = Consortium(parties=("a", "b", "c"), loss=Pure(1), roles={"consumer": ("c",)})
     release = Release(name="x", source="coordinator", to="consumer", protection=Derived("y"), form=Array((1,)))
-    (one,) = released_of({"x": np.ones(1)}, Declaration((release,), adversary="nobody"), who)
+    (one,) = released_of({"x": np.ones(1)}, Declaration((release,), adversary="nobody"), consortium)
     assert [name for name in ("coordinator", "a", "b", "c") if one.reaches(name)] == ["c"]
 
 

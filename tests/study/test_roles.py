@@ -42,7 +42,7 @@ class Summary(Protocol):
     name = "summary"
     roles = ("owner", "consumer")
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         def sent(name: str, source: str, protection: Summed | Noised) -> Release:
             return Release(
                 name=name,

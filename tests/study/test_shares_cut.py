@@ -100,9 +100,9 @@ def test_nobody_but_a_simulation_asks_for_it(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(GradientRegression, "shares_cut", asked)
     tried, frame = rounds(), columns.people(60)
-    who = columns.consortium(tried, Approx(1, 1e-5))
-    parties, _ = columns.hosted(tried, columns.parts(tried, frame), who, NoNoise())
-    outcome = Outcome.of(Agreement("0" * 64, tried, who), run(parties), parties.transcript, run="run-1")
+    consortium = columns.make_consortium(tried, Approx(1, 1e-5))
+    parties, _ = columns.hosted(tried, columns.parts(tried, frame), consortium, NoNoise())
+    outcome = Outcome.of(Agreement("0" * 64, tried, consortium), run(parties), parties.transcript, run="run-1")
     assert outcome.assessment == Assessment() and not Result.of(outcome).as_json()["figures"]
     root = Path(comity.__file__).parent
     asking = [path for path in root.rglob("*.py") if re.search(r"\.shares_cut\(", path.read_text(encoding="utf-8"))]

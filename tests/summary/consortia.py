@@ -51,7 +51,7 @@ def summary(own: dict[str, Records] | None = None, **more: Any) -> OneShotSummar
     return OneShotSummary(**{**known, **more})
 
 
-def consortium(loss: Loss | None = None, **more: Any) -> Consortium:
+def make_consortium(loss: Loss | None = None, **more: Any) -> Consortium:
     known: dict[str, Any] = {
         "parties": (*OWNERS, CONSUMER),
         "loss": loss or Approx(1.0, 1e-5),

@@ -21,7 +21,7 @@ from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 
 from .auctions import auction
-from .consortia import COLUMNS, consortium
+from .consortia import COLUMNS, make_consortium
 
 SURE = 1 - 1e-7
 EPSILON = 0.5
@@ -62,11 +62,11 @@ def far_apart(features: Any) -> tuple[np.ndarray, np.ndarray]:
     return rows[one], rows[other]
 
 
-def broadcasts(protocol: Any, who: Any, owned: np.ndarray, source: Any, *, eligible: bool) -> np.ndarray:
+def broadcasts(protocol: Any, consortium: Any, owned: np.ndarray, source: Any, *, eligible: bool) -> np.ndarray:
     """The noisy sums of a run in which one owner bids and another reads along; `eligible` False is the broken twin in
     which a record may bid in every round."""
-    release, noise = protocol.declare(who)["running"], protocol.running(who)
-    scale = release.scale(who)
+    release, noise = protocol.declare(consortium)["running"], protocol.running(consortium)
+    scale = release.scale(consortium)
     rounds = draw_rounds(len(owned), protocol.records, Stream.public("audited owner"))
     features, found = protocol.features, []
     pool, running = Pool(("one",), features, grid=scale.grid), np.zeros(protocol.dimensions)
@@ -82,7 +82,7 @@ def broadcasts(protocol: Any, who: Any, owned: np.ndarray, source: Any, *, eligi
     return np.array(found)
 
 
-def told(protocol: Any, who: Any, *, eligible: bool, count: int) -> float:
+def told(protocol: Any, consortium: Any, *, eligible: bool, count: int) -> float:
     """μ that a reader of all broadcasts tells two owners by, one of whose records is another one. It undoes the
     correlation of the noise, and weighs what is left as the record's summand does."""
     one, other = far_apart(protocol.features)
@@ -102,7 +102,7 @@ def told(protocol: Any, who: Any, *, eligible: bool, count: int) -> float:
         if not eligible:
             owned = row[None]
         source = SeededNoise(number)
-        seen = (undone @ broadcasts(protocol, who, owned, source, eligible=eligible) for _ in range(count))
+        seen = (undone @ broadcasts(protocol, consortium, owned, source, eligible=eligible) for _ in range(count))
         scores.append(np.array([weights @ one_run @ (apart[0] - apart[1]) for one_run in seen]))
     return mu_lower_bound(*scores, confidence=SURE)
 
@@ -111,9 +111,9 @@ def told(protocol: Any, who: Any, *, eligible: bool, count: int) -> float:
     ("count", "least"), [(120, 0.0), pytest.param(4000, 0.6, marks=pytest.mark.long)], ids=["quick", "long"]
 )
 def test_the_running_sum_loses_no_more_than_is_debited_for_it(count: int, least: float) -> None:
-    who = consortium(Approx(4.0, 1e-5))
+    consortium = make_consortium(Approx(4.0, 1e-5))
     protocol = auction(records=8, dimensions=2)
-    claimed = float(protocol.budget(who).running.mu)
-    assert least * claimed <= told(protocol, who, eligible=True, count=count) <= claimed
+    claimed = float(protocol.budget(consortium).running.mu)
+    assert least * claimed <= told(protocol, consortium, eligible=True, count=count) <= claimed
     # Control: a record that bids in every round, as it does where rounds are not divided among records.
-    assert told(protocol, who, eligible=False, count=count) > claimed
+    assert told(protocol, consortium, eligible=False, count=count) > claimed

@@ -21,7 +21,7 @@ from comity.privacy.mechanisms import PrefixSums
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 
-from .consortia import consortium
+from .consortia import make_consortium
 
 FEATURES = FourierFeatures.drawn(2, 6, 1.0, Stream.public("auction tests"))
 
@@ -126,9 +126,9 @@ def test_the_best_is_missed_as_often_as_said_and_so_many_are_asked() -> None:
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 8.0])
 @pytest.mark.parametrize("colluders", [0, 1, 2])
 def test_bits_and_sums_cost_no_more_than_the_study(epsilon: float, colluders: int) -> None:
-    who = consortium(Approx(epsilon, 1e-5), colluders=colluders)
-    budget = AuctionBudget.of(who, 0.2)
-    whole = gaussian_budget(who.loss)
+    consortium = make_consortium(Approx(epsilon, 1e-5), colluders=colluders)
+    budget = AuctionBudget.of(consortium, 0.2)
+    whole = gaussian_budget(consortium.loss)
     parts = LOSSES.add(budget.running.square, pure_square(budget.asked.epsilon))
     assert parts <= budget.owner.square <= whole.square == budget.wish.square
     assert float(parts) > 0.999 * float(whole.square)

@@ -23,7 +23,7 @@ from comity.methods.summary.published.method import PublishedSummary
 from comity.privacy.loss import Approx, Pure
 
 from .auctions import auction, published, ran
-from .consortia import CONSUMER, OWNERS, consortium, held
+from .consortia import CONSUMER, OWNERS, held, make_consortium
 
 BOTH = pytest.mark.parametrize("made", [auction, published], ids=["auction", "published"])
 
@@ -83,12 +83,12 @@ def test_owners_receive_broadcasts_and_their_own_bits_and_the_consumer_the_recor
 
 @BOTH
 def test_whatever_reaches_an_owner_is_made_from_what_was_paid_for(made: Any) -> None:
-    who = consortium()
-    declared = made().declare(who).accept(who)
+    consortium = make_consortium()
+    declared = made().declare(consortium).accept(consortium)
     paid = {name for one in declared.releases for name in getattr(one.protection, "pays_for", ())}
     paid |= {one.name for one in declared.releases if one.loss is not None}
     for owner in OWNERS:
-        for release in declared.seen_by(owner, who):
+        for release in declared.seen_by(owner, consortium):
             assert isinstance(release.protection, Derived) and set(release.protection.of) <= paid
 
 
@@ -195,9 +195,9 @@ def test_wrong_figures_are_refused_with_their_key(wrong: Any, key: str) -> None:
 
 def test_terms_and_plan() -> None:
     with pytest.raises(StudyError) as found:
-        auction().declare(consortium(Pure(1)))
+        auction().declare(make_consortium(Pure(1)))
     assert found.value.key == "privacy.delta"
-    text = plan("s", auction(), consortium(Approx(1.0, 1e-5), colluders=2)).as_text()
+    text = plan("s", auction(), make_consortium(Approx(1.0, 1e-5), colluders=2)).as_text()
     assert "one loss for all rounds" in text and "2 that pool what they saw eps 0.06" in text
     assert "up to 2 of 3 owners" in text and "owners are asked in a round" in text
 

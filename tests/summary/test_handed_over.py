@@ -17,7 +17,7 @@ from comity.methods.summary.auction.market import Market
 from comity.study.simulation.simulate import simulate
 
 from .auctions import auction
-from .consortia import CONSUMER, ROLES, consortium, held, joined, summary
+from .consortia import CONSUMER, ROLES, held, joined, make_consortium, summary
 
 COLUMNS = tuple(Numeric(f"x{place}", 0, 1) for place in range(4))
 CLASSES = Encoding(Schema(COLUMNS, Classes("y", ("a", "b", "c", "d"))), scaling="unit")
@@ -30,20 +30,25 @@ def offered(labels: Any, rows: Any = 0.5, kind: str = "<i8") -> dict[str, Any]:
 
 @pytest.mark.parametrize("made, name", [(summary, "chosen"), (auction, "offer")])
 def test_a_seller_hands_over_what_the_schema_lets_a_record_have(made: Any, name: str) -> None:
-    who = consortium()
-    form = made(encoding=CLASSES).declare(who)[name].form
-    assert all(form.fits(offered(label), {}, who) for label in range(4))
-    assert not any(form.fits(offered(label), {}, who) for label in (-1, 4, 1 << 50))
-    assert not any(form.fits(offered(1, rows), {}, who) for rows in (-0.1, 1.1, 1e300))
-    numbers = made(encoding=NUMBER, labels="<f8").declare(who)[name].form
-    assert [numbers.fits(offered(label, kind="<f8"), {}, who) for label in (-2.1, -2.0, 5.0, 5.1)] == [0, 1, 1, 0]
+    consortium = make_consortium()
+    form = made(encoding=CLASSES).declare(consortium)[name].form
+    assert all(form.fits(offered(label), {}, consortium) for label in range(4))
+    assert not any(form.fits(offered(label), {}, consortium) for label in (-1, 4, 1 << 50))
+    assert not any(form.fits(offered(1, rows), {}, consortium) for rows in (-0.1, 1.1, 1e300))
+    numbers = made(encoding=NUMBER, labels="<f8").declare(consortium)[name].form
+    assert [numbers.fits(offered(label, kind="<f8"), {}, consortium) for label in (-2.1, -2.0, 5.0, 5.1)] == [
+        0,
+        1,
+        1,
+        0,
+    ]
 
 
 def test_hashes_are_as_long_as_features_are() -> None:
-    who = consortium()
-    form = summary(encoding=CLASSES, deliver="hashes", hash_dimensions=4).declare(who)["chosen"].form
-    assert form.fits(offered(3, -0.7), {}, who)
-    assert not form.fits(offered(3, -1.1), {}, who) and not form.fits(offered(4, -0.7), {}, who)
+    consortium = make_consortium()
+    form = summary(encoding=CLASSES, deliver="hashes", hash_dimensions=4).declare(consortium)["chosen"].form
+    assert form.fits(offered(3, -0.7), {}, consortium)
+    assert not form.fits(offered(3, -1.1), {}, consortium) and not form.fits(offered(4, -0.7), {}, consortium)
 
 
 def test_a_class_that_there_is_none_of_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

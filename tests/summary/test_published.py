@@ -27,7 +27,7 @@ from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms.sarpatwar import STEPS, quantise
 
 from .auctions import published
-from .consortia import consortium
+from .consortia import make_consortium
 
 
 def test_the_printed_figures_are_those_of_the_paper() -> None:
@@ -41,13 +41,13 @@ def test_the_printed_figures_are_those_of_the_paper() -> None:
 
 @pytest.mark.parametrize("colluders", [0, 1, 2])
 def test_losses_are_the_true_ones(colluders: int) -> None:
-    who = consortium(Approx(1.0, 1e-5), colluders=colluders)
-    budget = PublishedBudget.of(who, 20, 8, 0.5)
+    consortium = make_consortium(Approx(1.0, 1e-5), colluders=colluders)
+    budget = PublishedBudget.of(consortium, 20, 8, 0.5)
     readers = max(1, colluders)
     assert budget.wished.charged == ZCDP(str(cast(ZCDP, budget.wished.charged).rho))
     assert float(budget.wished.charged.rho) == pytest.approx(2.5 * (2 * budget.wish) ** 2 * count_iterations(20))
     # Printed as 1, in truth more than twice that; and the rounds for two records that are others.
-    assert float(Spent.zero().add(budget.wished.charged).epsilon_at(cast(Approx, who.loss).delta)) > 2.5
+    assert float(Spent.zero().add(budget.wished.charged).epsilon_at(cast(Approx, consortium.loss).delta)) > 2.5
     assert float(budget.broadcasts.rho) == pytest.approx(7 * 2.5 * ROUND_ITERATIONS * (4 * budget.means) ** 2)
     assert budget.auction == Approx(4 * readers, budget.auction.delta)
     assert float(budget.auction.delta) == pytest.approx(1 - math.exp(-4 * readers))
@@ -57,24 +57,24 @@ def test_losses_are_the_true_ones(colluders: int) -> None:
 
 
 def test_the_declaration_says_that_it_is_not_private_as_claimed_and_a_site_refuses_it() -> None:
-    who = consortium(Approx(1.0, 1e-5))
-    declared = published().declare(who).accept(who)
+    consortium = make_consortium(Approx(1.0, 1e-5))
+    declared = published().declare(consortium).accept(consortium)
     assert declared.claim.startswith("not private as claimed: (eps 1.00, delta 1e-5) is claimed")
     assert "no delta below 0.393 holds" in declared.claim
-    text = plan("s", published(), who).as_text()
+    text = plan("s", published(), consortium).as_text()
     assert "eps infinite" in text and "six times" in text and "selection" in text
     policy = Policy(approved=None, disclosures=frozenset({"records_may_leave"}))
     with pytest.raises(Refused, match="not private as claimed"):
-        policy.check(study="0", runs=0, protocol="summary", declaration=declared, party="ash", consortium=who)
+        policy.check(study="0", runs=0, protocol="summary", declaration=declared, party="ash", consortium=consortium)
 
 
 def test_terms() -> None:
     for loss in (Pure(1), Approx(1, 0)):
         with pytest.raises(StudyError) as found:
-            published().declare(consortium(loss))
+            published().declare(make_consortium(loss))
         assert found.value.key == "privacy.delta"
     with pytest.raises(StudyError, match="at most 110"):
-        published(records=500).declare(consortium())
+        published(records=500).declare(make_consortium())
 
 
 def test_the_corrected_bid_is_the_marginal_gain_and_the_printed_one_is_not() -> None:
@@ -160,7 +160,7 @@ def test_an_iteration_costs_three_times_what_a_record_moves(moved: float) -> Non
                 # The measurement of what was chosen, by Laplace noise of scale 1/ε.
                 worst = max(worst, float((ratio + epsilon * np.abs([a, b])).max()))
     assert 0.99 * 3 * epsilon * moved <= worst <= 3 * epsilon * moved * (1 + 1e-9)
-    budget = PublishedBudget.of(consortium(Approx(1.0, 1e-5)), 20, 8, 0.5)
+    budget = PublishedBudget.of(make_consortium(Approx(1.0, 1e-5)), 20, 8, 0.5)
     mechanism = {2.0: budget.wished, 4.0: budget.summarised}[moved]
     assert mechanism.sensitivity == moved
 
@@ -172,6 +172,6 @@ def test_an_owner_that_is_not_asked_knows_that_it_is_not_the_best() -> None:
     without = market.rank_bids({"ash": 0.1, "birch": 0.4}, ["ash", "birch"])
     not_asked = [1 - math.exp(-0.5 * (rank[1] - 1)) for rank in (ranks, without)]
     assert not_asked[1] == 0.0 and not_asked[0] == pytest.approx(1 - math.exp(-0.5))
-    who = consortium(Approx(1.0, 1e-5))
-    lost = [loss for loss in published().true_losses(who) if loss.to == "each other owner"]
+    consortium = make_consortium(Approx(1.0, 1e-5))
+    lost = [loss for loss in published().true_losses(consortium) if loss.to == "each other owner"]
     assert lost[0].true == "infinite at delta 1e-5" and f"probability 0 or {not_asked[0]:.3g}" in lost[0].why

@@ -22,7 +22,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.report.result import Result, load_result
 from comity.study.simulation.simulate import simulate
 
-from .consortia import CONSUMER, OWNERS, ROLES, cloud, consortium, held, summary
+from .consortia import CONSUMER, OWNERS, ROLES, cloud, held, make_consortium, summary
 
 
 def run(records: Any = None, *, epsilon: float = 8.0, seed: int = 1, **more: Any) -> Any:
@@ -101,13 +101,13 @@ def test_a_site_whose_policy_keeps_records_at_home_refuses_before_anything_is_sp
 
 
 def test_a_policy_that_says_nothing_lets_no_record_leave() -> None:
-    who = consortium()
-    declared = summary().declare(who).accept(who)
+    consortium = make_consortium()
+    declared = summary().declare(consortium).accept(consortium)
     for owner in OWNERS:
         with pytest.raises(Refused, match="records_may_leave"):
-            Policy(approved=None).check_disclosures(declared, owner, who)
+            Policy(approved=None).check_disclosures(declared, owner, consortium)
     # The consumer hands nothing over.
-    Policy(approved=None).check_disclosures(declared, CONSUMER, who)
+    Policy(approved=None).check_disclosures(declared, CONSUMER, consortium)
 
 
 def test_weights_keep_every_record_at_home() -> None:
@@ -146,7 +146,7 @@ def test_an_owner_with_fewer_records_than_declared_stops_before_a_draw() -> None
 )
 def test_what_public_figures_rule_out_is_refused_by_the_plan(change: Any, key: str) -> None:
     with pytest.raises(StudyError) as refused:
-        summary().accepted(consortium(**change))
+        summary().accepted(make_consortium(**change))
     assert refused.value.key == key
 
 
@@ -169,7 +169,7 @@ def test_what_public_figures_rule_out_is_refused_by_the_plan(change: Any, key: s
 )
 def test_a_wrong_key_is_named(change: Any, key: str) -> None:
     with pytest.raises(StudyError) as refused:
-        summary(**change).accepted(consortium())
+        summary(**change).accepted(make_consortium())
     assert refused.value.key == key
 
 

@@ -24,7 +24,7 @@ from comity.methods.summary.features import (
 )
 from comity.methods.summary.ratio import MAX_RANK, Ratio, Spectrum
 
-from .consortia import COLUMNS, consortium, held, summary
+from .consortia import COLUMNS, held, make_consortium, summary
 
 
 def vector(phi: Any) -> np.ndarray:
@@ -60,7 +60,7 @@ def test_the_sum_of_moments_is_that_of_its_records_and_opens_to_what_it_was_made
 
 def test_replacing_a_record_moves_an_owners_moments_by_no_more_than_declared() -> None:
     built = summary()
-    release, features = built.declare(consortium())["moments"], built.features(consortium())
+    release, features = built.declare(make_consortium())["moments"], built.features(make_consortium())
     chance, rows, largest = np.random.default_rng(2), held()["ash"].features, 0.0
     before = sum_moments(rows, features)
     # Far outside of what a schema allows, and what is no number at all.
@@ -82,7 +82,7 @@ def spectra() -> Iterator[Spectrum]:
 
 def test_the_consumers_rows_lie_in_the_unit_ball_whatever_the_coordinator_sends() -> None:
     features = FourierFeatures.drawn(COLUMNS, 10, 2.0, Stream.public("wish"))(held()["elm"].features)
-    declared = summary().declare(consortium())["wish"]
+    declared = summary().declare(make_consortium())["wish"]
     for seen in spectra():
         rows = seen.in_ball(features)
         assert rows.shape == (len(features), seen.rank) and np.isfinite(rows).all()
@@ -101,7 +101,7 @@ def test_no_record_counts_for_more_than_the_bound_whatever_the_coordinator_sends
         ):
             found = Ratio(seen, theta)(features)
             assert ((found >= 0) & (found <= ratio.MAX_RATIO)).all()
-    declared = summary().declare(consortium())["mass"]
+    declared = summary().declare(make_consortium())["mass"]
     assert ratio.MAX_RATIO**2 <= declared.sensitivity <= ratio.MAX_RATIO**2 * 1.001
 
 

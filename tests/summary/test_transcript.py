@@ -16,7 +16,7 @@ from comity.federation.declare.protection import Derived
 from comity.federation.owner.site import Site
 from comity.study.simulation.simulate import simulate
 
-from .consortia import CONSUMER, OWNERS, ROLES, consortium, held, summary
+from .consortia import CONSUMER, OWNERS, ROLES, held, make_consortium, summary
 
 
 def run(records: Any, monkeypatch: pytest.MonkeyPatch, *, seen: Any = None) -> Any:
@@ -87,13 +87,13 @@ def test_an_owners_view_is_a_function_of_the_declared_noisy_releases(monkeypatch
 
 
 def test_whatever_reaches_an_owner_is_made_from_noisy_releases_alone() -> None:
-    who = consortium()
-    declared = summary().declare(who).accept(who)
+    consortium = make_consortium()
+    declared = summary().declare(consortium).accept(consortium)
     paid = {release.name for release in declared.releases if release.loss is not None}
     for owner in OWNERS:
-        for release in declared.seen_by(owner, who):
+        for release in declared.seen_by(owner, consortium):
             assert isinstance(release.protection, Derived) and set(release.protection.of) <= paid
-    assert {release.name for release in declared.seen_by(CONSUMER, who)} == {
+    assert {release.name for release in declared.seen_by(CONSUMER, consortium)} == {
         "spectrum",
         "ratio",
         "attribution",

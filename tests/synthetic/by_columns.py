@@ -14,7 +14,7 @@ from comity.federation.declare.consortium import Consortium
 from comity.methods.synthetic import SyntheticColumnsProtocol
 from comity.privacy.loss import Approx, Loss
 from tests.support.noise import NoNoise
-from tests.vertical.consortia import consortium, hosted, parts
+from tests.vertical.consortia import hosted, make_consortium, parts
 
 from .made import CLASSES, frame, made_as, schema
 
@@ -41,19 +41,22 @@ def people(count: int, seed: int = 0, target: Target | None = CLASSES) -> pd.Dat
 
 
 def among(tried: SyntheticColumnsProtocol, loss: Loss | None = None, *, colluders: int = 1) -> Consortium:
-    return consortium(tried, loss or Approx(1.0, 1e-6), colluders=colluders)
+    return make_consortium(tried, loss or Approx(1.0, 1e-6), colluders=colluders)
 
 
-def exact(tried: SyntheticColumnsProtocol, who: Consortium, given: pd.DataFrame) -> np.ndarray:
+def exact(tried: SyntheticColumnsProtocol, consortium: Consortium, given: pd.DataFrame) -> np.ndarray:
     """What counting by rows gives of whole records."""
-    return tried.counting(who).layout.count(tried.encoding.encode(given).records.features)
+    return tried.counting(consortium).layout.count(tried.encoding.encode(given).records.features)
 
 
 def opened(
-    tried: SyntheticColumnsProtocol, who: Consortium, records: dict[str, Records] | pd.DataFrame, noise: Any = None
+    tried: SyntheticColumnsProtocol,
+    consortium: Consortium,
+    records: dict[str, Records] | pd.DataFrame,
+    noise: Any = None,
 ) -> dict[str, Any]:
     """What is released by a whole run over hosts."""
     held = parts(tried, records) if isinstance(records, pd.DataFrame) else records
-    parties, _ = hosted(tried, held, who, noise or NoNoise())
+    parties, _ = hosted(tried, held, consortium, noise or NoNoise())
     found: dict[str, Any] = run(parties)["tables"]
     return found

@@ -89,7 +89,7 @@ def records(built: SyntheticProtocol, count: int, seed: int = 0) -> Records:
     return built.encoding.encode(frame(count, seed, built.schema.target)).records
 
 
-def consortium(
+def make_consortium(
     loss: Loss | None = None, *, parties: int = 3, neighbours: str = "add-remove", dropouts: int = 0
 ) -> Consortium:
     return Consortium(

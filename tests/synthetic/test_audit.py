@@ -19,40 +19,40 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.sampling.lattice_noise import count_parts
 from tests.averaging.test_default_audit import SURE, claimed_mu, heard
 
-from .made import CLASSES, consortium, synthetic
+from .made import CLASSES, make_consortium, synthetic
 
 COUNT = 20_000
 SMALL = Schema((Numeric("x", 0.0, 1.0, bins=2),), CLASSES)
 
 
-def pair(built: Any, who: Any, neighbours: Any) -> Any:
+def pair(built: Any, consortium: Any, neighbours: Any) -> Any:
     """Counts of records with and without the last one, or with it replaced."""
-    layout = built.counting(who).layout
+    layout = built.counting(consortium).layout
     others = np.array([[0, 0], [1, 1]])
     with_it = layout.count(np.vstack([others, [0, 0]]))
     return with_it, layout.count(others if neighbours == "add-remove" else np.vstack([others, [1, 1]]))
 
 
-def views(release: Any, who: Any, values: Any, seed: Any, *, parts: Any = None, count: Any = COUNT) -> Any:
+def views(release: Any, consortium: Any, values: Any, seed: Any, *, parts: Any = None, count: Any = COUNT) -> Any:
     """What is left of one contribution under the honest parts of its noise."""
-    if not isinstance(who.loss, Pure):
-        return heard(release, who, values, seed, parts=parts, count=count)
-    scale, source, shape = release.scale(who), SeededNoise(seed), (count, *release.shape)
+    if not isinstance(consortium.loss, Pure):
+        return heard(release, consortium, values, seed, parts=parts, count=count)
+    scale, source, shape = release.scale(consortium), SeededNoise(seed), (count, *release.shape)
     total = values + np.zeros(shape)
-    for _ in range(who.honest_parts if parts is None else parts):
+    for _ in range(consortium.honest_parts if parts is None else parts):
         own = count_parts(scale.total, scale.part)
         total += source.laplace_part(scale.total, own, shape, permit=simulated(release.name)) * scale.grid
     return total
 
 
 def measured(
-    built: Any, who: Any, *, parts: Any = None, stretched: float = 1.0, one: Any = None, other: Any = None
+    built: Any, consortium: Any, *, parts: Any = None, stretched: float = 1.0, one: Any = None, other: Any = None
 ) -> float:
-    release = built.declare(who)["counts"]
-    first, second = (one, other) if one is not None else pair(built, who, who.neighbours.value)
+    release = built.declare(consortium)["counts"]
+    first, second = (one, other) if one is not None else pair(built, consortium, consortium.neighbours.value)
     apart = stretched * (first - second)
-    seen = [views(release, who, second + side * apart, 5 + side, parts=parts) for side in (1, 0)]
-    if isinstance(who.loss, Pure):
+    seen = [views(release, consortium, second + side * apart, 5 + side, parts=parts) for side in (1, 0)]
+    if isinstance(consortium.loss, Pure):
         scores = [np.abs(view - second).sum(1) - np.abs(view - second - apart).sum(1) for view in seen]
         return epsilon_lower_bound(*scores, confidence=SURE)
     return mu_lower_bound(*(view @ apart for view in seen), confidence=SURE)
@@ -60,25 +60,25 @@ def measured(
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_counts_lose_no_more_than_is_debited_for_them(neighbours: str) -> None:
-    built, who = synthetic(schema=SMALL), consortium(Approx(6.0, 1e-6), neighbours=neighbours)
-    claimed = claimed_mu(built.declare(who)["counts"])
-    assert 0.7 * claimed < measured(built, who) <= claimed
+    built, consortium = synthetic(schema=SMALL), make_consortium(Approx(6.0, 1e-6), neighbours=neighbours)
+    claimed = claimed_mu(built.declare(consortium)["counts"])
+    assert 0.7 * claimed < measured(built, consortium) <= claimed
     # Controls: a record that is counted twice, and noise that counts on the reader's own part.
-    assert measured(built, who, stretched=2.0) > claimed
-    assert measured(built, who, parts=1) > claimed
+    assert measured(built, consortium, stretched=2.0) > claimed
+    assert measured(built, consortium, parts=1) > claimed
 
 
 def test_pure_counts_keep_their_epsilon() -> None:
-    built, who = synthetic(schema=SMALL, model="mixture"), consortium(Pure(2.0))
-    assert 0.5 * 2.0 < measured(built, who) <= 2.0
-    assert measured(built, who, stretched=2.5) > 2.0
+    built, consortium = synthetic(schema=SMALL, model="mixture"), make_consortium(Pure(2.0))
+    assert 0.5 * 2.0 < measured(built, consortium) <= 2.0
+    assert measured(built, consortium, stretched=2.5) > 2.0
 
 
 def test_a_replacement_under_noise_for_a_removal_is_caught() -> None:
     built = synthetic(schema=SMALL)
-    who, replaced = consortium(Approx(6.0, 1e-6)), consortium(Approx(6.0, 1e-6), neighbours="replace")
+    consortium, replaced = make_consortium(Approx(6.0, 1e-6)), make_consortium(Approx(6.0, 1e-6), neighbours="replace")
     one, other = pair(built, replaced, "replace")
-    assert measured(built, who, one=one, other=other) > claimed_mu(built.declare(who)["counts"])
+    assert measured(built, consortium, one=one, other=other) > claimed_mu(built.declare(consortium)["counts"])
 
 
 def support(low_to_high: Any, values: Any) -> Any:
@@ -101,14 +101,14 @@ def test_bounds_from_the_records_give_the_record_away_and_the_schema_does_not() 
 
 def test_marginals_after_agreement_lose_no_more() -> None:
     """What is made of the counts is post-processing: the total that rows are counted by is no clearer than they are."""
-    built, who = synthetic(schema=SMALL), consortium(Approx(6.0, 1e-6))
-    release, layout = built.declare(who)["counts"], built.counting(who).layout
-    first, second = pair(built, who, "add-remove")
+    built, consortium = synthetic(schema=SMALL), make_consortium(Approx(6.0, 1e-6))
+    release, layout = built.declare(consortium)["counts"], built.counting(consortium).layout
+    first, second = pair(built, consortium, "add-remove")
     claimed = claimed_mu(release)
 
     def totals(values: Any, seed: Any) -> np.ndarray:
-        deviation = layout.deviations(release.opened_deviation(who, who.size))
-        seen = views(release, who, values, seed, count=3000)
+        deviation = layout.deviations(release.opened_deviation(consortium, consortium.size))
+        seen = views(release, consortium, values, seed, count=3000)
         return np.array([make_consistent(layout, layout.tables(view), deviation).pairs[0, 1][0, 0] for view in seen])
 
     assert mu_lower_bound(totals(first, 1), totals(second, 2), confidence=SURE) <= claimed

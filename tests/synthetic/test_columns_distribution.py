@@ -32,20 +32,20 @@ LOSSES: dict[str, Any] = {"delta": Approx(1.0, 1e-6), "pure": Pure(1.0)}
 
 def by_columns(seed: Any, products: Any, loss: Any, rows: Any) -> SyntheticDataset:
     tried = built(3, products=products, model="mixture")
-    who = among(tried, LOSSES[loss])
-    return tried.present({"tables": opened(tried, who, people(rows), SeededNoise(seed))}, who)
+    consortium = among(tried, LOSSES[loss])
+    return tried.present({"tables": opened(tried, consortium, people(rows), SeededNoise(seed))}, consortium)
 
 
 def by_rows(seed: Any, loss: Any, rows: Any, neighbours: Any = Neighbours.REPLACE) -> SyntheticDataset:
     tried = synthetic(schema=schema(), rows=rows, model="mixture")
-    who = replace(among(built(3), LOSSES[loss]), neighbours=neighbours)
+    consortium = replace(among(built(3), LOSSES[loss]), neighbours=neighbours)
     whole = tried.encoding.encode(people(rows)).records
     held = {
         party: type(whole)(whole.features[at::3], None if whole.labels is None else whole.labels[at::3])
-        for at, party in enumerate(who.parties)
+        for at, party in enumerate(consortium.parties)
     }
-    parties, _ = hosted(tried, held, who, SeededNoise(seed))
-    return tried.present(run(parties), who)
+    parties, _ = hosted(tried, held, consortium, SeededNoise(seed))
+    return tried.present(run(parties), consortium)
 
 
 @cache
@@ -93,10 +93,10 @@ def test_positive_control_narrower_noise_is_told_apart() -> None:
 
 def test_without_noise_the_release_is_the_one_by_rows() -> None:
     tried = built(3, products="dealer")
-    who, given = among(tried), people(ROWS)
-    by_row = synthetic(schema=schema()).counting(who).layout
-    assert by_row == tried.counting(who).layout
-    np.testing.assert_array_equal(opened(tried, who, given)["counts"], exact(tried, who, given))
+    consortium, given = among(tried), people(ROWS)
+    by_row = synthetic(schema=schema()).counting(consortium).layout
+    assert by_row == tried.counting(consortium).layout
+    np.testing.assert_array_equal(opened(tried, consortium, given)["counts"], exact(tried, consortium, given))
 
 
 def compared(distances: Any, runs: Any, rows: Any) -> None:

@@ -108,8 +108,8 @@ def test_the_carry_of_products_is_within_the_bound_and_reaches_it(held: Any) -> 
 def test_the_noise_of_a_study_is_scaled_for_replaced_records_and_the_carry(products: str) -> None:
     tried = built(3, products=products)
     for loss in (Approx(1.0, 1e-6), Pure(1.0)):
-        who = among(tried, loss)
-        release, layout = tried.declare(who)["counts"], tried.counting(who).layout
+        consortium = among(tried, loss)
+        release, layout = tried.declare(consortium)["counts"], tried.counting(consortium).layout
         weights = np.array(layout.weights)
         least = 2 * weights.sum() if isinstance(loss, Pure) else sqrt(2 * (weights**2).sum())
         carry = 2 * UNIT * sum(block.weight * block.cells for block in tried.holding.across(layout))
@@ -122,20 +122,20 @@ def test_the_noise_of_a_study_is_scaled_for_replaced_records_and_the_carry(produ
     assert PLACES >= 6
 
 
-def pair(tried: Any, who: Any, replaced: bool = True) -> Any:
+def pair(tried: Any, consortium: Any, replaced: bool = True) -> Any:
     """Opened counts of two neighbours, furthest apart."""
-    layout = tried.counting(who).layout
+    layout = tried.counting(consortium).layout
     others = np.array([[0, 0, 0], [1, 1, 1]])
     last = np.vstack([others, [1, 1, 1]]) if replaced else others
     return shared(tried.holding, layout, np.vstack([others, [0, 0, 0]])), shared(tried.holding, layout, last)
 
 
-def measured(tried: Any, who: Any, *, parts: Any = None, stretched: float = 1.0) -> float:
-    release = tried.declare(who)["counts"]
-    first, second = pair(tried, who)
+def measured(tried: Any, consortium: Any, *, parts: Any = None, stretched: float = 1.0) -> float:
+    release = tried.declare(consortium)["counts"]
+    first, second = pair(tried, consortium)
     apart = stretched * (first - second)
-    seen = [views(release, who, second + side * apart, 5 + side, parts=parts, count=COUNT) for side in (1, 0)]
-    if isinstance(who.loss, Pure):
+    seen = [views(release, consortium, second + side * apart, 5 + side, parts=parts, count=COUNT) for side in (1, 0)]
+    if isinstance(consortium.loss, Pure):
         scores = [np.abs(view - second).sum(1) - np.abs(view - second - apart).sum(1) for view in seen]
         return epsilon_lower_bound(*scores, confidence=SURE)
     return mu_lower_bound(*(view @ apart for view in seen), confidence=SURE)
@@ -144,25 +144,25 @@ def measured(tried: Any, who: Any, *, parts: Any = None, stretched: float = 1.0)
 @pytest.mark.parametrize("colluders", [0, 1])
 def test_counts_lose_no_more_than_is_debited_for_them(colluders: int) -> None:
     tried = tiny(OWNERS[2])
-    who = among(tried, Approx(6.0, 1e-6), colluders=colluders)
-    claimed = claimed_mu(tried.declare(who)["counts"])
-    assert 0.7 * claimed < measured(tried, who) <= claimed
+    consortium = among(tried, Approx(6.0, 1e-6), colluders=colluders)
+    claimed = claimed_mu(tried.declare(consortium)["counts"])
+    assert 0.7 * claimed < measured(tried, consortium) <= claimed
     # Controls: a record that is counted twice, and noise that counts on parts which the readers know.
-    assert measured(tried, who, stretched=2.0) > claimed
-    assert measured(tried, who, parts=1) > claimed
+    assert measured(tried, consortium, stretched=2.0) > claimed
+    assert measured(tried, consortium, parts=1) > claimed
 
 
 def test_pure_counts_keep_their_epsilon() -> None:
     tried = tiny(OWNERS[0], model="mixture")
-    who = among(tried, Pure(2.0))
+    consortium = among(tried, Pure(2.0))
     # Laplace noise on many coordinates hides more than its worst case says.
-    assert 0.3 * 2.0 < measured(tried, who) <= 2.0
-    assert measured(tried, who, stretched=4.0) > 2.0
+    assert 0.3 * 2.0 < measured(tried, consortium) <= 2.0
+    assert measured(tried, consortium, stretched=4.0) > 2.0
 
 
 def test_noise_for_a_removal_is_caught_where_records_are_replaced() -> None:
     """Positive control: what by rows a record may cost that comes or goes is too little for one that is replaced."""
     tried = tiny(OWNERS[0])
-    who = among(tried, Approx(6.0, 1e-6))
-    claimed = claimed_mu(tried.declare(who)["counts"])
-    assert measured(tried, who, stretched=sqrt(2)) > claimed
+    consortium = among(tried, Approx(6.0, 1e-6))
+    claimed = claimed_mu(tried.declare(consortium)["counts"])
+    assert measured(tried, consortium, stretched=sqrt(2)) > claimed

@@ -40,11 +40,11 @@ SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "unit": "record", "seed"
 @pytest.mark.parametrize("loss", ["delta", "pure"])
 def test_what_is_opened_are_the_counts_of_whole_records(parties: int, products: str, loss: str) -> None:
     tried = built(parties, products=products)
-    who = among(tried, Pure(1.0) if loss == "pure" else None)
-    found, wanted = opened(tried, who, people(ROWS)), exact(tried, who, people(ROWS))
+    consortium = among(tried, Pure(1.0) if loss == "pure" else None)
+    found, wanted = opened(tried, consortium, people(ROWS)), exact(tried, consortium, people(ROWS))
     assert found["rows"] == ROWS
     # With rlwe a count across owners may be one unit beside, times its weight.
-    heaviest = max(tried.counting(who).layout.weights)
+    heaviest = max(tried.counting(consortium).layout.weights)
     allowed = 1.01 * heaviest * 4.0**-PLACES if products == "rlwe" else 0.0
     np.testing.assert_allclose(found["counts"], wanted, rtol=0, atol=allowed)
 
@@ -53,8 +53,8 @@ def test_what_is_opened_are_the_counts_of_whole_records(parties: int, products: 
 @pytest.mark.parametrize("model", ["mixture", "naive-bayes"])
 def test_with_a_number_as_target_or_none_and_with_fewer_pairs_the_counts_are_the_same(target: Any, model: str) -> None:
     tried = built(3, target=target, products="dealer", model=model)
-    who, given = among(tried), people(ROWS, target=target)
-    np.testing.assert_array_equal(opened(tried, who, given)["counts"], exact(tried, who, given))
+    consortium, given = among(tried), people(ROWS, target=target)
+    np.testing.assert_array_equal(opened(tried, consortium, given)["counts"], exact(tried, consortium, given))
 
 
 @pytest.mark.parametrize(("products", "step"), [("rlwe", "product.evaluate"), ("dealer", "product.absorb")])
@@ -63,38 +63,38 @@ def test_rows_in_several_stretches_are_counted_once(products: str, step: str, mo
     monkeypatch.setattr(product, "STRETCH", 1)
     monkeypatch.setattr(dealer_product, "_BLOCK_WORDS", 512)
     tried, given = built(2, products=products), people(9000)
-    who = among(tried)
-    parties, _ = hosted(tried, parts(tried, given), who, NoNoise())
+    consortium = among(tried)
+    parties, _ = hosted(tried, parts(tried, given), consortium, NoNoise())
     begin(parties)
     found = tried.coordinate(parties)["tables"]
     asked = [path for path, _ in parties.journal.traffic(parties.study, parties.run) if path.startswith(step)]
     assert len(asked) >= 2
-    np.testing.assert_allclose(found["counts"], exact(tried, who, given), rtol=0, atol=4.01 * 4.0**-PLACES)
+    np.testing.assert_allclose(found["counts"], exact(tried, consortium, given), rtol=0, atol=4.01 * 4.0**-PLACES)
 
 
 @pytest.mark.parametrize("method", ["keyed", "ecdh"])
 def test_rows_are_matched_by_identifier_before_they_are_counted(method: str) -> None:
     tried, given = built(2, identifier=True, alignment=method, products="dealer"), people(60)
-    who = among(tried)
+    consortium = among(tried)
     turned = {
         "ash": parts(tried, given.iloc[5:])["ash"],
         "birch": parts(tried, given.iloc[:50].sample(frac=1, random_state=3))["birch"],
     }
-    found = opened(tried, who, turned)
+    found = opened(tried, consortium, turned)
     assert found["rows"] == 45
-    np.testing.assert_array_equal(found["counts"], exact(tried, who, given.iloc[5:50]))
+    np.testing.assert_array_equal(found["counts"], exact(tried, consortium, given.iloc[5:50]))
     # The same people, in a simulation that compares.
     joined = tried.holding.joined(list(turned.values()))
-    assert (tried.counting(who).layout.count(joined.features) == found["counts"]).all()
+    assert (tried.counting(consortium).layout.count(joined.features) == found["counts"]).all()
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
 @pytest.mark.parametrize("loss", [Approx(1.0, 1e-6), Pure(1.0)], ids=["delta", "pure"])
 def test_the_deviation_that_the_release_states_is_that_of_its_noise(loss: Any, colluders: int) -> None:
     tried = built(3, products="dealer", model="mixture")
-    who, given = among(tried, loss, colluders=colluders), people(100)
-    found = tried.present({"tables": opened(tried, who, given, SeededNoise(3))}, who).counts
-    gap = found.values - exact(tried, who, given)
+    consortium, given = among(tried, loss, colluders=colluders), people(100)
+    found = tried.present({"tables": opened(tried, consortium, given, SeededNoise(3))}, consortium).counts
+    gap = found.values - exact(tried, consortium, given)
     assert np.std(gap) == pytest.approx(found.deviation, rel=0.15)
     assert abs(gap.mean()) < 5 * found.deviation / sqrt(len(gap))
 
@@ -249,15 +249,16 @@ def test_records_that_are_no_cells_stop_the_run_before_anything_is_drawn(product
 )
 def test_a_lost_owner_is_waited_for_and_nothing_is_drawn_twice(products: str, step: str) -> None:
     tried, given = built(2, products=products), people(100)
-    who = among(tried)
-    stumbling, hosts = hosted(tried, parts(tried, given), who, SeededNoise(5))
+    consortium = among(tried)
+    stumbling, hosts = hosted(tried, parts(tried, given), consortium, SeededNoise(5))
     stumbling.channel = Stumbling(hosts, "birch", step)
     with pytest.raises(SiteLost):
         run(stumbling)
-    again, _ = hosted(tried, parts(tried, given), who, SeededNoise(5))
+    again, _ = hosted(tried, parts(tried, given), consortium, SeededNoise(5))
     again.channel, again.journal = stumbling.channel, stumbling.journal
     assert run(again)["tables"]["rows"] == 100
     spent = {
-        float(host.store.ledger.summary()[0].spent.epsilon_at(cast(Approx, who.loss).delta)) for host in hosts.values()
+        float(host.store.ledger.summary()[0].spent.epsilon_at(cast(Approx, consortium.loss).delta))
+        for host in hosts.values()
     }
     assert len(spent) == 1 and 0 < spent.pop() <= 1.0

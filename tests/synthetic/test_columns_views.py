@@ -42,10 +42,10 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> dict[Any, Any]:
     return found
 
 
-def across(tried: Any, who: Any, given: Any) -> np.ndarray:
+def across(tried: Any, consortium: Any, given: Any) -> np.ndarray:
     """Exact tables across owners in product units: plain, weighted, and as they stand in the words of a sum."""
-    layout, units = tried.counting(who).layout, np.int64(1) << (2 * PLACES)
-    whole = exact(tried, who, given).astype(np.int64)
+    layout, units = tried.counting(consortium).layout, np.int64(1) << (2 * PLACES)
+    whole = exact(tried, consortium, given).astype(np.int64)
     found = []
     for block in tried.holding.across(layout):
         table = whole[block.start : block.stop] * units
@@ -66,16 +66,16 @@ def arrays(value: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
 def test_no_participant_sees_an_exact_count_across_owners(products: str, letters: Any) -> None:
     tried, given = built(3, products=products), people(ROWS)
-    who = among(tried)
-    parties, hosts = hosted(tried, parts(tried, given), who, NoNoise())
+    consortium = among(tried)
+    parties, hosts = hosted(tried, parts(tried, given), consortium, NoNoise())
     begin(parties)
     opened = tried.coordinate(parties)["tables"]["counts"]
-    forbidden = across(tried, who, given)
+    forbidden = across(tried, consortium, given)
     assert len(forbidden) > 60
     # The coordinator: sizes, the letters of a run's life, and masked words whose sum alone is opened.
     declared = {
         "size",
-        *(release.name for part in (Lifecycle(), SecureSum()) for release in part.declare(who).releases),
+        *(release.name for part in (Lifecycle(), SecureSum()) for release in part.declare(consortium).releases),
     }
     masked = 0
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
@@ -90,7 +90,7 @@ def test_no_participant_sees_an_exact_count_across_owners(products: str, letters
     counts = np.rint(opened * 4.0**PLACES).astype(np.int64).view(np.uint64)
     assert np.isin(forbidden, counts).sum() > 20 or products == "rlwe"
     # Each owner: letters that are declared, shares that tell nothing, and zeros where it holds neither column.
-    between = {release.name: release for release in tried.product.declare(who).releases}
+    between = {release.name: release for release in tried.product.declare(consortium).releases}
     for name, host in hosts.items():
         site = Site(host, parties.run, StepPath("", "contribute", "0"), "counts")
         shares = tried.product.shares(site, ROWS)
@@ -98,7 +98,7 @@ def test_no_participant_sees_an_exact_count_across_owners(products: str, letters
         held = [share.reshape(-1) for share in shares.values()]
         for head, value in letters[name]:
             if head.name in between:
-                between[head.name].check(value, head.sender, name, who, {"rows": ROWS})
+                between[head.name].check(value, head.sender, name, consortium, {"rows": ROWS})
                 held += list(arrays(value))
             else:
                 assert head.name in declared
@@ -110,8 +110,8 @@ def test_no_participant_sees_an_exact_count_across_owners(products: str, letters
             assert np.isin(forbidden, one.astype(np.uint64)).sum() <= by_chance, name
         own = tried.product.own(site)
         assert own.shape == (tried.holding.widths[name],) * 2
-        whole = tried.holding.share(tried.counting(who).layout, name, own, shares)
-        for block in tried.counting(who).layout.blocks:
+        whole = tried.holding.share(tried.counting(consortium).layout, name, own, shares)
+        for block in tried.counting(consortium).layout.blocks:
             if name not in {tried.holding.holders[place] for place in block.key}:
                 assert not whole[block.start : block.stop].any()
 
@@ -119,17 +119,17 @@ def test_no_participant_sees_an_exact_count_across_owners(products: str, letters
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
 def test_every_table_across_owners_is_made_from_two_shares_and_neither_alone_is_it(products: str) -> None:
     tried, given = built(3, products=products), people(ROWS)
-    who = among(tried)
-    parties, hosts = hosted(tried, parts(tried, given), who, NoNoise())
+    consortium = among(tried)
+    parties, hosts = hosted(tried, parts(tried, given), consortium, NoNoise())
     begin(parties)
     tried.coordinate(parties)
-    layout, bits = tried.counting(who).layout, np.uint64((1 << tried.product.bits) - 1)
+    layout, bits = tried.counting(consortium).layout, np.uint64((1 << tried.product.bits) - 1)
     shares = {}
     for name, host in hosts.items():
         site = Site(host, parties.run, StepPath("", "contribute", "0"), "counts")
         own, products_of = tried.product.own(site), tried.product.shares(site, ROWS)
         shares[name] = tried.holding.share(layout, name, own, products_of) & bits
-    wanted = exact(tried, who, given)
+    wanted = exact(tried, consortium, given)
     for block in tried.holding.across(layout):
         part = slice(block.start, block.stop)
         holders = {tried.holding.holders[place] for place in block.key}

@@ -17,7 +17,7 @@ from comity.federation.declare.bounds import Counts
 from comity.methods.synthetic.counts import BINS, LAPLACE, MAX_COLUMNS, MAX_COUNTS, Layout, fit_counting
 from comity.privacy.loss import GDP
 
-from .made import CLASSES, NUMBER, consortium, frame, schema, synthetic
+from .made import CLASSES, NUMBER, frame, make_consortium, schema, synthetic
 
 LAYOUTS = [
     Layout((2, 3, 2), 2),
@@ -52,13 +52,15 @@ def test_no_record_moves_the_counts_further_than_the_bound_and_one_moves_them_as
 def test_the_noise_of_a_study_is_scaled_for_the_blocks_that_it_counts() -> None:
     built = synthetic(schema=schema())
     for neighbours, factor in (("add-remove", 1.0), ("replace", sqrt(2))):
-        who = consortium(neighbours=neighbours)
-        release, layout = built.declare(who)["counts"], built.counting(who).layout
+        consortium = make_consortium(neighbours=neighbours)
+        release, layout = built.declare(consortium)["counts"], built.counting(consortium).layout
         assert isclose(release.sensitivity, factor * sqrt(sum(w * w for w in layout.weights)))
         assert release.shape == (layout.counts,)
         # Whole numbers on their grid: nothing is rounded, so that no term for rounding is missing.
         assert isclose(
-            release.scale(who).total, release.sensitivity / sqrt(float(cast(GDP, release.loss).square)), rel_tol=1e-6
+            release.scale(consortium).total,
+            release.sensitivity / sqrt(float(cast(GDP, release.loss).square)),
+            rel_tol=1e-6,
         )
 
 
@@ -109,7 +111,7 @@ def test_a_number_as_target_has_ten_buckets_and_missing_values_a_cell() -> None:
 def test_cells_do_not_depend_on_records() -> None:
     built = synthetic(schema=schema())
     assert built.encoding.encode(frame(3)).records.features.shape[1] == 7
-    assert built.declare(consortium())["counts"].shape == (fit_counting(schema()).layout.counts,)
+    assert built.declare(make_consortium())["counts"].shape == (fit_counting(schema()).layout.counts,)
 
 
 def wide(columns: int, **kind: Any) -> Schema:
@@ -118,10 +120,10 @@ def wide(columns: int, **kind: Any) -> Schema:
 
 def test_very_many_columns_get_fewer_cells_and_the_plan_says_so() -> None:
     built = synthetic(schema=wide(MAX_COLUMNS, missing="cell"), rows=10_000)
-    counting = built.counting(consortium())
+    counting = built.counting(make_consortium())
     assert counting.bins < BINS[0] and counting.layout.counts <= MAX_COUNTS
-    assert any(f"there are {counting.bins}" in note for note in built.notes(consortium()))
-    assert synthetic(schema=wide(20)).counting(consortium()).bins == BINS[0]
+    assert any(f"there are {counting.bins}" in note for note in built.notes(make_consortium()))
+    assert synthetic(schema=wide(20)).counting(make_consortium()).bins == BINS[0]
 
 
 def test_more_than_can_be_counted_is_refused_with_the_column_that_is_too_large() -> None:

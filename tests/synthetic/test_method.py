@@ -15,7 +15,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.study.study import Study
 
 from .by_columns import HELD, people
-from .made import NAMES, consortium, frame, schema
+from .made import NAMES, frame, make_consortium, schema
 
 TERMS: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 STUDY = """
@@ -71,8 +71,8 @@ def test_sizes_say_what_rows_say() -> None:
         built = Synthetic(schema(), sizes=sizes).protocol()
         plain = Synthetic(schema(), rows=900).protocol()
         assert isinstance(built, SyntheticProtocol) and isinstance(plain, SyntheticProtocol)
-        assert built.declared_rows(consortium()) == plain.declared_rows(consortium()) == 900
-        assert built.notes(consortium()) == plain.notes(consortium())
+        assert built.declared_rows(make_consortium()) == plain.declared_rows(make_consortium()) == 900
+        assert built.notes(make_consortium()) == plain.notes(make_consortium())
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.study.local.stacks import require_stacks
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
-from tests.federation.toy import STUDY, answer, ask_for, consortium, host, setup
+from tests.federation.toy import STUDY, answer, ask_for, host, make_consortium, setup
 
 from .made import published
 
@@ -60,7 +60,7 @@ def simulated(protocol: Any, count: int = 3, **more: Any) -> Outcome:
 
 def terms(**more: Any) -> Consortium:
     options = {"loss": Pure(1), "neighbours": Neighbours.ADD_REMOVE, "dropouts": 0, **more}
-    return replace(consortium(), **options)
+    return replace(make_consortium(), **options)
 
 
 # A whole run.
@@ -157,8 +157,8 @@ def draws(one: Any) -> list[Any]:
 
 
 def test_each_level_is_debited_once_whatever_its_number_of_nodes() -> None:
-    protocol, who = small(TOY), terms()
-    parties, hosts = setup(protocol, who)
+    protocol, consortium = small(TOY), terms()
+    parties, hosts = setup(protocol, consortium)
     run(parties)
     for party, one in hosts.items():
         chosen = [f"split_{k + 1}" for k, count in enumerate(protocol.shape(party).choices) if count]
@@ -180,11 +180,11 @@ def test_an_owners_model_is_on_no_wire_and_neither_are_its_choices_and_counts() 
 
 
 def test_the_same_ask_again_has_the_same_tree_and_another_is_refused(tmp_path: Path) -> None:
-    protocol, who = small(TOY), terms()
-    one = host(protocol, who, "ash", tmp_path)
+    protocol, consortium = small(TOY), terms()
+    one = host(protocol, consortium, "ash", tmp_path)
     assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
     first = answer(one, ask_for("grow[0]"))
-    again = host(protocol, who, "ash", tmp_path)
+    again = host(protocol, consortium, "ash", tmp_path)
     assert answer(again, ask_for("grow[0]")) == first
     before = draws(again)
     tree = decode(first)["ok"]["tree"]
@@ -195,12 +195,12 @@ def test_the_same_ask_again_has_the_same_tree_and_another_is_refused(tmp_path: P
 
 
 def test_a_tree_that_is_not_of_its_owners_shape_is_refused_before_anything_is_drawn() -> None:
-    protocol, who = small(TOY), terms()
-    one = host(protocol, who, "ash")
+    protocol, consortium = small(TOY), terms()
+    one = host(protocol, consortium, "ash")
     answer(one, ask_for("run.begin[0]"))
     tree = decode(answer(one, ask_for("grow[0]")))["ok"]["tree"]
     before = draws(one)
-    sizes = {party: protocol.shape(party).leaves for party in who.parties}
+    sizes = {party: protocol.shape(party).leaves for party in consortium.parties}
     assert len(set(sizes.values())) > 1
     other = next(party for party, size in sizes.items() if size != sizes["ash"])
     reply = decode(answer(one, ask_for("share[0]", trees={other: tree})))
@@ -235,7 +235,7 @@ def test_the_plan_says_that_the_method_learns_what_a_constant_knows() -> None:
     ("more", "key"),
     [
         ({"unit": Unit.PARTY}, "privacy.unit"),
-        ({"loss": consortium().loss}, "privacy.delta"),
+        ({"loss": make_consortium().loss}, "privacy.delta"),
     ],
 )
 def test_terms_that_it_has_no_proof_for_are_refused(more: Any, key: str) -> None:

@@ -16,67 +16,67 @@ from comity.federation.declare.protection import Noised, Summed
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.study.simulation.simulate import simulate
-from tests.averaging.default_consortium import consortium as rostered
+from tests.averaging.default_consortium import make_consortium as rostered
 from tests.averaging.default_consortium import parties
 from tests.federation.toy import NAMES as TOY
 
-from .made import CLASSES, NAMES, NUMBER, consortium, frame, records, schema, synthetic
+from .made import CLASSES, NAMES, NUMBER, frame, make_consortium, records, schema, synthetic
 
 SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "unit": "record", "neighbours": "add-remove", "seed": 1}
 
 
-def counted(built: Any, who: Any, given: Any) -> Any:
-    layout = built.counting(who).layout
+def counted(built: Any, consortium: Any, given: Any) -> Any:
+    layout = built.counting(consortium).layout
     return sum(layout.count(one.features) for one in given)
 
 
 def test_without_noise_the_sum_is_the_count_of_all_records() -> None:
-    built, who = synthetic(schema=schema()), rostered(neighbours="add-remove")
+    built, consortium = synthetic(schema=schema()), rostered(neighbours="add-remove")
     held = {name: records(built, 20 + k, k) for k, name in enumerate(TOY[:5])}
-    coordinator, _ = parties(built, held, who)
+    coordinator, _ = parties(built, held, consortium)
     released = run(coordinator)
     assert set(released) == {"tables"}
-    assert (released["tables"]["counts"] == counted(built, who, held.values())).all()
+    assert (released["tables"]["counts"] == counted(built, consortium, held.values())).all()
     assert released["tables"]["parties"] == 5
 
 
 def test_with_a_party_lost_the_sum_is_that_of_the_others_and_says_so() -> None:
-    built, who = synthetic(schema=schema()), rostered(neighbours="add-remove", dropouts=1)
+    built, consortium = synthetic(schema=schema()), rostered(neighbours="add-remove", dropouts=1)
     held = {name: records(built, 20 + k, k) for k, name in enumerate(TOY[:5])}
-    coordinator, _ = parties(built, held, who, lose=((TOY[4], "count[0]"),))
+    coordinator, _ = parties(built, held, consortium, lose=((TOY[4], "count[0]"),))
     released = run(coordinator)
     assert released["tables"]["parties"] == 4
-    assert (released["tables"]["counts"] == counted(built, who, list(held.values())[:4])).all()
-    lost, whole = (built._dataset_of(released["tables"]["counts"], n, who).counts.deviation for n in (4, 5))
+    assert (released["tables"]["counts"] == counted(built, consortium, list(held.values())[:4])).all()
+    lost, whole = (built._dataset_of(released["tables"]["counts"], n, consortium).counts.deviation for n in (4, 5))
     assert whole == pytest.approx(lost * sqrt(5 / 4))
 
 
 def test_a_party_without_records_takes_part() -> None:
-    built, who = synthetic(schema=schema()), rostered(neighbours="add-remove")
+    built, consortium = synthetic(schema=schema()), rostered(neighbours="add-remove")
     held = {name: records(built, 0 if k == 0 else 10, k) for k, name in enumerate(TOY[:5])}
-    coordinator, _ = parties(built, held, who)
+    coordinator, _ = parties(built, held, consortium)
     assert run(coordinator)["tables"]["parties"] == 5
 
 
 def test_records_that_are_no_cells_stop_the_run_before_anything_is_drawn() -> None:
-    built, who = synthetic(schema=schema()), rostered(neighbours="add-remove")
+    built, consortium = synthetic(schema=schema()), rostered(neighbours="add-remove")
     held = {name: records(built, 10, k) for k, name in enumerate(TOY[:5])}
     held[TOY[0]] = Records(held[TOY[0]].features + 100, held[TOY[0]].labels)
-    coordinator, hosts = parties(built, held, who)
+    coordinator, hosts = parties(built, held, consortium)
     with pytest.raises(ComityError):
         run(coordinator)
-    assert float(hosts[TOY[0]].store.ledger.summary()[0].spent.epsilon_at(cast(Approx, who.loss).delta)) == 0
+    assert float(hosts[TOY[0]].store.ledger.summary()[0].spent.epsilon_at(cast(Approx, consortium.loss).delta)) == 0
 
 
 @pytest.mark.parametrize("loss", ["delta", "pure"])
 @pytest.mark.parametrize("pooling", ["sum", "none"])
 def test_the_deviation_that_the_release_states_is_that_of_its_noise(loss: str, pooling: Any) -> None:
     built = synthetic(schema=schema(), pooling=pooling, model="mixture")
-    who = rostered(Pure(1.0) if loss == "pure" else None, neighbours="add-remove")
+    consortium = rostered(Pure(1.0) if loss == "pure" else None, neighbours="add-remove")
     held = {name: records(built, 20 + k, k) for k, name in enumerate(TOY[:5])}
-    coordinator, _ = parties(built, held, who, noise=SeededNoise(3))
-    presented = built.present(run(coordinator), who)
-    gap = presented.counts.values - counted(built, who, held.values())
+    coordinator, _ = parties(built, held, consortium, noise=SeededNoise(3))
+    presented = built.present(run(coordinator), consortium)
+    gap = presented.counts.values - counted(built, consortium, held.values())
     assert np.std(gap) == pytest.approx(presented.counts.deviation, rel=0.15)
     assert abs(gap.mean()) < 5 * presented.counts.deviation / sqrt(len(gap))
 
@@ -90,8 +90,8 @@ def test_everyone_receives_the_noisy_counts_and_makes_the_same_rows_of_them() ->
 
 
 def test_nobody_sees_an_exact_sum() -> None:
-    built, who = synthetic(schema=schema()), consortium()
-    declared = built.accepted(who)
+    built, consortium = synthetic(schema=schema()), make_consortium()
+    declared = built.accepted(consortium)
     assert isinstance(declared["counts"].protection, Summed) and declared["counts"].loss is not None
     assert cast(Any, declared["tables"].protection).of == ("counts",)
     assert [one.name for one in declared.releases] == ["counts", "tables"]
@@ -112,7 +112,7 @@ def test_where_records_are_replaced_the_declared_number_is_the_number_of_rows() 
     found = simulate(built, parties=held, **{**SMALL, "neighbours": "replace"})
     assert len(found.presented) == 1200
     assert found.declaration["counts"].sensitivity == pytest.approx(
-        sqrt(2) * built.declare(consortium())["counts"].sensitivity
+        sqrt(2) * built.declare(make_consortium())["counts"].sensitivity
     )
 
 
@@ -181,15 +181,15 @@ def test_very_many_parties_are_simulated_in_stacks() -> None:
 
 
 def test_very_little_budget_leaves_the_pairs_with_the_label() -> None:
-    who = consortium(Pure(0.05))
+    consortium = make_consortium(Pure(0.05))
     built = synthetic(schema=schema(), rows=3000)
-    assert built.chosen(who) == "naive-bayes" and built.counting(who).sparse
-    assert synthetic(schema=schema(), rows=3000).chosen(consortium()) == "mixture"
-    assert synthetic(schema=schema(), rows=3000, model="mixture").chosen(who) == "mixture"
-    assert "naive-bayes, because the noise of a pair" in " ".join(built.notes(who))
+    assert built.chosen(consortium) == "naive-bayes" and built.counting(consortium).sparse
+    assert synthetic(schema=schema(), rows=3000).chosen(make_consortium()) == "mixture"
+    assert synthetic(schema=schema(), rows=3000, model="mixture").chosen(consortium) == "mixture"
+    assert "naive-bayes, because the noise of a pair" in " ".join(built.notes(consortium))
     # Without a figure for the records there is nothing to go by, and the plan says so.
-    assert synthetic(schema=schema()).chosen(who) == "mixture"
-    assert "neither synthetic.rows nor synthetic.sizes" in " ".join(synthetic(schema=schema()).notes(who))
+    assert synthetic(schema=schema()).chosen(consortium) == "mixture"
+    assert "neither synthetic.rows nor synthetic.sizes" in " ".join(synthetic(schema=schema()).notes(consortium))
 
 
 def test_a_unit_that_it_does_not_protect_is_refused() -> None:

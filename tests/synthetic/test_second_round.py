@@ -28,12 +28,12 @@ from comity.privacy.randomness import SeededNoise
 from comity.report.result import Result, load_result
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
-from tests.averaging.default_consortium import consortium as rostered
+from tests.averaging.default_consortium import make_consortium as rostered
 from tests.averaging.default_consortium import parties
 from tests.averaging.test_default_audit import SURE, heard
 from tests.federation.toy import NAMES as TOY
 
-from .made import CLASSES, NAMES, consortium, frame, made_as, records, schema, synthetic
+from .made import CLASSES, NAMES, frame, made_as, make_consortium, records, schema, synthetic
 
 TWICE: dict[str, Any] = {"schema": schema(), "rounds": 2}
 SMALL: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "unit": "record", "neighbours": "add-remove", "seed": 1}
@@ -55,8 +55,8 @@ def held_by(built: Any, size: int = 20) -> dict[Any, Any]:
     return {name: records(built, size + k, k) for k, name in enumerate(TOY[:5])}
 
 
-def released(built: Any, who: Any, held: Any, **how: Any) -> Any:
-    coordinator, hosts = parties(built, held, who, **how)
+def released(built: Any, consortium: Any, held: Any, **how: Any) -> Any:
+    coordinator, hosts = parties(built, held, consortium, **how)
     return run(coordinator), hosts
 
 
@@ -88,19 +88,19 @@ def test_whatever_is_chosen_no_record_moves_the_second_round_further_than_its_bo
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_the_second_release_is_scaled_for_the_tables_that_it_counts(neighbours: str) -> None:
-    built, who = synthetic(**TWICE), consortium(neighbours=neighbours)
-    release, weights = built.accepted(who)["again"], built.recount(who).weights
+    built, consortium = synthetic(**TWICE), make_consortium(neighbours=neighbours)
+    release, weights = built.accepted(consortium)["again"], built.recount(consortium).weights
     factor = sqrt(2) if neighbours == "replace" else 1.0
     assert isclose(release.sensitivity, factor * sqrt(sum(weight * weight for weight in weights)))
     assert isclose(
-        release.scale(who).total, release.sensitivity / sqrt(float(cast(GDP, release.loss).square)), rel_tol=1e-6
+        release.scale(consortium).total, release.sensitivity / sqrt(float(cast(GDP, release.loss).square)), rel_tol=1e-6
     )
 
 
 @pytest.mark.parametrize("loss", [Approx(0.7, 1e-6), Approx(3.0, 1e-9), Pure("0.7"), Pure(3)], ids=str)
 def test_both_rounds_together_cost_what_the_study_grants_and_no_more(loss: Any) -> None:
-    who = consortium(loss)
-    declared = synthetic(**TWICE, model="mixture").accepted(who)
+    consortium = make_consortium(loss)
+    declared = synthetic(**TWICE, model="mixture").accepted(consortium)
     costs = [declared[name].loss for name in ("counts", "again")]
     if isinstance(loss, Pure):
         parts, whole = [cast(Pure, one).epsilon for one in costs], loss.epsilon
@@ -111,7 +111,7 @@ def test_both_rounds_together_cost_what_the_study_grants_and_no_more(loss: Any) 
 
 
 def test_nobody_sees_an_exact_sum_of_either_round() -> None:
-    declared = synthetic(**TWICE).accepted(consortium())
+    declared = synthetic(**TWICE).accepted(make_consortium())
     assert all(isinstance(declared[name].protection, Summed) and declared[name].loss for name in ("counts", "again"))
     assert cast(Any, declared["opened"].protection).of == cast(Any, declared["pairs"].protection).of == ("counts",)
     assert [one.name for one in declared.releases] == ["counts", "opened", "pairs", "again", "tables"]
@@ -132,13 +132,13 @@ def test_the_strongest_pairs_are_chosen_and_wide_tables_of_noise_are_not(few: No
 
 
 def test_the_choice_is_a_function_of_what_the_first_round_opened(few: None) -> None:
-    built, who = synthetic(**TWICE), rostered(neighbours="add-remove")
-    found, _ = released(built, who, held_by(built, 300), noise=SeededNoise(3))
+    built, consortium = synthetic(**TWICE), rostered(neighbours="add-remove")
+    found, _ = released(built, consortium, held_by(built, 300), noise=SeededNoise(3))
     tables = found["tables"]
-    assert (built._strongest(tables["counts"], who) == tables["pairs"]).all()
+    assert (built._strongest(tables["counts"], consortium) == tables["pairs"]).all()
     # The order in which numbers lie in memory, which decides how they are summed, decides nothing.
     turned = np.asarray(tables["counts"])[::-1].copy()[::-1]
-    assert (built._strongest(turned, who) == tables["pairs"]).all()
+    assert (built._strongest(turned, consortium) == tables["pairs"]).all()
 
 
 class Choosy(SyntheticProtocol):
@@ -154,12 +154,12 @@ class Choosy(SyntheticProtocol):
 
 
 def test_an_owner_refuses_another_list_and_draws_nothing_for_it(few: None) -> None:
-    built, who = made_as(Choosy, **TWICE), rostered(neighbours="add-remove")
-    coordinator, hosts = parties(built, held_by(built), who)
+    built, consortium = made_as(Choosy, **TWICE), rostered(neighbours="add-remove")
+    coordinator, hosts = parties(built, held_by(built), consortium)
     with pytest.raises(Refused, match="count_again") as refused:
         run(coordinator)
     assert (refused.value.code, refused.value.key) == ("form", "pairs")
-    first = cast(GDP, built.declare(who)["counts"].loss).square
+    first = cast(GDP, built.declare(consortium)["counts"].loss).square
     for host in hosts.values():
         spent = host.store.ledger.summary()[0].spent
         assert spent.gaussian == first
@@ -167,14 +167,14 @@ def test_an_owner_refuses_another_list_and_draws_nothing_for_it(few: None) -> No
 
 @pytest.mark.parametrize("pairs", [[-1, 0], [0, 99], [1, 0], [1, 1]])
 def test_a_list_that_is_none_is_refused(few: None, pairs: Any) -> None:
-    built, who = synthetic(**TWICE), rostered(neighbours="add-remove")
+    built, consortium = synthetic(**TWICE), rostered(neighbours="add-remove")
 
     class Wrong(SyntheticProtocol):
         def _count_twice(self, asked: Any) -> Any:
             first = asked.sum(self.count)
             return asked.sum(self.count_again, opened=first.value, pairs=np.array(pairs))
 
-    coordinator, _ = parties(made_as(Wrong, **TWICE), held_by(built), who)
+    coordinator, _ = parties(made_as(Wrong, **TWICE), held_by(built), consortium)
     with pytest.raises(Refused):
         run(coordinator)
 
@@ -183,14 +183,14 @@ def test_a_list_that_is_none_is_refused(few: None, pairs: Any) -> None:
 
 
 def test_without_noise_both_rounds_count_the_same_records() -> None:
-    built, who = synthetic(**TWICE), rostered(neighbours="add-remove")
+    built, consortium = synthetic(**TWICE), rostered(neighbours="add-remove")
     held = held_by(built)
-    found, _ = released(built, who, held)
-    tables, recount = found["tables"], built.recount(who)
+    found, _ = released(built, consortium, held)
+    tables, recount = found["tables"], built.recount(consortium)
     codes = np.vstack([one.features for one in held.values()])
-    assert (tables["counts"] == built.counting(who).layout.count(codes)).all()
+    assert (tables["counts"] == built.counting(consortium).layout.count(codes)).all()
     assert (tables["again"] == recount.count(tables["pairs"], codes)).all()
-    presented = built.present(found, who).counts
+    presented = built.present(found, consortium).counts
     assert np.allclose(presented.values, tables["counts"])
     twice = {key for key, factor in zip(presented.counting.layout.keys, cast(Any, presented.narrowed)) if factor < 1}
     assert twice == {block.key for block in recount.blocks(tables["pairs"])}
@@ -198,12 +198,12 @@ def test_without_noise_both_rounds_count_the_same_records() -> None:
 
 @pytest.mark.parametrize("loss", [None, Pure(1.0)], ids=["delta", "pure"])
 def test_the_deviations_that_are_stated_are_those_of_both_rounds(few: None, loss: Any) -> None:
-    built, who = synthetic(**TWICE, model="mixture"), rostered(loss, neighbours="add-remove")
+    built, consortium = synthetic(**TWICE, model="mixture"), rostered(loss, neighbours="add-remove")
     held = held_by(built)
-    exact = built.counting(who).layout.count(np.vstack([one.features for one in held.values()]))
+    exact = built.counting(consortium).layout.count(np.vstack([one.features for one in held.values()]))
     gaps: dict[Any, Any] = {"once": [], "twice": []}
     for seed in range(2):
-        counts = built.present(released(built, who, held, noise=SeededNoise(seed))[0], who).counts
+        counts = built.present(released(built, consortium, held, noise=SeededNoise(seed))[0], consortium).counts
         truth = counts.counting.layout.tables(exact)
         for key, factor in zip(truth, cast(Any, counts.narrowed)):
             gap = (counts.tables[key] - truth[key]) / counts.deviations[key]
@@ -234,11 +234,11 @@ def test_the_mean_of_both_is_weighted_by_inverse_variance(few: None) -> None:
 
 
 def test_a_party_lost_in_between_leaves_the_first_round_alone() -> None:
-    built, who = synthetic(**TWICE), rostered(neighbours="add-remove", dropouts=1)
+    built, consortium = synthetic(**TWICE), rostered(neighbours="add-remove", dropouts=1)
     held = held_by(built)
-    found, _ = released(built, who, held, lose=((TOY[4], "count_again[0]"),))
+    found, _ = released(built, consortium, held, lose=((TOY[4], "count_again[0]"),))
     assert (found["tables"]["parties"], found["tables"]["parties_again"]) == (5, 4)
-    counts = built.present(found, who).counts
+    counts = built.present(found, consortium).counts
     assert counts.narrowed is None and (counts.values == found["tables"]["counts"]).all()
 
 
@@ -316,15 +316,15 @@ def test_everyone_is_released_both_rounds(presented: Any) -> None:
 
 
 def test_the_plan_says_what_is_counted_twice_and_how_narrow_that_is() -> None:
-    built, who = synthetic(**TWICE, rows=900), consortium()
-    said = " ".join(built.notes(who))
+    built, consortium = synthetic(**TWICE, rows=900), make_consortium()
+    said = " ".join(built.notes(consortium))
     assert (
         "two rounds: the first counts all tables with 40% of the loss" in said
         and "chosen from the opened counts" in said
     )
-    assert "two rounds" in built.titled(who)
-    once, twice = (synthetic(schema=schema(), rounds=k)._planned(who) for k in (1, 2))
-    labelled = built.recount(who).labelled[0].key
+    assert "two rounds" in built.titled(consortium)
+    once, twice = (synthetic(schema=schema(), rounds=k)._planned(consortium) for k in (1, 2))
+    labelled = built.recount(consortium).labelled[0].key
     assert twice[labelled] < once[labelled] and twice[(0,)] > once[(0,)]
 
 
@@ -349,7 +349,7 @@ def test_what_can_not_be_is_refused_with_its_key(how: Any, said: str) -> None:
 def test_naive_bayes_has_no_other_pairs_to_count_again(how: Any) -> None:
     built = replace(synthetic(**TWICE), **how)
     with pytest.raises(StudyError, match="naive-bayes") as refused:
-        built.accepted(consortium(Pure(0.05)))
+        built.accepted(make_consortium(Pure(0.05)))
     assert refused.value.key == "synthetic.rounds"
 
 
@@ -357,23 +357,23 @@ def test_naive_bayes_has_no_other_pairs_to_count_again(how: Any) -> None:
 
 
 def told(
-    built: Any, who: Any, rows: Any, seed: Any, count: Any, *, stretched: float = 1.0, whole: bool = False
+    built: Any, consortium: Any, rows: Any, seed: Any, count: Any, *, stretched: float = 1.0, whole: bool = False
 ) -> list[tuple[Any, list[tuple[Any, ...]]]]:
     """The likelihood ratio of both rounds, the second of pairs that the first chose, over `count` runs. `stretched`
     counts the record so many times; with `whole` each round spends all of the loss."""
-    declared = built.declare(who)
-    recount, layout = built.recount(who), built.counting(who).layout
+    declared = built.declare(consortium)
+    recount, layout = built.recount(consortium), built.counting(consortium).layout
     releases = [declared["counts"], declared["again"]]
     if whole:
-        noise = built._noise(who)
+        noise = built._noise(consortium)
         releases = [replace(one, protection=Summed(noise)) for one in releases]
     others, codes = rows
     apart = stretched * (layout.count(codes) - layout.count(others))
-    deviation = [one.opened_deviation(who, who.honest_parts) for one in releases]
+    deviation = [one.opened_deviation(consortium, consortium.honest_parts) for one in releases]
     found = []
     for side in (1, 0):
-        first = heard(releases[0], who, layout.count(others) + side * apart, seed + side, count=count)
-        noise = heard(releases[1], who, np.zeros(recount.counts), seed + 10 + side, count=count)
+        first = heard(releases[0], consortium, layout.count(others) + side * apart, seed + side, count=count)
+        noise = heard(releases[1], consortium, np.zeros(recount.counts), seed + 10 + side, count=count)
         scores = first @ apart / deviation[0] ** 2
         chosen = [tuple(recount.strongest(view, deviation[0]).tolist()) for view in first]
         for pairs in set(chosen):
@@ -392,13 +392,13 @@ THREE = Schema(tuple(Categorical(name, ("a", "b")) for name in "uvw"), CLASSES)
 @pytest.mark.long
 def test_both_rounds_together_lose_no_more_than_is_debited_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "RECOUNTED_PAIRS", 1)
-    built, who = synthetic(schema=THREE, rounds=2), consortium(Approx(6.0, 1e-6))
+    built, consortium = synthetic(schema=THREE, rounds=2), make_consortium(Approx(6.0, 1e-6))
     others = np.array([[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1]])
     rows = (others, np.vstack([others, [0, 0, 0, 0]]))
-    claimed = sqrt(float(gaussian_budget(who.loss).square))
+    claimed = sqrt(float(gaussian_budget(consortium.loss).square))
 
     def measured(**how: Any) -> float:
-        (one, chosen), (other, also) = told(built, who, rows, 5, 20_000, **how)
+        (one, chosen), (other, also) = told(built, consortium, rows, 5, 20_000, **how)
         # The choice really varies, and is no clearer than the counts that it is made from.
         assert len(set(chosen)) == len(set(also)) == 3
         return mu_lower_bound(one, other, confidence=SURE)
@@ -411,5 +411,5 @@ def test_both_rounds_together_lose_no_more_than_is_debited_for_them(monkeypatch:
 
 def test_a_usual_schema_has_more_pairs_than_are_counted_again() -> None:
     wide = Schema(tuple(Numeric(f"x{k}", 0.0, 1.0, bins=2) for k in range(9)), CLASSES)
-    recount = synthetic(schema=wide, rounds=2).recount(consortium())
+    recount = synthetic(schema=wide, rounds=2).recount(make_consortium())
     assert (recount.chosen, len(recount.candidates), len(recount.labelled)) == (RECOUNTED_PAIRS, 36, 9)

@@ -17,19 +17,19 @@ from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 
-from .made import CLASSES, consortium, frame, schema, synthetic
+from .made import CLASSES, frame, make_consortium, schema, synthetic
 
 ROWS = 300
 
 
 def many(parties: int, loss: Loss, dropouts: int = 0) -> Consortium:
     names = tuple(f"party-{place}" for place in range(parties))
-    return replace(consortium(loss, parties=2), parties=names, dropouts=dropouts, colluders=1)
+    return replace(make_consortium(loss, parties=2), parties=names, dropouts=dropouts, colluders=1)
 
 
-def opened(built: SyntheticProtocol, who: Consortium, counts: np.ndarray, parties: int, seed: int) -> np.ndarray:
-    release = built.declare(who)["counts"]
-    scale, source, noise = release.scale(who), SeededNoise(seed), release.noise
+def opened(built: SyntheticProtocol, consortium: Consortium, counts: np.ndarray, parties: int, seed: int) -> np.ndarray:
+    release = built.declare(consortium)["counts"]
+    scale, source, noise = release.scale(consortium), SeededNoise(seed), release.noise
     assert noise is not None
     drawn = sum(
         noise.draw(source, scale, release.shape, permit=simulated("counts", place), part=True)
@@ -38,15 +38,15 @@ def opened(built: SyntheticProtocol, who: Consortium, counts: np.ndarray, partie
     return np.asarray(counts + drawn * scale.grid, np.float64)
 
 
-def check(built: SyntheticProtocol, who: Consortium, found: np.ndarray, parties: int, **known: int) -> None:
-    release = built.declare(who)["counts"]
-    require_plausible(release, who, found, parties)
-    require_ranges(release, who, parties, table_ranges(built.counting(who).layout, found, **known))
+def check(built: SyntheticProtocol, consortium: Consortium, found: np.ndarray, parties: int, **known: int) -> None:
+    release = built.declare(consortium)["counts"]
+    require_plausible(release, consortium, found, parties)
+    require_ranges(release, consortium, parties, table_ranges(built.counting(consortium).layout, found, **known))
 
 
-def counted(built: SyntheticProtocol, who: Consortium, rows: int = ROWS) -> np.ndarray:
+def counted(built: SyntheticProtocol, consortium: Consortium, rows: int = ROWS) -> np.ndarray:
     records = built.encoding.encode(frame(rows, 0, built.schema.target)).records
-    return built.counting(who).layout.count(records.features)
+    return built.counting(consortium).layout.count(records.features)
 
 
 @pytest.mark.parametrize("target", [CLASSES, None])
@@ -55,10 +55,10 @@ def test_no_honest_tables_are_refused(loss: Loss, target: Any) -> None:
     """Of many owners and of two, with drop-outs, without records; with all pairs counted, or those with the target."""
     built = synthetic(schema=schema(target), rows=ROWS)
     for seed, (parties, dropouts, rows) in enumerate([(2, 0, ROWS), (20, 8, ROWS), (3, 0, 0), (5, 1, 1)]):
-        who, left = many(parties, loss, dropouts), parties - dropouts
-        counts = counted(built, who, rows)
-        check(built, who, opened(built, who, counts, left, seed), left, about=ROWS)
-        check(built, who, opened(built, who, counts, left, seed), left, exactly=rows)
+        consortium, left = many(parties, loss, dropouts), parties - dropouts
+        counts = counted(built, consortium, rows)
+        check(built, consortium, opened(built, consortium, counts, left, seed), left, about=ROWS)
+        check(built, consortium, opened(built, consortium, counts, left, seed), left, exactly=rows)
 
 
 @pytest.mark.long
@@ -67,9 +67,11 @@ def test_no_honest_tables_are_refused_in_thousands() -> None:
     for seed in range(600):
         parties = int(generator.integers(2, 51))
         epsilon, pure = float(10 ** generator.uniform(-2, 1.2)), bool(seed % 2)
-        who = many(parties, Pure(epsilon) if pure else Approx(epsilon, 1e-6), int(generator.integers(0, parties // 2)))
-        left = parties - who.dropouts
-        check(built, who, opened(built, who, counted(built, who), left, seed), left, exactly=ROWS)
+        consortium = many(
+            parties, Pure(epsilon) if pure else Approx(epsilon, 1e-6), int(generator.integers(0, parties // 2))
+        )
+        left = parties - consortium.dropouts
+        check(built, consortium, opened(built, consortium, counted(built, consortium), left, seed), left, exactly=ROWS)
 
 
 def lied(layout: Any, lie: str) -> Any:
@@ -98,15 +100,15 @@ def lied(layout: Any, lie: str) -> Any:
     ],
 )
 def test_tables_that_no_records_have_are_refused(lie: str, said: str) -> None:
-    built, who = synthetic(schema=schema(), rows=ROWS), many(3, Approx(30, 1e-6))
-    layout, counts = built.counting(who).layout, counted(built, who)
-    check(built, who, opened(built, who, counts, 3, 5), 3, about=ROWS)
+    built, consortium = synthetic(schema=schema(), rows=ROWS), many(3, Approx(30, 1e-6))
+    layout, counts = built.counting(consortium).layout, counted(built, consortium)
+    check(built, consortium, opened(built, consortium, counts, 3, 5), 3, about=ROWS)
     with pytest.raises(Implausible, match=said):
-        check(built, who, opened(built, who, lied(layout, lie)(counts), 3, 5), 3, about=ROWS)
+        check(built, consortium, opened(built, consortium, lied(layout, lie)(counts), 3, 5), 3, about=ROWS)
 
 
 def test_where_the_number_of_rows_is_public_tables_have_that_total() -> None:
-    built, who = synthetic(schema=schema(), rows=ROWS), many(3, Approx(30, 1e-6))
-    counts = counted(built, who)
+    built, consortium = synthetic(schema=schema(), rows=ROWS), many(3, Approx(30, 1e-6))
+    counts = counted(built, consortium)
     with pytest.raises(Implausible, match="the number of records in every table should be exactly 400"):
-        check(built, who, opened(built, who, counts, 3, 6), 3, exactly=ROWS + 100)
+        check(built, consortium, opened(built, consortium, counts, 3, 6), 3, exactly=ROWS + 100)

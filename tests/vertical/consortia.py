@@ -67,7 +67,7 @@ def protocol(parties: int = 2, *, linear: bool = False, identifier: bool = False
     )
 
 
-def consortium(tried: Any, loss: Loss | None = None, *, colluders: int = 1) -> Consortium:
+def make_consortium(tried: Any, loss: Loss | None = None, *, colluders: int = 1) -> Consortium:
     names = tuple(tried.columns)
     pure = getattr(getattr(tried, "quadratic", tried), "pure", True)
     return Consortium(
@@ -84,8 +84,10 @@ def parts(tried: Any, frame: pd.DataFrame) -> dict[str, Records]:
     return {party: tried.encoding_of(party).encode(frame).records for party in tried.columns}
 
 
-def hosted(tried: Any, records: dict[str, Records], who: Consortium, noise: Any) -> tuple[Parties, dict[str, Host]]:
-    agreed = Agreement(STUDY, tried, who)
+def hosted(
+    tried: Any, records: dict[str, Records], consortium: Consortium, noise: Any
+) -> tuple[Parties, dict[str, Host]]:
+    agreed = Agreement(STUDY, tried, consortium)
     hosts = {
         name: Host(
             agreed,
@@ -93,14 +95,14 @@ def hosted(tried: Any, records: dict[str, Records], who: Consortium, noise: Any)
             records=records[name],
             keys=Identity(derive(b"test identity", name)),
             store=Store(
-                Ledger.in_memory(dataset=name, unit=who.unit, neighbours=who.neighbours),
-                unit=who.unit,
-                neighbours=who.neighbours,
+                Ledger.in_memory(dataset=name, unit=consortium.unit, neighbours=consortium.neighbours),
+                unit=consortium.unit,
+                neighbours=consortium.neighbours,
             ),
             noise=noise,
             policy=SIMULATION,
         )
-        for name in who.parties
+        for name in consortium.parties
     }
     parties = Parties(
         agreed,

@@ -22,7 +22,7 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 
-from .consortia import HELD, consortium, hosted, parts, people, protocol, schema
+from .consortia import HELD, hosted, make_consortium, parts, people, protocol, schema
 from .test_sensitivity import every_record
 
 SURE = 1 - 1e-7
@@ -42,10 +42,10 @@ def furthest(tried: Any) -> Any:
     return found[pair[0]], found[pair[1]]
 
 
-def scores(tried: Any, who: Any, parts_left: Any, shrink: float = 1.0, seed: int = 0) -> list[Any]:
+def scores(tried: Any, consortium: Any, parts_left: Any, shrink: float = 1.0, seed: int = 0) -> list[Any]:
     """Log-likelihood ratios of the sum with `parts_left` parts of the noise, under either neighbour."""
-    release = tried.moments(who.loss)
-    scale, noise = release.scale(who), release.noise
+    release = tried.moments(consortium.loss)
+    scale, noise = release.scale(consortium), release.noise
     first, second = (np.rint(value / scale.grid) for value in furthest(tried))
     step = second - first
     moving = np.flatnonzero(step)
@@ -68,38 +68,38 @@ def scores(tried: Any, who: Any, parts_left: Any, shrink: float = 1.0, seed: int
 @pytest.mark.parametrize("colluders", [0, 1])
 def test_gaussian_moments_lose_no_more_than_they_claim(colluders: int) -> None:
     tried = protocol(2)
-    who = consortium(tried, Approx(1, 1e-5), colluders=colluders)
-    found = gdp_lower_bound(*scores(tried, who, 2 - colluders), delta=1e-5, confidence=SURE)
+    consortium = make_consortium(tried, Approx(1, 1e-5), colluders=colluders)
+    found = gdp_lower_bound(*scores(tried, consortium, 2 - colluders), delta=1e-5, confidence=SURE)
     assert 0.4 < found <= 1
 
 
 def test_gaussian_moments_without_a_part_of_the_noise_are_caught() -> None:
     """Noise laid out for all three (t = 0), and two of them pool what they know: their own parts."""
     tried = protocol(3)
-    who = consortium(tried, Approx(1, 1e-5), colluders=0)
-    assert gdp_lower_bound(*scores(tried, who, 1), delta=1e-5, confidence=SURE) > 1
+    consortium = make_consortium(tried, Approx(1, 1e-5), colluders=0)
+    assert gdp_lower_bound(*scores(tried, consortium, 1), delta=1e-5, confidence=SURE) > 1
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
 def test_pure_moments_lose_no_more_than_they_claim(colluders: int) -> None:
     tried = protocol(2, pure=True)
-    who = consortium(tried, Pure(1), colluders=colluders)
-    found = epsilon_lower_bound(*scores(tried, who, 2 - colluders), confidence=SURE)
+    consortium = make_consortium(tried, Pure(1), colluders=colluders)
+    found = epsilon_lower_bound(*scores(tried, consortium, 2 - colluders), confidence=SURE)
     # Laplace noise on many coordinates hides more than its worst case says.
     assert 0.15 < found <= 1
 
 
 def test_pure_moments_with_a_third_of_the_noise_are_caught() -> None:
     tried = protocol(2, pure=True)
-    who = consortium(tried, Pure(1), colluders=1)
-    assert epsilon_lower_bound(*scores(tried, who, 1, shrink=1 / 3), confidence=SURE) > 1
+    consortium = make_consortium(tried, Pure(1), colluders=1)
+    assert epsilon_lower_bound(*scores(tried, consortium, 1, shrink=1 / 3), confidence=SURE) > 1
 
 
 def given_up(frame: Any, seed: Any) -> float:
     """What a party of the published method reads of the other's columns in one run, with all of its noise in place."""
     published = PublishedVertical(schema=schema(), columns=HELD[2], most=1 << 10)
-    who = consortium(published, Pure(1))
-    parties, hosts = hosted(published, parts(published, frame), who, SeededNoise(seed))
+    consortium = make_consortium(published, Pure(1))
+    parties, hosts = hosted(published, parts(published, frame), consortium, SeededNoise(seed))
     begin(parties)
     published.coordinate(parties)
     shares = [decode(hosts[one].store.state("run-1", f"in:sums:{other}") or b"") for one, other in PAIR]
@@ -123,4 +123,6 @@ def test_noise_after_decryption_is_caught() -> None:
     least = float(beta.ppf(0.025, often, runs - often + 1)) if often else 0.0
     most = float(beta.ppf(0.975, seldom + 1, runs - seldom)) if seldom < runs else 1.0
     assert least > 0 and np.log(least / most) > 1
-    assert not PublishedVertical(schema=schema(), columns=HELD[2]).declare(consortium(protocol(2, pure=True))).private
+    assert (
+        not PublishedVertical(schema=schema(), columns=HELD[2]).declare(make_consortium(protocol(2, pure=True))).private
+    )

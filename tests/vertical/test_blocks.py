@@ -18,7 +18,7 @@ from comity.privacy.loss import Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 
-from .consortia import consortium, hosted, parts, people, protocol
+from .consortia import hosted, make_consortium, parts, people, protocol
 from .test_run import exact, opened
 from .test_sensitivity import every_record
 
@@ -52,9 +52,9 @@ def test_no_replacement_moves_a_block_further_than_its_sensitivity(parties: int,
 def test_every_block_and_the_whole_keep_their_losses_under_the_noise_that_is_drawn(parties: int, given: Any) -> None:
     """Brute force: the furthest move over the scale of the noise, of each block and of all entries."""
     tried = protocol(parties, pure=True, block_epsilon=given, products="dealer")
-    who = consortium(tried, Pure(5), colluders=0)
-    release = tried.moments(who.loss)
-    scale = release.scale(who)
+    consortium = make_consortium(tried, Pure(5), colluders=0)
+    release = tried.moments(consortium.loss)
+    scale = release.scale(consortium)
     spread = scale.total * scale.grid
     weighted = moves(tried) * tried.entries.weight
     for block, inside in cast(Blocks, tried.blocks).entries_by_block(tried.entries).items():
@@ -69,8 +69,8 @@ def test_every_block_and_the_whole_keep_their_losses_under_the_noise_that_is_dra
 def test_positive_control_an_even_release_at_the_same_epsilon_breaks_the_smallest_wish() -> None:
     given = {"ash": 0.6, "birch": 0.9, "ash+birch": 0.1}
     even = protocol(2, pure=True, products="dealer")
-    who = consortium(even, Pure(1.6), colluders=0)
-    scale = even.moments(who.loss).scale(who)
+    consortium = make_consortium(even, Pure(1.6), colluders=0)
+    scale = even.moments(consortium.loss).scale(consortium)
     tried = protocol(2, pure=True, block_epsilon=given, products="dealer")
     inside = cast(Blocks, tried.blocks).entries_by_block(tried.entries)[("ash", "birch")]
     assert furthest(moves(tried)[:, inside]) / (scale.total * scale.grid) > 0.1
@@ -92,9 +92,9 @@ def test_the_smaller_of_the_sum_and_the_largest_rate_is_charged() -> None:
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
 def test_a_run_opens_the_entries_of_one_place_and_charges_what_the_blocks_come_to(products: str) -> None:
     tried, frame = protocol(2, pure=True, block_epsilon=TWO, products=products), people(300)
-    values, _, _ = opened(tried, frame, consortium(tried, Pure(5)))
+    values, _, _ = opened(tried, frame, make_consortium(tried, Pure(5)))
     np.testing.assert_allclose(values, exact(tried, frame), atol=255 * 4.0**-PLACES * 1.01)
-    parties, hosts = hosted(tried, parts(tried, frame), consortium(tried, Pure(5)), SeededNoise(1))
+    parties, hosts = hosted(tried, parts(tried, frame), make_consortium(tried, Pure(5)), SeededNoise(1))
     run(parties)
     spent = {host.store.ledger.summary()[0].spent.pure for host in hosts.values()}
     assert spent == {cast(Blocks, tried.blocks).loss(tried.entries).epsilon}
@@ -102,9 +102,9 @@ def test_a_run_opens_the_entries_of_one_place_and_charges_what_the_blocks_come_t
 
 def test_blocks_have_the_noise_that_they_asked_for() -> None:
     tried, frame = protocol(2, pure=True, block_epsilon=TWO, products="dealer"), people(200)
-    who = consortium(tried, Pure(5), colluders=0)
+    consortium = make_consortium(tried, Pure(5), colluders=0)
     plain = exact(tried, frame)
-    off = np.array([add_noise(tried, plain, who, SeededNoise(seed)) - plain for seed in range(80)])
+    off = np.array([add_noise(tried, plain, consortium, SeededNoise(seed)) - plain for seed in range(80)])
     off /= tried.entries.weight
     spreads, spent = (
         cast(Blocks, tried.blocks).sensitivities(tried.entries),
@@ -118,8 +118,8 @@ def test_a_study_below_what_its_blocks_come_to_is_refused_with_the_figure() -> N
     tried = protocol(2, pure=True, block_epsilon=TWO)
     total = cast(Blocks, tried.blocks).loss(tried.entries).epsilon
     with pytest.raises(StudyError, match=f"comes to eps {total}"):
-        tried.declare(consortium(tried, Pure(1)))
-    said = tried.expectation(consortium(tried, Pure(total)))
+        tried.declare(make_consortium(tried, Pure(1)))
+    said = tried.expectation(make_consortium(tried, Pure(total)))
     assert f"come to eps {total}" in said and "ash " in said
 
 
@@ -143,13 +143,13 @@ def test_blocks_are_for_laplace_noise_and_not_beside_wishes_from_the_top() -> No
         protocol(2, block_epsilon=TWO)
     both = protocol(2, pure=True, block_epsilon=TWO, party_epsilon={"ash": 1.0})
     with pytest.raises(StudyError, match="leave one"):
-        both.declare(consortium(both, Pure(5)))
+        both.declare(make_consortium(both, Pure(5)))
 
 
-def ratios(tried: Any, who: Any, weight: Any, inside: Any) -> list[Any]:
+def ratios(tried: Any, consortium: Any, weight: Any, inside: Any) -> list[Any]:
     """Log-likelihood ratios of a block's opened entries under the two records that move it furthest."""
-    release = tried.moments(who.loss)
-    scale = release.scale(who)
+    release = tried.moments(consortium.loss)
+    scale = release.scale(consortium)
     found = moves(tried)[:, inside] * weight[inside]
     apart = [np.abs(found - one).sum(axis=1) for one in found]
     first = int(np.argmax([one.max() for one in apart]))
@@ -166,12 +166,14 @@ def ratios(tried: Any, who: Any, weight: Any, inside: Any) -> list[Any]:
 def test_audit_a_block_loses_no_more_than_its_wish_and_an_even_release_does() -> None:
     given = {"ash": 0.6, "birch": 0.9, "ash+birch": 0.1}
     tried = protocol(2, pure=True, block_epsilon=given, products="dealer")
-    who = consortium(tried, Pure(5), colluders=0)
+    consortium = make_consortium(tried, Pure(5), colluders=0)
     inside = cast(Blocks, tried.blocks).entries_by_block(tried.entries)[("ash", "birch")]
-    assert epsilon_lower_bound(*ratios(tried, who, tried.entries.weight, inside), confidence=1 - 1e-6) <= 0.1
+    assert epsilon_lower_bound(*ratios(tried, consortium, tried.entries.weight, inside), confidence=1 - 1e-6) <= 0.1
     whole = np.ones_like(inside)
-    claimed = float(cast(Pure, tried.moments(who.loss).loss).epsilon)
-    assert 0.1 < epsilon_lower_bound(*ratios(tried, who, tried.entries.weight, whole), confidence=0.999) <= claimed
+    claimed = float(cast(Pure, tried.moments(consortium.loss).loss).epsilon)
+    assert (
+        0.1 < epsilon_lower_bound(*ratios(tried, consortium, tried.entries.weight, whole), confidence=0.999) <= claimed
+    )
     even = protocol(2, pure=True, products="dealer")
-    told = ratios(even, consortium(even, Pure(1.6), colluders=0), even.entries.weight, inside)
+    told = ratios(even, make_consortium(even, Pure(1.6), colluders=0), even.entries.weight, inside)
     assert epsilon_lower_bound(*told, confidence=1 - 1e-6) > 0.1

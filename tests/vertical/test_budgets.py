@@ -18,7 +18,7 @@ from comity.methods.vertical.moments import integers, l1_sensitivity_about, l2_s
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Pure
 
-from .consortia import HELD, consortium, protocol, schema
+from .consortia import HELD, make_consortium, protocol, schema
 from .test_sensitivity import every_record
 
 
@@ -38,8 +38,8 @@ def test_wishes_and_losses_are_each_others_inverse() -> None:
 def test_a_study_above_what_a_party_wishes_is_refused_with_the_figure() -> None:
     tried = protocol(2, party_epsilon={"birch": 0.4})
     with pytest.raises(StudyError, match=r"up to 0\.4"):
-        tried.declare(consortium(tried, Approx(1, 1e-5)))
-    tried.declare(consortium(tried, Approx(0.4, 1e-5)))
+        tried.declare(make_consortium(tried, Approx(1, 1e-5)))
+    tried.declare(make_consortium(tried, Approx(0.4, 1e-5)))
     with pytest.raises(StudyError, match="names elm"):
         affordable_epsilon(tried.layout, {"elm": 1.0}, 1e-5)
 
@@ -49,10 +49,10 @@ def test_pure_wishes_and_losses_are_each_others_inverse_and_in_the_plan() -> Non
     losses = party_losses(tried.layout, Pure(2))
     assert max(losses.values()) <= 2 and losses["doum"] < losses["cedar"]
     assert affordable_epsilon(tried.layout, losses, 0.0) == pytest.approx(2.0)
-    assert f"doum {format_up(losses['doum'])}" in tried.expectation(consortium(tried, Pure(2)))
+    assert f"doum {format_up(losses['doum'])}" in tried.expectation(make_consortium(tried, Pure(2)))
     wishing = protocol(4, pure=True, party_epsilon={"doum": losses["doum"] / 2})
     with pytest.raises(StudyError, match=r"up to (1|0\.9999),"):
-        wishing.declare(consortium(wishing, Pure(2)))
+        wishing.declare(make_consortium(wishing, Pure(2)))
 
 
 @pytest.mark.parametrize("linear", [False, True])
@@ -77,7 +77,7 @@ def test_the_pure_loss_about_one_partys_columns_bounds_every_replacement_within_
 def test_what_the_plan_says_of_a_partys_own_columns_is_never_less_than_the_truth(products: str, loss: Any) -> None:
     """From the release itself: the noise serves its whole sensitivity; one party moves its own part, and the carry."""
     tried = protocol(4, pure=isinstance(loss, Pure), products=products)
-    release, said = tried.moments(loss), tried.expectation(consortium(tried, loss)).partition("alone: ")[2]
+    release, said = tried.moments(loss), tried.expectation(make_consortium(tried, loss)).partition("alone: ")[2]
     shown = {party: float(figure) for party, figure in (one.split() for one in said.split(", "))}
     size, unit = tried.entries.size, 2 * 7 * tried.product.unit * (products == "rlwe")
     for party in tried.columns:
@@ -107,7 +107,7 @@ def test_no_part_is_shown_as_more_than_the_whole() -> None:
     held = {"ash": (*(column.name for column in everything[:-1]), "sick"), "birch": (everything[-1].name,)}
     tried = Vertical.quadratic(schema=schema(linear=True), columns=held, products="dealer", pure=True, max_rows=1 << 10)
     whole = party_losses(tried.layout, Pure(1))
-    text = tried.expectation(consortium(tried, Pure(1)))
+    text = tried.expectation(make_consortium(tried, Pure(1)))
     # The other's one column is a yes/no, whose square says nothing: ash may move all that a record may.
     assert whole["ash"] == 1.0 and "alone: ash 1.00, birch 0." in text
 
@@ -127,7 +127,7 @@ def coarse(pure: bool, **options: Any) -> Coarse:
 def test_the_plan_counts_the_carry_of_products_about_each_party(loss: Any) -> None:
     pure = isinstance(loss, Pure)
     tried = coarse(pure)
-    said = tried.expectation(consortium(tried, loss)).partition("alone: ")[2]
+    said = tried.expectation(make_consortium(tried, loss)).partition("alone: ")[2]
     shown = {party: float(figure) for party, figure in (one.split() for one in said.split(", "))}
     size, bound = tried.entries.size, cast(Any, tried.moments(loss).bound)
     for party in tried.columns:
@@ -140,7 +140,7 @@ def test_the_plan_counts_the_carry_of_products_about_each_party(loss: Any) -> No
         assert truth * (1 - 1e-9) <= shown[party] <= truth * 1.01
     wishing = coarse(pure, party_epsilon=dict.fromkeys(shown, 0.5))
     with pytest.raises(StudyError) as found:
-        wishing.declare(consortium(wishing, loss))
+        wishing.declare(make_consortium(wishing, loss))
     most = float(str(found.value).partition("up to ")[2].partition(",")[0])
     losses = party_losses(wishing.layout, Pure(most) if pure else Approx(most, 1e-5), wishing.carried)
     assert max(losses.values()) == pytest.approx(0.5, rel=1e-3)

@@ -74,8 +74,8 @@ def by_columns(frame: Any, schema: Any) -> Any:
     def fit(exact: Any, count: int, epsilon: float | None, seed: int) -> Any:
         if epsilon is None:
             return fit_regression(tried.entries, exact, count, 0.0)
-        who = among(tuple(tried.columns), epsilon)
-        return tried.fit(add_noise(tried, exact, who, SeededNoise(seed)), count, who)
+        consortium = among(tuple(tried.columns), epsilon)
+        return tried.fit(add_noise(tried, exact, consortium, SeededNoise(seed)), count, consortium)
 
     return len(rows), lambda chosen: tried.entries.exact(rows[chosen]), fit
 
@@ -94,8 +94,8 @@ def by_rows(frame: Any, schema: Any) -> Any:
     def fit(exact: Any, count: int, epsilon: float | None, seed: int) -> Any:
         deviation = 0.0
         if epsilon is not None:
-            who = among(parties, epsilon)
-            deviation = built.declare(who)["moments"].opened_deviation(who)
+            consortium = among(parties, epsilon)
+            deviation = built.declare(consortium)["moments"].opened_deviation(consortium)
         noise = deviation * np.random.default_rng(seed).normal(size=exact.shape)
         return rows_of_parties.fitted(layout, exact + noise, records=count, deviation=deviation, classes=False)
 

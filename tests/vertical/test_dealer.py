@@ -17,7 +17,7 @@ from comity.methods.vertical.dealt_rounds import DealtRounds
 from comity.methods.vertical.rounds import CURVE, LARGEST_RESIDUAL
 from tests.support.noise import NoNoise
 
-from .consortia import consortium, hosted, parts, people
+from .consortia import hosted, make_consortium, parts, people
 from .consortia import protocol as quadratic
 from .test_gradients import protocol
 
@@ -44,15 +44,15 @@ def test_false_words_of_a_dealer_exceed_the_bound() -> None:
 @pytest.mark.parametrize("rounds", [False, True])
 def test_a_plan_says_what_its_bounds_assume_of_a_dealer(products: Any, rounds: bool) -> None:
     tried: Any = protocol(2, products=products) if rounds else quadratic(2, products=products)
-    told = plan("trial", tried, consortium(tried)).as_text()
+    told = plan("trial", tried, make_consortium(tried)).as_text()
     assert (ASSUMED in " ".join(told.split())) == (products == "dealer")
 
 
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
 def test_a_model_that_goes_to_everyone_is_not_said_to_be_kept(products: Any) -> None:
     for tried in (protocol(3, products=products), quadratic(3, products=products)):
-        who = replace(consortium(tried), colluders=0)
-        declared = tried.declare(who)
+        consortium = replace(make_consortium(tried), colluders=0)
+        declared = tried.declare(consortium)
         kept = declared["model"].to == "coordinator"
         assert kept == (not isinstance(tried, type(protocol(2))))
         assert ("to itself" in declared.adversary) == (kept and products == "rlwe")
@@ -73,6 +73,6 @@ def test_a_seed_that_is_dealt_twice_is_refused(twice: str, monkeypatch: pytest.M
         return found
 
     monkeypatch.setattr(DealtRounds, "_seeds", dealt)
-    parties, _ = hosted(tried, parts(tried, people(60)), consortium(tried), NoNoise())
+    parties, _ = hosted(tried, parts(tried, people(60)), make_consortium(tried), NoNoise())
     with pytest.raises(ComityError, match="round_hand"):
         run(parties)

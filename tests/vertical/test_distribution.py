@@ -20,7 +20,7 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 
-from .consortia import consortium
+from .consortia import make_consortium
 from .test_run import exact, opened
 
 NAMES = tuple(f"x{place}" for place in range(24))
@@ -40,15 +40,15 @@ def rows() -> pd.DataFrame:
 
 
 def terms(tried: Any, colluders: Any) -> Consortium:
-    return consortium(tried, Pure(1) if tried.pure else Approx(1, 1e-5), colluders=colluders)
+    return make_consortium(tried, Pure(1) if tried.pure else Approx(1, 1e-5), colluders=colluders)
 
 
 @cache
 def errors(parties: Any, colluders: Any, *, pure: Any) -> Any:
     """Opened less exact entries of many secure runs, in one row."""
     tried, frame = owned_by(parties, pure=pure), rows()
-    plain, who = exact(tried, frame), terms(tried, colluders)
-    found = [opened(tried, frame, who, SeededNoise(10_000 * parties + seed))[0] for seed in range(RUNS)]
+    plain, consortium = exact(tried, frame), terms(tried, colluders)
+    found = [opened(tried, frame, consortium, SeededNoise(10_000 * parties + seed))[0] for seed in range(RUNS)]
     return (np.array(found) - plain).reshape(-1)
 
 

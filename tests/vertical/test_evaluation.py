@@ -210,11 +210,11 @@ def test_ceilings_about_one_party_s_columns_are_refused() -> None:
     loss, terms = split_budget(Pure(1), Unit.RECORD, Neighbours.REPLACE)
     from comity.federation.declare.consortium import Consortium
 
-    who = Consortium(parties=tuple(HELD[2]), loss=loss, unit=Unit.RECORD, evaluation=terms)
+    consortium = Consortium(parties=tuple(HELD[2]), loss=loss, unit=Unit.RECORD, evaluation=terms)
     with pytest.raises(StudyError, match="party_epsilon"):
-        ErrorsByColumns(built, built).declare(who)
+        ErrorsByColumns(built, built).declare(consortium)
     with pytest.raises(StudyError, match=r"privacy\.colluders"):
-        ErrorsByColumns(method(pure=True), method(pure=True)).declare(replace(who, colluders=0))
+        ErrorsByColumns(method(pure=True), method(pure=True)).declare(replace(consortium, colluders=0))
 
 
 def test_nothing_to_measure_on_leaves_the_model() -> None:

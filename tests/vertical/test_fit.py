@@ -14,7 +14,7 @@ from comity.methods.vertical.pooled import add_noise
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 
-from .consortia import consortium, parts, people, protocol
+from .consortia import make_consortium, parts, people, protocol
 
 
 def test_the_spectral_norm_of_noise_is_what_its_variances_say() -> None:
@@ -57,7 +57,7 @@ def test_the_covariance_of_weights_is_that_of_many_noisy_solutions() -> None:
 def cover(fits: int) -> np.ndarray:
     """How often the 95 % interval of each coefficient holds the truth, over generated people and noise."""
     tried = protocol(2, linear=True, products="dealer", max_rows=1 << 14)
-    who = consortium(tried, Approx(1, 1e-5))
+    consortium = make_consortium(tried, Approx(1, 1e-5))
     layout, rows = tried.layout, 12_000
     held = np.zeros(layout.encoding.width)
     generator = np.random.default_rng(7)
@@ -70,7 +70,7 @@ def cover(fits: int) -> np.ndarray:
         labels = 5 + 5 * np.clip(encoded @ truth + 0.15 * generator.normal(size=rows), -1, 1)
         own = {**own, "ash": replace(own["ash"], labels=labels)}
         z = np.hstack([layout.matrix(records, party) for party, records in own.items()])
-        found = tried.fit(add_noise(tried, tried.entries.exact(z), who, SeededNoise(fit)), rows, who)
+        found = tried.fit(add_noise(tried, tried.entries.exact(z), consortium, SeededNoise(fit)), rows, consortium)
         held += np.abs(found.coef - truth) <= 1.959964 * found.errors
     return held / fits
 
@@ -94,7 +94,7 @@ def rare(fits: Any, noise: float = 1.0) -> Any:
     """How often intervals hold the truth where one place has 40 of 12,000 people, over fresh noise; and what share of
     each coefficient the ridge decides."""
     tried = protocol(2, linear=True, products="dealer", max_rows=1 << 14)
-    who = consortium(tried, Approx(1, 1e-5))
+    consortium = make_consortium(tried, Approx(1, 1e-5))
     layout, rows, generator = tried.layout, 12_000, np.random.default_rng(3)
     frame = people(rows, linear=True)
     frame["place"] = np.where(np.arange(rows) < 40, "sea", np.where(np.arange(rows) % 2, "town", "farm"))
@@ -103,7 +103,7 @@ def rare(fits: Any, noise: float = 1.0) -> Any:
     labels = 5 + 5 * (layout.encoding.encode_features(frame) @ truth + 0.15 * generator.normal(size=rows))
     own = {**own, "ash": replace(own["ash"], labels=labels)}
     exact = tried.entries.exact(np.hstack([layout.matrix(records, party) for party, records in own.items()]))
-    found = [tried.fit(add_noise(tried, exact, who, SeededNoise(fit)), rows, who) for fit in range(fits)]
+    found = [tried.fit(add_noise(tried, exact, consortium, SeededNoise(fit)), rows, consortium) for fit in range(fits)]
     held = np.mean([np.abs(one.coef - truth) <= 1.959964 * noise * one.errors for one in found], axis=0)
     return held, np.mean([one.shrunk for one in found], axis=0), layout.encoding.names, found
 
@@ -128,13 +128,13 @@ def test_positive_control_without_the_ridges_bias_a_rare_level_is_missed(monkeyp
 
 def test_positive_control_intervals_that_ignore_the_noise_miss_the_truth() -> None:
     tried = protocol(2, linear=True, products="dealer", max_rows=1 << 14)
-    who, rows = consortium(tried, Approx(1, 1e-5)), 12_000
+    consortium, rows = make_consortium(tried, Approx(1, 1e-5)), 12_000
     frame = people(rows, linear=True)
     z = np.hstack([tried.layout.matrix(own, party) for party, own in parts(tried, frame).items()])
     exact = tried.entries.exact(z)
     from comity.methods.vertical.moments import fit_regression
 
-    aware = fit_regression(tried.entries, exact, rows, tried.deviation(who)).errors
+    aware = fit_regression(tried.entries, exact, rows, tried.deviation(consortium)).errors
     blind = fit_regression(tried.entries, exact, rows, 0.0).errors / UNEQUAL
     assert (aware > 1.5 * blind).all()
 

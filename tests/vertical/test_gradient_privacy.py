@@ -33,7 +33,7 @@ from tests.federation.channels import WholeLocal
 from tests.federation.toy import begin
 from tests.support.noise import NoNoise
 
-from .consortia import consortium, hosted, parts, people
+from .consortia import hosted, make_consortium, parts, people
 from .test_gradients import ROWS, columns_of, protocol
 from .test_sensitivity import every_record
 
@@ -156,10 +156,10 @@ def opposite(tried: Any) -> Any:
     return furthest(found)[1:]
 
 
-def audit_scores(tried: Any, who: Any, parts_left: Any, shrink: float = 1.0) -> list[Any]:
+def audit_scores(tried: Any, consortium: Any, parts_left: Any, shrink: float = 1.0) -> list[Any]:
     """Likelihood scores of a round's opened sum with `parts_left` parts of the noise, under either neighbour."""
-    release = tried.gradient(who.loss)
-    scale, noise = release.scale(who), release.noise
+    release = tried.gradient(consortium.loss)
+    scale, noise = release.scale(consortium), release.noise
     first, second = opposite(tried)
     step = np.rint((second - first) / scale.grid)
     step = step[np.abs(step) > 0]
@@ -173,29 +173,29 @@ def audit_scores(tried: Any, who: Any, parts_left: Any, shrink: float = 1.0) -> 
     return out
 
 
-def allowed(tried: Any, who: Any) -> float:
+def allowed(tried: Any, consortium: Any) -> float:
     """ε at δ = 1e-5 of one round's μ, for a Gaussian mechanism."""
-    return gdp_epsilon(float(tried.gradient(who.loss).loss.square), 1e-5)
+    return gdp_epsilon(float(tried.gradient(consortium.loss).loss.square), 1e-5)
 
 
 def test_a_round_loses_no_more_than_it_claims() -> None:
     tried = protocol(2, rounds=1)
-    who = consortium(tried, Approx(4, 1e-5))
-    found = gdp_lower_bound(*audit_scores(tried, who, 1), delta=1e-5, confidence=1 - 1e-7)
-    assert 0.55 * allowed(tried, who) < found <= allowed(tried, who)
+    consortium = make_consortium(tried, Approx(4, 1e-5))
+    found = gdp_lower_bound(*audit_scores(tried, consortium, 1), delta=1e-5, confidence=1 - 1e-7)
+    assert 0.55 * allowed(tried, consortium) < found <= allowed(tried, consortium)
 
 
 def test_a_round_with_half_of_the_noise_is_caught() -> None:
     tried = protocol(2, rounds=1)
-    who = consortium(tried, Approx(4, 1e-5))
-    caught = gdp_lower_bound(*audit_scores(tried, who, 1, shrink=1 / 2), delta=1e-5, confidence=1 - 1e-7)
-    assert caught > allowed(tried, who)
+    consortium = make_consortium(tried, Approx(4, 1e-5))
+    caught = gdp_lower_bound(*audit_scores(tried, consortium, 1, shrink=1 / 2), delta=1e-5, confidence=1 - 1e-7)
+    assert caught > allowed(tried, consortium)
 
 
 def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     tried, frame = protocol(3, rounds=2), people(ROWS)
-    who = consortium(tried)
-    parties, hosts = hosted(tried, parts(tried, frame), who, NoNoise())
+    consortium = make_consortium(tried)
+    parties, hosts = hosted(tried, parts(tried, frame), consortium, NoNoise())
     parties.channel = WholeLocal(hosts)
     seen_weights: list[Any]
     seen_weights, carry = [], parties.channel.carry
@@ -220,7 +220,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     assert len(weights) == 2
     columns, rounds = columns_of(tried, frame), tried.descent
     holder, units_of_all = tried.layout.label_at, []
-    descent = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), ROWS, who)
+    descent = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
     whitening, intervals = tried.whitening(descent), tried.intervals(descent)
     for party, own in columns.items():
         units = rounds.instruments(rounds.features(own, party), party, whitening[party])
@@ -355,19 +355,19 @@ def test_rounding_of_waves_is_within_its_bound_over_the_whole_circle() -> None:
 
 def test_a_round_without_a_dealer_loses_no_more_than_it_claims() -> None:
     tried = protocol(2, rounds=1, products="rlwe")
-    who = consortium(tried, Approx(4, 1e-5))
-    found = gdp_lower_bound(*audit_scores(tried, who, 1), delta=1e-5, confidence=1 - 1e-7)
-    assert 0.55 * allowed(tried, who) < found <= allowed(tried, who)
-    caught = gdp_lower_bound(*audit_scores(tried, who, 1, shrink=1 / 2), delta=1e-5, confidence=1 - 1e-7)
-    assert caught > allowed(tried, who)
+    consortium = make_consortium(tried, Approx(4, 1e-5))
+    found = gdp_lower_bound(*audit_scores(tried, consortium, 1), delta=1e-5, confidence=1 - 1e-7)
+    assert 0.55 * allowed(tried, consortium) < found <= allowed(tried, consortium)
+    caught = gdp_lower_bound(*audit_scores(tried, consortium, 1, shrink=1 / 2), delta=1e-5, confidence=1 - 1e-7)
+    assert caught > allowed(tried, consortium)
 
 
 def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried, frame = protocol(3, rounds=1, products="rlwe"), people(ROWS)
-    who = consortium(tried)
-    parties, hosts = hosted(tried, parts(tried, frame), who, NoNoise())
+    consortium = make_consortium(tried)
+    parties, hosts = hosted(tried, parts(tried, frame), consortium, NoNoise())
     parties.channel = WholeLocal(hosts)
     take, taken, contributed = Site.take, {}, {}
     contribute = Site.contribute
@@ -386,7 +386,7 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
     begin(parties)
     tried.coordinate(parties)
     columns, rounds = columns_of(tried, frame), tried.descent
-    descent = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), ROWS, who)
+    descent = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
     intervals = tried.intervals(descent)
     scores = {
         party: rounds.scores(rounds.features(own, party), party, descent.weights, interval).astype(np.int64)

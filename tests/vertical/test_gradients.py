@@ -36,7 +36,7 @@ from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.study.simulation.simulate import simulate
 from tests.support.noise import NoNoise
 
-from .consortia import HELD, consortium, hosted, parts, people, schema
+from .consortia import HELD, hosted, make_consortium, parts, people, schema
 from .consortia import protocol as quadratic
 from .test_resume import Stumbling
 
@@ -52,10 +52,10 @@ def columns_of(tried: Any, frame: Any) -> dict[Any, Any]:
     return {party: tried.layout.matrix(own, party) for party, own in parts(tried, frame).items()}
 
 
-def secure_run(tried: Any, frame: Any, noise: Any = None, who: Any = None) -> Any:
+def secure_run(tried: Any, frame: Any, noise: Any = None, consortium: Any = None) -> Any:
     """Released values, where every round started, and what the secure sums opened."""
-    who = who or consortium(tried)
-    parties, hosts = hosted(tried, parts(tried, frame), who, noise or NoNoise())
+    consortium = consortium or make_consortium(tried)
+    parties, hosts = hosted(tried, parts(tried, frame), consortium, noise or NoNoise())
     before, opened, inner = [], [], Descent.step
 
     def watched(self: Any, values: Any) -> Descent:
@@ -112,7 +112,7 @@ def test_room_in_64_bits_is_found_before_anything_is_sent() -> None:
     with pytest.raises(StudyError, match="64 bits"):
         check_room(1 << 24, 4)
     with pytest.raises(StudyError, match="64 bits"):
-        protocol(4, max_rows=1 << 24).declare(consortium(protocol(4)))
+        protocol(4, max_rows=1 << 24).declare(make_consortium(protocol(4)))
 
 
 # Secure and plain.
@@ -130,7 +130,7 @@ def test_a_secure_round_opens_the_sums_of_one_place(parties: int, products: str)
         assert np.abs(exact).max() > 1
         # Rounding of the waves differs from row to row, and is at most this much in each.
         np.testing.assert_allclose(found, exact, atol=ROWS * CURVE.rounding / 4, rtol=0)
-    plain = run_rounds(tried, columns, consortium(tried), NoNoise())[0]
+    plain = run_rounds(tried, columns, make_consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
@@ -141,7 +141,7 @@ def test_a_holder_of_the_label_alone_takes_part(products: Any) -> None:
     tried = GradientRegression(quadratic=before, rounds=2)
     frame = people(ROWS)
     released, *_ = secure_run(tried, frame)
-    plain = run_rounds(tried, columns_of(tried, frame), consortium(tried), NoNoise())[0]
+    plain = run_rounds(tried, columns_of(tried, frame), make_consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
@@ -150,7 +150,7 @@ def test_without_an_intercept_there_is_no_constant_anywhere(products: str) -> No
     tried, frame = protocol(2, intercept=False, products=products, rounds=3), people(ROWS)
     released, before, *_ = secure_run(tried, frame)
     assert all(len(descent.weights) == sum(tried.descent.widths.values()) for descent in before)
-    plain = run_rounds(tried, columns_of(tried, frame), consortium(tried), NoNoise())[0]
+    plain = run_rounds(tried, columns_of(tried, frame), make_consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
@@ -167,32 +167,32 @@ def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic() -> None:
     from comity.learn.fits import logistic
 
     tried, frame = protocol(2, rounds=6), skewed(12_000)
-    who = consortium(tried, Approx(1000, 1e-5))
+    consortium = make_consortium(tried, Approx(1000, 1e-5))
     encoded = tried.encoding.encode(frame).records
     wanted = logistic(encoded.features, cast(Any, encoded.labels).astype(np.float64), 1e-6, tol=1e-6).weights
     columns = columns_of(tried, frame)
-    start = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), len(frame), who)
+    start = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), len(frame), consortium)
 
     def off(coef: Any) -> float:
         return float(np.abs(encoded.features @ (coef - wanted)).mean())
 
-    assert off(run_rounds(tried, columns, who, NoNoise())[0]) < 0.1 * off(tried.coefficients(start))
+    assert off(run_rounds(tried, columns, consortium, NoNoise())[0]) < 0.1 * off(tried.coefficients(start))
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
 def test_noise_of_hosts_has_the_declared_size_for_whoever_reads_the_weights(colluders: int) -> None:
     tried, frame = protocol(2, rounds=4), people(100)
-    who, columns, off = consortium(tried, colluders=colluders), columns_of(tried, people(100)), []
+    consortium, columns, off = make_consortium(tried, colluders=colluders), columns_of(tried, people(100)), []
     for seed in range(3):
-        _, before, opened, *_ = secure_run(tried, frame, SeededNoise(seed), who)
+        _, before, opened, *_ = secure_run(tried, frame, SeededNoise(seed), consortium)
         off += [found - sums_of(tried, columns, descent) for descent, found in zip(before, opened)]
-    assert np.concatenate(off).std() == pytest.approx(tried.round_deviation(who), rel=0.3)
-    release = tried.declare(who)["gradient"]
+    assert np.concatenate(off).std() == pytest.approx(tried.round_deviation(consortium), rel=0.3)
+    release = tried.declare(consortium)["gradient"]
     # Of two parties one reads: what the other added alone is the whole of the declared noise.
-    assert release.parts(who) == 1 and tried.declare(who)["moments"].parts(who) == 1
+    assert release.parts(consortium) == 1 and tried.declare(consortium)["moments"].parts(consortium) == 1
     assert release.noise is not None
     alone = release.noise.scale(sensitivity=release.sensitivity, shape=release.shape, parts=1, grid=release.grid)
-    assert release.scale(who) == alone
+    assert release.scale(consortium) == alone
 
 
 def test_rounds_follow_an_alignment() -> None:
@@ -202,9 +202,9 @@ def test_rounds_follow_an_alignment() -> None:
         "ash": parts(tried, frame.iloc[5:])["ash"],
         "birch": parts(tried, frame.iloc[:70].sample(frac=1, random_state=3))["birch"],
     }
-    who = consortium(tried)
-    model = run(hosted(tried, records, who, NoNoise())[0])["model"]
-    plain = run_rounds(tried, columns_of(tried, frame.iloc[5:70]), who, NoNoise())[0]
+    consortium = make_consortium(tried)
+    model = run(hosted(tried, records, consortium, NoNoise())[0])["model"]
+    plain = run_rounds(tried, columns_of(tried, frame.iloc[5:70]), consortium, NoNoise())[0]
     np.testing.assert_allclose(model, plain, atol=0.05)
 
 
@@ -224,28 +224,30 @@ def test_rounds_follow_an_alignment() -> None:
 )
 def test_a_lost_reply_is_asked_for_again(step: str, products: str) -> None:
     tried, frame = protocol(2, products=products, rounds=2), people(200)
-    who, records = consortium(tried), parts(tried, frame)
-    whole, _ = hosted(tried, records, who, NoNoise())
-    stumbling, hosts = hosted(tried, records, who, NoNoise())
+    consortium, records = make_consortium(tried), parts(tried, frame)
+    whole, _ = hosted(tried, records, consortium, NoNoise())
+    stumbling, hosts = hosted(tried, records, consortium, NoNoise())
     stumbling.channel = Stumbling(hosts, "birch", step)
     with pytest.raises(SiteLost):
         run(stumbling)
-    again, _ = hosted(tried, records, who, NoNoise())
+    again, _ = hosted(tried, records, consortium, NoNoise())
     again.channel, again.journal = stumbling.channel, stumbling.journal
     np.testing.assert_allclose(run(again)["model"], run(whole)["model"], atol=0.05)
 
 
 def test_a_run_pays_its_budget_once_and_resumes_to_the_same_model() -> None:
     tried, frame = protocol(2), people(200)
-    who, records = consortium(tried), parts(tried, frame)
-    first, hosts = hosted(tried, records, who, ReleasedNoise())
+    consortium, records = make_consortium(tried), parts(tried, frame)
+    first, hosts = hosted(tried, records, consortium, ReleasedNoise())
     model = run(first)["model"]
-    again, _ = hosted(tried, records, who, ReleasedNoise())
+    again, _ = hosted(tried, records, consortium, ReleasedNoise())
     again.channel, again.journal = first.channel, first.journal
     np.testing.assert_array_equal(run(again)["model"], model)
     spent = hosts["ash"].store.ledger.summary()[0].spent.gaussian
-    gradient = tried.gradient(who.loss)
-    assert spent == cast(GDP, tried.for_moments(who).loss).square + gradient.times * cast(GDP, gradient.loss).square
+    gradient = tried.gradient(consortium.loss)
+    assert (
+        spent == cast(GDP, tried.for_moments(consortium).loss).square + gradient.times * cast(GDP, gradient.loss).square
+    )
 
 
 def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does() -> None:
@@ -267,10 +269,10 @@ def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does() -> No
 def test_a_plan_without_a_dealer_says_what_a_round_sends() -> None:
     for parties in (2, 3):
         tried, frame = protocol(parties, rounds=1, products="rlwe"), people(300)
-        who = consortium(tried)
+        consortium = make_consortium(tried)
         sent = cast(RingRounds, tried.descent).bytes_per_round(300)
-        assert "without a dealer the parties send each other" in tried.expectation(who)
-        running, _ = hosted(tried, parts(tried, frame), who, NoNoise())
+        assert "without a dealer the parties send each other" in tried.expectation(consortium)
+        running, _ = hosted(tried, parts(tried, frame), consortium, NoNoise())
         letters: list[Any]
         letters, inner = [], Site.send
 
@@ -292,18 +294,18 @@ def test_a_plan_without_a_dealer_says_what_a_round_sends() -> None:
 
 def test_auto_decides_by_public_things() -> None:
     tried = protocol(2, solver="auto")
-    assert tried.descends(consortium(tried, Approx(SWITCH, 1e-5)))
-    assert not tried.descends(consortium(tried, Approx(0.9 * SWITCH, 1e-5)))
-    assert tried.descends(consortium(tried, Approx(1, 1e-5), colluders=0))
-    assert protocol(2, solver="auto", products="rlwe").descends(consortium(tried, Approx(1, 1e-5)))
+    assert tried.descends(make_consortium(tried, Approx(SWITCH, 1e-5)))
+    assert not tried.descends(make_consortium(tried, Approx(0.9 * SWITCH, 1e-5)))
+    assert tried.descends(make_consortium(tried, Approx(1, 1e-5), colluders=0))
+    assert protocol(2, solver="auto", products="rlwe").descends(make_consortium(tried, Approx(1, 1e-5)))
     three = protocol(3, solver="auto", products="rlwe")
-    assert three.descends(consortium(three, Approx(1, 1e-5)))
-    assert not three.descends(consortium(three, Approx(1, 1e-5), colluders=2))
+    assert three.descends(make_consortium(three, Approx(1, 1e-5)))
+    assert not three.descends(make_consortium(three, Approx(1, 1e-5), colluders=2))
     four = protocol(4, solver="auto")
-    assert four.descends(consortium(four, Approx(1, 1e-5)))
+    assert four.descends(make_consortium(four, Approx(1, 1e-5)))
     linear = protocol(2, solver="auto", linear=True)
-    assert not linear.descends(consortium(linear, Approx(1, 1e-5)))
-    low = consortium(tried, Approx(0.9 * SWITCH, 1e-5))
+    assert not linear.descends(make_consortium(linear, Approx(1, 1e-5)))
+    low = make_consortium(tried, Approx(0.9 * SWITCH, 1e-5))
     assert {release.name for release in tried.declare(low).releases} >= {"model", "errors"}
     assert tried.declare(low)["moments"].loss == tried.quadratic.moments(low.loss).loss
 
@@ -313,7 +315,7 @@ def auto(parties: int = 2, **options: Any) -> GradientRegression:
 
 
 def test_auto_says_what_rounds_would_need_where_there_is_something_to_choose() -> None:
-    who = partial(consortium, loss=Approx(1, 1e-5))
+    consortium = partial(make_consortium, loss=Approx(1, 1e-5))
     needs: dict[str, tuple[GradientRegression, dict[str, Any]]] = {
         "a delta, and epsilon": (auto(), {"loss": Approx(0.1, 1e-5)}),
         "Gaussian noise": (auto(pure=True), {"loss": Pure(1)}),
@@ -322,21 +324,21 @@ def test_auto_says_what_rounds_would_need_where_there_is_something_to_choose() -
         "lower vertical.max_rows": (auto(max_rows=1 << 24), {}),
     }
     for said, (tried, terms) in needs.items():
-        under = who(tried, **terms)
+        under = consortium(tried, **terms)
         assert not tried.descends(under) and said in tried.notes(under)[-1]
         assert tried.declare(under).releases == tried.quadratic.declare(under).releases
         assert tried.expectation(under) == tried.quadratic.expectation(under)
     linear, plain = auto(linear=True), quadratic(2, products="dealer", linear=True)
-    assert linear.notes(who(linear)) == plain.notes(who(plain)) and linear.title == plain.title
-    assert "two classes" in auto(linear=True, rounds=4).notes(who(linear))[-1]
-    assert auto().notes(who(auto())) == quadratic(2).notes(who(auto()))
+    assert linear.notes(consortium(linear)) == plain.notes(consortium(plain)) and linear.title == plain.title
+    assert "two classes" in auto(linear=True, rounds=4).notes(consortium(linear))[-1]
+    assert auto().notes(consortium(auto())) == quadratic(2).notes(consortium(auto()))
 
 
 def test_auto_below_the_switch_is_the_quadratic_to_the_last_bit() -> None:
     frame, plain = people(300), quadratic(2, products="dealer")
     tried = protocol(2, solver="auto")
-    who = consortium(tried, Approx(0.9 * SWITCH, 1e-5))
-    models = [run(hosted(one, parts(one, frame), who, NoNoise())[0])["model"] for one in (tried, plain)]
+    consortium = make_consortium(tried, Approx(0.9 * SWITCH, 1e-5))
+    models = [run(hosted(one, parts(one, frame), consortium, NoNoise())[0])["model"] for one in (tried, plain)]
     np.testing.assert_array_equal(*models)
 
 
@@ -357,7 +359,7 @@ def test_a_study_names_its_solver() -> None:
 def test_records_that_change_during_a_run_are_refused() -> None:
     """A mask serves one matrix."""
     tried, frame = protocol(2), people(60)
-    parties, hosts = hosted(tried, parts(tried, frame), consortium(tried), NoNoise())
+    parties, hosts = hosted(tried, parts(tried, frame), make_consortium(tried), NoNoise())
     inner = tried.descent.coordinate_round
 
     def changed(*arguments: Any) -> None:
@@ -372,7 +374,7 @@ def test_records_that_change_during_a_run_are_refused() -> None:
 def test_wrong_terms_are_found_before_anything_runs() -> None:
     three = protocol(3, products="rlwe")
     with pytest.raises(StudyError, match="one party of three"):
-        three.declare(consortium(three, colluders=2))
+        three.declare(make_consortium(three, colluders=2))
     with pytest.raises(StudyError, match="two classes"):
         protocol(2, linear=True)
     with pytest.raises(StudyError, match="delta"):
@@ -385,7 +387,7 @@ def test_wrong_terms_are_found_before_anything_runs() -> None:
         protocol(2, party_epsilon={"ash": 1.0})
     tried = protocol(2)
     with pytest.raises(StudyError, match="delta"):
-        tried.declare(consortium(tried, Pure(1)))
+        tried.declare(make_consortium(tried, Pure(1)))
 
 
 # What the coordinator makes of it.
@@ -447,10 +449,10 @@ def test_whitened_rows_are_as_long_as_the_noise_is_laid_out_for_however_loud_the
 
 def test_a_simulation_says_what_share_of_the_rows_is_cut() -> None:
     tried, frame = protocol(2), people(ROWS)
-    columns, who = columns_of(tried, frame), consortium(tried, Approx(3, 1e-5))
-    _, cut = run_rounds(tried, columns, who, SeededNoise(1))
+    columns, consortium = columns_of(tried, frame), make_consortium(tried, Approx(3, 1e-5))
+    _, cut = run_rounds(tried, columns, consortium, SeededNoise(1))
     assert 0.2 < cut["instruments cut"] < 0.8 and 0 <= cut["scores cut"] < 0.05
-    start = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), ROWS, who)
+    start = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
     held = PooledRounds(tried.descent, columns, tried.whitening(start))
     narrow = tried.intervals(start) * [1.0, 1e-3]
     assert held.cut(start.weights, narrow)["scores cut"] > 0.9
@@ -460,10 +462,10 @@ def test_noise_alone_leaves_scores_near_zero_whatever_the_rounds_open() -> None:
     """Labels that have nothing to do with the features, noise far above what 200 records could tell."""
     tried, frame = protocol(2), people(200)
     frame = frame.assign(sick=np.where(np.arange(200) % 2, "yes", "no"))
-    who = consortium(tried, Approx(0.01, 1e-5))
+    consortium = make_consortium(tried, Approx(0.01, 1e-5))
     encoded = tried.encoding.encode(frame).records.features
     sizes = [
-        np.abs(encoded @ run_rounds(tried, columns_of(tried, frame), who, SeededNoise(seed))[0]).mean()
+        np.abs(encoded @ run_rounds(tried, columns_of(tried, frame), consortium, SeededNoise(seed))[0]).mean()
         for seed in range(6)
     ]
     assert np.median(sizes) < 8

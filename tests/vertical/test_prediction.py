@@ -14,7 +14,7 @@ from comity.federation.plan import plan
 from comity.methods.vertical.prediction import JointPrediction
 from tests.support.noise import NoNoise
 
-from .consortia import HELD, consortium, hosted, people, schema
+from .consortia import HELD, hosted, make_consortium, people, schema
 
 
 def prediction(parties: int = 2, **options: Any) -> JointPrediction:
@@ -30,7 +30,7 @@ def new(tried: Any, frame: Any) -> dict[Any, Any]:
 @pytest.mark.parametrize("parties", [2, 3, 4])
 def test_scores_are_those_of_the_whole_model(parties: int) -> None:
     tried, frame = prediction(parties), people(200).drop(columns="sick")
-    coordinator, _ = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
+    coordinator, _ = hosted(tried, new(tried, frame), make_consortium(tried), NoNoise())
     wanted = tried.encoding.encode_features(frame) @ tried.coef
     np.testing.assert_allclose(run(coordinator)["scores"], wanted, atol=1e-6)
 
@@ -38,14 +38,14 @@ def test_scores_are_those_of_the_whole_model(parties: int) -> None:
 def test_new_records_are_aligned() -> None:
     tried, frame = prediction(2, alignment="keyed"), people(50).drop(columns="sick")
     records = {"ash": new(tried, frame.iloc[10:])["ash"], "birch": new(tried, frame.iloc[::-1])["birch"]}
-    coordinator, _ = hosted(tried, records, consortium(tried), NoNoise())
+    coordinator, _ = hosted(tried, records, make_consortium(tried), NoNoise())
     found = np.sort(run(coordinator)["scores"])
     np.testing.assert_allclose(found, np.sort(tried.encoding.encode_features(frame.iloc[10:]) @ tried.coef), atol=1e-6)
 
 
 def test_single_partial_scores_are_uniform_to_the_coordinator() -> None:
     tried, frame = prediction(3), people(2000).drop(columns="sick")
-    coordinator, _ = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
+    coordinator, _ = hosted(tried, new(tried, frame), make_consortium(tried), NoNoise())
     begin(coordinator)
     tried.coordinate(coordinator)
     told = coordinator.ask(tried.partial, rows=2000)
@@ -60,7 +60,7 @@ def test_single_partial_scores_are_uniform_to_the_coordinator() -> None:
 
 def test_a_site_whose_policy_does_not_allow_it_refuses() -> None:
     tried, frame = prediction(2), people(20).drop(columns="sick")
-    coordinator, hosts = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
+    coordinator, hosts = hosted(tried, new(tried, frame), make_consortium(tried), NoNoise())
     hosts["birch"].policy = Policy(approved=None)
     with pytest.raises(Refused, match="joint_predictions"):
         run(coordinator)
@@ -68,9 +68,9 @@ def test_a_site_whose_policy_does_not_allow_it_refuses() -> None:
 
 def test_it_is_declared_as_exact_and_at_two_parties_as_telling_the_others_part() -> None:
     two, three = (prediction(k) for k in (2, 3))
-    said = two.declare(consortium(two))["masked"].protection.text
+    said = two.declare(make_consortium(two))["masked"].protection.text
     assert "EXACT" in said and "partial score to the other" in said
-    assert "partial score to the other" not in three.declare(consortium(three))["masked"].protection.text
+    assert "partial score to the other" not in three.declare(make_consortium(three))["masked"].protection.text
 
 
 def test_weights_of_another_schema_are_refused() -> None:
@@ -81,21 +81,21 @@ def test_weights_of_another_schema_are_refused() -> None:
 def test_its_plan_warns_that_it_is_not_private() -> None:
     for parties in (2, 3):
         tried = prediction(parties)
-        planned = plan("scores", tried, consortium(tried))
+        planned = plan("scores", tried, make_consortium(tried))
         assert planned.claim.startswith("not private") and "WARNING" in planned.as_text()
 
 
 def test_there_is_none_where_the_coordinator_keeps_the_model() -> None:
     tried = prediction(2)
     with pytest.raises(Refused, match="colluders"):
-        tried.declare(consortium(tried, colluders=0))
+        tried.declare(make_consortium(tried, colluders=0))
 
 
 def test_the_policy_counts_records_and_not_only_consents() -> None:
     frame = people(20).drop(columns="sick")
     for most, allowed in ((20, True), (21, False)):
         tried = prediction(2, most=most)
-        coordinator, hosts = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
+        coordinator, hosts = hosted(tried, new(tried, frame), make_consortium(tried), NoNoise())
         hosts["birch"].policy = Policy(approved=None, joint_predictions=20)
         if allowed:
             assert len(run(coordinator)["scores"]) == 20
@@ -106,6 +106,6 @@ def test_the_policy_counts_records_and_not_only_consents() -> None:
 
 def test_more_records_than_agreed_on_are_not_scored() -> None:
     tried, frame = prediction(2, most=10), people(20).drop(columns="sick")
-    coordinator, _ = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
+    coordinator, _ = hosted(tried, new(tried, frame), make_consortium(tried), NoNoise())
     with pytest.raises(Refused):
         run(coordinator)

@@ -32,7 +32,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.report.views import views
 from tests.support.noise import NoNoise
 
-from .consortia import HELD, consortium, hosted, parts, people, schema
+from .consortia import HELD, hosted, make_consortium, parts, people, schema
 
 UNIT = 2.0**-28
 
@@ -88,7 +88,7 @@ def test_the_coordinator_reads_noisy_coefficients_and_no_exact_sum(linear: bool)
     forbidden = np.unique(np.abs(exact[np.abs(exact) > 1]))
     leaked = []
     for noise in (SeededNoise(3), NoNoise()):
-        parties, _ = hosted(tried, parts(tried, frame), consortium(tried), noise)
+        parties, _ = hosted(tried, parts(tried, frame), make_consortium(tried), noise)
         run(parties)
         read = np.concatenate([np.abs(one.astype(np.float64)).reshape(-1) for one in read_by_coordinator(parties)])
         # Whatever a coefficient's factor is on its grid.
@@ -101,7 +101,7 @@ def test_the_coordinator_reads_noisy_coefficients_and_no_exact_sum(linear: bool)
 
 def test_noise_is_drawn_by_each_party_and_none_by_the_coordinator() -> None:
     tried, frame = method(3), people(60)
-    parties, hosts = hosted(tried, parts(tried, frame), consortium(tried), SeededNoise(3))
+    parties, hosts = hosted(tried, parts(tried, frame), make_consortium(tried), SeededNoise(3))
     parties.noise = cast(Any, None)
     run(parties)
     for host in hosts.values():
@@ -115,7 +115,7 @@ def test_noise_is_drawn_by_each_party_and_none_by_the_coordinator() -> None:
 @pytest.mark.parametrize("linear", [False, True])
 def test_each_pair_of_parties_reads_the_exact_sums_of_its_products_and_nobody_else_does(linear: bool) -> None:
     tried, frame = method(3, linear=linear), people(120, linear=linear)
-    parties, hosts = hosted(tried, parts(tried, frame), consortium(tried), SeededNoise(5))
+    parties, hosts = hosted(tried, parts(tried, frame), make_consortium(tried), SeededNoise(5))
     coordinated(parties)
     features, label = whole_rows(tried, frame)
     # Columns of ash: age and three places; of birch: two of sex, the constant, the label; of cedar: dose.
@@ -140,7 +140,7 @@ def test_one_replaced_record_is_told_by_the_other_party_with_all_noise_in_place(
     second.loc[0, "dose"] = 1.0 if cast(Any, first.loc[0, "dose"]) < 0 else -1.0
     read = []
     for seed, frame in enumerate([first, first, second, second]):
-        parties, hosts = hosted(tried, parts(tried, frame), consortium(tried), SeededNoise(seed))
+        parties, hosts = hosted(tried, parts(tried, frame), make_consortium(tried), SeededNoise(seed))
         coordinated(parties)
         read.append(opened_by(hosts, "ash", "birch"))
     assert (read[0] == read[1]).all() and (read[2] == read[3]).all() and (read[0] != read[2]).any()
@@ -150,7 +150,7 @@ def test_one_replaced_record_is_told_by_the_other_party_with_all_noise_in_place(
 @pytest.mark.parametrize("count", [2, 4])
 def test_without_noise_the_model_is_that_of_all_columns_in_one_place(linear: bool, count: int) -> None:
     tried, frame = method(count, linear=linear), people(300, linear=linear)
-    parties, _ = hosted(tried, parts(tried, frame), consortium(tried, Pure(1000)), NoNoise())
+    parties, _ = hosted(tried, parts(tried, frame), make_consortium(tried, Pure(1000)), NoNoise())
     coef = run(parties)["model"]
     features, label = whole_rows(tried, frame)
     release = tried.declare(parties.consortium)["coefficients"]
@@ -254,10 +254,10 @@ def test_what_the_run_sends_moves_as_far_as_the_plan_says(linear: bool) -> None:
         gram = np.outer(z, z)
         sent.append(np.concatenate([tried.allocated(party, gram[own]) for party, own in tried._places.items()]))
         rows.append((a, b, y))
-    vectors, who = np.array(sent), consortium(tried, Pure(1))
+    vectors, consortium = np.array(sent), make_consortium(tried, Pure(1))
     printed = float(printed_sensitivity(3, logistic=not linear))
     moved = np.abs(vectors[:, None] - vectors[None]).sum(-1) / printed
-    found = {loss.about: loss for loss in tried.true_losses(who) if loss.to != "each other party"}
+    found = {loss.about: loss for loss in tried.true_losses(consortium) if loss.to != "each other party"}
     assert found["a record"].true == str(Pure(Decimal(repr(round(float(moved.max()), 12)))))
     table = np.array(rows)
     for party, own in (("ash", (0, 2)), ("birch", (1,))):
@@ -273,8 +273,8 @@ def test_what_the_run_sends_moves_as_far_as_the_plan_says(linear: bool) -> None:
 
 def test_the_plan_says_what_is_claimed_and_what_is_lost_to_whom() -> None:
     tried = method(2, linear=True)
-    who = consortium(tried, Pure(1))
-    planned = plan("s", tried, who)
+    consortium = make_consortium(tried, Pure(1))
+    planned = plan("s", tried, consortium)
     text = planned.as_text()
     assert (
         "a record, to whoever sees the coefficients or the model: at most eps 0.50; the paper claims eps 1.00" in text
@@ -289,11 +289,11 @@ def test_the_plan_says_what_is_claimed_and_what_is_lost_to_whom() -> None:
 
 def test_a_site_refuses_it() -> None:
     tried = method(2)
-    who = consortium(tried, Pure(1))
-    declared = tried.declare(who).accept(who)
+    consortium = make_consortium(tried, Pure(1))
+    declared = tried.declare(consortium).accept(consortium)
     assert not declared.private
     policy = Policy(approved=None, disclosures=frozenset({"sizes_may_leave", "records_may_leave"}))
-    terms: dict[str, Any] = {"study": "0", "runs": 0, "protocol": "vertical", "party": "ash", "consortium": who}
+    terms: dict[str, Any] = {"study": "0", "runs": 0, "protocol": "vertical", "party": "ash", "consortium": consortium}
     with pytest.raises(Refused, match="not private as claimed"):
         policy.check(declaration=declared, **terms)
     # Even an owner that runs unproven methods has to let exact values leave.

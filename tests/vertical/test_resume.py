@@ -17,7 +17,7 @@ from comity.privacy.randomness import ReleasedNoise
 from tests.federation.channels import Whole
 from tests.support.noise import NoNoise
 
-from .consortia import consortium, hosted, parts, people, protocol
+from .consortia import hosted, make_consortium, parts, people, protocol
 
 
 class Stumbling(Whole):
@@ -48,13 +48,13 @@ class Stumbling(Whole):
 )
 def test_a_lost_reply_is_asked_for_again(products: str, step: str) -> None:
     tried, frame = protocol(2, products=products), people(200)
-    who, records = consortium(tried), parts(tried, frame)
-    whole, _ = hosted(tried, records, who, NoNoise())
-    stumbling, hosts = hosted(tried, records, who, NoNoise())
+    consortium, records = make_consortium(tried), parts(tried, frame)
+    whole, _ = hosted(tried, records, consortium, NoNoise())
+    stumbling, hosts = hosted(tried, records, consortium, NoNoise())
     stumbling.channel = Stumbling(hosts, "birch", step)
     with pytest.raises(SiteLost):
         run(stumbling)
-    again, _ = hosted(tried, records, who, NoNoise())
+    again, _ = hosted(tried, records, consortium, NoNoise())
     again.channel, again.journal = stumbling.channel, stumbling.journal
     # With rlwe two runs may differ by the carry of a product.
     np.testing.assert_allclose(run(again)["model"], run(whole)["model"], atol=1e-5)
@@ -62,10 +62,12 @@ def test_a_lost_reply_is_asked_for_again(products: str, step: str) -> None:
 
 def test_a_resumed_run_pays_once_and_gives_the_same_model() -> None:
     tried, frame = protocol(2, products="dealer"), people(200)
-    who, records = consortium(tried), parts(tried, frame)
-    first, hosts = hosted(tried, records, who, ReleasedNoise())
+    consortium, records = make_consortium(tried), parts(tried, frame)
+    first, hosts = hosted(tried, records, consortium, ReleasedNoise())
     model = run(first)["model"]
-    again, _ = hosted(tried, records, who, ReleasedNoise())
+    again, _ = hosted(tried, records, consortium, ReleasedNoise())
     again.channel, again.journal = first.channel, first.journal
     np.testing.assert_array_equal(run(again)["model"], model)
-    assert hosts["ash"].store.ledger.summary()[0].spent.gaussian == cast(GDP, tried.moments(who.loss).loss).square
+    assert (
+        hosts["ash"].store.ledger.summary()[0].spent.gaussian == cast(GDP, tried.moments(consortium.loss).loss).square
+    )

@@ -27,7 +27,7 @@ from comity.study.simulation.simulate import simulate
 from tests.federation.toy import begin
 from tests.support.noise import NoNoise
 
-from .consortia import consortium, hosted, parts, people, protocol
+from .consortia import hosted, make_consortium, parts, people, protocol
 
 ROWS = 900
 
@@ -36,11 +36,11 @@ def exact(tried: Any, frame: Any) -> Any:
     return tried.entries.exact(pool_columns(tried.layout, list(parts(tried, frame).values())))
 
 
-def opened(tried: Any, frame: Any, who: Any = None, noise: Any = None) -> Any:
+def opened(tried: Any, frame: Any, consortium: Any = None, noise: Any = None) -> Any:
     """What the secure sum opens to the coordinator."""
     found: Any = []
-    who = who or consortium(tried)
-    parties, _ = hosted(tried, parts(tried, frame), who, noise or NoNoise())
+    consortium = consortium or make_consortium(tried)
+    parties, _ = hosted(tried, parts(tried, frame), consortium, noise or NoNoise())
     inner = type(tried).fit
     try:
         type(tried).fit = lambda self, values, rows, which: (found.append(values), inner(self, values, rows, which))[1]
@@ -59,7 +59,7 @@ def test_a_secure_run_opens_what_one_place_computes(parties: int, products: str,
     # With rlwe an entry may be one unit beside, times its weight.
     allowed = 7 * 4.0**-PLACES * 1.01 if products == "rlwe" else 1e-12
     np.testing.assert_allclose(values, exact(tried, frame), atol=allowed)
-    plain = tried.fit(exact(tried, frame), ROWS, consortium(tried))
+    plain = tried.fit(exact(tried, frame), ROWS, make_consortium(tried))
     np.testing.assert_allclose(released["model"], plain.coef, atol=1e-4)
 
 
@@ -79,24 +79,26 @@ def test_noise_has_the_variance_of_one_place_times_the_parties_over_the_honest_o
 ) -> None:
     """At t = 0 the same for every K; at t = 1 K/(K − 1) times as much. Over 60 draws: a relative error of 0.09."""
     tried, frame = protocol(parties, products="dealer"), people(200)
-    who = consortium(tried, colluders=colluders)
-    off = np.concatenate([opened(tried, frame, who, SeededNoise(seed))[0] - exact(tried, frame) for seed in range(3)])
-    alone = consortium(tried, colluders=0)
+    consortium = make_consortium(tried, colluders=colluders)
+    off = np.concatenate(
+        [opened(tried, frame, consortium, SeededNoise(seed))[0] - exact(tried, frame) for seed in range(3)]
+    )
+    alone = make_consortium(tried, colluders=0)
     release = tried.moments(alone.loss)
     scale = release.scale(alone)
     curator = scale.total * scale.grid
     assert off.std() == pytest.approx(curator * sqrt(parties / (parties - colluders)), rel=0.3)
-    assert tried.deviation(who) == pytest.approx(curator * sqrt(parties / (parties - colluders)), rel=1e-3)
+    assert tried.deviation(consortium) == pytest.approx(curator * sqrt(parties / (parties - colluders)), rel=1e-3)
 
 
 def test_one_place_and_hosts_draw_noise_of_the_same_size() -> None:
     tried, frame = protocol(3, products="dealer", pure=True), people(200)
-    who = consortium(tried)
+    consortium = make_consortium(tried)
     plain = exact(tried, frame)
-    one = np.concatenate([add_noise(tried, plain, who, SeededNoise(s)) - plain for s in range(20)])
-    assert np.sqrt(np.mean(one**2)) == pytest.approx(tried.deviation(who), rel=0.15)
-    hosts = np.concatenate([opened(tried, frame, who, SeededNoise(100 + s))[0] - plain for s in range(4)])
-    assert np.sqrt(np.mean(hosts**2)) == pytest.approx(tried.deviation(who), rel=0.35)
+    one = np.concatenate([add_noise(tried, plain, consortium, SeededNoise(s)) - plain for s in range(20)])
+    assert np.sqrt(np.mean(one**2)) == pytest.approx(tried.deviation(consortium), rel=0.15)
+    hosts = np.concatenate([opened(tried, frame, consortium, SeededNoise(100 + s))[0] - plain for s in range(4)])
+    assert np.sqrt(np.mean(hosts**2)) == pytest.approx(tried.deviation(consortium), rel=0.35)
 
 
 @pytest.mark.parametrize("method", ["keyed", "ecdh"])
@@ -107,10 +109,10 @@ def test_rows_are_aligned_by_identifier_before_they_are_multiplied(method: str) 
         "ash": parts(tried, frame.iloc[5:])["ash"],
         "birch": parts(tried, frame.iloc[:50].sample(frac=1, random_state=3))["birch"],
     }
-    who = consortium(tried)
-    parties, _ = hosted(tried, shuffled, who, NoNoise())
+    consortium = make_consortium(tried)
+    parties, _ = hosted(tried, shuffled, consortium, NoNoise())
     released = run(parties)
-    wanted = tried.fit(exact(tried, frame.iloc[5:50]), 45, who)
+    wanted = tried.fit(exact(tried, frame.iloc[5:50]), 45, consortium)
     np.testing.assert_allclose(released["model"], wanted.coef, atol=1e-6)
 
 
@@ -118,7 +120,7 @@ def test_parties_without_a_common_person_end_the_study_with_a_reason() -> None:
     frame = people(40)
     tried = protocol(2, identifier=True, alignment="keyed")
     records = {"ash": parts(tried, frame.iloc[:20])["ash"], "birch": parts(tried, frame.iloc[20:])["birch"]}
-    parties, _ = hosted(tried, records, consortium(tried), NoNoise())
+    parties, _ = hosted(tried, records, make_consortium(tried), NoNoise())
     with pytest.raises(DataError, match="share nobody"):
         run(parties)
 
@@ -127,7 +129,7 @@ def test_different_numbers_of_rows_without_an_identifier_are_refused_before_anyt
     frame = people(40)
     tried = protocol(2)
     records = {**parts(tried, frame), "ash": parts(tried, frame.iloc[:30])["ash"]}
-    parties, hosts = hosted(tried, records, consortium(tried), NoNoise())
+    parties, hosts = hosted(tried, records, make_consortium(tried), NoNoise())
     with pytest.raises(DataError, match="identifier"):
         run(parties)
     assert hosts["ash"].store.ledger.summary()[0].spent.gaussian == 0
@@ -146,8 +148,8 @@ def test_no_participant_sees_an_exact_sum_of_products(products: str, monkeypatch
 
     monkeypatch.setattr(Mailbox, "open", reading)
     tried, frame = protocol(3, products=products), people(ROWS)
-    who = consortium(tried)
-    parties, hosts = hosted(tried, parts(tried, frame), who, NoNoise())
+    consortium = make_consortium(tried)
+    parties, hosts = hosted(tried, parts(tried, frame), consortium, NoNoise())
     begin(parties)
     tried.coordinate(parties)
     units = np.rint(exact(tried, frame) * 4.0**PLACES).astype(np.int64)
@@ -163,7 +165,10 @@ def test_no_participant_sees_an_exact_sum_of_products(products: str, monkeypatch
     assert len(truth) > 8
     modulus = np.uint64(64 - tried.product.bits)
     forbidden = np.concatenate([truth.view(np.uint64), truth.view(np.uint64) << modulus])
-    own = {"size", *(release.name for part in (Lifecycle(), SecureSum()) for release in part.declare(who).releases)}
+    own = {
+        "size",
+        *(release.name for part in (Lifecycle(), SecureSum()) for release in part.declare(consortium).releases),
+    }
     seen = 0
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
@@ -209,25 +214,25 @@ def test_every_party_pays_once_and_the_plan_shows_the_price_of_colluders() -> No
 
 def test_at_no_colluders_no_party_reads_the_model() -> None:
     tried = protocol(2)
-    declared = tried.declare(consortium(tried, colluders=0))
+    declared = tried.declare(make_consortium(tried, colluders=0))
     assert {declared[name].to for name in ("moments", "model", "errors")} == {"coordinator"}
-    declared.accept(consortium(tried, colluders=0))
-    assert tried.declare(consortium(tried, colluders=1))["model"].to == "everyone"
+    declared.accept(make_consortium(tried, colluders=0))
+    assert tried.declare(make_consortium(tried, colluders=1))["model"].to == "everyone"
 
 
 def test_wrong_terms_are_found_before_anything_runs() -> None:
     tried = protocol(2)
     with pytest.raises(StudyError, match="delta"):
-        tried.declare(consortium(tried, Pure(1)))
+        tried.declare(make_consortium(tried, Pure(1)))
     with pytest.raises(StudyError, match="delta"):
-        protocol(2, pure=True).declare(consortium(tried, Approx(1, 1e-5)))
+        protocol(2, pure=True).declare(make_consortium(tried, Approx(1, 1e-5)))
     with pytest.raises(StudyError, match="columns"):
-        tried.declare(consortium(protocol(3)))
+        tried.declare(make_consortium(protocol(3)))
     with pytest.raises(StudyError, match="identifier"):
         protocol(2, alignment="keyed")
     with pytest.raises(StudyError, match="max_rows"):
         protocol(2, max_rows=1)
-    parties, _ = hosted(protocol(2, max_rows=20), parts(tried, people(40)), consortium(tried), NoNoise())
+    parties, _ = hosted(protocol(2, max_rows=20), parts(tried, people(40)), make_consortium(tried), NoNoise())
     with pytest.raises(Stopped):
         run(parties)
 

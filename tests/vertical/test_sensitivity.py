@@ -79,10 +79,10 @@ def test_the_loss_about_one_partys_columns_is_what_moving_them_alone_comes_to() 
 
 def test_columns_of_the_ledger_and_of_the_noise_agree() -> None:
     """What the release declares is what the mechanism scales by, with the carry of the ring product on top."""
-    from .consortia import consortium
+    from .consortia import make_consortium
 
     for products in ("rlwe", "dealer"):
         tried = protocol(2, products=products)
-        release = tried.moments(consortium(tried).loss)
+        release = tried.moments(make_consortium(tried).loss)
         carry = 2 * 7 * 4.0**-PLACES * sqrt(tried.entries.size) if products == "rlwe" else 0
         assert release.sensitivity == pytest.approx(l2_sensitivity(tried.layout) + carry, rel=1e-12)

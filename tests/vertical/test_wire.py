@@ -15,13 +15,13 @@ from comity.methods.vertical.dealt_rounds import DealtRounds
 from tests.federation.wire import pieces, recorded
 from tests.support.noise import NoNoise
 
-from .consortia import consortium, hosted, parts, people
+from .consortia import hosted, make_consortium, parts, people
 from .test_gradients import protocol
 from .test_prediction import new, prediction
 
 
 def begun(tried: Any, records: Any) -> Any:
-    parties, hosts = hosted(tried, records, consortium(tried), NoNoise())
+    parties, hosts = hosted(tried, records, make_consortium(tried), NoNoise())
     line = recorded(parties)
     begin(parties)
     return parties, hosts, line

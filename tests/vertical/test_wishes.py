@@ -10,7 +10,7 @@ from comity.errors import StudyError
 from comity.methods.vertical.budgets import affordable_epsilon
 from comity.privacy.loss import Approx, Pure
 
-from .consortia import consortium, protocol
+from .consortia import make_consortium, protocol
 
 
 @pytest.mark.parametrize("pure", [False, True], ids=["Gaussian", "Laplace"])
@@ -20,7 +20,7 @@ def test_a_study_a_little_above_a_wish_is_refused(pure: bool) -> None:
     most = affordable_epsilon(tried.layout, wish, 0.0 if pure else 1e-5)
 
     def declared(epsilon: Any) -> None:
-        tried.declare(consortium(tried, Pure(epsilon) if pure else Approx(epsilon, 1e-5)))
+        tried.declare(make_consortium(tried, Pure(epsilon) if pure else Approx(epsilon, 1e-5)))
 
     declared(0.999 * most)
     with pytest.raises(StudyError, match="party_epsilon allows"):

@@ -63,12 +63,12 @@ class OneSum(Protocol):
     name = "one sum"
     length: int
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         summed = Release(
             name="vectors",
             source=EVERY_PARTY,
             to=COORDINATOR,
-            protection=Summed(Gaussian(who.loss)),
+            protection=Summed(Gaussian(consortium.loss)),
             form=Array((self.length,), "<i8"),
             bound=Ball(radius=1.0, diameter=2.0),
         )
@@ -79,7 +79,7 @@ class OneSum(Protocol):
             protection=Derived("vectors"),
             form=Array((self.length,)),
         )
-        adversary = f"a coordinator with up to {who.colluders} of {who.size} parties"
+        adversary = f"a coordinator with up to {consortium.colluders} of {consortium.size} parties"
         return Declaration((summed, result), adversary=adversary)
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
@@ -163,14 +163,14 @@ def _measured(parties: int, length: int, *, alone: bool) -> tuple[float, list[fl
 def one_sum(parties: int, length: int) -> Agreement:
     """A run of so many parties, whose keys anybody can derive."""
     names = tuple(f"p{k:04}" for k in range(parties))
-    who = Consortium(
+    consortium = Consortium(
         parties=names,
         loss=Approx(1, 1e-6),
         unit=Unit.PARTY,
         neighbours=Neighbours.REPLACE,
         roster={name: keys_of(name).public for name in (COORDINATOR, *names)},
     )
-    return Agreement("5" * 64, OneSum(length=length), who)
+    return Agreement("5" * 64, OneSum(length=length), consortium)
 
 
 def keys_of(name: str) -> Identity:

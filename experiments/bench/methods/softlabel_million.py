@@ -47,7 +47,7 @@ def measure(*, parties: int = 1_000_000, quick: bool = False) -> list[dict[str, 
 
 def _study(parties: int) -> float:
     truth = Stream.public("bench", "softlabel-million", "truth").normal(FEATURES)
-    who = Consortium(parties=Numbered(parties), loss=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE)
+    consortium = Consortium(parties=Numbered(parties), loss=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE)
     auxiliary = _rows(Stream.public("bench", "softlabel-million", "auxiliary"), (AUXILIARY,))
     protocol = PublishedSoftLabel(auxiliary=auxiliary, l2=1e-2)
 
@@ -58,11 +58,11 @@ def _study(parties: int) -> float:
             yield rows, (rows @ truth > 0).astype(np.int64), np.ones((count, RECORDS), bool)
 
     started = perf_counter()
-    ledger = Ledger.in_memory(unit=who.unit, neighbours=who.neighbours)
+    ledger = Ledger.in_memory(unit=consortium.unit, neighbours=consortium.neighbours)
     cohort = Cohort(
-        protocol, who, blocks=blocks, noise=SeededNoise(7), ledger=ledger, study="bench", run="softlabel-million"
+        protocol, consortium, blocks=blocks, noise=SeededNoise(7), ledger=ledger, study="bench", run="softlabel-million"
     )
-    protocol.present(cohort.released(), who)
+    protocol.present(cohort.released(), consortium)
     return perf_counter() - started
 
 

@@ -100,7 +100,7 @@ def measure(
 def _study(data: Connections) -> Any:
     """The published soft vote of all parties as a simulated cohort, from encoded records to the released model."""
     parties = len(data.features)
-    who = Consortium(parties=Numbered(parties), loss=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE)
+    consortium = Consortium(parties=Numbered(parties), loss=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE)
     protocol = PublishedSoftLabel(auxiliary=data.auxiliary, l2=L2)
 
     def blocks(most: int) -> Iterator[Block]:
@@ -109,11 +109,11 @@ def _study(data: Connections) -> Any:
             labels = data.labels[start : start + most].astype(np.int64)
             yield features, labels, np.ones(labels.shape, bool)
 
-    ledger = Ledger.in_memory(unit=who.unit, neighbours=who.neighbours)
+    ledger = Ledger.in_memory(unit=consortium.unit, neighbours=consortium.neighbours)
     cohort = Cohort(
-        protocol, who, blocks=blocks, noise=SeededNoise(7), ledger=ledger, study="bench", run="softlabel-parties"
+        protocol, consortium, blocks=blocks, noise=SeededNoise(7), ledger=ledger, study="bench", run="softlabel-parties"
     )
-    return protocol.present(cohort.released(), who)
+    return protocol.present(cohort.released(), consortium)
 
 
 def _fit_note(solver: str, worst: float, sample: int, several: int, parties: int) -> str:

@@ -24,7 +24,7 @@ from comity.methods.softlabel.statistic import Statistic
 from comity.privacy.randomness import SeededNoise
 from comity.study.local.numbered import Numbered
 from comity.study.simulation.simulate import simulate
-from experiments.papers.softlabel.release import DELTA, consortium, noisy_means, opened, total
+from experiments.papers.softlabel.release import DELTA, make_consortium, noisy_means, opened, total
 
 Floats = NDArray[np.float64]
 
@@ -107,7 +107,7 @@ def reproduced(
 
 def batch(layout: Layout) -> float:
     """All private records in one place, no privacy: a softmax fit in the whitened coordinates of the public map."""
-    found = layout.protocol("class-sums").choice(consortium(layout.parties, 1.0, DELTA)).statistic.map
+    found = layout.protocol("class-sums").choice(make_consortium(layout.parties, 1.0, DELTA)).statistic.map
     rows = found(layout.features.reshape(-1, layout.features.shape[-1]))
     weights = softmax(rows, layout.labels.ravel(), 1e-2, classes=len(layout.classes), tol=1e-6).weights
     return layout.accuracy(found(layout.test), weights)
@@ -121,15 +121,15 @@ def released(
     for asked in statistics:
         protocol = layout.protocol(asked)
         for epsilon in EPSILONS:
-            who = consortium(layout.parties, epsilon, delta)
-            statistic, release = opened(protocol, who)
+            consortium = make_consortium(layout.parties, epsilon, delta)
+            statistic, release = opened(protocol, consortium)
             if statistic.needs == "votes" and votes is None:
                 votes = mean_votes(layout)
-            units = total(release, contributions(layout, statistic, votes), who)
+            units = total(release, contributions(layout, statistic, votes), consortium)
             mapped, case = statistic.map(layout.test), case_of(asked, epsilon, delta)
             source = SeededNoise(int(Stream.public("reproduce", name, case, number).words(1)[0]))
-            for mean in noisy_means(release, units, who, source, draws):
-                yield case, layout.accuracy(mapped, statistic.model(mean, protocol.deviation(who)))
+            for mean in noisy_means(release, units, consortium, source, draws):
+                yield case, layout.accuracy(mapped, statistic.model(mean, protocol.deviation(consortium)))
 
 
 def over_hosts(layout: Layout, epsilon: float, *, seed: int, delta: float = DELTA) -> float:
@@ -198,6 +198,6 @@ def choices(layout: Layout, delta: float = DELTA) -> dict[str, str]:
     """Why the default is what it is, by case."""
     protocol = layout.protocol("auto")
     return {
-        case_of("auto", epsilon, delta): protocol.choice(consortium(layout.parties, epsilon, delta)).why
+        case_of("auto", epsilon, delta): protocol.choice(make_consortium(layout.parties, epsilon, delta)).why
         for epsilon in EPSILONS
     }

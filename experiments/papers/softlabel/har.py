@@ -256,21 +256,21 @@ def with_noise(
     """Every method at every epsilon, with the noise that it declares and with the radius of the paper's curves."""
     for method, model in exact.items():
         for epsilon in EPSILONS:
-            who = consortium(split, epsilon)
+            consortium = make_consortium(split, epsilon)
             for constants in ("tight", "paper"):
                 protocol = protocol_of(split, method, constants)
-                release, case = protocol.declare(who)["model"], case_of(method, constants, epsilon)
+                release, case = protocol.declare(consortium)["model"], case_of(method, constants, epsilon)
                 source = SeededNoise(_seed(case, number))
                 through_hosts = number == 0 and method in size.hosts and case == case_of(method, "tight", 1.0)
                 if through_hosts:
                     yield case, over_hosts(protocol, split, epsilon)
                 for _ in range(size.draws - through_hosts):
-                    noisy = perturb(release, 0, model, who, source, lambda _, make: make())
+                    noisy = perturb(release, 0, model, consortium, source, lambda _, make: make())
                     yield case, split.accuracy(protocol.coefficients(noisy))
             published, case = protocol_of(split, method, "paper"), case_of(method, "wrong radius", epsilon)
             stream = Stream.public("reproduce softlabel-har", case, number)
             for _ in range(size.draws):
-                noise = wrong_radius(published.sensitivity(who.size) / epsilon, published.shape, stream)
+                noise = wrong_radius(published.sensitivity(consortium.size) / epsilon, published.shape, stream)
                 yield case, split.accuracy(published.coefficients(model + noise))
 
 
@@ -299,7 +299,7 @@ def protocol_of(split: Split, method: LearnsFrom, constants: Constants = "tight"
     )
 
 
-def consortium(split: Split, epsilon: float) -> Consortium:
+def make_consortium(split: Split, epsilon: float) -> Consortium:
     return Consortium(
         parties=Numbered(len(split.parties)), loss=Pure(epsilon), unit=Unit.PARTY, neighbours=Neighbours.REPLACE
     )
@@ -312,11 +312,11 @@ def case_of(method: str, kind: str, epsilon: float) -> str:
 
 def _mean(split: Split, protocol: PublishedSoftLabel) -> Floats:
     """The mean contribution of the parties, as integers on the declared grid and back."""
-    who = consortium(split, 1.0)
-    ledger = Ledger.in_memory(unit=who.unit, neighbours=who.neighbours)
+    consortium = make_consortium(split, 1.0)
+    ledger = Ledger.in_memory(unit=consortium.unit, neighbours=consortium.neighbours)
     cohort = Cohort(
         protocol,
-        who,
+        consortium,
         blocks=partial(stacks, split.parties),
         noise=SeededNoise(_SEED),
         ledger=ledger,

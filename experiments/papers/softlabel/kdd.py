@@ -40,7 +40,7 @@ from comity.methods.softlabel import PublishedSoftLabel, SoftLabelProtocol
 from comity.methods.softlabel.statistic import Statistic
 from comity.privacy.randomness import SeededNoise
 from experiments.papers.plot import Curve, Level, Panel, draw
-from experiments.papers.softlabel.release import DELTA, consortium, noisy_means, opened, total
+from experiments.papers.softlabel.release import DELTA, make_consortium, noisy_means, opened, total
 
 Floats = NDArray[np.float64]
 
@@ -244,10 +244,10 @@ def with_noise(one: Trial, size: Size, number: int) -> Iterator[tuple[str, float
             for delta in (0.0, DELTA):
                 draws = size.draws * (max(size.parties) // parties if delta else 1)
                 yield from _default(one, protocol, shares, parties, epsilon, delta, number, draws)
-            who, case = consortium(parties, epsilon, 0.0), case_of("published soft", parties, epsilon, 0.0)
-            release, source = published.declare(who)["model"], SeededNoise(_seed(case, number))
+            consortium, case = make_consortium(parties, epsilon, 0.0), case_of("published soft", parties, epsilon, 0.0)
+            release, source = published.declare(consortium)["model"], SeededNoise(_seed(case, number))
             for _ in range(size.draws):
-                noisy = perturb(release, 0, exact, who, source, lambda _, make: make())
+                noisy = perturb(release, 0, exact, consortium, source, lambda _, make: make())
                 yield case, one.accuracy(noisy[0])
 
 
@@ -261,15 +261,15 @@ def _default(
     number: int,
     draws: int,
 ) -> Iterator[tuple[str, float]]:
-    who, case = consortium(parties, epsilon, delta), case_of("default", parties, epsilon, delta)
-    statistic, release = opened(protocol, who)
-    units = total(release, _contributions(one, statistic, shares, parties), who)
+    consortium, case = make_consortium(parties, epsilon, delta), case_of("default", parties, epsilon, delta)
+    statistic, release = opened(protocol, consortium)
+    units = total(release, _contributions(one, statistic, shares, parties), consortium)
     source = SeededNoise(_seed(case, number))
     # Votes have a linear map, which is undone in the weights; the map of class sums is not linear.
     linear = statistic.needs == "votes"
     mapped = None if linear else _mapped(statistic.map, one.test)
-    for mean in noisy_means(release, units, who, source, draws):
-        weights = statistic.model(mean, protocol.deviation(who))
+    for mean in noisy_means(release, units, consortium, source, draws):
+        weights = statistic.model(mean, protocol.deviation(consortium))
         towards = weights[1] - weights[0]
         if mapped is None:
             yield case, one.accuracy(*unmapped(statistic.map, towards))

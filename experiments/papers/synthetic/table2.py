@@ -126,7 +126,7 @@ def measured(method: SyntheticProtocol, task: Task, split: Split, epsilon: float
 def released(method: SyntheticProtocol, train: Records, epsilon: float, owners: int) -> SyntheticDataset:
     """Of owners with an even share of the records: contributions and noise as released, masks left out because they
     cancel."""
-    who = Consortium(
+    consortium = Consortium(
         parties=tuple(f"owner-{number:03d}" for number in range(owners)),
         loss=Approx(epsilon, DELTA),
         unit=Unit.RECORD,
@@ -137,14 +137,14 @@ def released(method: SyntheticProtocol, train: Records, epsilon: float, owners: 
     held = [_rows(train, rows) for rows in dealt]
     cohort = Cohort(
         method,
-        who,
+        consortium,
         blocks=lambda most: stacks(held, most),
         noise=ReleasedNoise(),
-        ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours),
+        ledger=Ledger.in_memory(unit=consortium.unit, neighbours=consortium.neighbours),
         study="table 2",
         run="run",
     )
-    return method.present(cohort.released(), who)
+    return method.present(cohort.released(), consortium)
 
 
 def _split(records: Records, name: str, number: int) -> Split:

@@ -163,7 +163,7 @@ def protocol_of(case: Case, parties: int | None = None) -> VerticalRegression:
     )
 
 
-def consortium(case: Case, epsilon: float, parties: int | None = None) -> Consortium:
+def make_consortium(case: Case, epsilon: float, parties: int | None = None) -> Consortium:
     return Consortium(
         parties=tuple(adult_columns(parties or case.parties)),
         loss=case.loss(epsilon),
@@ -197,11 +197,11 @@ def ours(train: pd.DataFrame, test: pd.DataFrame, number: int) -> Iterator[tuple
             if number == 0 and name in _OVER_HOSTS:
                 yield name, over_hosts(rounds or protocol, train, tested, epsilon)
                 continue
-            who, source = consortium(case, epsilon), SeededNoise(seed_of(name, number))
+            consortium, source = make_consortium(case, epsilon), SeededNoise(seed_of(name, number))
             if rounds is not None:
-                coef, _ = run_rounds(rounds, columns, who, source)
+                coef, _ = run_rounds(rounds, columns, consortium, source)
             else:
-                coef = protocol.fit(add_noise(protocol, exact, who, source), len(train), who).coef
+                coef = protocol.fit(add_noise(protocol, exact, consortium, source), len(train), consortium).coef
             yield name, 1 - error_of(protocol.layout, coef, tested)
 
 

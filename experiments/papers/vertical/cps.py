@@ -130,7 +130,7 @@ def ours(protocol: VerticalRegression, train: Floats, test: Records, number: int
     for colluders in (0, 1):
         for epsilon in EPSILONS:
             loss: Loss = Pure(epsilon) if protocol.pure else Approx(epsilon, DELTA)
-            who = Consortium(
+            consortium = Consortium(
                 parties=tuple(protocol.columns),
                 loss=loss,
                 unit=Unit.RECORD,
@@ -138,8 +138,8 @@ def ours(protocol: VerticalRegression, train: Floats, test: Records, number: int
                 colluders=colluders,
             )
             case = f"{'pure' if protocol.pure else 'Gaussian'} t={colluders} eps={epsilon:g}"
-            opened = add_noise(protocol, exact, who, SeededNoise(_seed(case, number)))
-            yield case, error_of(protocol.layout, protocol.fit(opened, len(train), who).coef, test)
+            opened = add_noise(protocol, exact, consortium, SeededNoise(_seed(case, number)))
+            yield case, error_of(protocol.layout, protocol.fit(opened, len(train), consortium).coef, test)
 
 
 def others(protocol: VerticalRegression, train: Records, test: Records, number: int) -> Iterator[tuple[str, float]]:

@@ -136,7 +136,7 @@ def ours(features: Floats, labels: Floats, pure: bool, source: SeededNoise) -> F
         intercept=False,
         max_rows=1 << 17,
     )
-    who = Consortium(
+    consortium = Consortium(
         parties=("p0", "p1"),
         loss=Pure(EPSILON) if pure else Approx(EPSILON, 1 / count),
         unit=Unit.RECORD,
@@ -147,8 +147,8 @@ def ours(features: Floats, labels: Floats, pure: bool, source: SeededNoise) -> F
     columns = np.empty((count, layout.width))
     columns[:, layout.features] = features * layout.pieces[0].table[0, 0]
     columns[:, layout.label.start] = labels * bound
-    opened = add_noise(protocol, protocol.entries.exact(columns), who, source)
-    return protocol.fit(opened, count, who).coef
+    opened = add_noise(protocol, protocol.entries.exact(columns), consortium, source)
+    return protocol.fit(opened, count, consortium).coef
 
 
 def _note(case: str, quick: bool) -> str:

@@ -12,13 +12,13 @@ from comity.privacy.ledger import Account, Draw, Ledger
 from comity.privacy.loss import Loss
 
 
-def draws_of(protocol: Protocol, who: Consortium) -> list[Draw]:
+def draws_of(protocol: Protocol, consortium: Consortium) -> list[Draw]:
     """Everything that one party pays in a run.
 
     The records of a table are dealt to simulated parties, and a unit lies in one of them only, so that what one party
     pays is what the table pays.
     """
-    return protocol.declare(who).draws(next(iter(who.parties)), who)
+    return protocol.declare(consortium).draws(next(iter(consortium.parties)), consortium)
 
 
 def losses_of(draws: list[Draw]) -> Counter[Loss]:
@@ -34,7 +34,7 @@ def name_of(ledger: Ledger) -> str:
     return f"in memory {ledger.owner}" if ledger.path is None else str(ledger.path.resolve())
 
 
-def debit(ledger: Ledger, protocol: Protocol, who: Consortium, draws: list[Draw]) -> Account:
+def debit(ledger: Ledger, protocol: Protocol, consortium: Consortium, draws: list[Draw]) -> Account:
     """Reserve and draw it all in one durable transaction; returns the account of the table after it.
 
     Refuses, and debits nothing, when the budget is gone. Each call is a run of its own, whichever copy of an estimator
@@ -43,7 +43,11 @@ def debit(ledger: Ledger, protocol: Protocol, who: Consortium, draws: list[Draw]
     run = f"fit-{fresh_seed()[:12].hex()}"
     with ledger.transaction() as transaction:
         transaction.reserve(
-            study=f"{protocol.name} estimator", run=run, draws=draws, unit=who.unit, neighbours=who.neighbours
+            study=f"{protocol.name} estimator",
+            run=run,
+            draws=draws,
+            unit=consortium.unit,
+            neighbours=consortium.neighbours,
         )
         for draw in draws:
             transaction.draw(run=run, release=draw.release, index=draw.index, step="fit")

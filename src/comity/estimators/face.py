@@ -99,15 +99,15 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             raise StudyError(f"epsilon must be positive, found {self.epsilon}", key="epsilon")
         seed = seed_of(self.random_state)
         loss = loss_of(self.epsilon, self.delta)
-        who = Consortium(parties=tuple(parties), loss=loss, unit=unit, colluders=colluders)
-        draws = draws_of(protocol, who)
+        consortium = Consortium(parties=tuple(parties), loss=loss, unit=unit, colluders=colluders)
+        draws = draws_of(protocol, consortium)
         around = surroundings(X)
         charge = None
         if self.ledger is not None:
             if seed is not None:
                 warnings.warn("a fit with random_state protects nobody, and is debited all the same", stacklevel=3)
             ledger = opened(self.ledger)
-            charge = Charge(name_of(ledger), ledger.path is not None, debit(ledger, protocol, who, draws))
+            charge = Charge(name_of(ledger), ledger.path is not None, debit(ledger, protocol, consortium, draws))
         # A ledger counts copies by itself, and copies may have ledgers and records of their own.
         place = FITS.enter(
             X,
@@ -116,10 +116,10 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             ledger=None if charge is None else charge.ledger,
             family=self._marked() if charge is None else None,
         )
-        agreed = Agreement(fresh_seed().hex(), protocol, who, "estimator")
+        agreed = Agreement(fresh_seed().hex(), protocol, consortium, "estimator")
         outcome = simulated(agreed, Material(parties), ledgers=in_memory(agreed), seed=seed)
         outcome = replace(outcome, settings=dict(settings))
-        found = protocol.shares_cut(outcome.released, list(parties.values()), who)
+        found = protocol.shares_cut(outcome.released, list(parties.values()), consortium)
         self.cut_ = {figure.name: figure.value for figure in found}
         self._place, self._charge, self._around, self._kept = place, charge, around, Result.of(outcome)
         return outcome

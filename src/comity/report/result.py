@@ -210,7 +210,7 @@ class Result:
                 study=self.study_hash,
                 run=self.run,
                 declaration=outcome.declaration,
-                who=outcome.consortium,
+                consortium=outcome.consortium,
                 kept=outcome.kept.get(party),
             )
 

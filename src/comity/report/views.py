@@ -30,24 +30,24 @@ class View:
     seen: tuple[Seen, ...]
 
 
-def views(declaration: Declaration, who: Consortium) -> tuple[View, ...]:
+def views(declaration: Declaration, consortium: Consortium) -> tuple[View, ...]:
     """The coordinator's view, then the parties': one for all that receive the same.
 
     A release stands in the view of each of its receivers, also of one that sent it: what the coordinator makes for
     itself is in its hands like anything that it was sent.
     """
-    found = [View(COORDINATOR, _seen(COORDINATOR, declaration, who))]
-    playing = {name: role for role, names in who.roles.items() for name in names if who.knows(name)}
+    found = [View(COORDINATOR, _seen(COORDINATOR, declaration, consortium))]
+    playing = {name: role for role, names in consortium.roles.items() for name in names if consortium.knows(name)}
     ends = (name for release in declaration.releases for end in (release.source, release.to) for name in _single(end))
-    named = {name for name in ends if who.knows(name)}
+    named = {name for name in ends if consortium.knows(name)}
     special = tuple(dict.fromkeys((*playing, *sorted(named))))
     # Parties that no role and no release names receive the same, and there may be a million of them.
-    plain = next((party for party in who.parties if party not in special), None)
+    plain = next((party for party in consortium.parties if party not in special), None)
     groups: dict[tuple[Seen, ...], list[str]] = {}
     if plain is not None:
-        groups[_seen(plain, declaration, who)] = [plain]
+        groups[_seen(plain, declaration, consortium)] = [plain]
     for party in special:
-        groups.setdefault(_seen(party, declaration, who), []).append(party)
+        groups.setdefault(_seen(party, declaration, consortium), []).append(party)
     for place, (seen, parties) in enumerate(groups.items()):
         if len(groups) == 1:
             label = "each party"
@@ -72,7 +72,7 @@ def _unprotected(release: Release, declaration: Declaration) -> bool:
     return isinstance(protection, Entrusted | EntrustedRounds | Disclosed)
 
 
-def _seen(participant: str, declaration: Declaration, who: Consortium) -> tuple[Seen, ...]:
+def _seen(participant: str, declaration: Declaration, consortium: Consortium) -> tuple[Seen, ...]:
     return tuple(
         Seen(
             release.name if release.times == 1 else f"{release.name} x{release.times}",
@@ -80,5 +80,5 @@ def _seen(participant: str, declaration: Declaration, who: Consortium) -> tuple[
             release.protection.text,
             unprotected=_unprotected(release, declaration),
         )
-        for release in declaration.seen_by(participant, who)
+        for release in declaration.seen_by(participant, consortium)
     )

@@ -64,7 +64,7 @@ def write_results(host: Host, home: Path, run: str) -> None:
         study=study,
         run=run,
         declaration=host.declaration,
-        who=host.consortium,
+        consortium=host.consortium,
         kept=host.agreed.protocol.present_own(found.own, host.consortium),
         measured=measured_by(host.agreed, found),
     )

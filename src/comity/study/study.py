@@ -118,11 +118,11 @@ class Study:
     def plan(self) -> Plan:
         # A protocol knows the key that is wrong, not the file that it came from.
         with naming(self.where):
-            who = self.consortium
-            if runs_as_stacks(who.size, hosts=self.simulation.hosts):
-                require_stacks(self.protocol, self.protocol.accepted(who), who)
-                require_no_evaluation(who)
-            return plan(self.name, self.protocol, who)
+            consortium = self.consortium
+            if runs_as_stacks(consortium.size, hosts=self.simulation.hosts):
+                require_stacks(self.protocol, self.protocol.accepted(consortium), consortium)
+                require_no_evaluation(consortium)
+            return plan(self.name, self.protocol, consortium)
 
     def defaults(self) -> dict[str, Any]:
         """Every setting that the file left to its default, by dotted key; keys of another variant are none."""

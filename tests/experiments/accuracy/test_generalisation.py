@@ -42,7 +42,7 @@ def test_a_row_is_a_case_with_ours_and_what_it_is_compared_with() -> None:
 def test_averaging_runs_over_a_table_and_names_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generalisation_rows, "_diffprivlib", lambda name: None)
     size = generalisation_averaging.Size(("made",), (5.0,), 2)
-    held = generalisation_averaging.consortium(made(rows=4000))
+    held = generalisation_averaging.make_consortium(made(rows=4000))
     found = list(generalisation_averaging.of_table(held, size, quick=False))
     assert [one["case"] for one in found] == ["averaging made K=5 t=1 eps=5", "averaging-pure made K=5 t=1 eps=5"]
     first = found[0]

@@ -69,9 +69,9 @@ def test_a_tried_constant_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_runs_in_one_place_are_what_a_simulated_run_releases(tables: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """At so large an ε that draws of the noise do not matter."""
     own = averaging.held("made")
-    who = own.on_terms(2000.0, 1e-6)
-    weights = averaging.descended(own, who, SeededNoise(1))
-    run = compared._run(compared.consortium(inside.inside("made", averaging._ROWS)), 2000.0, 1e-6, 1)
+    consortium = own.on_terms(2000.0, 1e-6)
+    weights = averaging.descended(own, consortium, SeededNoise(1))
+    run = compared._run(compared.make_consortium(inside.inside("made", averaging._ROWS)), 2000.0, 1e-6, 1)
     error = error_of(own.protocol.objective, weights, *own.test)
     assert run.repeats is not None
     assert error == pytest.approx(run.repeats.values["error"][0], abs=0.007) and error < 0.1

@@ -19,7 +19,7 @@ from experiments.papers.softlabel import har as softlabel_har
 from experiments.papers.softlabel import kdd as softlabel_kdd
 from experiments.papers.softlabel import mnist as softlabel_mnist
 from experiments.papers.softlabel.default import EPSILONS, STATISTICS, Layout, case_of, over_hosts, released, reproduced
-from experiments.papers.softlabel.release import DELTA, consortium, noisy_means, opened, shared_noise, total
+from experiments.papers.softlabel.release import DELTA, make_consortium, noisy_means, opened, shared_noise, total
 from tests.support.noise import NoNoise
 
 FIELDS = {"case", "ours", "spread", "repeats", "unit", "paper", "reference", "constant", "non_private", "note"}
@@ -74,35 +74,35 @@ def test_the_sum_is_the_one_that_a_cohort_opens(statistic: Any) -> None:
     from experiments.papers.softlabel.default import contributions, mean_votes
 
     one = layout()
-    protocol, who = one.protocol(statistic), consortium(60, 1.0, DELTA)
-    found, release = opened(protocol, who)
-    units = total(release, contributions(one, found, mean_votes(one)), who)
+    protocol, consortium = one.protocol(statistic), make_consortium(60, 1.0, DELTA)
+    found, release = opened(protocol, consortium)
+    units = total(release, contributions(one, found, mean_votes(one)), consortium)
     cohort = Cohort(
         protocol,
-        who,
+        consortium,
         blocks=lambda most: iter([(one.features, one.labels, np.ones(one.labels.shape, bool))]),
         noise=NoNoise(),
-        ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours),
+        ledger=Ledger.in_memory(unit=consortium.unit, neighbours=consortium.neighbours),
         study="test",
         run="run",
     )
     expected = cohort.sum(protocol.contribute).value
-    slack = 60 * release.spacing(who) if statistic == "votes" else 1e-6
-    np.testing.assert_allclose(units * release.spacing(who), expected, atol=slack)
+    slack = 60 * release.spacing(consortium) if statistic == "votes" else 1e-6
+    np.testing.assert_allclose(units * release.spacing(consortium), expected, atol=slack)
 
 
 @pytest.mark.parametrize("delta", [0.0, DELTA])
 def test_noise_is_the_sum_of_every_partys_part(delta: Any) -> None:
     """Deviation of 60 parts where 59 were counted on, within six standard errors; pure ε has heavier tails."""
-    one, who = layout(), consortium(60, 1.0, delta)
+    one, consortium = layout(), make_consortium(60, 1.0, delta)
     protocol = one.protocol("votes")
-    _, release = opened(protocol, who)
+    _, release = opened(protocol, consortium)
     assert isinstance(release.protection, Summed)
     source = SeededNoise(3)
-    drawn = np.stack([shared_noise(release, who, source) for _ in range(400)]) * release.spacing(who) / 60
-    ratio = drawn.std() / protocol.deviation(who)
+    drawn = np.stack([shared_noise(release, consortium, source) for _ in range(400)]) * release.spacing(consortium) / 60
+    ratio = drawn.std() / protocol.deviation(consortium)
     assert ratio == pytest.approx(1.0, abs=6 * np.sqrt((0.5 if delta else 1.5) / 400))
-    means = list(noisy_means(release, np.zeros(release.shape, np.int64), who, SeededNoise(3), 2))
+    means = list(noisy_means(release, np.zeros(release.shape, np.int64), consortium, SeededNoise(3), 2))
     np.testing.assert_allclose(means[0], drawn[0])
     assert (means[0] != means[1]).any()
 

@@ -164,10 +164,10 @@ def test_private_rows_use_the_noise_that_the_protocol_declares(
     """Every private draw but the wrong radius passes through the declared release with a noise of that scale."""
     split, used = split_of(stand_in, SMALL, 1), []
 
-    def watched(release: Any, index: Any, model: Any, who: Any, source: Any, once: Any) -> np.ndarray:
+    def watched(release: Any, index: Any, model: Any, consortium: Any, source: Any, once: Any) -> np.ndarray:
         assert isinstance(source, SeededNoise)
-        used.append(release.scale(who).total * release.scale(who).grid)
-        return perturb(release, index, model, who, source, once)
+        used.append(release.scale(consortium).total * release.scale(consortium).grid)
+        return perturb(release, index, model, consortium, source, once)
 
     monkeypatch.setattr(softlabel_har, "perturb", watched)
     found = list(with_noise(split, exact_models(split), SMALL, 1))

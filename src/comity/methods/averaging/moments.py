@@ -58,18 +58,18 @@ class Moments:
         """How far an added record moves the vector, in L1 where noise is pure and in L2 elsewhere."""
         return ((self.reach + TARGET) ** 2 + _SQUARED) / 2 if self.pure else _SQUARED
 
-    def release(self, who: Consortium, records: int) -> Release:
+    def release(self, consortium: Consortium, records: int) -> Release:
         """The one release that costs anything; a party has room for so many records."""
-        replaced = who.neighbours is Neighbours.REPLACE
+        replaced = consortium.neighbours is Neighbours.REPLACE
         if self.pure:
-            assert isinstance(who.loss, Pure)
+            assert isinstance(consortium.loss, Pure)
             return self._release(
-                Summed(Laplace(who.loss)),
+                Summed(Laplace(consortium.loss)),
                 # No product of two entries exceeds the square of the longest row.
                 EntrySum(self.moved, self.moved * (2 if replaced else 1), records * _SQUARED, records),
             )
         return self._release(
-            Summed(Gaussian(gaussian_budget(who.loss))),
+            Summed(Gaussian(gaussian_budget(consortium.loss))),
             RecordSum(self.moved * (sqrt(2.0) if replaced else 1.0), records * _SQUARED, records),
         )
 

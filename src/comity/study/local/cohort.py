@@ -45,13 +45,13 @@ class Stack:
     def __init__(
         self,
         release: Release,
-        who: Consortium,
+        consortium: Consortium,
         features: NDArray[np.float64],
         labels: NDArray[Any],
         filled: NDArray[np.bool_],
         local: Callable[..., Any] | None = None,
     ) -> None:
-        self.consortium = who
+        self.consortium = consortium
         self.local = local
         self.features = features
         self.labels = labels
@@ -98,7 +98,7 @@ class Cohort:
     def __init__(
         self,
         protocol: Protocol,
-        who: Consortium,
+        consortium: Consortium,
         *,
         blocks: Blocks,
         noise: NoiseSource,
@@ -112,8 +112,8 @@ class Cohort:
         self.protocol = protocol
         self._local = local
         self._known = known
-        self.consortium = who
-        self.declaration: Declaration = protocol.accepted(who)
+        self.consortium = consortium
+        self.declaration: Declaration = protocol.accepted(consortium)
         self.ledger = ledger
         self._blocks = blocks
         self._noise = noise
@@ -123,9 +123,11 @@ class Cohort:
         self._once: dict[str, Any] = {}
         self._lines: list[Line] = []
         self._kept = KeptValues()
-        draws = self.declaration.draws(next(iter(who.parties)), who)
+        draws = self.declaration.draws(next(iter(consortium.parties)), consortium)
         with ledger.transaction() as transaction:
-            transaction.reserve(study=study, run=run, draws=draws, unit=who.unit, neighbours=who.neighbours)
+            transaction.reserve(
+                study=study, run=run, draws=draws, unit=consortium.unit, neighbours=consortium.neighbours
+            )
 
     def released(self) -> dict[str, Any]:
         """Run the protocol over the cohort: what it releases, checked against its declaration, and the run closed."""

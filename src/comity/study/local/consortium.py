@@ -59,20 +59,20 @@ class LocalConsortium:
         noise = {name: noise_source(seed, name) for name in names}
         roster = {name: identity.public for name, identity in keys.items()}
         pinned = replace(agreed, consortium=replace(agreed.consortium, roster=roster))
-        who = pinned.consortium
+        consortium = pinned.consortium
         hosts = {
             party: Host(
                 pinned,
                 party,
                 records=records[party],
                 keys=keys[party],
-                store=Store(ledgers(party), unit=who.unit, neighbours=who.neighbours),
+                store=Store(ledgers(party), unit=consortium.unit, neighbours=consortium.neighbours),
                 noise=noise[party],
                 policy=(policies or {}).get(party, SIMULATION),
                 local=(models or {}).get(party),
                 holdout_key=setting_aside(seed, party),
             )
-            for party in who.parties
+            for party in consortium.parties
         }
         channel = LocalChannel(hosts)
         coordinator = Parties(

@@ -19,19 +19,19 @@ def runs_as_stacks(parties: int, *, hosts: bool) -> bool:
     return parties > REAL_HOSTS or not hosts
 
 
-def require_no_evaluation(who: Consortium) -> None:
+def require_no_evaluation(consortium: Consortium) -> None:
     """Refuse an evaluation over stacks of parties: their records are not split into trained on and set aside."""
-    if who.evaluation is not None:
+    if consortium.evaluation is not None:
         raise StudyError(
             f"[evaluation] is simulated with a host for each of at most {REAL_HOSTS} parties, found stacks of "
-            f"{who.size}; leave it out, or simulate fewer with hosts",
+            f"{consortium.size}; leave it out, or simulate fewer with hosts",
             key="evaluation",
         )
 
 
-def require_stacks(protocol: Protocol, declaration: Declaration, who: Consortium) -> None:
+def require_stacks(protocol: Protocol, declaration: Declaration, consortium: Consortium) -> None:
     """Refuse a method with a paid release that no step on stacks of parties makes."""
-    stacked = {spec.sends for spec in steps_of(protocol, who) if spec.stacked}
+    stacked = {spec.sends for spec in steps_of(protocol, consortium) if spec.stacked}
     paid = [release for release in declaration.releases if release.loss is not None]
     single = [
         one.name

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def held_records(
-    protocol: Protocol, who: Consortium, source: Source, *, where: str, party: str, limit: int
+    protocol: Protocol, consortium: Consortium, source: Source, *, where: str, party: str, limit: int
 ) -> tuple[LocalRecords, pd.DataFrame | None]:
     """Every record is read and checked. Up to `limit` bytes they are held, and their frame is given too."""
     encoding = encoding_of(protocol, where, party)
@@ -24,6 +24,6 @@ def held_records(
         frame = source.read()
         return encoding.encode(frame, where=where).records, frame
     streamed = StreamedRecords.checked(source, encoding, where=where, limit=limit)
-    if not protocol.streams(who):
+    if not protocol.streams(consortium):
         streamed.require_memory()
     return streamed, None

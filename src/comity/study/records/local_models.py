@@ -20,25 +20,25 @@ from comity.study.study_tables import ModelTable
 
 @runtime_checkable
 class _Voting(typing.Protocol):
-    def ballot(self, who: Consortium) -> Ballot | None: ...
+    def ballot(self, consortium: Consortium) -> Ballot | None: ...
 
 
 # Stands for every party that has no entry of its own.
 DEFAULT = "default"
 
 
-def local_models(protocol: Protocol, who: Consortium, models: Any) -> dict[str, LocalModel]:
+def local_models(protocol: Protocol, consortium: Consortium, models: Any) -> dict[str, LocalModel]:
     """By party. `models` is one model for all, or a mapping from parties (and `default`) to theirs: estimators,
     callables, frames or files of predictions. A party without one has the protocol's built-in classifier.
     """
     if models is None or (isinstance(models, Mapping) and not models):
         return {}
-    ballot = ballot_of(protocol, who)
+    ballot = ballot_of(protocol, consortium)
     if not isinstance(models, Mapping):
         models = {DEFAULT: models}
     # Very many parties share one model: it is made once.
     made = {name: _made(value, ballot, name) for name, value in models.items()}
-    return _by_party(made, who.parties, "models")
+    return _by_party(made, consortium.parties, "models")
 
 
 def study_models(study: Study, parties: Sequence[str]) -> dict[str, LocalModel]:
@@ -54,9 +54,9 @@ def study_models(study: Study, parties: Sequence[str]) -> dict[str, LocalModel]:
     return _by_party(made, parties, f"{study.where}: simulation.models")
 
 
-def ballot_of(protocol: Protocol, who: Consortium) -> Ballot:
+def ballot_of(protocol: Protocol, consortium: Consortium) -> Ballot:
     """What local models vote on; a protocol in which they would have no effect refuses them."""
-    ballot = protocol.ballot(who) if isinstance(protocol, _Voting) else None
+    ballot = protocol.ballot(consortium) if isinstance(protocol, _Voting) else None
     if ballot is None:
         raise StudyError(
             f"{getattr(protocol, 'title', protocol.name)} takes no local models here: nothing in it is voted on; leave "

@@ -69,13 +69,13 @@ class Account:
     left: str
 
     @classmethod
-    def of(cls, party: str, summary: LedgerAccount, who: Consortium) -> Account:
+    def of(cls, party: str, summary: LedgerAccount, consortium: Consortium) -> Account:
         """As its owner reads it."""
         unlimited = "no limit"
         return cls(
             party,
             granted=unlimited if summary.granted is None else str(summary.granted),
-            spent=describe(summary.spent, delta_of(who)),
+            spent=describe(summary.spent, delta_of(consortium)),
             left=unlimited if summary.left is None else f"eps {format_rounded(summary.left, ROUND_FLOOR)}",
         )
 
@@ -141,16 +141,20 @@ class Outcome:
                     return None
                 raise
 
-        protocol, who = agreed.protocol, agreed.consortium
-        declaration = protocol.accepted(who)
-        spent, delta, shown = largest(declaration, who), delta_of(who), plan(agreed.title, protocol, who)
+        protocol, consortium = agreed.protocol, agreed.consortium
+        declaration = protocol.accepted(consortium)
+        spent, delta, shown = (
+            largest(declaration, consortium),
+            delta_of(consortium),
+            plan(agreed.title, protocol, consortium),
+        )
         return cls(
             study=agreed.title,
             study_hash=agreed.study,
             run=run,
             protocol=protocol.name,
-            presented=made(lambda: protocol.present(released, who)),
-            beside=made(lambda: protocol.beside(released, who, study=agreed.study, run=run)) or {},
+            presented=made(lambda: protocol.present(released, consortium)),
+            beside=made(lambda: protocol.beside(released, consortium, study=agreed.study, run=run)) or {},
             released=NamedValues({**(kept or {}), **released}),
             guarantee=Guarantee(
                 loss=describe(spent, delta),
@@ -161,16 +165,18 @@ class Outcome:
                 adversary=declaration.adversary,
                 claim=declaration.claim,
                 seeded=seed is not None,
-                payers=payers(declaration, who),
+                payers=payers(declaration, consortium),
             ),
             plan=shown,
             declaration=declaration,
-            consortium=who,
+            consortium=consortium,
             transcript=transcript,
             accounts=accounts,
-            parties=who.size,
+            parties=consortium.size,
             seed=seed,
-            evaluation=None if who.evaluation is None else made(lambda: protocol.measured(who).figures(released, who)),
+            evaluation=None
+            if consortium.evaluation is None
+            else made(lambda: protocol.measured(consortium).figures(released, consortium)),
         )
 
     @property

@@ -50,14 +50,14 @@ def save_received(
     study: str,
     run: str,
     declaration: Declaration,
-    who: Consortium,
+    consortium: Consortium,
     kept: Mapping[str, Artefact] | None = None,
     measured: Figures | None = None,
 ) -> None:
     """Write an owner's results. `presented` is what the method makes of them, None where it can make nothing; `kept` is
     what it makes of the owner's own values, by their names; `measured` is what an evaluation found."""
     make_folder(folder)
-    save_released(released_of(found.releases, declaration, who), folder / "released")
+    save_released(released_of(found.releases, declaration, consortium), folder / "released")
     if found.own:
         own = (Released(name, party, party, (), "stays with its owner", "", value) for name, value in found.own.items())
         save_released(tuple(own), folder / "own")
@@ -69,7 +69,7 @@ def save_received(
         name: [[path, signature.hex()] for path, signature in paths.items()] for name, paths in found.signatures.items()
     }
     write_text(folder / _SIGNATURES, json.dumps({"format": _SIGNED, "releases": signed}, indent=1) + "\n")
-    due = [one.name for one in declaration.seen_by(party, who) if is_kept(one) and one.to != ITSELF]
+    due = [one.name for one in declaration.seen_by(party, consortium) if is_kept(one) and one.to != ITSELF]
     page = {
         "format": _FORMAT,
         "party": party,
@@ -83,7 +83,7 @@ def save_received(
         "missing": [name for name in due if name not in found.releases],
         "presented": presented.place if isinstance(presented, Artefact) else None,
         "evaluation": None if measured is None else measured.as_json(),
-        "loss": describe(spent_by(declaration, party, who), delta_of(who)),
+        "loss": describe(spent_by(declaration, party, consortium), delta_of(consortium)),
         "claim": declaration.claim,
         "exposed": declaration.exposed,
     }

@@ -64,14 +64,14 @@ class Released:
         return participant == self.to or participant in self.among
 
 
-def released_of(values: Mapping[str, Any], declaration: Declaration, who: Consortium) -> tuple[Released, ...]:
+def released_of(values: Mapping[str, Any], declaration: Declaration, consortium: Consortium) -> tuple[Released, ...]:
     """Values by the names of their releases, with what was declared of each; in the order of the declaration."""
     return tuple(
         Released(
             release.name,
             format_participants(release.source),
             format_participants(release.to),
-            _among(release.to, who),
+            _among(release.to, consortium),
             release.protection.text,
             str(release.form),
             values[release.name],
@@ -81,12 +81,12 @@ def released_of(values: Mapping[str, Any], declaration: Declaration, who: Consor
     )
 
 
-def _among(to: Participants, who: Consortium) -> tuple[str, ...]:
+def _among(to: Participants, consortium: Consortium) -> tuple[str, ...]:
     """The participants that several names, or a role, stand for."""
     if to in (EVERY_PARTY, EVERYONE):
         return ()
-    named = (COORDINATOR,) if isinstance(to, tuple) and who.includes(to, COORDINATOR) else ()
-    return (*named, *who.among(to))
+    named = (COORDINATOR,) if isinstance(to, tuple) and consortium.includes(to, COORDINATOR) else ()
+    return (*named, *consortium.among(to))
 
 
 def save_released(released: tuple[Released, ...], folder: Path) -> None:

@@ -22,27 +22,27 @@ def require_grant(study: Study) -> None:
     delta does not cover."""
     if study.simulation.grant is None:
         return
-    who = study.consortium
-    for group in groups(study.protocol.accepted(who), who):
-        if isinf(float(group.spent.epsilon_at(delta_of(who)))):
+    consortium = study.consortium
+    for group in groups(study.protocol.accepted(consortium), consortium):
+        if isinf(float(group.spent.epsilon_at(delta_of(consortium)))):
             raise StudyError(
                 f"{study.where}: simulation.grant = {study.simulation.grant:g} is an epsilon at delta "
-                f"{study.privacy.delta:g}, and at that delta no epsilon covers what {study.protocol.titled(who)} "
-                "loses; remove simulation.grant, and each simulated ledger is granted what the study asks",
+                f"{study.privacy.delta:g}, and at that delta no epsilon covers what {study.protocol.titled(consortium)}"
+                " loses; remove simulation.grant, and each simulated ledger is granted what the study asks",
                 key="simulation.grant",
             )
 
 
-def grants_of(study: Study, who: Consortium) -> float | dict[str, float | Approx]:
+def grants_of(study: Study, consortium: Consortium) -> float | dict[str, float | Approx]:
     """`grant_of`, for every party. Where the file sets no grant, a role that pays more than the study's epsilon is
     granted what it pays. A published method that does not keep its claim may lose what no epsilon covers at the
     study's delta: that is granted with a delta of its own."""
     usual = float(grant_of(study).epsilon)
-    if study.simulation.grant is not None or not who.roles:
+    if study.simulation.grant is not None or not consortium.roles:
         return usual
     grants: dict[str, float | Approx] = {}
-    for group in groups(study.protocol.accepted(who), who):
-        asked = float_above(group.spent.epsilon_at(delta_of(who)))
+    for group in groups(study.protocol.accepted(consortium), consortium):
+        asked = float_above(group.spent.epsilon_at(delta_of(consortium)))
         if isinf(asked):
             whole = LOSSES.add(group.spent.approx_epsilon, group.spent.pure)
             grants.update(dict.fromkeys(group.parties, Approx(whole, group.spent.delta)))

@@ -56,21 +56,21 @@ def predict_jointly(
     `parties` are the new records as each party has them, `where` names them in errors. `policies` are the parties' own;
     without one a party allows everything, as in every simulation.
     """
-    who = study.consortium
-    if set(parties) != set(who.parties):
+    consortium = study.consortium
+    if set(parties) != set(consortium.parties):
         raise StudyError(
-            f"{study.where}: a joint prediction needs new records of {', '.join(who.parties)}, found those of "
+            f"{study.where}: a joint prediction needs new records of {', '.join(consortium.parties)}, found those of "
             f"{', '.join(parties) or 'nobody'}; give each party its own",
             key="parties",
         )
     with naming(study.where):
         most = max(1, min(MOST_ROWS, max(map(len, parties.values()))))
-        receiver = None if study.schema.identifier is None else who.parties[0]
+        receiver = None if study.schema.identifier is None else consortium.parties[0]
         protocol = joint_prediction_of(study.protocol, study.schema, coef, most=most, receiver=receiver)
     named = where or {}
     records = {
         party: protocol.encoding_of(party).encode(parties[party], where=named.get(party, party)).records
-        for party in who.parties
+        for party in consortium.parties
     }
     return _scored(study, protocol, records, policies or {})
 

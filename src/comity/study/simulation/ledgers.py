@@ -33,12 +33,12 @@ class Granted(TypedDict):
     currency: Currency | None
 
 
-def granted(grant: Grant, delta: float, declaration: Declaration, who: Consortium, party: str) -> Granted:
+def granted(grant: Grant, delta: float, declaration: Declaration, consortium: Consortium, party: str) -> Granted:
     """A grant in the currency of this party's losses: pure where all of them are, even if the study has a δ."""
     if grant is None:
         return Granted(grant=None, currency=None)
     own = grant[party] if isinstance(grant, Mapping) else grant
-    losses = [release.loss for release in declaration.paid_by(party, who) if release.loss is not None]
+    losses = [release.loss for release in declaration.paid_by(party, consortium) if release.loss is not None]
     whole = own if isinstance(own, Approx) else loss_of(own, delta)
     currency = currency_for(losses, whole)
     return Granted(grant=Pure(whole.epsilon) if currency is Currency.PURE else whole, currency=currency)
@@ -46,32 +46,34 @@ def granted(grant: Grant, delta: float, declaration: Declaration, who: Consortiu
 
 def in_memory(agreed: Agreement, grant: Grant = None, delta: float = 0.0) -> OpenLedger:
     """Ledgers that end with the process."""
-    who = agreed.consortium
+    consortium = agreed.consortium
 
     def opened(party: str) -> Ledger:
-        terms = granted(grant, delta, agreed.declaration, who, party)
-        return Ledger.in_memory(dataset=party, unit=who.unit, neighbours=who.neighbours, **terms)
+        terms = granted(grant, delta, agreed.declaration, consortium, party)
+        return Ledger.in_memory(dataset=party, unit=consortium.unit, neighbours=consortium.neighbours, **terms)
 
     return opened
 
 
 def in_folder(agreed: Agreement, grant: Grant, delta: float, folder: Path) -> OpenLedger:
     """Ledgers in files, each with its limit; those of a run that is resumed are there already."""
-    who = agreed.consortium
-    shared = SharedFile(folder / "sites.sqlite") if who.size > FILE_EACH else None
-    places = {party: place for place, party in enumerate(who.parties, start=1)}
+    consortium = agreed.consortium
+    shared = SharedFile(folder / "sites.sqlite") if consortium.size > FILE_EACH else None
+    places = {party: place for place, party in enumerate(consortium.parties, start=1)}
 
     def opened(party: str) -> Ledger:
-        terms = granted(grant, delta, agreed.declaration, who, party)
+        terms = granted(grant, delta, agreed.declaration, consortium, party)
         if shared is None:
-            return _in_file(folder / "ledgers" / file_name(party), party, who, terms)
+            return _in_file(folder / "ledgers" / file_name(party), party, consortium, terms)
         place = places[party]
-        return Ledger.in_shared_file(shared, place, dataset=party, unit=who.unit, neighbours=who.neighbours, **terms)
+        return Ledger.in_shared_file(
+            shared, place, dataset=party, unit=consortium.unit, neighbours=consortium.neighbours, **terms
+        )
 
     return opened
 
 
-def _in_file(path: Path, party: str, who: Consortium, terms: Granted) -> Ledger:
+def _in_file(path: Path, party: str, consortium: Consortium, terms: Granted) -> Ledger:
     """The party's ledger, made under another name first: a run that was killed meanwhile leaves no half-made one."""
     if not path.exists():
         make_folder(path.parent)
@@ -84,8 +86,8 @@ def _in_file(path: Path, party: str, who: Consortium, terms: Granted) -> Ledger:
             dataset=party,
             grant=terms["grant"],
             currency=terms["currency"],
-            unit=who.unit,
-            neighbours=who.neighbours,
+            unit=consortium.unit,
+            neighbours=consortium.neighbours,
             simulated=True,
         )
         # The last connection must be closed before the file moves, or its write-ahead log would stay behind.
@@ -99,6 +101,6 @@ def file_name(party: str) -> str:
     return f"{safe_name(party)}.ledger"
 
 
-def account(party: str, ledger: Ledger, who: Consortium) -> Account:
+def account(party: str, ledger: Ledger, consortium: Consortium) -> Account:
     """A ledger after the run, as its owner reads it."""
-    return Account.of(party, ledger.summary()[0], who)
+    return Account.of(party, ledger.summary()[0], consortium)

@@ -43,13 +43,13 @@ def check_repeats(repeats: int, tested: bool) -> None:
         )
 
 
-def can_stack(protocol: Protocol, who: Consortium, local: Mapping[str, LocalModel]) -> bool:
+def can_stack(protocol: Protocol, consortium: Consortium, local: Mapping[str, LocalModel]) -> bool:
     """Whether all parties of a run can be stacked, with at most one local model for all of them."""
-    if local and (len(set(map(id, local.values()))) > 1 or len(local) < who.size):
+    if local and (len(set(map(id, local.values()))) > 1 or len(local) < consortium.size):
         return False
     try:
-        require_stacks(protocol, protocol.accepted(who), who)
-        require_no_evaluation(who)
+        require_stacks(protocol, protocol.accepted(consortium), consortium)
+        require_no_evaluation(consortium)
     except StudyError:
         return False
     return True
@@ -58,13 +58,13 @@ def can_stack(protocol: Protocol, who: Consortium, local: Mapping[str, LocalMode
 def repeated(agreed: Agreement, material: Material, *, count: int, seed: int | None) -> Repeats:
     """The figures of so many further runs on the test records."""
     assert material.test is not None
-    protocol, who, secret = agreed.protocol, agreed.consortium, secret_of(seed)
-    stacked = material.whole is not None and can_stack(protocol, who, material.models)
+    protocol, consortium, secret = agreed.protocol, agreed.consortium, secret_of(seed)
+    stacked = material.whole is not None and can_stack(protocol, consortium, material.models)
     released = _by_stacks(agreed, material) if stacked else _by_hosts(agreed, material)
     found: list[Assessment] = []
     for number in range(count):
         values = released(number, derive(secret, "repeat", str(number)))
-        found.append(protocol.assess(protocol.present(values, who), None, material.test))
+        found.append(protocol.assess(protocol.present(values, consortium), None, material.test))
     return Repeats.of(WITHOUT_MASKS if stacked else WITH_HOSTS, found)
 
 
@@ -74,15 +74,15 @@ Released = Callable[[int, bytes], Mapping[str, Any]]
 
 def _by_stacks(agreed: Agreement, material: Material) -> Released:
     records, known = list(material.parties.values()), dict[str, tuple[NDArray[np.int64], int]]()
-    ledgers, who = in_memory(agreed), agreed.consortium
+    ledgers, consortium = in_memory(agreed), agreed.consortium
 
     def released(number: int, secret: bytes) -> Mapping[str, Any]:
         cohort = Cohort(
             agreed.protocol,
-            who,
+            consortium,
             blocks=lambda most: stacks(records, most),
             noise=SeededDraws(secret),
-            ledger=ledgers(who.parties[0]),
+            ledger=ledgers(consortium.parties[0]),
             study="repeat",
             run=f"repeat-{number}",
             local=next(iter(material.models.values()), None),

@@ -86,7 +86,7 @@ def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of 
     if evaluation is not None:
         loss, terms = split_budget(loss, Unit(unit), Neighbours(neighbours), **evaluation)
         protocol = protocol.on_training_part(terms)
-    who = Consortium(
+    consortium = Consortium(
         parties=tuple(parties),
         loss=loss,
         evaluation=terms,
@@ -99,7 +99,7 @@ def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of 
     )
     # Nobody wrote a study, so that chance names it; a seed that sets records aside names the same one again.
     named = study_hash or derive(secret_of(None if terms is None else seed), study).hex()
-    agreed = Agreement(named, protocol, who, study)
+    agreed = Agreement(named, protocol, consortium, study)
     require_possible(agreed, hosts=hosts)
     if (ledgers or journal is not None) and runs_as_stacks(len(parties), hosts=hosts):
         raise StudyError(
@@ -126,7 +126,7 @@ def material_of(
     agreed: Agreement, parties: Mapping[str, Data], test: pd.DataFrame | Records | None, models: Any
 ) -> Material:
     """What the parties of a simulation hold, from frames or encoded records."""
-    protocol, who = agreed.protocol, agreed.consortium
+    protocol, consortium = agreed.protocol, agreed.consortium
     held = {
         party: encoded(protocol, data, party, party=party) if isinstance(data, pd.DataFrame) else data
         for party, data in parties.items()
@@ -135,10 +135,10 @@ def material_of(
         finding
         for party, data in parties.items()
         if isinstance(data, pd.DataFrame) and len(parties) <= REAL_HOSTS
-        for finding in explain(encoding_of(protocol, party, party).schema, data, party, unit=who.unit.value)
+        for finding in explain(encoding_of(protocol, party, party).schema, data, party, unit=consortium.unit.value)
     ]
     tested = encoded(protocol, test, "test") if isinstance(test, pd.DataFrame) else test
-    return Material(held, tested, local_models(protocol, who, models), sentences(odd))
+    return Material(held, tested, local_models(protocol, consortium, models), sentences(odd))
 
 
 def _given(ledgers: Mapping[str, Ledger], otherwise: OpenLedger) -> OpenLedger:

@@ -54,16 +54,16 @@ def simulated(
     `RESULTS` parties. Without `hosts` few parties run as stacks too. What can be refused from public figures is refused
     before any ledger hears of it.
     """
-    started, who = time.perf_counter(), agreed.consortium
+    started, consortium = time.perf_counter(), agreed.consortium
     check_repeats(repeats, material.test is not None)
     require_possible(agreed, hosts=hosts)
-    stacked = runs_as_stacks(who.size, hosts=hosts)
+    stacked = runs_as_stacks(consortium.size, hosts=hosts)
     _require_memory(agreed, material, stacked=stacked)
     run = run_id or new_run_id()
     if stacked:
         ran = _by_stacks(agreed, material, ledgers, run, seed, progress)
     else:
-        kept = who.size <= RESULTS if results is None else results
+        kept = consortium.size <= RESULTS if results is None else results
         ran = _by_hosts(agreed, material, ledgers, run, seed, progress, journal, results=kept)
     outcome = Outcome.of(agreed, ran.released, ran.transcript, run=run, kept=ran.kept, accounts=ran.accounts, seed=seed)
     assessed = _assessed(agreed, material, outcome, baselines=baselines)
@@ -74,8 +74,8 @@ def simulated(
         outcome,
         assessment=assessed,
         received=ran.received,
-        presented_to={party: presented_to(agreed.protocol, found, who) for party, found in ran.received.items()},
-        kept={party: agreed.protocol.present_own(found.own, who) for party, found in ran.received.items()},
+        presented_to={party: presented_to(agreed.protocol, found, consortium) for party, found in ran.received.items()},
+        kept={party: agreed.protocol.present_own(found.own, consortium) for party, found in ran.received.items()},
         seconds=time.perf_counter() - started,
         masks=not stacked,
         findings=material.findings,
@@ -125,7 +125,7 @@ def _by_hosts(
     *,
     results: bool,
 ) -> _Ran:
-    consortium = LocalConsortium.made(
+    local = LocalConsortium.made(
         agreed,
         material.parties,
         run=run,
@@ -135,34 +135,34 @@ def _by_hosts(
         journal=journal,
         progress=progress,
     )
-    released, kept = consortium.execute()
-    hosts, who = consortium.hosts, agreed.consortium
+    released, kept = local.execute()
+    hosts, consortium = local.hosts, agreed.consortium
     return _Ran(
         released,
         kept,
-        consortium.coordinator.transcript,
-        tuple(account(party, host.store.ledger, who) for party, host in hosts.items()),
-        {party: consortium.received(party) for party in hosts} if results else {},
+        local.coordinator.transcript,
+        tuple(account(party, host.store.ledger, consortium) for party, host in hosts.items()),
+        {party: local.received(party) for party in hosts} if results else {},
     )
 
 
 def _by_stacks(
     agreed: Agreement, material: Material, ledgers: OpenLedger, run: str, seed: int | None, progress: Progress | None
 ) -> _Ran:
-    records, who = list(material.parties.values()), agreed.consortium
+    records, consortium = list(material.parties.values()), agreed.consortium
     cohort = Cohort(
         agreed.protocol,
-        who,
+        consortium,
         blocks=lambda most: stacks(records, most),
         noise=noise_source(seed, "cohort"),
-        ledger=ledgers(who.parties[0]),
+        ledger=ledgers(consortium.parties[0]),
         study=f"{agreed.title} {agreed.study[:12]}",
         run=run,
         progress=progress,
         local=next(iter(material.models.values()), None),
     )
     released = cohort.released()
-    return _Ran(released, cohort.kept, cohort.transcript, (account("each party", cohort.ledger, who),))
+    return _Ran(released, cohort.kept, cohort.transcript, (account("each party", cohort.ledger, consortium),))
 
 
 def _assessed(agreed: Agreement, material: Material, outcome: Outcome, *, baselines: bool) -> Assessment:

@@ -98,9 +98,9 @@ class Argmin(Part):
         """How often `multiply` is asked per use."""
         return len(self.tournament.gates)
 
-    def declare(self, who: Consortium) -> Declaration:
+    def declare(self, consortium: Consortium) -> Declaration:
         for key, party in (("representative", self.representative), ("dealer", self.dealer)):
-            if party is not None and not who.knows(party):
+            if party is not None and not consortium.knows(party):
                 raise StudyError(f"the {key} of an argmin is a party of the study, found {party!r}", key=key)
 
         def release(name: str, source: str, to: str, protection: Protected, form: Form, times: int) -> Release:

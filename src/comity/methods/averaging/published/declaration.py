@@ -26,56 +26,57 @@ _ADVERSARY = (
 )
 
 
-def ends(who: Consortium) -> tuple[str, str]:
+def ends(consortium: Consortium) -> tuple[str, str]:
     """The mixer and the keyholder."""
-    return who.parties[0], who.parties[-1]
+    return consortium.parties[0], consortium.parties[-1]
 
 
-def chain_of(who: Consortium) -> tuple[str, ...]:
+def chain_of(consortium: Consortium) -> tuple[str, ...]:
     """The order in which the product of stage 2 goes round: the mixer, who blinds it, is the last."""
-    return (*who.parties[1:], who.parties[0])
+    return (*consortium.parties[1:], consortium.parties[0])
 
 
-def check(who: Consortium) -> None:
+def check(consortium: Consortium) -> None:
     """Refuse terms on which the published proof says nothing."""
-    if who.unit is not Unit.RECORD or who.neighbours is not Neighbours.REPLACE:
+    if consortium.unit is not Unit.RECORD or consortium.neighbours is not Neighbours.REPLACE:
         raise StudyError(
-            f"the published average protects a record, replaced; found unit = {who.unit}, neighbours = "
-            f'{who.neighbours}. Set privacy.unit = "record" and privacy.neighbours = "replace": its noise depends on '
-            "secret sizes, which adding or removing a record would change",
+            f"the published average protects a record, replaced; found unit = {consortium.unit}, neighbours = "
+            f'{consortium.neighbours}. Set privacy.unit = "record" and privacy.neighbours = "replace": its noise '
+            "depends on secret sizes, which adding or removing a record would change",
             key="privacy.unit",
         )
-    if who.colluders:
+    if consortium.colluders:
         raise StudyError(
-            f"the published average holds against no collusion, found privacy.colluders = {who.colluders}: the curator "
-            "and a party with a role learn sizes, or whose noise it is. Set it to 0, or choose the default variant",
+            f"the published average holds against no collusion, found privacy.colluders = {consortium.colluders}: the "
+            "curator and a party with a role learn sizes, or whose noise it is. Set it to 0, or choose the default "
+            "variant",
             key="privacy.colluders",
         )
-    if who.dropouts:
+    if consortium.dropouts:
         raise StudyError(
-            f"the published average needs every party to the end, found privacy.dropouts = {who.dropouts}. Set it to "
-            "0, or choose the default variant",
+            f"the published average needs every party to the end, found privacy.dropouts = {consortium.dropouts}. Set "
+            "it to 0, or choose the default variant",
             key="privacy.dropouts",
         )
-    if not 2 <= who.size <= MOST_PARTIES or CURATOR in who.parties:
+    if not 2 <= consortium.size <= MOST_PARTIES or CURATOR in consortium.parties:
         raise StudyError(
-            f"the published average needs 2 to {MOST_PARTIES} parties, none named {CURATOR!r}; found {who.size}",
+            f"the published average needs 2 to {MOST_PARTIES} parties, none named {CURATOR!r}; found {consortium.size}",
             key="parties",
         )
-    pure_epsilon(who.loss)
+    pure_epsilon(consortium.loss)
 
 
 def declared(
-    who: Consortium, noise: PublishedNoise, comparisons: Comparisons, *, radius: float, key_bits: int
+    consortium: Consortium, noise: PublishedNoise, comparisons: Comparisons, *, radius: float, key_bits: int
 ) -> Declaration:
     """Every message of the three stages. `noise` is what each party is charged for: each draws, though only the draw of
     one is opened, because who pays must not tell whose it is."""
-    mixer, keyholder = ends(who)
+    mixer, keyholder = ends(consortium)
     ciphertext = key_bits // 4
-    key, many = Blob(ciphertext + 4), Blob(ciphertext * max(who.size, noise.width))
+    key, many = Blob(ciphertext + 4), Blob(ciphertext * max(consortium.size, noise.width))
     words = Array((noise.width,), "<u8")
     pair = Fields({"share": Array((1,), "<u8"), "encrypted": Blob(ciphertext)})
-    pairs = Fields({"shares": Array((who.size,), "<u8"), "encrypted": many})
+    pairs = Fields({"shares": Array((consortium.size,), "<u8"), "encrypted": many})
     made, uniform = Public("a public key of this run"), Sealed("a uniform share")
     largest = noise.sensitivity(1)
 
@@ -86,11 +87,11 @@ def declared(
         (
             release("key", keyholder, EVERY_PARTY, Sealed(made.why), key),
             release("key_for_curator", keyholder, COORDINATOR, made, key),
-            release("place", mixer, EVERY_PARTY, Sealed("its own place in a random order"), Count(who.size - 1)),
+            release("place", mixer, EVERY_PARTY, Sealed("its own place in a random order"), Count(consortium.size - 1)),
             release("size", EVERY_PARTY, mixer, Sealed("a uniform share, and an encrypted one"), pair),
             release("shuffled", mixer, COORDINATOR, Sealed(_SHUFFLED), pairs),
             release("masked", COORDINATOR, keyholder, Public("uniform numbers, encrypted"), many),
-            *comparisons.declare(who).releases,
+            *comparisons.declare(consortium).releases,
             release("curator_key", COORDINATOR, EVERY_PARTY, made, key),
             release("indicator", COORDINATOR, EVERY_PARTY, Public("encrypted under the curator's key"), many),
             Release(

@@ -121,14 +121,18 @@ class PublishedAveraging(Protocol):
     def radius(self) -> float:
         return vector_radius(self.l2)
 
-    def scaled(self, who: Consortium) -> PublishedNoise:
-        return PublishedNoise(self.noise, who.size, self.width, self.l2, pure_epsilon(who.loss), self.most)
+    def scaled(self, consortium: Consortium) -> PublishedNoise:
+        return PublishedNoise(
+            self.noise, consortium.size, self.width, self.l2, pure_epsilon(consortium.loss), self.most
+        )
 
     # What may leave.
 
-    def declare(self, who: Consortium) -> Declaration:
-        check(who)
-        return declared(who, self.scaled(who), self.comparisons, radius=self.radius, key_bits=self.key_bits)
+    def declare(self, consortium: Consortium) -> Declaration:
+        check(consortium)
+        return declared(
+            consortium, self.scaled(consortium), self.comparisons, radius=self.radius, key_bits=self.key_bits
+        )
 
     # The curator.
 
@@ -242,18 +246,18 @@ class PublishedAveraging(Protocol):
     @step(times=MOST_PARTIES, may_give=("blinded",))
     def select(self, site: Site, curator_key: bytes, indicator: bytes) -> dict[str, Any] | None:
         """This party's noise times its own bit of the indicator, under encryption, onto what the chain has so far."""
-        who, key = site.consortium, self._key(curator_key)
-        chain = chain_of(who)
+        consortium, key = site.consortium, self._key(curator_key)
+        chain = chain_of(consortium)
         turn = chain.index(site.party)
         if int(site.label) != turn:
             raise Refused(f"this party is number {turn} of the chain", code="too-often")
         before = None if turn == 0 else _received(site, "product", chain[turn - 1])
-        element = smallest.read_all(key, indicator, who.size)[self._place(site)]
-        packing = selection.slots(key, who.size)
+        element = smallest.read_all(key, indicator, consortium.size)[self._place(site)]
+        packing = selection.slots(key, consortium.size)
         if before is not None:
             packing.read(before, self.width, turn)
         # From here on there is no way back: everything that came in was looked at.
-        noise = site.draw("noise", sensitivity=self.scaled(who).sensitivity(len(site.records)))
+        noise = site.draw("noise", sensitivity=self.scaled(consortium).sensitivity(len(site.records)))
         product = selection.chained(packing, selection.raised(packing, element, noise), before, turn)
         if turn + 1 < len(chain):
             site.send(chain[turn + 1], "product", packing.write(product))
@@ -273,12 +277,12 @@ class PublishedAveraging(Protocol):
     @step(gives=("piece_for_curator",))
     def divide(self, site: Site) -> dict[str, Any]:
         """Fresh shares of this party's model, the mixer's without the blind, one for every participant."""
-        who, mixer = site.consortium, ends(site.consortium)[0]
+        consortium, mixer = site.consortium, ends(site.consortium)[0]
         summand = _kept(site, "averaging.weights").view("<u8")
         if site.party == mixer:
             summand = summand - _kept(site, "averaging.blind")
-        pieces = _pieces(summand, who.size + 1)
-        for party, piece in zip(who.parties, pieces):
+        pieces = _pieces(summand, consortium.size + 1)
+        for party, piece in zip(consortium.parties, pieces):
             if party == site.party:
                 site.keep("averaging.piece", piece)
             else:
@@ -311,16 +315,20 @@ class PublishedAveraging(Protocol):
 
     # What is made of the shares.
 
-    def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
+    def present(self, released: Mapping[str, Any], consortium: Consortium) -> LinearClassifier:
         from comity.learn.classifiers import LinearClassifier
 
-        coef = mean_of(released["shares"], who.size, self.scaled(who).grid)
+        coef = mean_of(released["shares"], consortium.size, self.scaled(consortium).grid)
         return LinearClassifier(coef[None, :], classes=self.classes, encoding=self.encoding)
 
-    def beside(self, released: Mapping[str, Any], who: Consortium, *, study: str, run: str) -> Mapping[str, Artefact]:
+    def beside(
+        self, released: Mapping[str, Any], consortium: Consortium, *, study: str, run: str
+    ) -> Mapping[str, Artefact]:
         """What each participant published, to be added up by anybody."""
         shares = released["shares"]
-        terms = Terms(study, run, tuple(shares), who.size, self.scaled(who).grid, self.classes, self.encoding)
+        terms = Terms(
+            study, run, tuple(shares), consortium.size, self.scaled(consortium).grid, self.classes, self.encoding
+        )
         return {"shares": PublishedShares(tuple(Share(name, words, terms) for name, words in shares.items()))}
 
     def score(self, model: LinearClassifier, test: Records) -> float:
@@ -345,10 +353,10 @@ class PublishedAveraging(Protocol):
         rows = Ball(1.0).enforce(features, (self.width,))
         return np.asarray(logistic(rows, labels.astype(np.float64), self.l2, tol=TOLERANCE).weights)
 
-    def true_losses(self, who: Consortium) -> tuple[TrueLoss, ...]:
+    def true_losses(self, consortium: Consortium) -> tuple[TrueLoss, ...]:
         """published/proof.md, 2."""
-        claimed, true = str(who.loss), Pure(self.scaled(who).true_epsilon)
-        why = f"the noise is scaled for one model, and the sum of {who.size} models moves no further than one of them"
+        claimed, true, models = str(consortium.loss), Pure(self.scaled(consortium).true_epsilon), consortium.size
+        why = f"the noise is scaled for one model, and the sum of {models} models moves no further than one of them"
         if self.noise == "literal":
             why += "; the bound in L2 is taken for one in L1"
         return (
@@ -362,8 +370,8 @@ class PublishedAveraging(Protocol):
             ),
         )
 
-    def expectation(self, who: Consortium) -> str:
-        epsilon = pure_epsilon(who.loss)
+    def expectation(self, consortium: Consortium) -> str:
+        epsilon = pure_epsilon(consortium.loss)
         # The norm of the noise in a mean: d·β for the spherical one, about sqrt(2d)·b for the literal one.
         stretch = self.width if self.noise == "spherical" else sqrt(2 * self.width)
         needed = stretch * 2.0 / (epsilon * self.l2 * self.radius)

@@ -106,16 +106,16 @@ class Comparisons(Protocol):
     name = "argmin"
     most: int
 
-    def of(self, who: Consortium) -> Argmin:
+    def of(self, consortium: Consortium) -> Argmin:
         return Argmin(
-            count=who.size,
-            representative=who.parties[-1],
+            count=consortium.size,
+            representative=consortium.parties[-1],
             index=Public("a place in an order that the curator does not know"),
             bits=self.most.bit_length() + 1,
         )
 
-    def declare(self, who: Consortium) -> Declaration:
-        return self.of(who).declare(who)
+    def declare(self, consortium: Consortium) -> Declaration:
+        return self.of(consortium).declare(consortium)
 
     @step(times=MOST_USES, gives=("transfer_offer",))
     def offer(self, site: Site) -> dict[str, Any]:
