@@ -16,8 +16,7 @@ from comity.artefacts.artefact import Artefact
 from comity.artefacts.writing import write_text
 from comity.federation.coordinator.parties import Progress
 from comity.files import make_folder, narrow
-from comity.methods import entries, method_of
-from comity.methods.entry import found
+from comity.methods import entries, load_object, method_of
 from comity.report.card import what_it_is
 from comity.report.meaning import meaning
 from comity.report.page import quality_plot, render, spent, warnings
@@ -37,7 +36,7 @@ def run_demo(
     Returns a table of errors and the paths. Tests pass smaller `starters`.
     """
     say = progress or (lambda words: None)
-    starters = starters or {name: found(entry.starter) for name, entry in entries().items()}
+    starters = starters or {name: load_object(entry.starter) for name, entry in entries().items()}
     results = {name: _run_starter(out, name, write, say) for name, write in starters.items()}
     say("writing the page")
     stories = [_story(name, result) for name, result in results.items()]

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from comity.methods import PROTOCOLS, entry_of
-from comity.methods.entry import found
+from comity.methods import PROTOCOLS, entry_of, load_object
 
 MEASURED = """
 import json, resource, sys
@@ -30,7 +29,7 @@ def measured(*arguments: str) -> tuple[int, float, set[str]]:
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_a_plan_imports_its_own_method_and_no_library_of_models(name: Any, tmp_path: Path) -> None:
-    found(entry_of(name).starter)(tmp_path)
+    load_object(entry_of(name).starter)(tmp_path)
     code, seconds, modules = measured("plan", str(tmp_path / "study.toml"))
     assert code == 0
     assert entry_of(name).method.partition(":")[0] in modules

@@ -52,7 +52,7 @@ def test_rounds_over_columns_tell_it_on_the_page_and_in_the_file(tmp_path: Path)
     assert "instruments cut" in (tmp_path / "report.html").read_text()
     # Scores that are nowhere near their intervals are cut of every row.
     opened = {**outcome.released, "weights": [1e4 * np.asarray(outcome.released["weights"][-1])]}
-    far = tried.shares_cut(opened, list(held.values()), outcome.consortium)
+    far = tried.clipped_fractions(opened, list(held.values()), outcome.consortium)
     assert far[1].name == "scores cut" and far[1].value > 0.9
     low = simulated(tried, parties=held, test=columns.people(50, seed=1), epsilon=0.1)
     assert not set(figures(low)) & {"instruments cut", "scores cut"}, "without rounds nothing is cut"
@@ -98,14 +98,16 @@ def test_nobody_but_a_simulation_asks_for_it(monkeypatch: pytest.MonkeyPatch) ->
     def asked(*_: Any) -> Any:
         raise AssertionError("exact records outside a simulation")
 
-    monkeypatch.setattr(GradientRegression, "shares_cut", asked)
+    monkeypatch.setattr(GradientRegression, "clipped_fractions", asked)
     tried, frame = rounds(), columns.people(60)
     consortium = columns.make_consortium(tried, Approx(1, 1e-5))
     parties, _ = columns.hosted(tried, columns.parts(tried, frame), consortium, NoNoise())
     outcome = Outcome.of(Agreement("0" * 64, tried, consortium), run(parties), parties.transcript, run="run-1")
     assert outcome.assessment == Assessment() and not Result.of(outcome).as_json()["figures"]
     root = Path(comity.__file__).parent
-    asking = [path for path in root.rglob("*.py") if re.search(r"\.shares_cut\(", path.read_text(encoding="utf-8"))]
+    asking = [
+        path for path in root.rglob("*.py") if re.search(r"\.clipped_fractions\(", path.read_text(encoding="utf-8"))
+    ]
     assert sorted(path.relative_to(root).as_posix() for path in asking) == [
         "estimators/face.py",
         "study/simulation/simulated.py",

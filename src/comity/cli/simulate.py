@@ -35,7 +35,7 @@ def new(
     """
     from comity.errors import BadInput
     from comity.files import make_folder, narrow
-    from comity.methods.entry import found
+    from comity.methods import load_object
 
     if protocol not in PROTOCOLS:
         raise typer.BadParameter(f"--protocol must be one of {', '.join(PROTOCOLS)}, found {protocol!r}.")
@@ -50,7 +50,7 @@ def new(
         raise BadInput(f"{folder}: exists already and is never overwritten; choose another name") from None
     except OSError as error:
         raise BadInput(f"{folder}: can't be created ({error.strerror}); choose another place") from error
-    found(entry_of(protocol).starter)(folder)
+    load_object(entry_of(protocol).starter)(folder)
     narrow(folder)
     files = sorted(path.name for path in folder.iterdir())
     text = (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from comity.methods import entries
-from comity.methods.entry import found
+from comity.methods import entries, load_object
 
 if TYPE_CHECKING:
     from comity.estimators.averaging import AveragedClassifier as AveragedClassifier
@@ -21,4 +20,4 @@ __all__ = [*_HOMES]
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return found(_HOMES[name])
+    return load_object(_HOMES[name])

@@ -119,7 +119,7 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         agreed = Agreement(fresh_seed().hex(), protocol, consortium, "estimator")
         outcome = simulated(agreed, Material(parties), ledgers=in_memory(agreed), seed=seed)
         outcome = replace(outcome, settings=dict(settings))
-        found = protocol.shares_cut(outcome.released, list(parties.values()), consortium)
+        found = protocol.clipped_fractions(outcome.released, list(parties.values()), consortium)
         self.cut_ = {figure.name: figure.value for figure in found}
         self._place, self._charge, self._around, self._kept = place, charge, around, Result.of(outcome)
         return outcome

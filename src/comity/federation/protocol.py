@@ -146,7 +146,7 @@ class Protocol(Part):
         compared = [] if train is None else self.compare(train, test)
         return of_predictor(presented, test, self.score(presented, test), compared)
 
-    def shares_cut(
+    def clipped_fractions(
         self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
     ) -> tuple[Figure, ...]:
         """Simulation only: what share of the records, or of the parties where these are the unit, each of the method's

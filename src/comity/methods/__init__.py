@@ -1,12 +1,13 @@
-"""The methods, by the name that a study gives: a folder each, and a line here. A study imports its own and no other."""
+"""The registry of methods: a line for each, by its name in a study. A method is imported when it is used."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from comity.lazily import lazily
-from comity.methods.entry import Entry, Home, found
 
 if TYPE_CHECKING:
     from comity.methods.method import Method, Setting
@@ -18,7 +19,31 @@ PROTOCOLS: Final[dict[str, str]] = {
     "synthetic": "comity.methods.synthetic.entry",
     "vertical": "comity.methods.vertical.entry",
 }
-"""Where the entry of each method is: a module with `ENTRY`."""
+"""The module with the `ENTRY` of each method."""
+
+ImportPath = str
+""""package.module:name"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A method, for everything that lists methods.
+
+    `method`      its class: what its table in a study becomes, and what Python calls.
+    `starter`     writes a study that runs as it is into an empty folder: `comity new`.
+    `estimators`  its scikit-learn estimators, by their names in `comity.estimators`.
+    `artefacts`   the kinds of artefacts that it presents, by the name in a saved folder.
+    """
+
+    method: ImportPath
+    starter: ImportPath
+    estimators: Mapping[str, ImportPath] = field(default_factory=dict)
+    artefacts: Mapping[str, ImportPath] = field(default_factory=dict)
+
+
+def load_object(path: ImportPath) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
 
 
 def entry_of(name: str) -> Entry:
@@ -31,16 +56,26 @@ def entries() -> dict[str, Entry]:
 
 
 def method_of(name: str) -> type[Method]:
-    table: type[Method] = found(entry_of(name).method)
-    return table
+    method: type[Method] = load_object(entry_of(name).method)
+    return method
 
 
-def artefact_kinds() -> dict[str, Home]:
-    """What the methods present beside models, datasets and tables, by kind."""
-    return {kind: home for entry in entries().values() for kind, home in entry.artefacts.items()}
+def artefact_kinds() -> dict[str, ImportPath]:
+    """The kinds of artefacts that methods present beside models, datasets and tables."""
+    return {kind: path for entry in entries().values() for kind, path in entry.artefacts.items()}
 
 
-__all__ = ["PROTOCOLS", "Entry", "Method", "Setting", "artefact_kinds", "entries", "entry_of", "method_of"]
+__all__ = [
+    "PROTOCOLS",
+    "Entry",
+    "Method",
+    "Setting",
+    "artefact_kinds",
+    "entries",
+    "entry_of",
+    "load_object",
+    "method_of",
+]
 
 _HOMES = {"Method": "comity.methods.method", "Setting": "comity.methods.method"}
 __getattr__, __dir__ = lazily(globals(), _HOMES)

@@ -45,7 +45,7 @@ def sum_sizes(sizes: Sizes, parties: Iterable[str]) -> int:
     return sum(size_of(sizes, party) for party in parties)
 
 
-def tell_owner(site: Site, declared: int | None, key: str, *, lower_bound: bool = False) -> None:
+def warn_owner(site: Site, declared: int | None, key: str, *, lower_bound: bool = False) -> None:
     """A line in the site's own log where its count is far from the declared one, or below a declared lower bound.
 
     Stacks of simulated parties have no owners to tell.

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 from comity.data import Schema
 from comity.errors import StudyError
 from comity.federation.protocol import Protocol
-from comity.methods.tables import first_error
+from comity.methods.tables import describe_first_error
 from comity.representation import in_brief, short_repr
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Method(BaseModel):
         except ValidationError as error:
             if schema is None:
                 raise
-            raise first_error(error, type(self), type(self).__name__, f"{self.table}.") from None
+            raise describe_first_error(error, type(self), type(self).__name__, f"{self.table}.") from None
         self._schema, self._frames = schema, frames
         self._columns = {party: tuple(names) for party, names in (columns or {}).items()}
 
@@ -219,12 +219,12 @@ class Method(BaseModel):
         """The content of a table that an option was given in Python, for the hash of its study."""
         return sha256(self.read_given("", key).to_csv(index=False).encode()).hexdigest()
 
-    def hashed(self) -> dict[str, Any]:
+    def options_for_hash(self) -> dict[str, Any]:
         """Every option as the hash of a study has it: by its first name."""
         return {self.renamed.get(key, key): value for key, value in self.model_dump(mode="json").items()}
 
     @classmethod
-    def with_new_names(cls, table: Mapping[str, Any], where: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def rename_old_options(cls, table: Mapping[str, Any], where: str) -> tuple[dict[str, Any], tuple[str, ...]]:
         """A table of a study with options by their present names, and a notice for each that was renamed."""
         read, notices = dict(table), []
         for new, old in cls.renamed.items():
@@ -248,13 +248,13 @@ class Method(BaseModel):
         """Public files whose content belongs to the study's hash, by the key that names them."""
         return {}
 
-    def resolved(self, setting: Setting) -> dict[str, Any]:
+    def resolve_options(self, setting: Setting) -> dict[str, Any]:
         """Every value by its key; where one is chosen by public figures, what it comes to in this study."""
         return {key: getattr(self, key) for key in type(self).model_fields}
 
     def own_keys(self, setting: Setting) -> tuple[str, ...]:
         """The keys that mean something under these values; all others would be ignored."""
-        values = self.resolved(setting)
+        values = self.resolve_options(setting)
         return tuple(
             key for key in type(self).model_fields if (only := self._only(key)) is None or only.failing(values) is None
         )
@@ -262,7 +262,7 @@ class Method(BaseModel):
     def build(self, setting: Setting) -> Protocol:
         """The protocol; a key that it would ignore is refused."""
         self.check_target(setting)
-        values = self.resolved(setting)
+        values = self.resolve_options(setting)
         self._check_variant(setting, values)
         for key in type(self).model_fields:
             only = self._only(key)
@@ -275,7 +275,7 @@ class Method(BaseModel):
                 "leave one of them out",
                 key=f"{self.table}.{key}",
             )
-        return self.built(setting)
+        return self.make_protocol(setting)
 
     def check_target(self, setting: Setting) -> None:
         """Refuse a schema whose target the method or its variant can't learn, whatever the other keys are."""
@@ -323,7 +323,7 @@ class Method(BaseModel):
         return None
 
     @abstractmethod
-    def built(self, setting: Setting) -> Protocol:
+    def make_protocol(self, setting: Setting) -> Protocol:
         """The protocol, from keys that all have a meaning."""
 
     @classmethod

@@ -25,10 +25,10 @@ def validate(model: type[Model], value: Any, where: str, prefix: str, extra: Seq
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise first_error(error, model, where, prefix, extra) from None
+        raise describe_first_error(error, model, where, prefix, extra) from None
 
 
-def first_error(
+def describe_first_error(
     error: ValidationError, model: type[BaseModel], where: str, prefix: str, extra: Sequence[str] = ()
 ) -> BadInput:
     """One sentence for the first thing that is wrong; a misspelt key is the reason why the right one is missing."""

@@ -174,7 +174,7 @@ class Study:
         own = tables.pop(protocol_name, {})
         file = validate(StudyFile, tables, where, "", extra=(protocol_name,))
         kind = method_of(protocol_name)
-        own, notices = kind.with_new_names(own, where) if isinstance(own, Mapping) else (own, ())
+        own, notices = kind.rename_old_options(own, where) if isinstance(own, Mapping) else (own, ())
         method = validate(kind, own, where, protocol_name + ".")
         parties = parties_of(file.parties, where)
         check_data(file.simulation.data, file.simulation.test, () if isinstance(parties, int) else parties, where)
@@ -277,7 +277,7 @@ class Study:
             # In their order: shares, positions and columns depend on it.
             "parties": parties if isinstance(parties, int) else [[n, p.model_dump()] for n, p in parties.items()],
             "coordinator": file.coordinator.model_dump(),
-            "parameters": method.hashed(),
+            "parameters": method.options_for_hash(),
             "files": {name: public.digest(name, key) for key, name in method.files().items()},
         }
         if file.evaluation is not None:

@@ -119,7 +119,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 _LONGER = 1 + 1e-9
 
 
-def clipped_fractions(
+def measure_clipping(
     method: AveragingProtocol, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
 ) -> tuple[Figure, ...]:
     found = [rows_cut(train)]

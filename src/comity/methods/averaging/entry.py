@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from comity.methods.entry import Entry
+from comity.methods import Entry
 
 ENTRY = Entry(
     method="comity.methods.averaging.method:Averaging",

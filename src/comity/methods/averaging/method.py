@@ -45,7 +45,7 @@ from comity.methods.averaging.published.noise import Kind as NoiseKind
 from comity.methods.averaging.published.protocol import Most, PublishedAveraging
 from comity.methods.averaging.sizes import HEADROOM, Sizes, checked_sizes, largest, size_of, together
 from comity.methods.averaging.whitening import Whitening, looks_at
-from comity.methods.declared_records import tell_owner
+from comity.methods.declared_records import warn_owner
 from comity.methods.method import Method, Only, Setting
 from comity.methods.tables import validate
 from comity.privacy.accounting import gaussian_budget
@@ -133,7 +133,7 @@ class Averaging(Method):
     def declared_records(self, party: str) -> int | None:
         return self.sizes.get(party) if isinstance(self.sizes, dict) else self.sizes
 
-    def resolved(self, setting: Setting) -> dict[str, Any]:
+    def resolve_options(self, setting: Setting) -> dict[str, Any]:
         """The published method averages local models; the default's `auto` is `auto_solver`. Where the noise decides
         between moments and the average, which has more options, the options are those of the average."""
         target, solver = setting.schema.target, self.solver
@@ -147,7 +147,7 @@ class Averaging(Method):
                 asked=any(one != "auto" for one in (self.l2, self.rounds, self.clip)),
                 moments_win=lambda: False,
             )
-        return {**super().resolved(setting), "solver": solver}
+        return {**super().resolve_options(setting), "solver": solver}
 
     def check_target(self, setting: Setting) -> None:
         target = setting.schema.target
@@ -161,7 +161,7 @@ class Averaging(Method):
                 key="target",
             )
 
-    def built(self, setting: Setting) -> AveragingProtocol | PublishedAveraging:
+    def make_protocol(self, setting: Setting) -> AveragingProtocol | PublishedAveraging:
         target, encoding = setting.schema.target, self._encoding(setting)
         assert target is not None
         if self.variant == "published":
@@ -599,7 +599,7 @@ class AveragingProtocol(Protocol):
     def _tell_owner(self, site: Site) -> None:
         if isinstance(site, Site) and site.label == "0":
             bound = site.consortium.neighbours is Neighbours.ADD_REMOVE
-            tell_owner(site, size_of(self.sizes, site.party), "averaging.sizes", lower_bound=bound)
+            warn_owner(site, size_of(self.sizes, site.party), "averaging.sizes", lower_bound=bound)
 
     def targets(self, labels: NDArray[Any]) -> Floats:
         """Class indices as they are; numbers on [−1, 1] by the target's bounds."""
@@ -641,10 +641,10 @@ class AveragingProtocol(Protocol):
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
         return error_of(self.objective, np.atleast_2d(model.weights), test.features, self.targets(_labels(test)))
 
-    def shares_cut(
+    def clipped_fractions(
         self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
     ) -> tuple[Figure, ...]:
-        return assessment.clipped_fractions(self, opened, train, consortium)
+        return assessment.measure_clipping(self, opened, train, consortium)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         sets = [(in_unit_ball(records.features), self.targets(_labels(records))) for records in train]

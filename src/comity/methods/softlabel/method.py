@@ -34,7 +34,7 @@ from comity.federation.evaluation.card import Predicts
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.local_models import Ballot, linear_votes, local_votes
-from comity.methods.declared_records import tell_owner
+from comity.methods.declared_records import warn_owner
 from comity.methods.method import Method, Only, Setting
 from comity.methods.softlabel.baselines import baselines, wrong
 from comity.methods.softlabel.published.protocol import (
@@ -140,7 +140,7 @@ class SoftLabel(Method):
         # 1 means that a party may hold a single class, not that it holds a single record.
         return None if self.sizes == 1 else self.sizes
 
-    def built(self, setting: Setting) -> Protocol:
+    def make_protocol(self, setting: Setting) -> Protocol:
         target = setting.schema.target
         if not isinstance(target, Classes):
             raise StudyError(
@@ -345,7 +345,7 @@ class SoftLabelProtocol(Protocol):
         site.contribute(self._contribution(site))
 
     def _contribution(self, site: Site) -> Floats:
-        tell_owner(site, self.sizes, "softlabel.sizes")
+        warn_owner(site, self.sizes, "softlabel.sizes")
         statistic = self.choice(site.consortium).statistic
         if isinstance(statistic, RecordTotal):
             return statistic.of_total(site.total(statistic.part))
@@ -388,7 +388,7 @@ class SoftLabelProtocol(Protocol):
     def score(self, model: LinearClassifier, test: Records) -> float:
         return wrong(model, test)
 
-    def shares_cut(
+    def clipped_fractions(
         self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
     ) -> tuple[Figure, ...]:
         """Sums over records may exceed their bound; votes and models never do."""

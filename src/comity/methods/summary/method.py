@@ -33,7 +33,7 @@ from comity.federation.declare.protection import Derived, Disclosed, Noised, Sea
 from comity.federation.declare.release import Array, Blob, Count, Fields
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.methods.declared_records import Sizes, size_of, tell_owner
+from comity.methods.declared_records import Sizes, size_of, warn_owner
 from comity.methods.method import Method, Only, Setting
 from comity.methods.summary.auction.market import FEATURES
 from comity.methods.summary.auction.method import AskShare, AuctionSummary, Missed
@@ -178,7 +178,7 @@ class Summary(Method):
             terms["roles"] = {CONSUMER: [consumer], OWNER: [party for party in parties if party != consumer]}
         return super().study(parties, epsilon=epsilon, delta=delta, **terms)
 
-    def built(self, setting: Setting) -> OneShotSummary | AuctionSummary | PublishedSummary:
+    def make_protocol(self, setting: Setting) -> OneShotSummary | AuctionSummary | PublishedSummary:
         encoding = Encoding(setting.schema, scaling="unit")
         target = setting.schema.target
         public = self._public(setting, encoding)
@@ -605,7 +605,7 @@ class OneShotSummary(Protocol):
     def _enough(self, site: Site) -> None:
         """Before anything is drawn: an owner that has fewer records than the study says could not fill its quota."""
         declared = size_of(self.sizes, site.party)
-        tell_owner(site, declared, "summary.sizes")
+        warn_owner(site, declared, "summary.sizes")
         if self.deliver != "weights" and len(site.records) < min(declared, self.records):
             raise Refused(
                 f"{site.party} has {len(site.records)} records, and summary.sizes says {declared}: it could be asked "
@@ -615,7 +615,7 @@ class OneShotSummary(Protocol):
 
     @step(sends="wish")
     def wish(self, site: Site, spectrum: Mapping[str, Floats]) -> None:
-        tell_owner(site, size_of(self.sizes, site.party), "summary.sizes")
+        warn_owner(site, size_of(self.sizes, site.party), "summary.sizes")
         seen, features = _read_spectrum(spectrum), self.features(site.consortium)
 
         def wished(rows: Floats) -> Floats:

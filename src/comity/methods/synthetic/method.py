@@ -187,11 +187,11 @@ class Synthetic(Method):
     def declared_records(self, party: str) -> int | None:
         return self.sizes.get(party) if isinstance(self.sizes, dict) else self.sizes
 
-    def resolved(self, setting: Setting) -> dict[str, Any]:
-        return {**super().resolved(setting), "held": "columns" if setting.columns else "rows"}
+    def resolve_options(self, setting: Setting) -> dict[str, Any]:
+        return {**super().resolve_options(setting), "held": "columns" if setting.columns else "rows"}
 
-    def hashed(self) -> dict[str, Any]:
-        found = super().hashed()
+    def options_for_hash(self) -> dict[str, Any]:
+        found = super().options_for_hash()
         # Studies from before there were sizes keep their hash.
         return found if self.sizes is not None else {key: value for key, value in found.items() if key != "sizes"}
 
@@ -201,7 +201,7 @@ class Synthetic(Method):
         assert isinstance(built, CountsProtocol | PublishedSynthetic)
         return built
 
-    def built(self, setting: Setting) -> CountsProtocol | PublishedSynthetic:
+    def make_protocol(self, setting: Setting) -> CountsProtocol | PublishedSynthetic:
         if self.variant == "published":
             return self._build_published(setting)
         if self.rows is not None and self.sizes is not None:

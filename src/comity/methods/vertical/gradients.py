@@ -338,7 +338,7 @@ class GradientRegression(ColumnRegression):
             return self.quadratic.present(released, consortium)
         return self.model(np.asarray(released["model"], np.float64))
 
-    def shares_cut(
+    def clipped_fractions(
         self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
     ) -> tuple[Figure, ...]:
         """In the last round, for the party that clips most."""

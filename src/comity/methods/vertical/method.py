@@ -134,7 +134,7 @@ class Vertical(Method):
     def privacy(self, setting: Setting) -> Mapping[str, Any]:
         return {"unit": "record", "neighbours": "replace", **super().privacy(setting)}
 
-    def built(self, setting: Setting) -> ColumnRegression:
+    def make_protocol(self, setting: Setting) -> ColumnRegression:
         if not setting.columns:
             raise StudyError(
                 f"{setting.where}: vertical needs the columns of each party; add [parties.NAME] tables with columns",

@@ -173,7 +173,7 @@ def _assessed(agreed: Agreement, material: Material, outcome: Outcome, *, baseli
     train = material.whole if baselines else None
     found = agreed.protocol.assess(outcome.presented, train, material.test)
     if train is not None:
-        cut = agreed.protocol.shares_cut(outcome.released, train, agreed.consortium)
+        cut = agreed.protocol.clipped_fractions(outcome.released, train, agreed.consortium)
         found = replace(found, figures=(*found.figures, *cut))
     if not material.models:
         return found

@@ -33,7 +33,7 @@ from comity.federation.declare.protection import Noised, Perturbed
 from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.methods.declared_records import size_of, tell_owner
+from comity.methods.declared_records import size_of, warn_owner
 from comity.methods.summary.auction.market import MAX_BID, Market, Offer, Pool, find_best_bid, rank_bids
 from comity.methods.summary.features import LENGTH
 from comity.methods.summary.terms import CONSUMER, HEADROOM, OWNER, check_terms, find_consumer
@@ -254,7 +254,7 @@ class AuctionSummary(Market):
 
     @step(sends="wish")
     def wish(self, site: Site) -> None:
-        tell_owner(site, size_of(self.sizes, site.party), "summary.sizes")
+        warn_owner(site, size_of(self.sizes, site.party), "summary.sizes")
         site.contribute(site.total(lambda rows: self.features(rows.features).sum(axis=0)))
 
     @step(sends="bids")
@@ -262,7 +262,7 @@ class AuctionSummary(Market):
         """The best of this round's records; which it is stays here until the curator asks."""
         number = int(site.label)
         if not number:
-            tell_owner(site, size_of(self.sizes, site.party), "summary.sizes")
+            warn_owner(site, size_of(self.sizes, site.party), "summary.sizes")
         stream = site.public_stream("summary rounds", site.party)
         mine = np.flatnonzero(draw_rounds(len(site.records), self.records, stream) == number)
         place, bid = find_best_bid(self.features(site.features[mine]), broadcast)

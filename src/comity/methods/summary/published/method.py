@@ -35,7 +35,7 @@ from comity.federation.declare.protection import Computed, Curated
 from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.methods.declared_records import size_of, tell_owner
+from comity.methods.declared_records import size_of, warn_owner
 from comity.methods.summary.auction.market import MAX_BID, Market, Offer, Pool, Taken, find_best_bid, rank_bids
 from comity.methods.summary.terms import CONSUMER, OWNER, AtLeastOne, check_terms, find_consumer
 from comity.privacy.accounting import Spent
@@ -308,7 +308,7 @@ class PublishedSummary(Market):
     @step(sends="wish")
     def wish(self, site: Site) -> None:
         size = size_of(self.sizes, site.party)
-        tell_owner(site, size, "summary.sizes")
+        warn_owner(site, size, "summary.sizes")
         sums = site.total(lambda rows: self._quantised(rows.features).sum(axis=0).astype(np.float64))
         # A file that holds more than the study says is cut at what its records could fill, entry by entry.
         limit = size * STEPS
@@ -318,7 +318,7 @@ class PublishedSummary(Market):
     def bid(self, site: Site, broadcast: Floats) -> None:
         """The best of the records that were not sold; marked when it was this owner's choice τ times."""
         if not int(site.label):
-            tell_owner(site, size_of(self.sizes, site.party), "summary.sizes")
+            warn_owner(site, size_of(self.sizes, site.party), "summary.sizes")
         sold = set(site.kept(_SOLD, []))
         mine = np.array([place for place in range(len(site.records)) if place not in sold], np.int64)
         place, bid = find_best_bid(self.features(site.features[mine]), broadcast)
