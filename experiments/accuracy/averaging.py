@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from comity.data import Bounded, Classes, Encoding, Records, even
 from comity.entropy import Stream
-from comity.federation.assessment import Assessment
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.averaging.objectives import Kind
-from comity.study.simulation.simulate import simulate
+from comity.protocol import Assessment, simulate
 from experiments.accuracy.rows import Beside, Case, Fitted, Scores, row
 from experiments.accuracy.tables import Table, table
 

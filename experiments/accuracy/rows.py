@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import Records
-from comity.federation.assessment import auc, log_loss
+from comity.protocol import auc, log_loss
 
 Floats = NDArray[np.float64]
 

@@ -17,10 +17,10 @@ import numpy as np
 from comity import SoftLabel
 from comity.data import Classes, Encoding, Records
 from comity.entropy import Stream
-from comity.federation.assessment import log_loss
 from comity.methods.softlabel import SoftLabelProtocol
 from comity.methods.softlabel.baselines import baselines
-from comity.privacy.randomness import SeededNoise
+from comity.privacy import SeededNoise
+from comity.protocol import log_loss
 from experiments.accuracy.reachable import reachable_constant
 from experiments.accuracy.rows import REACHABLE, Beside, Case, Fitted, Scores, row, scores
 from experiments.accuracy.tables import Table, table

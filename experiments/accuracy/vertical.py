@@ -19,14 +19,12 @@ from scipy.special import expit
 
 from comity.data import Bounded, Encoding, Records
 from comity.entropy import Stream
-from comity.federation.declare.consortium import Consortium
 from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression
 from comity.methods.vertical.gradients import Solver
 from comity.methods.vertical.layout import scaled_target
 from comity.methods.vertical.pooled import add_noise, fit_alone_and_pooled, run_rounds
-from comity.privacy.loss import Approx
-from comity.privacy.randomness import SeededNoise
-from comity.privacy.unit import Neighbours, Unit
+from comity.privacy import Approx, Neighbours, SeededNoise, Unit
+from comity.protocol import Consortium
 from experiments.accuracy.rows import (
     Beside,
     Case,

@@ -18,10 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from comity.entropy import Stream
-from comity.federation.assessment import log_loss
-from comity.federation.declare.consortium import Consortium
-from comity.federation.declare.declaration import Release
-from comity.learn.record_sum import in_unit_ball
+from comity.learn import in_unit_ball
 from comity.methods.averaging import AveragingProtocol, calibration, rule, whitening
 from comity.methods.averaging import moments as by_moments
 from comity.methods.averaging.assessment import error_of
@@ -32,10 +29,8 @@ from comity.methods.averaging.moment_blocks import matrices
 from comity.methods.averaging.moment_blocks import moments as second_moments
 from comity.methods.averaging.moments import fitted
 from comity.methods.averaging.whitening import Whitening
-from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import Permit
-from comity.privacy.randomness import NoiseSource, SeededNoise
-from comity.privacy.unit import Neighbours, Unit
+from comity.privacy import Approx, Neighbours, NoiseSource, Permit, Pure, SeededNoise, Unit
+from comity.protocol import Consortium, Release, log_loss
 from experiments.accuracy.averaging import COLLUDERS, DELTA, EPSILONS, make_consortium
 from experiments.choose.inside import inside
 from experiments.choose.leaving_out import Choice, Utilities, instead, utility

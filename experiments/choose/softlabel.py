@@ -18,7 +18,7 @@ from comity import SoftLabel
 from comity.data import dataset
 from comity.entropy import Stream
 from comity.methods.softlabel import SoftLabelProtocol, record_sums, rule, votes
-from comity.privacy.randomness import SeededNoise
+from comity.privacy import SeededNoise
 from experiments.accuracy.rows import scores
 from experiments.accuracy.softlabel import dealt
 from experiments.choose.inside import inside

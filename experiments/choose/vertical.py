@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from comity.federation.declare.consortium import Consortium
 from comity.methods.vertical import fit, gradients, landscape, layout
-from comity.privacy.loss import Approx
-from comity.privacy.randomness import SeededNoise
-from comity.privacy.unit import Neighbours, Unit
+from comity.privacy import Approx, Neighbours, SeededNoise, Unit
+from comity.protocol import Consortium
 from experiments.accuracy.vertical import DELTA, QUADRATIC, ROUNDS, Dealt
 from experiments.choose.inside import inside
 from experiments.choose.leaving_out import Choice, Utilities, instead, utility

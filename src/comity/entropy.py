@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+__all__ = ["Shape", "Stream", "derive", "fresh_seed"]
+
 _NO_SALT = bytes(32)
 _CHUNK = 1 << 18
 # A view, because slicing bytes would copy them.

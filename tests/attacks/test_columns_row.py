@@ -22,7 +22,7 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.plausibility import require_ranges
 from comity.methods.synthetic.counts import table_ranges
 from comity.privacy.loss import Approx
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from tests.federation.toy import STUDY
 from tests.synthetic import by_columns
@@ -120,7 +120,7 @@ def tables_with_row(tried: Any, consortium: Any, codes: Any, times: float, noise
     release = tried.declare(consortium)["counts"]
     scale = release.scale(consortium)
     for place in range(consortium.size):
-        drawn = release.noise.draw(noise, scale, release.shape, permit=simulated("counts", place), part=True)
+        drawn = release.noise.draw(noise, scale, release.shape, permit=simulated_permit("counts", place), part=True)
         found = found + drawn * scale.grid
     return np.asarray(found, np.float64)
 
@@ -183,7 +183,9 @@ def of_moments(rows: int, times: float, tries: int) -> tuple[float, float]:
         matrix[cheat, victim] += more
         opened = matrix[entries.first, entries.second] * entries.weight
         for place in range(consortium.size):
-            drawn = noise.draw(SeededNoise(99 * seed + place), scale, release.shape, permit=simulated("m"), part=True)
+            drawn = noise.draw(
+                SeededNoise(99 * seed + place), scale, release.shape, permit=simulated_permit("m"), part=True
+            )
             opened = opened + drawn * scale.grid
         try:
             require_ranges(release, consortium, consortium.size, tried.ranges(opened, rows))

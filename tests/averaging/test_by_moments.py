@@ -23,7 +23,7 @@ from comity.learn.regressor import LinearRegressor
 from comity.methods.averaging import Averaging, rule
 from comity.methods.averaging.moments import TARGET, Moments, fitted, within_reach
 from comity.privacy.loss import GDP, Approx, Pure
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import made, make_consortium, parties, protocol
@@ -91,7 +91,7 @@ def heard(release: Any, consortium: Any, values: Any, seed: Any, count: int = 40
     scale, source = release.scale(consortium), SeededNoise(seed)
     total = np.rint(values / scale.grid) + np.zeros((count, len(values)))
     for _ in range(consortium.honest_parts):
-        permit = simulated(release.name)
+        permit = simulated_permit(release.name)
         total += release.noise.draw(source, scale, total.shape, permit=permit, part=True)
     return total * scale.grid
 

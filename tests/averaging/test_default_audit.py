@@ -17,7 +17,7 @@ from comity.audit.bound import mu_lower_bound
 from comity.federation.declare.payers import spent_by
 from comity.methods.averaging import Averaging, moment_blocks
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from experiments.papers.averaging.adult import noises
 from tests.averaging.default_consortium import make_consortium
@@ -39,7 +39,7 @@ def heard(release: Any, consortium: Any, values: Any, seed: Any, *, parts: Any =
                 scale.total, consortium.honest_parts, count, int(np.prod(release.shape))
             ).reshape(shape)
         else:
-            total += source.rounded_gaussian(scale.part, shape, permit=simulated(release.name))
+            total += source.rounded_gaussian(scale.part, shape, permit=simulated_permit(release.name))
     return total * scale.grid
 
 

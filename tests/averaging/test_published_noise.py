@@ -12,7 +12,7 @@ from comity.audit import epsilon_lower_bound
 from comity.learn.fits import logistic
 from comity.learn.norm_bound import vector_radius
 from comity.methods.averaging.published.noise import TOLERANCE, PublishedNoise, _longest_fit, gradient_diameter
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 
 SURE = 1 - 1e-7
@@ -110,7 +110,7 @@ def draws(terms: PublishedNoise, count: int, seed: int) -> np.ndarray:
     scale = terms.mechanism.scale(sensitivity=terms.sensitivity(1), shape=(terms.width,), grid=terms.grid)
     source = SeededNoise(seed)
     if terms.kind == "literal":
-        return source.discrete_laplace(scale.total, (count, terms.width), permit=simulated("noise"))
+        return source.discrete_laplace(scale.total, (count, terms.width), permit=simulated_permit("noise"))
     return source._lattice_rows(scale.total, count, terms.width)
 
 

@@ -23,7 +23,7 @@ from comity.federation.evaluation.split import holdout_mask, only
 from comity.methods.averaging import Averaging
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from tests.averaging.default_consortium import make_consortium
@@ -73,7 +73,7 @@ def noisy(value: np.ndarray, name: str, consortium: Consortium, seed: int) -> np
     scale, source = release.scale(consortium), SeededNoise(seed)
     total = np.rint(value / scale.grid) + np.zeros((TRIALS, value.size))
     for _ in range(consortium.honest_parts):
-        total += source.rounded_gaussian(scale.part, total.shape, permit=simulated(name))
+        total += source.rounded_gaussian(scale.part, total.shape, permit=simulated_permit(name))
     return total * scale.grid
 
 

@@ -25,7 +25,7 @@ from comity.federation.plan import plan
 from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import ZCDP, Loss, Pure
 from comity.privacy.mechanisms import Gaussian
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.study.local.stacks import require_stacks
 from comity.study.simulation.simulate import simulate
@@ -284,7 +284,7 @@ def test_a_seeded_simulation_chooses_the_same_again() -> None:
 
 def chosen(mechanism: BestOf, scores: np.ndarray, count: int, seed: int) -> np.ndarray:
     noise = SeededNoise(seed)
-    return np.array([mechanism.run(noise, scores, permit=simulated("split")) for _ in range(count)])
+    return np.array([mechanism.run(noise, scores, permit=simulated_permit("split")) for _ in range(count)])
 
 
 @pytest.mark.parametrize(("narrower", "holds"), [(1.0, True), (0.4, False)])

@@ -20,7 +20,7 @@ from comity.federation.declare.protection import Summed
 from comity.federation.declare.release import Array
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 
@@ -70,7 +70,8 @@ def measured(loss: Loss, neighbours: Neighbours, *, left_out: int = 0, taken_for
     for seed, centre in enumerate((first, second)):
         source = SeededNoise(seed + 7)
         noisy = centre + sum(
-            noise.draw(source, scale, (COUNT, SIZE), permit=simulated("tables"), part=True) for _ in range(honest)
+            noise.draw(source, scale, (COUNT, SIZE), permit=simulated_permit("tables"), part=True)
+            for _ in range(honest)
         )
         if isinstance(loss, Pure):
             scores.append((np.abs(noisy - second) - np.abs(noisy - first)).sum(axis=1))

@@ -12,7 +12,7 @@ from comity.federation.declare.plausibility import require_plausible, require_ra
 from comity.learn.record_sum import from_upper_triangle, upper_triangle
 from comity.methods.averaging import moment_blocks
 from comity.privacy.loss import Approx, Loss, Pure
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from tests.averaging.default_consortium import made, make_consortium, protocol
 
@@ -21,7 +21,7 @@ def drawn(release: Any, consortium: Any, value: np.ndarray, parties: int, seed: 
     scale, source, found = release.scale(consortium), SeededNoise(seed), value
     for place in range(parties):
         found = found + scale.grid * release.noise.draw(
-            source, scale, release.shape, permit=simulated(release.name, place), part=True
+            source, scale, release.shape, permit=simulated_permit(release.name, place), part=True
         )
     return np.asarray(found, np.float64)
 

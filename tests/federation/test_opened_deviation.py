@@ -15,7 +15,7 @@ from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.mechanisms.spherical import Spherical
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 
 WHO = Consortium(parties=tuple("abcdef"), loss=Approx(1, 1e-6), colluders=1, dropouts=2)
@@ -35,7 +35,7 @@ def test_it_is_that_of_the_parts_that_were_added(noise: Noise, parties: int | No
     one = release(noise)
     scale, source = one.scale(WHO), SeededNoise(5)
     drawn = sum(
-        noise.draw(source, scale, SHAPE, permit=simulated("sum", index), part=True) * scale.grid
+        noise.draw(source, scale, SHAPE, permit=simulated_permit("sum", index), part=True) * scale.grid
         for index in range(parties or WHO.size)
     )
     assert np.std(drawn) == pytest.approx(one.opened_deviation(WHO, parties), rel=0.03)
@@ -51,7 +51,7 @@ def test_one_party_more_than_the_noise_was_laid_out_for_is_noise_on_top() -> Non
 def test_a_trusted_coordinator_adds_its_noise_once() -> None:
     one = release(GAUSSIAN, source=COORDINATOR, protection=Perturbed(GAUSSIAN, of="votes"))
     scale = one.scale(WHO)
-    drawn = GAUSSIAN.draw(SeededNoise(6), scale, SHAPE, permit=simulated("sum")) * scale.grid
+    drawn = GAUSSIAN.draw(SeededNoise(6), scale, SHAPE, permit=simulated_permit("sum")) * scale.grid
     assert np.std(drawn) == pytest.approx(one.opened_deviation(WHO), rel=0.03)
 
 

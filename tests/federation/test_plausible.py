@@ -24,7 +24,7 @@ from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.mechanisms.spherical import Spherical
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from tests.support.noise import NoNoise
 
@@ -73,7 +73,7 @@ def honest_sum(one: Release, consortium: Consortium, present: int, seed: int) ->
     for place in range(present):
         value = same if seed % 2 else furthest(one.bounded, generator)
         units += np.rint(value / scale.grid).astype(np.int64)
-        units += noise.draw(source, scale, one.shape, permit=simulated("sum", place), part=part)
+        units += noise.draw(source, scale, one.shape, permit=simulated_permit("sum", place), part=part)
     return np.asarray(units * scale.grid, np.float64)
 
 
@@ -121,7 +121,10 @@ def test_a_tail_is_exceeded_as_rarely_as_it_says_and_is_no_wider_than_need_be(
     scale, source = one.scale(consortium), SeededNoise(7)
     drawn = np.array(
         [
-            sum(noise.draw(source, scale, (width,), permit=simulated("sum", k), part=True) for k in range(parties))
+            sum(
+                noise.draw(source, scale, (width,), permit=simulated_permit("sum", k), part=True)
+                for k in range(parties)
+            )
             * scale.grid
             for _ in range(runs)
         ]

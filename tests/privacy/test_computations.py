@@ -17,7 +17,7 @@ from comity.errors import DataError, Refused, StudyError
 from comity.federation.messages.codec import decode, encode
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.mechanisms import NoisyCounts, NoisyMax, NoisyThreshold
-from comity.privacy.permit import Permit, simulated
+from comity.privacy.permit import Permit, simulated_permit
 from comity.privacy.randomness import NoiseSource, ReleasedNoise, SeededNoise
 from comity.privacy.sampling import lazy_bits
 from comity.privacy.sampling.lazy_bits import LazyWords, permute_and_flip
@@ -27,7 +27,7 @@ SOURCES = [pytest.param(ReleasedNoise(), id="released"), pytest.param(SeededNois
 
 
 def permit() -> Permit:
-    return simulated("best")
+    return simulated_permit("best")
 
 
 def chances(scores: np.ndarray, scale: float) -> np.ndarray:

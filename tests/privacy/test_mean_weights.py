@@ -15,14 +15,14 @@ from comity.errors import DataError, StudyError
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms import MeanWeights, RankCoins
 from comity.privacy.mechanisms.sarpatwar import STEPS, grid_mean, quantise, weights_cost
-from comity.privacy.permit import Permit, simulated
+from comity.privacy.permit import Permit, simulated_permit
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 
 SURE = 1 - 1e-7
 
 
 def permit() -> Permit:
-    return simulated("mean")
+    return simulated_permit("mean")
 
 
 def chances(scores: np.ndarray, scale: float) -> np.ndarray:

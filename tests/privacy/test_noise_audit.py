@@ -14,7 +14,7 @@ import pytest
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, NoisyMax, Scale, Spherical
-from comity.privacy.permit import Permit, simulated
+from comity.privacy.permit import Permit, simulated_permit
 from comity.privacy.randomness import NoiseSource, ReleasedNoise, SeededNoise
 
 SURE = 1 - 1e-7
@@ -22,7 +22,7 @@ COUNT = 200_000
 
 
 def permit() -> Permit:
-    return simulated("test")
+    return simulated_permit("test")
 
 
 def laplace_scores(source: NoiseSource, width: float, shift: int, count: int) -> tuple[np.ndarray, np.ndarray]:

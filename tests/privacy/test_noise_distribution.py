@@ -11,7 +11,7 @@ import pytest
 from scipy.special import log_ndtr
 from scipy.stats import chisquare, gamma, kstest
 
-from comity.privacy.permit import Permit, simulated
+from comity.privacy.permit import Permit, simulated_permit
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.privacy.sampling.lattice_noise import keep_probabilities, keep_probability, mixture_components
 from comity.privacy.sampling.precise import PRECISE
@@ -20,7 +20,7 @@ ALARM = 1e-8
 
 
 def permit() -> Permit:
-    return simulated("test")
+    return simulated_permit("test")
 
 
 def sources() -> list[Any]:

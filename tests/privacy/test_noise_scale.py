@@ -17,7 +17,7 @@ from comity.privacy.loss import GDP, ZCDP, Approx, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Noise, NoisyMax, Scale, Spherical
 from comity.privacy.mechanisms.gaussian import ripple, unevenness
 from comity.privacy.mechanisms.spherical import gap, numerical_loss
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 
 sensitivities = st.floats(1e-6, 1e6)
@@ -213,7 +213,7 @@ def test_noise_too_wide_for_its_integers_is_refused() -> None:
 )
 def test_draws_have_the_shape_and_width_asked_for(noise: Any, rows: int, columns: int) -> None:
     scale = noise.scale(sensitivity=1.0, shape=(rows, columns))
-    drawn = noise.draw(SeededNoise(1), scale, (rows, columns), permit=simulated("x"))
+    drawn = noise.draw(SeededNoise(1), scale, (rows, columns), permit=simulated_permit("x"))
     assert drawn.shape == (rows, columns)
     assert drawn.dtype == np.int64
     assert 0 < np.abs(drawn).max() < 60 * rows * columns * scale.total
@@ -222,8 +222,8 @@ def test_draws_have_the_shape_and_width_asked_for(noise: Any, rows: int, columns
 def test_a_part_is_narrower_than_the_whole() -> None:
     noise = Gaussian(ZCDP("0.1"))
     scale = noise.scale(sensitivity=1.0, shape=(5000,), parts=100)
-    part = noise.draw(SeededNoise(1), scale, (5000,), permit=simulated("x"), part=True)
-    whole = noise.draw(SeededNoise(2), scale, (5000,), permit=simulated("x", 1))
+    part = noise.draw(SeededNoise(1), scale, (5000,), permit=simulated_permit("x"), part=True)
+    whole = noise.draw(SeededNoise(2), scale, (5000,), permit=simulated_permit("x", 1))
     assert part.std() == pytest.approx(scale.total / 10, rel=0.05)
     assert whole.std() == pytest.approx(scale.total, rel=0.05)
 

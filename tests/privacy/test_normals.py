@@ -19,7 +19,7 @@ from comity.audit import gdp_lower_bound
 from comity.entropy import fresh_seed
 from comity.privacy.loss import Approx
 from comity.privacy.mechanisms import Gaussian
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.sampling import lazy_bits as sampler
 from comity.privacy.sampling.lazy_bits import LazyWords, exponential_between, normals, step_curve
@@ -50,7 +50,7 @@ def agreement(drawn: np.ndarray, sigma: float) -> float:
 @pytest.mark.parametrize("sigma", [0.3, 0.71, 1.0, 2.0, 3.7, 15.99, 16.0, 40.0, 1000.3])
 def test_rounded_normals_have_exact_cell_probabilities(sigma: float) -> None:
     assert agreement(normals(sigma, 400_000, seeded(1)).rounded(), sigma) > ALARM
-    assert agreement(ReleasedNoise().rounded_gaussian(sigma, (100_000,), permit=simulated("x")), sigma) > ALARM
+    assert agreement(ReleasedNoise().rounded_gaussian(sigma, (100_000,), permit=simulated_permit("x")), sigma) > ALARM
 
 
 @pytest.mark.parametrize("twin", ["truncated", "narrow", "discrete"])

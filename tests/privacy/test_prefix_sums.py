@@ -17,7 +17,7 @@ from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.mechanisms import PrefixSums
 from comity.privacy.mechanisms import prefix_sums as module
 from comity.privacy.mechanisms.prefix_sums import RoundNoise, coefficients, exact_coefficients
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 
 ALARM, SURE, DELTA = 1e-8, 1 - 1e-7, 1e-6
@@ -94,16 +94,16 @@ def test_the_noise_is_the_root_times_normals_rounded() -> None:
 def test_a_resumed_run_draws_nothing_twice() -> None:
     mechanism = PrefixSums(loss=GDP(1), rounds=6)
     scale = mechanism.scale(sensitivity=1.0, shape=(4,))
-    seed = mechanism.begin(ReleasedNoise(), permit=simulated("sums"))
+    seed = mechanism.begin(ReleasedNoise(), permit=simulated_permit("sums"))
     first = [mechanism.noise(seed, scale, (4,)).of(t) for t in (5, 0, 3)]
     resumed = mechanism.noise(seed, scale, (4,))
     assert all(np.array_equal(a, b) for a, b in zip(first, [resumed.of(t) for t in (5, 0, 3)], strict=True))
-    assert seed != mechanism.begin(ReleasedNoise(), permit=simulated("sums"))
+    assert seed != mechanism.begin(ReleasedNoise(), permit=simulated_permit("sums"))
 
 
 @pytest.mark.parametrize("source", [ReleasedNoise(), SeededNoise(1)], ids=["released", "seeded"])
 def test_one_permit_for_the_whole_sequence(source: Any) -> None:
-    once = simulated("sums")
+    once = simulated_permit("sums")
     mechanism = PrefixSums(loss=GDP(1), rounds=3)
     assert len(mechanism.begin(source, permit=once)) == 32
     with pytest.raises(Refused):

@@ -19,7 +19,7 @@ from comity.errors import StudyError
 from comity.privacy.accounting import gdp_square
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Spherical
-from comity.privacy.permit import Permit, simulated
+from comity.privacy.permit import Permit, simulated_permit
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 
 SURE = 1 - 1e-7
@@ -27,7 +27,7 @@ DELTA = 1e-6
 
 
 def permit() -> Permit:
-    return simulated("test")
+    return simulated_permit("test")
 
 
 def seen(draw: Any, parties: int, coalition: int) -> np.ndarray:

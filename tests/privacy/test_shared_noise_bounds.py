@@ -16,7 +16,7 @@ from comity.errors import StudyError
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Spherical
 from comity.privacy.mechanisms.spherical import shared_loss
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.sampling.lattice_noise import SMOOTHING, count_parts
 
@@ -100,11 +100,11 @@ def test_parts_have_the_width_that_is_stated() -> None:
     noise: Any
     for noise, unit in ((Gaussian(ZCDP("0.1")), 1.0), (Laplace(Pure(1)), math.sqrt(2))):
         scale = noise.scale(sensitivity=1.0, shape=shape, parts=parts)
-        part = noise.draw(SeededNoise(1), scale, shape, permit=simulated("x"), part=True)
-        whole = noise.draw(SeededNoise(2), scale, shape, permit=simulated("x", 1))
+        part = noise.draw(SeededNoise(1), scale, shape, permit=simulated_permit("x"), part=True)
+        whole = noise.draw(SeededNoise(2), scale, shape, permit=simulated_permit("x", 1))
         assert part.std() == pytest.approx(unit * scale.total / 5, rel=0.25)
         assert whole.std() == pytest.approx(unit * scale.total, rel=0.1)
     noise = Spherical(Pure(1))
     scale = noise.scale(sensitivity=1.0, shape=shape, parts=parts)
-    part = noise.draw(SeededNoise(1), scale, shape, permit=simulated("x"), part=True)
+    part = noise.draw(SeededNoise(1), scale, shape, permit=simulated_permit("x"), part=True)
     assert part.std() == pytest.approx(math.sqrt(4001) * scale.total / 5, rel=0.3)

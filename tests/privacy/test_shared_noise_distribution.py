@@ -18,7 +18,7 @@ from scipy.stats import chisquare, kstest, logser, nbinom, poisson
 from scipy.stats import gamma as gamma_distribution
 
 from comity.errors import Refused, StudyError
-from comity.privacy.permit import Permit, simulated
+from comity.privacy.permit import Permit, simulated_permit
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.privacy.sampling.lattice_noise import SMOOTHING, _log_rate, _logarithmic, count_parts, part_width
 from comity.privacy.sampling.precise import PRECISE, Uniforms, gamma, poisson_table, whole_geometrics
@@ -27,7 +27,7 @@ ALARM = 1e-8
 
 
 def permit() -> Permit:
-    return simulated("test")
+    return simulated_permit("test")
 
 
 def sources(released: int = 20_000) -> list[Any]:

@@ -18,7 +18,7 @@ from comity.entropy import Stream
 from comity.federation.coordinator.released import perturb
 from comity.methods.softlabel.published.protocol import PublishedSoftLabel
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from experiments.papers.softlabel.har import wrong_radius
 
@@ -67,7 +67,7 @@ def released(
     if isinstance(loss, Pure):
         noise = source._lattice_rows(scale.total * shrink, count, prod(release.shape)).reshape(shape)
     else:
-        noise = source.rounded_gaussian(scale.total * shrink, shape, permit=simulated("model"))
+        noise = source.rounded_gaussian(scale.total * shrink, shape, permit=simulated_permit("model"))
     found: np.ndarray = (np.rint(model / scale.grid) + noise) * scale.grid
     return found
 

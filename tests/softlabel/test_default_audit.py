@@ -21,7 +21,7 @@ from comity.learn.local_models import as_local_model
 from comity.methods.softlabel.method import SoftLabel, SoftLabelProtocol
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Pure
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.sampling.lattice_noise import count_parts
 
@@ -103,7 +103,7 @@ def opened(
             parts, size = count_parts(scale.total, scale.part), prod(release.shape)
             out += source._part_rows(scale.total * shrink, parts, count, size).reshape(out.shape)
         else:
-            out += source.rounded_gaussian(scale.part * shrink, out.shape, permit=simulated(release.name))
+            out += source.rounded_gaussian(scale.part * shrink, out.shape, permit=simulated_permit(release.name))
     return out.astype(float)
 
 
@@ -141,7 +141,7 @@ def test_sums_drawn_at_once_are_those_that_a_run_opens(
     third = opened(tried, 0 * exact, loss, 1, count=1)[0]
     release = release_of(tried, consortium)
     last = release.noise.draw(
-        SeededNoise(1002), release.scale(consortium), release.shape, permit=simulated(release.name), part=True
+        SeededNoise(1002), release.scale(consortium), release.shape, permit=simulated_permit(release.name), part=True
     )
     np.testing.assert_array_equal(np.rint(seen[0] * PARTIES / release.spacing(consortium)), exact + third + last)
 

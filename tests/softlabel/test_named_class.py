@@ -18,7 +18,7 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.mechanisms.spherical import Spherical
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.study.local.numbered import Numbered
 from comity.study.simulation.simulate import simulate
@@ -88,7 +88,7 @@ def losses(shrink: float) -> float:
         centre = total(release, [others, own], terms).astype(float)
         shape = (COUNT, 1, 6)
         parts = sum(
-            source.laplace_part(scale.total * shrink, terms.honest_parts, shape, permit=simulated("class-sums"))
+            source.laplace_part(scale.total * shrink, terms.honest_parts, shape, permit=simulated_permit("class-sums"))
             for _ in range(terms.honest_parts)
         )
         centres.append(centre)

@@ -24,7 +24,7 @@ from comity.federation.messages.codec import decode
 from comity.learn.fits import one_hot
 from comity.methods.softlabel.published.protocol import TOLERANCE, PublishedSoftLabel, absent, derived_share
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.study.simulation.run import run_study
 from comity.study.simulation.simulate import simulate
@@ -153,7 +153,7 @@ def released(tried: Any, model: Any, loss: Any, parties: int, seed: int, shrink:
     if isinstance(loss, Pure):
         noise = source._lattice_rows(scale.total * shrink, COUNT, prod(release.shape)).reshape(shape)
     else:
-        noise = source.rounded_gaussian(scale.total * shrink, shape, permit=simulated("model"))
+        noise = source.rounded_gaussian(scale.total * shrink, shape, permit=simulated_permit("model"))
     found: np.ndarray = (np.rint(model / scale.grid) + noise) * scale.grid
     return found
 

@@ -25,7 +25,7 @@ from comity.methods.softlabel.rule import choose_noise
 from comity.methods.softlabel.statistic import Statistic
 from comity.methods.softlabel.votes import Histograms, Models, Votes
 from comity.privacy.loss import Approx, Loss, Pure
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from experiments.papers.softlabel.har import wrong_radius
 from experiments.papers.softlabel.release import total
@@ -119,7 +119,9 @@ def parts(release: Release, terms: Consortium, seed: int, shrink: float, count: 
     if isinstance(terms.loss, Pure):
         drawn = source._part_rows(scale.total * shrink, honest, count * honest, size)
     else:
-        drawn = source.rounded_gaussian(scale.part * shrink, (count * honest, size), permit=simulated(release.name))
+        drawn = source.rounded_gaussian(
+            scale.part * shrink, (count * honest, size), permit=simulated_permit(release.name)
+        )
     found: np.ndarray = drawn.reshape(count, honest, *release.shape).sum(axis=1)
     return found
 

@@ -17,7 +17,7 @@ from comity.methods.summary.auction.method import bid_direction, draw_rounds
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms import RankCoins
 from comity.privacy.mechanisms.prefix_sums import coefficients
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 
 from .auctions import auction
@@ -31,7 +31,7 @@ def asked_at(mechanism: Any, ours: float, theirs: float, count: int = 60_000) ->
     """Whether an owner with a bid of ours is asked, beside one with a bid of theirs."""
     ranks = market.rank_bids({"reader": ours, "other": theirs}, ("reader", "other"))
     signed = ranks if isinstance(mechanism, RankCoins) else -ranks
-    found = mechanism.run(SeededNoise(int(ours * 10)), np.tile(signed, (count, 1)), permit=simulated("asked"))
+    found = mechanism.run(SeededNoise(int(ours * 10)), np.tile(signed, (count, 1)), permit=simulated_permit("asked"))
     made: np.ndarray = found[:, 0].astype(float)
     return made
 
@@ -70,7 +70,7 @@ def broadcasts(protocol: Any, consortium: Any, owned: np.ndarray, source: Any, *
     rounds = draw_rounds(len(owned), protocol.records, Stream.public("audited owner"))
     features, found = protocol.features, []
     pool, running = Pool(("one",), features, grid=scale.grid), np.zeros(protocol.dimensions)
-    drawn = noise.noise(noise.begin(source, permit=simulated("running")), scale, release.shape)
+    drawn = noise.noise(noise.begin(source, permit=simulated_permit("running")), scale, release.shape)
     for number in range(protocol.records - 1):
         mine = np.flatnonzero((rounds == number) | (not eligible))
         place, bid = market.find_best_bid(

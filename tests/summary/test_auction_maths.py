@@ -18,7 +18,7 @@ from comity.methods.summary.features import LENGTH, FourierFeatures
 from comity.privacy.accounting import gaussian_budget, pure_square
 from comity.privacy.loss import GDP, LOSSES, Approx, Pure
 from comity.privacy.mechanisms import PrefixSums
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 
 from .consortia import make_consortium
@@ -187,5 +187,5 @@ def test_whatever_wins_a_round_the_sequence_moves_no_further_than_its_noise_is_m
 def test_asked_bits_are_those_of_the_mechanism() -> None:
     mechanism = method.ask_mechanism(Pure(2), 1, 0.1)
     ranks = np.tile([1, 2, 6], (4000, 1))
-    found = mechanism.run(SeededNoise(1), -ranks, permit=simulated("asked")).mean(axis=0)
+    found = mechanism.run(SeededNoise(1), -ranks, permit=simulated_permit("asked")).mean(axis=0)
     assert found == pytest.approx([chance_asked(rank, mechanism) for rank in (1, 2, 6)], abs=0.03)

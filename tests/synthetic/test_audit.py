@@ -14,7 +14,7 @@ from comity.entropy import Stream
 from comity.methods.synthetic.consistency import make_consistent
 from comity.methods.synthetic.counts import fit_counting
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.sampling.lattice_noise import count_parts
 from tests.averaging.test_default_audit import SURE, claimed_mu, heard
@@ -41,7 +41,7 @@ def views(release: Any, consortium: Any, values: Any, seed: Any, *, parts: Any =
     total = values + np.zeros(shape)
     for _ in range(consortium.honest_parts if parts is None else parts):
         own = count_parts(scale.total, scale.part)
-        total += source.laplace_part(scale.total, own, shape, permit=simulated(release.name)) * scale.grid
+        total += source.laplace_part(scale.total, own, shape, permit=simulated_permit(release.name)) * scale.grid
     return total
 
 

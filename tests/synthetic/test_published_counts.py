@@ -15,7 +15,7 @@ from comity.entropy import Stream
 from comity.methods.synthetic.published.method import Budget
 from comity.methods.synthetic.published.tree import Attribute, Attributes, count_levels, draw_shape, grow_tree
 from comity.privacy.loss import Pure
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
 from experiments.data.adult import census_schema
@@ -37,7 +37,7 @@ def told(one: Any, other: Any, budget: Any, seed: Any) -> float:
     noise, seen = SeededNoise(seed), []
     for counts in (one, other):
         table = np.tile(counts, (DRAWS, 1))
-        noisy = budget.counts.run(noise, table, permit=simulated("counts"))
+        noisy = budget.counts.run(noise, table, permit=simulated_permit("counts"))
         seen.append((np.abs(noisy - other).sum(axis=1) - np.abs(noisy - one).sum(axis=1)).astype(float))
     return epsilon_lower_bound(*seen)
 

@@ -30,7 +30,7 @@ from comity.methods.synthetic.published.tree import (
     score_candidates,
 )
 from comity.privacy.loss import ZCDP, Pure
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
 
@@ -229,8 +229,8 @@ def private_tree(values: Any, labels: Any, noise: Any, budget: Any, shape: Any, 
         values,
         labels,
         2,
-        choose=lambda number, rows: loud.choice.run(noise, rows, permit=simulated("split", number)),
-        noise=lambda counts: loud.leaves.run(noise, counts, permit=simulated("leaves")),
+        choose=lambda number, rows: loud.choice.run(noise, rows, permit=simulated_permit("split", number)),
+        noise=lambda counts: loud.leaves.run(noise, counts, permit=simulated_permit("leaves")),
     )
 
 

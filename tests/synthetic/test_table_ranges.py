@@ -14,7 +14,7 @@ from comity.federation.declare.plausibility import require_plausible, require_ra
 from comity.methods.synthetic import SyntheticProtocol
 from comity.methods.synthetic.counts import MAX_ROWS_FACTOR, table_ranges
 from comity.privacy.loss import Approx, Loss, Pure
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 
 from .made import CLASSES, frame, make_consortium, schema, synthetic
@@ -32,7 +32,7 @@ def opened(built: SyntheticProtocol, consortium: Consortium, counts: np.ndarray,
     scale, source, noise = release.scale(consortium), SeededNoise(seed), release.noise
     assert noise is not None
     drawn = sum(
-        noise.draw(source, scale, release.shape, permit=simulated("counts", place), part=True)
+        noise.draw(source, scale, release.shape, permit=simulated_permit("counts", place), part=True)
         for place in range(parties)
     )
     return np.asarray(counts + drawn * scale.grid, np.float64)

@@ -19,7 +19,7 @@ from comity.methods.vertical.layout import PLACES
 from comity.methods.vertical.moments import integers
 from comity.methods.vertical.published.protocol import PublishedVertical
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 
 from .consortia import HELD, hosted, make_consortium, parts, people, protocol, schema
@@ -55,7 +55,7 @@ def scores(tried: Any, consortium: Any, parts_left: Any, shrink: float = 1.0, se
         source = SeededNoise(1000 * seed + place)
         drawn = np.zeros((DRAWS, len(moving)))
         for _ in range(parts_left):
-            drawn += noise.draw(source, scale, (DRAWS, len(moving)), permit=simulated("moments"), part=True)
+            drawn += noise.draw(source, scale, (DRAWS, len(moving)), permit=simulated_permit("moments"), part=True)
         seen = shift * step + shrink * drawn
         if tried.pure:
             width = scale.total * shrink

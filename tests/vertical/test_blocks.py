@@ -15,7 +15,7 @@ from comity.methods.vertical.layout import PLACES
 from comity.methods.vertical.moments import integers
 from comity.methods.vertical.pooled import add_noise
 from comity.privacy.loss import Pure
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 
 from .consortia import hosted, make_consortium, parts, people, protocol
@@ -157,7 +157,7 @@ def ratios(tried: Any, consortium: Any, weight: Any, inside: Any) -> list[Any]:
     out = []
     for shift in (0.0, 1.0):
         shape = (40_000, len(step))
-        drawn = release.noise.draw(SeededNoise(int(shift)), scale, shape, permit=simulated("moments"))
+        drawn = release.noise.draw(SeededNoise(int(shift)), scale, shape, permit=simulated_permit("moments"))
         seen = drawn + shift * step
         out.append((np.abs(seen) - np.abs(seen - step)).sum(axis=1) / scale.total)
     return out

@@ -17,7 +17,7 @@ from comity.data import Bounded, Numeric, Schema
 from comity.federation.declare.consortium import Consortium
 from comity.methods.vertical import Vertical, VerticalRegression
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 
 from .consortia import make_consortium
@@ -59,7 +59,7 @@ def centralised(*, pure: Any) -> np.ndarray:
     release = tried.moments(terms(tried, 0).loss)
     assert release.noise is not None
     scale = release.noise.scale(sensitivity=release.sensitivity, shape=release.shape, grid=release.grid)
-    drawn = release.noise.draw(SeededNoise(1), scale, (100, *release.shape), permit=simulated("moments"))
+    drawn = release.noise.draw(SeededNoise(1), scale, (100, *release.shape), permit=simulated_permit("moments"))
     return (drawn * scale.grid).reshape(-1)
 
 

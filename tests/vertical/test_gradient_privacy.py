@@ -27,7 +27,7 @@ from comity.methods.vertical.ring_rounds import (
 from comity.methods.vertical.rounds import CURVE, LARGEST, constant_units, gradient_sensitivity, responses
 from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from tests.federation.channels import WholeLocal
 from tests.federation.toy import begin
@@ -168,7 +168,7 @@ def audit_scores(tried: Any, consortium: Any, parts_left: Any, shrink: float = 1
         drawn = np.zeros((draws, len(step)))
         for part in range(parts_left):
             source = SeededNoise(10 * place + part)
-            drawn += noise.draw(source, scale, drawn.shape, permit=simulated("gradient"), part=True)
+            drawn += noise.draw(source, scale, drawn.shape, permit=simulated_permit("gradient"), part=True)
         out.append((shift * step + shrink * drawn) @ (step / np.linalg.norm(step) / scale.total))
     return out
 

@@ -22,22 +22,27 @@ from comity.entropy import derive
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.lifecycle import run
-from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.bounds import Ball
-from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.policy import SIMULATION
-from comity.federation.declare.protection import Derived, Summed
-from comity.federation.declare.release import Array
 from comity.federation.messages.channel import Channel
 from comity.federation.owner.host import Answer, Host
-from comity.federation.owner.site import Site
 from comity.federation.owner.store import Store
-from comity.federation.protocol import Protocol, step
-from comity.privacy.loss import Approx
-from comity.privacy.mechanisms import Gaussian
-from comity.privacy.randomness import NoiseSource, ReleasedNoise
-from comity.privacy.unit import Neighbours, Unit
+from comity.privacy import Approx, Gaussian, Neighbours, NoiseSource, ReleasedNoise, Unit
+from comity.protocol import (
+    COORDINATOR,
+    EVERY_PARTY,
+    EVERYONE,
+    Array,
+    Ball,
+    Consortium,
+    Declaration,
+    Derived,
+    Parties,
+    Protocol,
+    Release,
+    Site,
+    Summed,
+    step,
+)
 from comity.study.local.channel import LocalChannel
 
 GROWING_PARTIES = tuple((parties, 1_000) for parties in (10, 30, 60, 100, 104, 300, 1_000))

@@ -17,9 +17,8 @@ from comity.data import Records, even
 from comity.entropy import Stream
 from comity.methods.averaging import Averaging
 from comity.methods.averaging.rule import ROUNDS, penalty_for
-from comity.privacy.accounting import zcdp_rho
-from comity.study.results.outcome import Outcome
-from comity.study.simulation.simulate import simulate
+from comity.privacy import zcdp_rho
+from comity.protocol import Outcome, simulate
 from experiments.bench.methods import averaging_anchors as anchors
 from experiments.data.adult_bins import Adult, adult
 

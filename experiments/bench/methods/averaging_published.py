@@ -10,9 +10,9 @@ import numpy as np
 
 from comity.data import Records
 from comity.entropy import Stream
-from comity.learn.fits import logistic
+from comity.learn import logistic
 from comity.methods.averaging import PublishedAveraging
-from comity.study.simulation.simulate import simulate
+from comity.protocol import simulate
 
 _L2 = 0.1
 

@@ -15,13 +15,9 @@ import numpy as np
 
 from comity import Ledger
 from comity.entropy import Stream
-from comity.federation.declare.consortium import Consortium
 from comity.methods.softlabel import PublishedSoftLabel
-from comity.privacy.loss import Pure
-from comity.privacy.randomness import SeededNoise
-from comity.privacy.unit import Neighbours, Unit
-from comity.study.local.cohort import Block, Cohort
-from comity.study.local.numbered import Numbered
+from comity.privacy import Neighbours, Pure, SeededNoise, Unit
+from comity.protocol import Block, Cohort, Consortium, Numbered
 
 RECORDS, FEATURES, AUXILIARY = 10, 20, 500
 

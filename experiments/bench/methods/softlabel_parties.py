@@ -26,14 +26,10 @@ from threadpoolctl import threadpool_limits
 
 from comity import Ledger
 from comity.entropy import Stream
-from comity.federation.declare.consortium import Consortium
-from comity.learn.fits import hard_votes, logistic
+from comity.learn import hard_votes, logistic
 from comity.methods.softlabel import PublishedSoftLabel
-from comity.privacy.loss import Pure
-from comity.privacy.randomness import SeededNoise
-from comity.privacy.unit import Neighbours, Unit
-from comity.study.local.cohort import Block, Cohort
-from comity.study.local.numbered import Numbered
+from comity.privacy import Neighbours, Pure, SeededNoise, Unit
+from comity.protocol import Block, Cohort, Consortium, Numbered
 
 L2 = 1e-4
 GRADIENT_NORM = 1e-9

@@ -19,7 +19,7 @@ from comity.entropy import Stream
 from comity.methods.summary import OneShotSummary
 from comity.methods.summary.features import FourierFeatures, gamma_of_records
 from comity.methods.summary.herding import herd_features, mmd2
-from comity.study.simulation.simulate import simulate
+from comity.protocol import simulate
 
 RECORDS, OWNERS, COLUMNS, FEATURES, CHOSEN, WISHED = 1_000_000, 10, 140, 140, 1000, 2000
 # Rounds of the anchor that are timed.

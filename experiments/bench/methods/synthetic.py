@@ -21,7 +21,7 @@ from comity.data import Records, dataset, even
 from comity.entropy import Stream
 from comity.methods.synthetic import Synthetic, SyntheticProtocol
 from comity.methods.synthetic.fidelity import Examples, Task, total_variation
-from comity.study.simulation.simulate import simulate
+from comity.protocol import simulate
 from experiments.bench.methods.synthetic_anchors import ABSENT, Anchor, anchors
 from experiments.data.adult import census_schema
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.privacy.accounting import zcdp_rho
+from comity.privacy import zcdp_rho
 
 Integers = NDArray[np.int64]
 Anchor = Callable[[Integers, Sequence[int], float, float], Integers]

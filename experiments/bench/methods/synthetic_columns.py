@@ -19,8 +19,7 @@ from comity.entropy import Stream
 from comity.errors import ComityError
 from comity.methods.by_columns.terms import Way
 from comity.methods.synthetic import Synthetic, SyntheticColumnsProtocol
-from comity.study.results.outcome import Outcome
-from comity.study.simulation.simulate import simulate
+from comity.protocol import Outcome, simulate
 from experiments.data.adult import census_schema
 
 ROWS, OWNERS = 44_000, 3

@@ -12,7 +12,7 @@ import numpy as np
 from comity.data import Records
 from comity.entropy import Stream
 from comity.methods.vertical import Vertical
-from comity.study.simulation.simulate import simulate
+from comity.protocol import simulate
 from experiments.data.adult import adult, adult_columns, adult_schema
 
 DELTA = 1e-5

@@ -21,8 +21,7 @@ from comity.entropy import Stream
 from comity.errors import ComityError
 from comity.methods.by_columns.terms import Way
 from comity.methods.vertical import Vertical, VerticalRegression
-from comity.study.results.outcome import Outcome
-from comity.study.simulation.simulate import simulate
+from comity.protocol import Outcome, simulate
 
 Floats = NDArray[np.float64]
 

@@ -29,7 +29,7 @@ from comity.federation.coordinator.lifecycle import execute, run
 from comity.federation.messages.channel import Channel, Timeouts
 from comity.federation.messages.sealed_channel import SealedChannel, opened_ask
 from comity.federation.owner.host import Answer, Host
-from comity.privacy.randomness import ReleasedNoise
+from comity.privacy import ReleasedNoise
 from comity.relay import sandbox
 from comity.relay.channel import NatsChannel
 from comity.relay.deployment import connect_parties, deliver_study, run_deployed

@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from comity import Ledger
-from comity.privacy.ledger import Draw
-from comity.privacy.loss import Pure
-from comity.privacy.unit import Neighbours, Unit
+from comity.privacy import Draw, Neighbours, Pure, Unit
 
 _RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 _REPEATS = 5

@@ -32,7 +32,7 @@ from comity.entropy import Stream
 from comity.methods.averaging.calibration import ASKS
 from comity.methods.averaging.rule import ROUNDS
 from comity.methods.averaging.whitening import LOOKS
-from comity.study.simulation.simulate import simulate
+from comity.protocol import simulate
 from experiments.bench.kernels.product_stream import peak_mb
 
 COLUMNS, SMALL = 20, 10_000

@@ -29,10 +29,10 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import Records, by_sizes, even
 from comity.entropy import Stream
-from comity.learn.fits import logistic
+from comity.learn import logistic
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.averaging.rule import penalty_for
-from comity.study.simulation.simulate import simulate
+from comity.protocol import simulate
 from experiments.data.adult_bins import A9A, Adult, adult
 from experiments.papers.plot import Curve, Level, Panel, draw
 

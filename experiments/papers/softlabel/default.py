@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 from comity import SoftLabel
 from comity.data import Records
 from comity.entropy import Stream
-from comity.learn.fits import softmax
-from comity.learn.local_models import linear_votes
+from comity.learn import linear_votes, softmax
 from comity.methods.softlabel import SoftLabelProtocol
 from comity.methods.softlabel.rule import Name
 from comity.methods.softlabel.statistic import Statistic
-from comity.privacy.randomness import SeededNoise
-from comity.study.local.numbered import Numbered
-from comity.study.simulation.simulate import simulate
+from comity.privacy import SeededNoise
+from comity.protocol import Numbered, simulate
 from experiments.papers.softlabel.release import DELTA, make_consortium, noisy_means, opened, total
 
 Floats = NDArray[np.float64]

@@ -26,17 +26,11 @@ from threadpoolctl import threadpool_limits
 from comity import Ledger
 from comity.data import Records, dataset
 from comity.entropy import Stream
-from comity.federation.coordinator.released import perturb
-from comity.federation.declare.consortium import Consortium
-from comity.learn.fits import one_hot, softmax
+from comity.learn import one_hot, softmax
 from comity.methods.softlabel import PublishedSoftLabel
 from comity.methods.softlabel.published.protocol import TOLERANCE, Constants, LearnsFrom, error
-from comity.privacy.loss import Pure
-from comity.privacy.randomness import SeededNoise
-from comity.privacy.unit import Neighbours, Unit
-from comity.study.local.cohort import Cohort, stacks
-from comity.study.local.numbered import Numbered
-from comity.study.simulation.simulate import simulate
+from comity.privacy import Neighbours, Pure, SeededNoise, Unit
+from comity.protocol import Cohort, Consortium, Numbered, perturb, simulate, stacks
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.softlabel.default import Layout, row_over_hosts
 from experiments.papers.softlabel.default import case_of as case_by_default

@@ -32,13 +32,11 @@ from threadpoolctl import threadpool_limits
 from comity import SoftLabel
 from comity.data import dataset
 from comity.entropy import Stream
-from comity.federation.coordinator.released import perturb
-from comity.learn.feature_map import FeatureMap
-from comity.learn.fits import hard_votes, logistic
-from comity.learn.local_models import linear_weights
+from comity.learn import FeatureMap, hard_votes, linear_weights, logistic
 from comity.methods.softlabel import PublishedSoftLabel, SoftLabelProtocol
 from comity.methods.softlabel.statistic import Statistic
-from comity.privacy.randomness import SeededNoise
+from comity.privacy import SeededNoise
+from comity.protocol import perturb
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.softlabel.release import DELTA, make_consortium, noisy_means, opened, total
 

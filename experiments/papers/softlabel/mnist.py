@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import dataset
 from comity.entropy import Stream
-from comity.learn.feature_map import pca
+from comity.learn import pca
 from comity.methods.softlabel.rule import Name
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.softlabel.default import EPSILONS, Layout, case_of, reproduced

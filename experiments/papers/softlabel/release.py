@@ -7,15 +7,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.declare.consortium import Consortium
-from comity.federation.declare.declaration import Release
 from comity.methods.softlabel import SoftLabelProtocol
 from comity.methods.softlabel.statistic import Statistic
-from comity.privacy.loss import loss_of
-from comity.privacy.mechanisms import Gaussian
-from comity.privacy.permit import simulated
-from comity.privacy.randomness import NoiseSource
-from comity.study.local.numbered import Numbered
+from comity.privacy import Gaussian, NoiseSource, loss_of, simulated_permit
+from comity.protocol import Consortium, Numbered, Release
 
 Floats = NDArray[np.float64]
 
@@ -60,6 +55,6 @@ def shared_noise(release: Release, consortium: Consortium, source: NoiseSource) 
     chunk = _CHUNK if isinstance(noise, Gaussian) else 1
     for start in range(0, consortium.size, chunk):
         shape = (min(chunk, consortium.size - start), *release.shape) if chunk > 1 else release.shape
-        drawn = noise.draw(source, scale, shape, permit=simulated(release.name), part=True)
+        drawn = noise.draw(source, scale, shape, permit=simulated_permit(release.name), part=True)
         out += drawn.sum(axis=0) if chunk > 1 else drawn
     return out

@@ -18,11 +18,10 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from comity.federation.protocol import Protocol
 from comity.methods.summary import AuctionSummary, OneShotSummary, PublishedSummary
 from comity.methods.summary.assessment import Measured, compare_choices, measure_choice
 from comity.methods.summary.published.method import Bid
-from comity.study.simulation.simulate import simulate
+from comity.protocol import Protocol, simulate
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.summary.tasks import SOURCES, Layout, Task, task
 

@@ -33,9 +33,7 @@ from comity.methods.synthetic.published.method import Budget
 from comity.methods.synthetic.published.predictor import Learner
 from comity.methods.synthetic.published.synthesis import clip_leaf_masses, draw_records, round_masses
 from comity.methods.synthetic.published.tree import Attributes, draw_shape, grow_tree
-from comity.privacy.permit import simulated
-from comity.privacy.randomness import SeededNoise
-from comity.privacy.unit import Neighbours
+from comity.privacy import Neighbours, SeededNoise, simulated_permit
 from experiments.data.adult import adult, adult_schema
 from experiments.papers.page import Figure, write_page
 from experiments.papers.plot import Curve, Level, Panel, draw
@@ -101,8 +99,8 @@ def diffgen(attributes: Attributes, own: Records, depth: int, noise: SeededNoise
         candidates=CANDIDATES,
         leaves=LEAVES,
         stream=stream,
-        choose=lambda rows: budget.choice.run(noise, rows, permit=simulated("choice")),
-        noise=lambda counts: budget.leaves.run(noise, counts, permit=simulated("leaves")),
+        choose=lambda rows: budget.choice.run(noise, rows, permit=simulated_permit("choice")),
+        noise=lambda counts: budget.leaves.run(noise, counts, permit=simulated_permit("leaves")),
     )
     values, _ = drawn_records(found, stream)
     seconds = process_time() - started

@@ -16,11 +16,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from comity.errors import DataError
-from comity.learn.fits import Logistic, SmoothedHinge
-from comity.privacy.loss import Pure
-from comity.privacy.mechanisms import Spherical
-from comity.privacy.permit import Permit
-from comity.privacy.randomness import NoiseSource
+from comity.learn import Logistic, SmoothedHinge
+from comity.privacy import NoiseSource, Permit, Pure, Spherical
 from experiments.papers.vertical.functional_mechanism import functional_mechanism
 
 Floats = NDArray[np.float64]

@@ -33,9 +33,7 @@ from comity.methods.synthetic.published.predictor import (
 )
 from comity.methods.synthetic.published.synthesis import draw_records, round_masses, solve_leaf_masses, vote
 from comity.methods.synthetic.published.tree import Attributes, Tree, count_levels, draw_shape, draw_targets, grow_tree
-from comity.privacy.permit import simulated
-from comity.privacy.randomness import NoiseSource, SeededNoise
-from comity.privacy.unit import Neighbours
+from comity.privacy import Neighbours, NoiseSource, SeededNoise, simulated_permit
 from experiments.papers.synthetic.private_predictors import (
     by_committee,
     by_majority,
@@ -82,11 +80,11 @@ def agent_release(
         values,
         labels,
         attributes.classes,
-        choose=lambda number, rows: budget.choice.run(noise, rows, permit=simulated("split", number)),
-        noise=lambda counts: budget.leaves.run(noise, counts, permit=simulated("leaves")),
+        choose=lambda number, rows: budget.choice.run(noise, rows, permit=simulated_permit("split", number)),
+        noise=lambda counts: budget.leaves.run(noise, counts, permit=simulated_permit("leaves")),
     )
     exact = count_levels(shape, tree.path(values), budget.levels - 1)
-    counts = budget.counts.run(noise, exact, permit=simulated("counts"))
+    counts = budget.counts.run(noise, exact, permit=simulated_permit("counts"))
     sizes = round_masses(solve_leaf_masses(tree, counts, budget.levels - 1), chance("sizes"))
     return AgentRelease(tree, sizes, draw_records(tree, sizes, chance("records")), process_time() - started)
 
@@ -217,7 +215,7 @@ def private_predictors(
             epsilon=epsilon,
             l2=_PRIVATE_L2,
             source=noise,
-            permit=simulated("predictor", at),
+            permit=simulated_permit("predictor", at),
         )
         for at, own in enumerate(agents)
     ]

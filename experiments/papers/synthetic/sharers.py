@@ -15,8 +15,7 @@ from comity.methods.synthetic.published.method import Budget
 from comity.methods.synthetic.published.predictor import Learner
 from comity.methods.synthetic.published.synthesis import vote
 from comity.methods.synthetic.published.tree import draw_targets
-from comity.privacy.randomness import SeededNoise
-from comity.privacy.unit import Neighbours
+from comity.privacy import Neighbours, SeededNoise
 from experiments.papers.synthetic.agents import EPSILON, Agents, Size
 from experiments.papers.synthetic.published import (
     DEPTH,

@@ -23,14 +23,11 @@ from threadpoolctl import threadpool_limits
 from comity import Ledger
 from comity.data import Records, even
 from comity.entropy import Stream, fresh_seed
-from comity.federation.declare.consortium import Consortium
 from comity.methods.synthetic import Synthetic, SyntheticProtocol
 from comity.methods.synthetic.artefact import SyntheticDataset
 from comity.methods.synthetic.fidelity import Task, total_variation
-from comity.privacy.loss import Approx
-from comity.privacy.randomness import ReleasedNoise
-from comity.privacy.unit import Neighbours, Unit
-from comity.study.local.cohort import Cohort, stacks
+from comity.privacy import Approx, Neighbours, ReleasedNoise, Unit
+from comity.protocol import Cohort, Consortium, stacks
 from experiments.papers.synthetic.datasets import SOURCES, Source
 from experiments.papers.synthetic.published import published_errors, records_of
 

@@ -32,16 +32,13 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import Records
 from comity.entropy import Stream
-from comity.federation.declare.consortium import Consortium
-from comity.learn.fits import logistic
+from comity.learn import logistic
 from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression
 from comity.methods.vertical.method import ColumnRegression
 from comity.methods.vertical.moments import fit_regression
 from comity.methods.vertical.pooled import add_noise, error_of, run_rounds
-from comity.privacy.loss import Approx, Loss, Pure
-from comity.privacy.randomness import SeededNoise
-from comity.privacy.unit import Neighbours, Unit
-from comity.study.simulation.simulate import simulate
+from comity.privacy import Approx, Loss, Neighbours, Pure, SeededNoise, Unit
+from comity.protocol import Consortium, simulate
 from experiments.data.adult import adult, adult_columns, adult_schema
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.vertical.baselines import dpsgd

@@ -15,10 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from comity.privacy.loss import Pure
-from comity.privacy.mechanisms import Laplace, NoisyMax
-from comity.privacy.permit import simulated
-from comity.privacy.randomness import NoiseSource
+from comity.privacy import Laplace, NoiseSource, NoisyMax, Pure, simulated_permit
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +35,7 @@ def dpsgd(features: Floats, labels: Floats, *, epsilon: float, source: NoiseSour
     weights = np.zeros(width)
     for number in range(PASSES):
         gradient = rows.T @ (expit(rows @ weights) - labels)
-        drawn = noise.draw(source, scale, (width,), permit=simulated("gradient", number)) * scale.grid
+        drawn = noise.draw(source, scale, (width,), permit=simulated_permit("gradient", number)) * scale.grid
         weights -= STEP * (gradient + drawn) / count
     return weights
 
@@ -65,7 +62,7 @@ def frank_wolfe(
         residual = np.clip(features @ weights - labels, -1 - radius, 1 + radius)
         gradient = features.T @ residual
         scores = np.concatenate([-gradient, gradient])
-        best = int(choose.run(source, scores, permit=simulated("vertex", number)))
+        best = int(choose.run(source, scores, permit=simulated_permit("vertex", number)))
         vertex = np.zeros(width)
         vertex[best % width] = radius if best < width else -radius
         weights += 2.0 / (number + 2) * (vertex - weights)

@@ -23,15 +23,12 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import Bounded, Numeric, Records, Schema, dataset
 from comity.entropy import Stream
-from comity.federation.declare.consortium import Consortium
 from comity.methods.vertical import Vertical, VerticalRegression
 from comity.methods.vertical.layout import scaled_target
 from comity.methods.vertical.moments import fit_regression
 from comity.methods.vertical.pooled import add_noise, error_of, pool_columns
-from comity.privacy.accounting import budget_to_rho
-from comity.privacy.loss import Approx, Loss, Pure
-from comity.privacy.randomness import SeededNoise
-from comity.privacy.unit import Neighbours, Unit
+from comity.privacy import Approx, Loss, Neighbours, Pure, SeededNoise, Unit, budget_to_rho
+from comity.protocol import Consortium
 from experiments.papers.vertical.baselines import frank_wolfe
 from experiments.papers.vertical.functional_mechanism import functional_mechanism
 

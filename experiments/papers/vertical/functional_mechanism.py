@@ -8,10 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.methods.vertical.published.protocol import coefficients, minimiser, published_sensitivity
-from comity.privacy.loss import Pure
-from comity.privacy.mechanisms import Laplace
-from comity.privacy.permit import simulated
-from comity.privacy.randomness import NoiseSource
+from comity.privacy import Laplace, NoiseSource, Pure, simulated_permit
 
 Floats = NDArray[np.float64]
 
@@ -26,5 +23,5 @@ def functional_mechanism(
     )
     noise = Laplace(Pure(epsilon))
     scale = noise.scale(sensitivity=published_sensitivity(width, logistic=logistic), shape=polynomial.shape)
-    drawn = noise.draw(source, scale, polynomial.shape, permit=simulated("polynomial"))
+    drawn = noise.draw(source, scale, polynomial.shape, permit=simulated_permit("polynomial"))
     return minimiser(polynomial + drawn * scale.grid, width, sqrt(2) * scale.total * scale.grid)

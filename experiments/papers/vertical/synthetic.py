@@ -19,13 +19,10 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import Bounded, Numeric, Schema
 from comity.entropy import Stream
-from comity.federation.declare.consortium import Consortium
 from comity.methods.vertical import Vertical
 from comity.methods.vertical.pooled import add_noise
-from comity.privacy.accounting import budget_to_rho
-from comity.privacy.loss import Approx, Pure
-from comity.privacy.randomness import SeededNoise
-from comity.privacy.unit import Neighbours, Unit
+from comity.privacy import Approx, Neighbours, Pure, SeededNoise, Unit, budget_to_rho
+from comity.protocol import Consortium
 from experiments.papers.vertical.baselines import frank_wolfe
 from experiments.papers.vertical.functional_mechanism import functional_mechanism
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from comity.lazily import lazily
-from comity.learn.feature_map import FeatureMap
-from comity.learn.fits import Fit, hard_votes, logistic, one_hot, softmax
+from comity.learn.feature_map import FeatureMap, pca
+from comity.learn.fits import Fit, Logistic, SmoothedHinge, hard_votes, logistic, one_hot, softmax
 from comity.learn.norm_bound import minimiser_radius, vector_radius
 
 if TYPE_CHECKING:
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from comity.learn.local_models import from_callable as from_callable
     from comity.learn.local_models import from_estimator as from_estimator
     from comity.learn.local_models import from_predictions as from_predictions
+    from comity.learn.local_models import linear_votes as linear_votes
+    from comity.learn.local_models import linear_weights as linear_weights
     from comity.learn.local_models import named as named
+    from comity.learn.record_sum import in_unit_ball as in_unit_ball
     from comity.learn.regressor import LinearRegressor as LinearRegressor
     from comity.learn.released_model import load_model as load_model
     from comity.learn.soft_labels import fit_on_soft_labels as fit_on_soft_labels
@@ -31,16 +34,22 @@ __all__ = [
     "LinearClassifier",
     "LinearRegressor",
     "LocalModel",
+    "Logistic",
+    "SmoothedHinge",
     "fit_on_soft_labels",
     "from_callable",
     "from_estimator",
     "from_predictions",
     "hard_votes",
+    "in_unit_ball",
+    "linear_votes",
+    "linear_weights",
     "load_model",
     "logistic",
     "minimiser_radius",
     "named",
     "one_hot",
+    "pca",
     "softmax",
     "vector_radius",
 ]
@@ -50,10 +59,13 @@ _HOMES = {
     "LinearClassifier": "comity.learn.classifiers",
     "LinearRegressor": "comity.learn.regressor",
     "LocalModel": "comity.learn.local_models",
+    "in_unit_ball": "comity.learn.record_sum",
     "fit_on_soft_labels": "comity.learn.soft_labels",
     "from_callable": "comity.learn.local_models",
     "from_estimator": "comity.learn.local_models",
     "from_predictions": "comity.learn.local_models",
+    "linear_votes": "comity.learn.local_models",
+    "linear_weights": "comity.learn.local_models",
     "load_model": "comity.learn.released_model",
     "named": "comity.learn.local_models",
 }

@@ -104,7 +104,7 @@ def entrusted(release: str, index: int) -> Permit:
     return Permit(release, index)
 
 
-def simulated(release: str, index: int = 0) -> Permit:
+def simulated_permit(release: str, index: int = 0) -> Permit:
     """For noise that no ledger is debited for, in a simulation or an audit by someone who holds all records. Code that
     answers for an owner never uses it."""
     return Permit(release, index)

@@ -14,7 +14,7 @@ from comity.data import Categorical, Classes, Numeric, Schema
 from comity.entropy import Stream
 from comity.errors import StudyError
 from comity.methods.synthetic.published.tree import Attributes
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
 from experiments.data.adult import adult_schema
@@ -218,8 +218,8 @@ def private(values: Any, labels: Any, noise: Any, found: Any, *, narrower: int =
         candidates=3,
         leaves=100,
         stream=Stream.public("audit"),
-        choose=lambda rows: loud.choice.run(noise, rows, permit=simulated("choice")),
-        noise=lambda counts: loud.leaves.run(noise, counts, permit=simulated("leaves")),
+        choose=lambda rows: loud.choice.run(noise, rows, permit=simulated_permit("choice")),
+        noise=lambda counts: loud.leaves.run(noise, counts, permit=simulated_permit("leaves")),
     )
 
 

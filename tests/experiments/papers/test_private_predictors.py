@@ -10,7 +10,7 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.errors import DataError
 from comity.learn.fits import logistic
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from experiments.papers.synthetic.private_predictors import (
     by_committee,
@@ -35,7 +35,7 @@ def test_without_noise_the_perturbed_fit_is_the_fit() -> None:
 
     rows, _ = ball(300, 4)
     labels = (rows[:, 0] > 0).astype(np.int64)
-    found = objective_perturbation(rows, labels, epsilon=5.0, l2=0.05, source=Quiet(0), permit=simulated("fit"))
+    found = objective_perturbation(rows, labels, epsilon=5.0, l2=0.05, source=Quiet(0), permit=simulated_permit("fit"))
     np.testing.assert_allclose(found, logistic(rows, labels, 0.05).weights, atol=1e-6)
 
 
@@ -48,7 +48,7 @@ def test_the_noise_has_the_corrected_norm() -> None:
     norms = []
     for seed in range(120):
         w = objective_perturbation(
-            rows, labels, epsilon=epsilon, l2=l2, source=SeededNoise(seed), permit=simulated("fit")
+            rows, labels, epsilon=epsilon, l2=l2, source=SeededNoise(seed), permit=simulated_permit("fit")
         )
         gradient = rows.T @ (1 / (1 + np.exp(-rows @ w)) - labels) / 100 + penalty * w
         norms.append(100 * np.linalg.norm(gradient))
@@ -89,7 +89,7 @@ def test_perturbed_fits_of_neighbours_are_no_clearer_than_claimed(times: int, ho
         return np.array(
             [
                 objective_perturbation(
-                    rows, labels, epsilon=1.0 * times, l2=1.0, source=SeededNoise(seed), permit=simulated("fit")
+                    rows, labels, epsilon=1.0 * times, l2=1.0, source=SeededNoise(seed), permit=simulated_permit("fit")
                 )[0]
                 for seed in range(first, first + 4000)
             ]
@@ -102,7 +102,7 @@ def test_perturbed_fits_of_neighbours_are_no_clearer_than_claimed(times: int, ho
 def test_records_outside_the_ball_are_refused() -> None:
     with pytest.raises(DataError, match="unit ball"):
         objective_perturbation(
-            np.full((3, 2), 2.0), np.ones(3), epsilon=1.0, l2=1.0, source=SeededNoise(0), permit=simulated("fit")
+            np.full((3, 2), 2.0), np.ones(3), epsilon=1.0, l2=1.0, source=SeededNoise(0), permit=simulated_permit("fit")
         )
 
 

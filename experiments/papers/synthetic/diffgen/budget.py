@@ -15,9 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from comity.privacy.loss import LOSSES, Pure
-from comity.privacy.mechanisms import NoisyCounts, NoisyMax
-from comity.privacy.unit import Neighbours
+from comity.privacy import Neighbours, NoisyCounts, NoisyMax, Pure
+from comity.privacy.loss import LOSSES
 
 
 @dataclass(frozen=True)

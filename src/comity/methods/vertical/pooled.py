@@ -24,7 +24,7 @@ from comity.learn.fits import logistic
 from comity.methods.vertical.layout import LABEL, PLACES, Layout, scaled_target
 from comity.methods.vertical.moments import MomentEntries, fit_regression
 from comity.methods.vertical.rounds import Rounds, Whitening, constant_units, responses
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import NoiseSource
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def add_noise(protocol: VerticalRegression, exact: Floats, consortium: Consortiu
     assert noise is not None
     units = np.rint(exact / scale.grid).astype(np.int64)
     for _ in consortium.parties:
-        units += noise.draw(source, scale, release.shape, permit=simulated(release.name), part=True)
+        units += noise.draw(source, scale, release.shape, permit=simulated_permit(release.name), part=True)
     return np.asarray(units * scale.grid, np.float64)
 
 
@@ -184,6 +184,6 @@ def run_rounds(
             cut = held.cut(descent.weights, intervals)
         units = np.rint(exact / scale.grid).astype(np.int64)
         for _ in consortium.parties:
-            units += noise.draw(source, scale, release.shape, permit=simulated(release.name, number), part=True)
+            units += noise.draw(source, scale, release.shape, permit=simulated_permit(release.name, number), part=True)
         descent = descent.step(protocol.rescaled(np.asarray(units * scale.grid, np.float64)))
     return protocol.coefficients(descent), cut

@@ -29,7 +29,7 @@ from comity.federation.owner.site import Rows
 from comity.federation.part import spec_of
 from comity.federation.protocol import Protocol
 from comity.privacy.ledger import Ledger
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import NoiseSource
 
 # Contributions of one stack, or what a step holds on the way to them, take at most this much memory.
@@ -189,7 +189,7 @@ class Cohort:
         assert noise is not None
         part = isinstance(release.protection, Summed)
         for _ in range(parties):
-            permit = simulated(release.name)
+            permit = simulated_permit(release.name)
             units = units + noise.draw(self._noise, scale, release.shape, permit=permit, part=part)
         return units
 
