@@ -15,8 +15,7 @@ from comity.methods.averaging.published.protocol import PublishedAveraging
 from comity.report.result import Result
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
-
-from .conftest import write_study
+from tests.support.study_folder import write_study
 
 ENCODING = Encoding(clinic_schema("readmitted"), rows="normalised", intercept=True)
 

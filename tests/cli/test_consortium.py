@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from comity.relay.sandbox import free_port
-from tests.relay.relays import needs_server, wait_until
-from tests.site.sites import NAMES, Sites
+from tests.support.relays import needs_server, wait_until
+from tests.support.sites import NAMES, Sites
 
 
 @pytest.fixture

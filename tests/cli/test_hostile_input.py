@@ -22,11 +22,12 @@ from comity.methods.synthetic.artefact import NoisyCounts, SyntheticDataset
 from comity.methods.synthetic.counts import fit_counting
 from comity.site.logs import JsonLines, TextLines
 from comity.untrusted.text import is_hidden
-from tests.site.sites import Sites
 from tests.site.test_pack import files_of, forged
+from tests.support.sites import Sites
+from tests.support.study_folder import STUDY
 from tests.untrusted.test_toml import HOSTILE
 
-from .conftest import STUDY, Ended
+from .conftest import Ended
 
 Comity = Callable[..., Ended]
 

@@ -14,8 +14,9 @@ import pytest
 
 from comity.data import Schema, clinic_schema, clinics
 from tests.data.postgres import PASSWORD, Cluster, absent, cluster
+from tests.support.study_folder import STUDY, write_study
 
-from .conftest import STUDY, Ended, write_study
+from .conftest import Ended
 
 Comity = Callable[..., Ended]
 

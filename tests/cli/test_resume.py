@@ -18,7 +18,7 @@ from comity.privacy.ledger import Ledger, SharedFile
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.simulation import run as runtime_run
-from tests.cli.conftest import STUDY, write_study
+from tests.support.study_folder import STUDY, write_study
 
 PARTIES = 8
 COMITY = [sys.executable, "-c", "import sys; from comity.cli import main; sys.exit(main())"]

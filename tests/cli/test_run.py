@@ -22,7 +22,7 @@ from comity.cli.simulate import text_as_run
 from comity.learn import LinearClassifier, load_model
 from comity.privacy.ledger import Ledger
 from comity.study.study import Study
-from tests.cli.conftest import PARTIES, STUDY
+from tests.support.study_folder import PARTIES, STUDY
 
 
 def test_a_run_leaves_a_whole_run_folder(comity: Any, study: Path) -> None:

@@ -22,7 +22,7 @@ from comity.site.inbox import Arrival, Decision
 from comity.site.service import ENDPOINTS, SiteService
 from comity.site.site_file import SiteFile
 from comity.site.status import Refusals, open_refusals
-from tests.site.sites import NAMES, Sites, coordinated, execute
+from tests.support.sites import NAMES, Sites, connect_services, execute
 
 COMMANDS = [["site", name] for name in ("init", "receive", "inbox", "approve", "refuse", "serve", "status", "end")]
 COMMANDS += [["study", "pack"], ["ledger", "add"]]
@@ -155,10 +155,10 @@ def test_from_a_packed_study_to_its_results(comity: Any, sites: Sites, monkeypat
         view = comity("site", "approve", short, "--yes", "--json", *there).document["view"]
         assert view["cost"].startswith("mu") and view["left_before"] == "eps 3.00" and view["plan"]["parties"] == 2
 
-    execute(coordinated(study, sites.services(), sites.coordinator))
+    execute(connect_services(study, sites.services(), sites.coordinator))
     status = comity("site", "status")
     assert status.code == 0 and "closed" in status.out and "spent" in status.out
-    second = coordinated(study, sites.services(), sites.coordinator, run="run-2")
+    second = connect_services(study, sites.services(), sites.coordinator, run="run-2")
     with pytest.raises(Exception, match="approval"):
         execute(second)
     page = comity("site", "status", "--json").document
@@ -231,7 +231,7 @@ def test_refuse_and_end(comity: Any, sites: Sites, monkeypatch: pytest.MonkeyPat
         there = ["--site", sites.site(name)]
         comity("site", "receive", sites.folder / "pack", *there)
         assert comity("site", "approve", study.hash, "--yes", *there).code == 0
-    parties = coordinated(study, sites.services(), sites.coordinator)
+    parties = connect_services(study, sites.services(), sites.coordinator)
     parties.progress = lambda path: parties.cancel() if path == "gradient[0]" else None
     with pytest.raises(Exception, match="cancelled"):
         execute(parties)

@@ -1,8 +1,8 @@
 """Four organisations and a coordinator as processes on loopback, in which any method's study can be run.
 
-HOME/consortium/            the holder's: authority and relay
-HOME/coordinator/METHOD/    a study with its public files; HOME/coordinator/runs/ its runs
-HOME/researcher/METHOD/     the same study file with everybody's records, to be simulated
+HOME/consortium/            authority and relay
+HOME/coordinator/METHOD/    a study with its public files; HOME/coordinator/runs/ has its runs
+HOME/researcher/METHOD/     the same study file with all parties' records, to be simulated
 HOME/north/ ...             each owner's site, with a dataset for each method
 """
 
@@ -19,13 +19,13 @@ from typing import Any
 
 from comity.cli import main
 from comity.crypto import key_file
-from comity.crypto.sealing import PublicIdentity
 from comity.methods import PROTOCOLS
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.relay.sandbox import Loopback, run_processes
 from comity.study.study import Study
 from tests.deploy.methods import METHODS, NAMES, records_of, study_text, write_public
+from tests.support.sites import keys_table
 
 COORDINATOR, RESEARCHER = "coordinator", "researcher"
 _SITE = """\
@@ -51,13 +51,9 @@ records_may_leave = true
 """
 
 
-def texts(public: PublicIdentity) -> str:
-    return "\n".join(f'{name} = "{text}"' for name, text in public.to_texts().items())
-
-
 @dataclass
 class Deployment:
-    """Relay and sites run while the block of `deployed` does; the coordinator is a process for each study."""
+    """Relay and sites run inside the block of `deployed`; each study has a coordinator process."""
 
     home: Path
     loopback: Loopback
@@ -71,11 +67,9 @@ class Deployment:
 
     def study(self, method: str, epsilon: float) -> Study:
         """Write the study for its coordinator, and the same file for a researcher who has all records."""
-        pinned = [f"[coordinator.keys]\n{texts(key_file.load(self.home / COORDINATOR / 'coordinator.key').public)}\n"]
+        pinned = [f"[coordinator.keys]\n{keys_table(key_file.load(self.home / COORDINATOR / 'coordinator.key'))}\n"]
         for party in METHODS[method].parties:
-            pinned.append(
-                f"[parties.{party}.keys]\n{texts(key_file.load(self.home / party / f'{party}.keys').public)}\n"
-            )
+            pinned.append(f"[parties.{party}.keys]\n{keys_table(key_file.load(self.home / party / f'{party}.keys'))}\n")
         text = study_text(method, epsilon) + "\n".join(pinned)
         for member in (COORDINATOR, RESEARCHER):
             folder = self.folder(method, member)
@@ -87,7 +81,7 @@ class Deployment:
         return Study.load(self.folder(method) / "study.toml")
 
     def approve(self, study: Study, method: str) -> None:
-        """As owners do who got the study by another way."""
+        """Approve the study at each site with the commands that owners use when it did not come over the relay."""
         pack = self.folder(method) / f"{study.hash[:12]}.study"
         assert self.comity("study", "pack", self.folder(method) / "study.toml", *self._keys(), "--out", pack) == 0
         for party in METHODS[method].parties:
@@ -103,7 +97,7 @@ class Deployment:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
     def run(self, method: str, epsilon: float) -> tuple[Study, Path]:
-        """Handed over, approved and run; the coordinator's run folder."""
+        """Submit, approve and run the study; returns it and the coordinator's run folder."""
         study = self.study(method, epsilon)
         self.approve(study, method)
         done = self.submit(method)
@@ -130,7 +124,7 @@ class Deployment:
 def deployed(home: Path, serve: tuple[str, ...]) -> Iterator[Deployment]:
     """`serve` are the words of a site's process, before its site file."""
     loopback = Loopback.make(home, NAMES)
-    asks = key_file.create(home / COORDINATOR / "coordinator.key").public
+    coordinator = key_file.create(home / COORDINATOR / "coordinator.key")
     for party in NAMES:
         folder = home / party
         key_file.create(folder / f"{party}.keys")
@@ -152,7 +146,11 @@ def deployed(home: Path, serve: tuple[str, ...]) -> Iterator[Deployment]:
         data = "".join(f'[data.{name}]\nsource = "parquet"\npath = "{name}.parquet"\n\n' for name in held)
         address = loopback.relay_of(party).address
         page = _SITE.format(
-            party=party, address=address, data=data, pinned=texts(asks), protocols=json.dumps(list(PROTOCOLS))
+            party=party,
+            address=address,
+            data=data,
+            pinned=keys_table(coordinator),
+            protocols=json.dumps(list(PROTOCOLS)),
         )
         (folder / "site.toml").write_text(page)
     with ExitStack() as stack:

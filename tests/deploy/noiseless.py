@@ -1,5 +1,5 @@
-"""A site whose contributions are exact, for comparing a deployed run with a local one. It lives in the tests: the
-product has no switch for it.
+"""A site that adds no noise, for comparing a deployed run with a local one. It is in the tests only: the product has no
+switch for it.
 
     python -m tests.deploy.noiseless SITE_FILE      serves like `comity site serve`
 """
@@ -13,8 +13,8 @@ from comity.site.service import SiteService, open_endpoint
 from tests.support.noise import NoNoise
 
 
-class NoiselessDesk(SiteService):
-    """An owner's service that answers exactly."""
+class NoiselessService(SiteService):
+    """An owner's service that adds no noise."""
 
     def _open(self) -> None:
         super()._open()
@@ -22,5 +22,5 @@ class NoiselessDesk(SiteService):
 
 
 if __name__ == "__main__":
-    served = NoiselessDesk(sys.argv[1])
+    served = NoiselessService(sys.argv[1])
     open_endpoint(served.site).serve(served)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from comity.relay.sandbox import free_port
-from tests.relay.relays import needs_server
+from tests.support.relays import needs_server
 
 pytestmark = [needs_server, pytest.mark.deploy]
 

@@ -22,9 +22,9 @@ from comity.study.simulation.run import run_study
 from comity.study.study import Study
 from tests.deploy.deployment import Deployment, deployed
 from tests.deploy.methods import METHODS, RECORDS
-from tests.relay.relays import needs_server
 from tests.study.test_released import equal
 from tests.support.noise import NoNoise
+from tests.support.relays import needs_server
 from tests.support.witnesses import witnesses_in
 
 pytestmark = [needs_server, pytest.mark.deploy]

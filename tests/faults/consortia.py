@@ -23,7 +23,7 @@ from comity.site.pack import pack
 from comity.site.service import SiteService
 from comity.study.study import Study
 from tests.report.small_studies import HOSPITAL, SURGERY
-from tests.site.sites import approve, keys_table
+from tests.support.sites import approve, keys_table
 from tests.support.witnesses import witnesses_in
 
 RUN = "run-1"

@@ -23,7 +23,7 @@ from tests.faults.checks import broken, lines_of
 from tests.faults.consortia import Folder, make
 from tests.faults.deployed_kills import Deployment, exit_code
 from tests.federation.children import end_children
-from tests.relay.relays import needs_server, wait_until
+from tests.support.relays import needs_server, wait_until
 
 pytestmark = [needs_server, pytest.mark.deploy]
 

@@ -26,7 +26,7 @@ from tests.faults.consortia import METHODS, RUN, make
 from tests.faults.matrix import DEPLOYED, LOCAL, SEED
 from tests.faults.outcomes import ENDED, RESUMED
 from tests.federation.children import end_children
-from tests.relay.relays import needs_server
+from tests.support.relays import needs_server
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from comity.federation.messages.channel import SILENT, Lost, Replied, Timeouts
 from comity.relay.channel import NatsChannel
 from comity.relay.wire import COORDINATOR
 from tests.faults.proxy import Stretch
-from tests.relay.relays import Loop, Loopback, Site, needs_server, wait_until
+from tests.support.relays import Loop, Loopback, Site, needs_server, wait_until
 
 pytestmark = [needs_server, pytest.mark.deploy]
 NAMES = ("north", "south")

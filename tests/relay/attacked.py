@@ -27,11 +27,11 @@ from comity.site.status import Refusals
 from comity.study.results.outcome import Outcome
 from comity.study.study import Study
 from tests.federation.toy import ask_for
-from tests.site.sites import NAMES, Sites, approve
 from tests.support.asks import sign_ask
+from tests.support.relays import Loop, Operated, Site, wait_until
+from tests.support.sites import NAMES, Sites, approve
 
-from .bare import Bare
-from .relays import Loop, Operated, Site, wait_until
+from .relay_client import RawClient
 
 SOON = 20.0
 TIMEOUTS = Timeouts(silent=SOON, deadline=3 * SOON)
@@ -59,23 +59,23 @@ class Operator:
     def __init__(self, loop: Loop, loopback: Operated) -> None:
         self.loop = loop
         self.carried: list[Carried] = []
-        self._bare = Bare(loopback.operator)
+        self._client = RawClient(loopback.operator)
         self._do(self._begin())
 
     async def _begin(self) -> None:
-        await self._bare.__aenter__()
+        await self._client.__aenter__()
 
         async def heard(message: Any) -> None:
             self.carried.append(Carried(message.subject, message.data, time.monotonic()))
 
-        await self._bare.client.subscribe(">", cb=heard)
-        await self._bare.client.flush(10)
+        await self._client.client.subscribe(">", cb=heard)
+        await self._client.client.flush(10)
 
     def says(self, subject: str, *raws: bytes) -> None:
         async def said() -> None:
             for raw in raws:
-                await self._bare.client.publish(subject, raw)
-            await self._bare.client.flush(10)
+                await self._client.client.publish(subject, raw)
+            await self._client.client.flush(10)
 
         self._do(said())
 
@@ -88,7 +88,7 @@ class Operator:
         return [one for one in self.carried[start:] if one.subject != _NOBODY]
 
     def end(self) -> None:
-        self._do(self._bare.__aexit__())
+        self._do(self._client.__aexit__())
 
     def _do(self, work: Any) -> None:
         self.loop.start(work).result(SOON)
@@ -211,7 +211,7 @@ def made(pristine: Path, folder: Path) -> Iterator[Attacked]:
     shutil.copytree(pristine, folder / "all")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COMITY_HOME", str(folder / "all" / "home"))
-        one = Attacked(Sites.found(folder / "all" / "sites"), Operated.make(folder / "members", NAMES))
+        one = Attacked(Sites.load(folder / "all" / "sites"), Operated.make(folder / "members", NAMES))
         try:
             yield one
         finally:

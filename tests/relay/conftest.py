@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.site.conftest import pristine, sites
+from tests.support.relays import Loopback, NatsLine
 
 from .attacked import made
-from .relays import Loopback, NatsLine
 
 __all__ = ["pristine", "sites"]
 

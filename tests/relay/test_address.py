@@ -18,9 +18,9 @@ from comity.relay import address, server
 from comity.relay.address import RelayAddress, probe_relay
 from comity.relay.channel import NatsChannel
 from comity.site import health
-from tests.site.sites import NAMES, Sites
+from tests.support.relays import Loopback, needs_server, wait_until
+from tests.support.sites import NAMES, Sites
 
-from .relays import Loopback, needs_server, wait_until
 from .strangers import Strangers
 
 pytestmark = needs_server

@@ -14,10 +14,10 @@ from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.site.pack import _signed
 from comity.study.study import Study
-from tests.site.sites import keys_table
+from tests.support.relays import needs_server
+from tests.support.sites import keys_table
 
 from .matrix import attack
-from .relays import needs_server
 
 pytestmark = needs_server
 

@@ -20,10 +20,10 @@ from comity.relay.wire import Frame, Kind, message_id
 from comity.site.service import SiteService
 from tests.federation.toy import ask_for
 from tests.support.asks import sign_ask
+from tests.support.relays import needs_server, wait_until
 
 from .attacked import decoded
 from .matrix import NOTHING, PAGE, attack
-from .relays import needs_server, wait_until
 
 pytestmark = needs_server
 

@@ -14,12 +14,12 @@ from comity.federation.messages.codec import encode
 from comity.relay.wire import Frame, Kind
 from comity.site.inbox import Inbox
 from tests.federation.toy import ask_for
-from tests.site.sites import approve
 from tests.support.asks import sign_ask
+from tests.support.relays import needs_server
+from tests.support.sites import approve
 
-from .bare import Bare
 from .matrix import NOTHING, attack
-from .relays import needs_server
+from .relay_client import RawClient
 
 pytestmark = needs_server
 
@@ -214,7 +214,7 @@ def test_a_flood_of_one_member_loses_no_reply(row: Any, attacked: Any) -> None:
     junk = [b"", b"x" * 40, Frame(Kind.REPLY, bytes(16), 9, bytes(25)).to_bytes(), bytes(60_000)]
 
     async def flood() -> None:
-        async with Bare(attacked.loopback.relay_of("south")) as one:
+        async with RawClient(attacked.loopback.relay_of("south")) as one:
             for number in range(1_000):
                 await one.client.publish("comity.reply.south", junk[number % len(junk)])
             await one.client.flush(20)

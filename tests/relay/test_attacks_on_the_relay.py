@@ -21,10 +21,10 @@ from comity.relay.server import AUTHENTICATION_SECONDS, HANDSHAKE_SECONDS, MAX_M
 from comity.relay.wire import MAX_FRAME_BYTES
 from comity.site.service import open_endpoint
 from comity.site.site_file import SiteFile
+from tests.support.relays import Loopback, needs_server
 
-from .bare import SOON, Bare, admitted, told
 from .matrix import NOTHING, attack
-from .relays import Loopback, needs_server
+from .relay_client import SOON, RawClient, connection_errors, is_admitted
 from .strangers import Strangers
 
 pytestmark = needs_server
@@ -55,8 +55,8 @@ class _Heard:
         """What the server says to `who`, a member, about each thing that it tries; nothing of it may arrive."""
 
         async def run() -> Any:
-            south, asker = Bare(self.members.relay_of("south")), Bare(self.members.relay_of("coordinator"))
-            async with south, asker, Bare(self.members.relay_of(member)) as one:
+            south, asker = RawClient(self.members.relay_of("south")), RawClient(self.members.relay_of("coordinator"))
+            async with south, asker, RawClient(self.members.relay_of(member)) as one:
                 asks, replies = await south.hears("comity.ask.south"), await asker.hears("comity.reply.south")
                 said = ["; ".join(await one.refused(tried(one.client))) for tried in tries]
                 await south.client.flush(SOON)
@@ -81,14 +81,16 @@ def test_nobody_connects_without_a_certificate(row: Any, members: Any) -> None:
     north = members.relay_of("north")
     without = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     without.load_verify_locations(cafile=str(north.authority))
-    assert row.told in told(north, tls=without) and told(north) == "", "the control: with its certificate"
+    assert row.told in connection_errors(north, tls=without) and connection_errors(north) == "", (
+        "the control: with its certificate"
+    )
 
 
 @attack("TLS below 1.3", by=HANDSHAKE, told="alert protocol version")
 def test_nobody_connects_with_an_older_tls(row: Any, members: Any) -> None:
     older = members.relay_of("north").tls_context()
     older.minimum_version = older.maximum_version = ssl.TLSVersion.TLSv1_2
-    assert row.told in told(members.relay_of("north"), tls=older)
+    assert row.told in connection_errors(members.relay_of("north"), tls=older)
 
 
 @attack("plain text in place of TLS", by=HANDSHAKE, told=NOTHING)
@@ -115,12 +117,14 @@ def test_a_certificate_of_another_authority_is_refused(row: Any, members: Any, t
     (tmp_path / "other" / "certificate.pem").write_text(issued.pem)
     (tmp_path / "other" / "authority.pem").write_text(members.authority.pem)
     address = members.relay_of("north").address
-    assert row.told in told(RelayAddress(address, tmp_path / "other" / "certificate.pem"))
+    assert row.told in connection_errors(RelayAddress(address, tmp_path / "other" / "certificate.pem"))
 
 
 @attack("an expired certificate", by=HANDSHAKE + "; an open connection is cut when it ends", told="certificate expired")
 def test_an_expired_certificate_is_refused(row: Any, members: Any, tmp_path: Path) -> None:
-    assert row.told in told(members.stranger(tmp_path / "expired", "north", validity=timedelta(minutes=-1)))
+    assert row.told in connection_errors(
+        members.stranger(tmp_path / "expired", "north", validity=timedelta(minutes=-1))
+    )
 
 
 @attack(
@@ -130,7 +134,7 @@ def test_an_expired_certificate_is_refused(row: Any, members: Any, tmp_path: Pat
 )
 def test_a_name_without_its_key_is_nobody(row: Any, members: Any, tmp_path: Path) -> None:
     for name in ("north", "coordinator", "stranger"):
-        assert row.told in told(members.stranger(tmp_path / name, name))
+        assert row.told in connection_errors(members.stranger(tmp_path / name, name))
 
 
 @attack(
@@ -155,12 +159,12 @@ def test_a_revoked_member_is_out(row: Any, members: Any) -> None:
     west = members.relay_of("west")
 
     async def cut() -> None:
-        async with Bare(west) as one:
+        async with RawClient(west) as one:
             await asyncio.to_thread(membership.revoke_member, members.folder, "west")
             await asyncio.wait_for(one.closed.wait(), SOON)
 
     asyncio.run(cut())
-    assert row.told in told(west) and admitted(members.relay_of("north")), "nobody else is kept out"
+    assert row.told in connection_errors(west) and is_admitted(members.relay_of("north")), "nobody else is kept out"
 
 
 # Who may hear and say what.
@@ -224,9 +228,11 @@ def test_a_member_has_few_connections(row: Any, members: Any) -> None:
     async def tried() -> Any:
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(MAX_MEMBER_CONNECTIONS):
-                await stack.enter_async_context(Bare(members.relay_of("north")))
-            said = await asyncio.to_thread(told, members.relay_of("north"))
-            assert await asyncio.to_thread(told, members.relay_of("south")) == "", "nobody else is kept out"
+                await stack.enter_async_context(RawClient(members.relay_of("north")))
+            said = await asyncio.to_thread(connection_errors, members.relay_of("north"))
+            assert await asyncio.to_thread(connection_errors, members.relay_of("south")) == "", (
+                "nobody else is kept out"
+            )
             return said
 
     assert row.told in asyncio.run(tried()).lower()
@@ -242,14 +248,14 @@ def test_strangers_take_no_members_places(row: Any, members: Any) -> None:
         # Twice what all members together may hold, so that one count for everybody would be used up.
         strangers.come(silent=100, halfway=50, nameless=10)
         for name in ("coordinator", "north", "south"):
-            assert told(members.relay_of(name)) == "", f"{name} is kept out"
+            assert connection_errors(members.relay_of(name)) == "", f"{name} is kept out"
         assert strangers.are_cut_within(HANDSHAKE_SECONDS + AUTHENTICATION_SECONDS + 2)
 
 
 @attack("a flood of subscriptions", by="the relay: the connection is cut", told="maximum subscriptions exceeded")
 def test_a_member_has_few_subscriptions(row: Any, members: Any) -> None:
     async def tried() -> Any:
-        async with Bare(members.relay_of("north")) as one:
+        async with RawClient(members.relay_of("north")) as one:
             for _ in range(MAX_MEMBER_CONNECTIONS + 1):
                 with contextlib.suppress(Exception):
                     await one.allowed(one.client.subscribe("comity.ask.north"))
@@ -261,7 +267,7 @@ def test_a_member_has_few_subscriptions(row: Any, members: Any) -> None:
 @attack("an oversized frame", by="the relay: the connection is cut, and its log says why", told=NOTHING)
 def test_an_oversized_frame_is_not_carried(row: Any, members: Any) -> None:
     async def tried() -> Any:
-        async with Bare(members.relay_of("south")) as south, Bare(members.relay_of("coordinator")) as asker:
+        async with RawClient(members.relay_of("south")) as south, RawClient(members.relay_of("coordinator")) as asker:
             replies = await asker.hears("comity.reply.south")
             south.client._max_payload = 1 << 30
             await south.client.publish("comity.reply.south", bytes(MAX_FRAME_BYTES + 1))

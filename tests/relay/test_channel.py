@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.federation.channel_conformance import ChannelConformance
-
-from .relays import needs_server
+from tests.support.relays import needs_server
 
 pytestmark = needs_server
 

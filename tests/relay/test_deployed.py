@@ -28,9 +28,8 @@ from comity.site.service import open_endpoint
 from comity.site.site_file import SiteFile
 from comity.site.status import Refusals, list_runs
 from comity.study.local.channel import LocalChannel
-from tests.site.sites import NAMES, approve, execute
-
-from .relays import Loop, Loopback, Site, needs_server, wait_until
+from tests.support.relays import Loop, Loopback, Site, needs_server, wait_until
+from tests.support.sites import NAMES, approve, execute
 
 pytestmark = needs_server
 

@@ -18,9 +18,8 @@ from comity.cli import main
 from comity.relay import sandbox
 from comity.relay.sandbox import run_processes
 from comity.site.status import Refusals
-from tests.site.column_sites import NEW, ColumnSites
-
-from .relays import Loopback, needs_server, wait_until
+from tests.support.column_sites import NEW, ColumnSites
+from tests.support.relays import Loopback, needs_server, wait_until
 
 pytestmark = [needs_server, pytest.mark.deploy]
 
@@ -44,7 +43,7 @@ def owners(tmp_path: Path) -> Iterator[Any]:
     with ExitStack() as stack:
         stack.enter_context(sandbox.sandbox_home(tmp_path))
         loopback = Loopback.make(tmp_path, NAMES)
-        sites = ColumnSites.made(tmp_path, NAMES)
+        sites = ColumnSites.make_columns(tmp_path, NAMES)
         for name in NAMES:
             sites.terms(name, relay=relay_of(loopback, name))
         stack.enter_context(loopback.relay())
@@ -65,7 +64,7 @@ def relay_of(loopback: Any, name: Any) -> str:
 
 def test_a_model_is_trained_approved_for_new_records_and_applied_jointly(owners: Any, tmp_path: Path) -> None:
     sites, loopback = owners
-    study = sites.trained()
+    study = sites.training_study()
     common = ["--keys", "coordinator.key", "--relay", "coordinator/relay"]
     submit = ["study", "submit", study.folder / "study.toml", *common, "--quiet"]
     code, _, said = comity(tmp_path, *submit)

@@ -12,8 +12,7 @@ import pytest
 
 from comity.relay import sandbox
 from comity.relay.sandbox import run_processes, start_process, stop_process
-
-from .relays import needs_server
+from tests.support.relays import needs_server
 
 FOREIGN = {"matplotlib", "sklearn", "joblib", "jinja2", "opendp", "numba", "llvmlite", "rich.progress"}
 """What no process of a site imports, whatever it answers. What else a study needs comes with the

@@ -23,8 +23,7 @@ from comity.relay import link as links
 from comity.relay.channel import NatsChannel
 from comity.relay.wire import PIECE_BYTES, Frame, Kind
 from tests.federation.channel_conformance import MEGA, SOON, asks, echo, outcomes
-
-from .relays import Loopback, NatsLine, Site, needs_server, wait_until
+from tests.support.relays import Loopback, NatsLine, Site, needs_server, wait_until
 
 pytestmark = needs_server
 

@@ -10,8 +10,7 @@ import pytest
 
 from comity.relay import server
 from comity.relay.roster import Roster
-
-from .relays import Loopback
+from tests.support.relays import Loopback
 
 
 class Clock:

@@ -30,9 +30,9 @@ from comity.relay.certificates import Authority, create_request, relay_user
 from comity.relay.roster import Roster
 from comity.relay.server import MAX_MEMBER_CONNECTIONS
 from comity.relay.wire import MAX_FRAME_BYTES
+from tests.support.relays import Loopback, needs_server
 
-from .bare import SOON, Bare, admitted, is_admitted
-from .relays import Loopback, needs_server
+from .relay_client import SOON, RawClient, can_connect, is_admitted
 
 pytestmark = needs_server
 
@@ -60,7 +60,7 @@ INBOXES = ("_INBOX.>", "_INBOX.*.*", "_INBOX.abc")
 )
 def test_nobody_listens_where_it_may_not(two: Any, member: str, foreign: Any) -> None:
     async def tried() -> None:
-        async with Bare(two.relay_of(member)) as one:
+        async with RawClient(two.relay_of(member)) as one:
             for subject in (*foreign, *EVERYTHING, *SYSTEM, *INBOXES):
                 for queue in ("", "workers"):
                     said = await one.refused(one.client.subscribe(subject, queue=queue))
@@ -85,7 +85,7 @@ def test_nobody_speaks_where_it_may_not(two: Any, member: str, foreign: Any) -> 
     """Asking as a party, replying for another, answering to an inbox, administrative subjects."""
 
     async def tried() -> None:
-        async with Bare(two.relay_of(member)) as one:
+        async with RawClient(two.relay_of(member)) as one:
             for subject in (*foreign, "_INBOX.abc", "$SYS.REQ.SERVER.PING", "$JS.API.INFO", "$SRV.PING"):
                 said = await one.refused(one.client.publish(subject, b"x"))
                 assert any("permissions violation for publish" in line.lower() for line in said), subject
@@ -98,7 +98,11 @@ def test_nobody_speaks_where_it_may_not(two: Any, member: str, foreign: Any) -> 
 def test_what_is_refused_does_not_arrive_and_what_is_allowed_does(two: Any) -> None:
     async def tried() -> None:
         relays = {name: two.relay_of(name) for name in ("coordinator", "north", "south")}
-        async with Bare(relays["coordinator"]) as asker, Bare(relays["north"]) as north, Bare(relays["south"]) as south:
+        async with (
+            RawClient(relays["coordinator"]) as asker,
+            RawClient(relays["north"]) as north,
+            RawClient(relays["south"]) as south,
+        ):
             replies = {name: await asker.hears(f"comity.reply.{name}") for name in ("north", "south")}
             asks = await south.hears("comity.ask.south")
             await north.refused(north.client.publish("comity.reply.south", b"forged"))
@@ -115,7 +119,7 @@ def test_what_is_refused_does_not_arrive_and_what_is_allowed_does(two: Any) -> N
 
 def test_an_oversized_frame_ends_its_connection(two: Any) -> None:
     async def tried() -> None:
-        async with Bare(two.relay_of("north")) as one:
+        async with RawClient(two.relay_of("north")) as one:
             one.client._max_payload = 1 << 30
             await one.client.publish("comity.reply.north", bytes(MAX_FRAME_BYTES))
             await one.client.flush(SOON)
@@ -132,9 +136,11 @@ def test_an_oversized_frame_ends_its_connection(two: Any) -> None:
 def test_a_member_has_few_subscriptions_and_connections(two: Any) -> None:
     async def tried() -> None:
         async with contextlib.AsyncExitStack() as stack:
-            held = [await stack.enter_async_context(Bare(two.relay_of("south"))) for _ in range(MAX_MEMBER_CONNECTIONS)]
-            assert not await is_admitted(two.relay_of("south"))
-            assert await is_admitted(two.relay_of("north")), "nobody else is kept out"
+            held = [
+                await stack.enter_async_context(RawClient(two.relay_of("south"))) for _ in range(MAX_MEMBER_CONNECTIONS)
+            ]
+            assert not await can_connect(two.relay_of("south"))
+            assert await can_connect(two.relay_of("north")), "nobody else is kept out"
             for _ in range(MAX_MEMBER_CONNECTIONS + 1):
                 with contextlib.suppress(Exception):
                     await held[0].allowed(held[0].client.subscribe("comity.ask.south"))
@@ -166,20 +172,20 @@ def test_the_relay_listens_at_one_port(two: Any) -> None:
 
 def test_handshakes_that_fail(two: Any, tmp_path: Path) -> None:
     north = two.relay_of("north")
-    assert admitted(north)
+    assert is_admitted(north)
     nothing = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     nothing.load_verify_locations(cafile=str(north.authority))
-    assert not admitted(north, tls=nothing), "no certificate"
+    assert not is_admitted(north, tls=nothing), "no certificate"
     older = north.tls_context()
     older.minimum_version, older.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
-    assert not admitted(north, tls=older), "TLS 1.2"
+    assert not is_admitted(north, tls=older), "TLS 1.2"
     expired = two.stranger(tmp_path / "expired", "north", validity=timedelta(minutes=-1))
-    assert not admitted(expired), "an expired certificate"
+    assert not is_admitted(expired), "an expired certificate"
     other = Authority.create(tmp_path / "authority")
     request = create_request(tmp_path / "other", "north")
     (tmp_path / "other" / "certificate.pem").write_text(other.sign_member(request, "north").pem)
     (tmp_path / "other" / "authority.pem").write_text(two.authority.pem)
-    assert not admitted(RelayAddress(north.address, tmp_path / "other" / "certificate.pem")), "another authority"
+    assert not is_admitted(RelayAddress(north.address, tmp_path / "other" / "certificate.pem")), "another authority"
 
 
 def test_nothing_is_said_in_plain_text(two: Any) -> None:
@@ -201,7 +207,7 @@ def test_nothing_is_said_in_plain_text(two: Any) -> None:
 @pytest.mark.parametrize("name", ["stranger", "north", "coordinator", "relay"])
 def test_a_certificate_that_the_roster_does_not_know_is_nobody(two: Any, tmp_path: Path, name: str) -> None:
     """Also under a member's own name: the subject names the key too."""
-    assert not admitted(two.stranger(tmp_path / "folder", name))
+    assert not is_admitted(two.stranger(tmp_path / "folder", name))
 
 
 def _with_alternative(two: Any, folder: Any, alternative: Any) -> RelayAddress:
@@ -236,7 +242,7 @@ def test_a_name_that_an_authority_copied_would_make_a_member_the_coordinator(two
     forged = _with_alternative(two, tmp_path / "forged", coordinator)
 
     async def asks() -> Any:
-        async with Bare(forged) as one:
+        async with RawClient(forged) as one:
             return await one.allowed(one.client.publish("comity.ask.south", b"x"))
 
     assert asyncio.run(asks())
@@ -261,7 +267,7 @@ def test_a_member_can_not_play_the_relay(two: Any) -> None:
             reading = ssl.SSLError
             with pytest.raises(reading, match=r"(?i)certificate"):
                 await asyncio.open_connection("127.0.0.1", port, ssl=relay.tls_context(), server_hostname="127.0.0.1")
-            assert not await is_admitted(relay)
+            assert not await can_connect(relay)
 
     asyncio.run(tried())
     assert greeted == []
@@ -280,14 +286,14 @@ def fresh(tmp_path: Path) -> Iterator[Any]:
 
 def test_a_revoked_member_is_cut_off_at_once_and_others_notice_nothing(fresh: Any) -> None:
     async def tried() -> Any:
-        async with Bare(fresh.relay_of("north")) as north, Bare(fresh.relay_of("south")) as south:
+        async with RawClient(fresh.relay_of("north")) as north, RawClient(fresh.relay_of("south")) as south:
             began = time.monotonic()
             assert await asyncio.to_thread(membership.revoke_member, fresh.folder, "north")
             await asyncio.wait_for(north.closed.wait(), SOON)
             took = time.monotonic() - began
             await south.client.flush(SOON)
             assert south.client.is_connected and not south.errors
-            assert not await is_admitted(fresh.relay_of("north")) and await is_admitted(fresh.relay_of("south"))
+            assert not await can_connect(fresh.relay_of("north")) and await can_connect(fresh.relay_of("south"))
             return took
 
     assert asyncio.run(tried()) < 5
@@ -301,7 +307,7 @@ def test_a_new_key_under_the_old_name_does_not_bring_the_stolen_one_back(fresh: 
     joined = membership.join_consortium(fresh.folder / "invitations" / "north.toml", tmp_path / "again")
     _, path, taken = membership.admit_member(fresh.folder, joined.request, "north")
     membership.join_consortium(fresh.folder / "invitations" / "north.toml", tmp_path / "again", path)
-    assert taken and admitted(joined.relay) and not admitted(stolen)
+    assert taken and is_admitted(joined.relay) and not is_admitted(stolen)
 
 
 def test_a_reload_that_fails_as_a_whole_is_noticed(fresh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,9 +321,9 @@ def test_a_reload_that_fails_as_a_whole_is_noticed(fresh: Any, monkeypatch: pyte
     monkeypatch.setattr(server, "server_configuration", unchangeable)
     with pytest.raises(Stopped, match="keeps the old one"):
         membership.revoke_member(fresh.folder, "north")
-    assert admitted(fresh.relay_of("north")), "the control: it is still in"
+    assert is_admitted(fresh.relay_of("north")), "the control: it is still in"
     monkeypatch.undo()
-    assert server.reload(fresh.folder) and not admitted(fresh.relay_of("north"))
+    assert server.reload(fresh.folder) and not is_admitted(fresh.relay_of("north"))
 
 
 def test_a_connection_does_not_outlive_its_certificate(fresh: Any) -> None:
@@ -330,13 +336,13 @@ def test_a_connection_does_not_outlive_its_certificate(fresh: Any) -> None:
     server.reload(fresh.folder)
 
     async def tried() -> None:
-        async with Bare(fresh.relay_of("south")) as south:
+        async with RawClient(fresh.relay_of("south")) as south:
             await asyncio.sleep(max(0.0, (issued.until - datetime.now(UTC)).total_seconds()) + 0.2)
             await south.client.flush(SOON)
             assert south.client.is_connected, "the control: the server has not noticed"
             assert await asyncio.to_thread(server._apply_expiry, fresh.folder, frozenset()) == {"south"}
             await asyncio.wait_for(south.closed.wait(), SOON)
-            assert await is_admitted(fresh.relay_of("north"))
+            assert await can_connect(fresh.relay_of("north"))
 
     asyncio.run(tried())
 

@@ -16,9 +16,9 @@ from comity.relay.address import RelayAddress
 from comity.relay.roster import Roster
 from comity.relay.server import AUTHENTICATION_SECONDS, HANDSHAKE_SECONDS
 from tests.federation.channel_conformance import ChannelConformance
+from tests.support.relays import Loopback, NatsLine, needs_server
 
-from .bare import Bare, admitted, told
-from .relays import Loopback, NatsLine, needs_server
+from .relay_client import RawClient, connection_errors, is_admitted
 from .strangers import Strangers
 from .test_rules_of_the_relay import (
     test_a_member_has_few_subscriptions_and_connections,
@@ -53,7 +53,7 @@ def test_members_meet_whichever_way_they_dial(two: Any) -> None:
         north = two.relay_of("north")
         plain = RelayAddress(Roster.load(two.consortium).address, two.relay_folder("coordinator") / "certificate.pem")
         assert north.is_websocket and not plain.is_websocket
-        async with Bare(plain) as asker, Bare(north) as one:
+        async with RawClient(plain) as asker, RawClient(north) as one:
             asks = await one.hears("comity.ask.north")
             await asker.client.publish("comity.ask.north", b"asked")
             await asker.client.flush(5)
@@ -66,17 +66,17 @@ def test_members_meet_whichever_way_they_dial(two: Any) -> None:
 
 def test_a_websocket_takes_no_stranger_no_older_tls_and_no_missing_certificate(two: Any, tmp_path: Path) -> None:
     north = two.relay_of("north")
-    assert admitted(north)
+    assert is_admitted(north)
     stranger = two.stranger(tmp_path / "x", "north")
-    assert stranger.is_websocket and "authorization violation" in told(stranger).lower()
+    assert stranger.is_websocket and "authorization violation" in connection_errors(stranger).lower()
 
     nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     nobody.load_verify_locations(cafile=str(north.authority))
-    assert "certificate required" in told(north, tls=nobody).lower()
+    assert "certificate required" in connection_errors(north, tls=nobody).lower()
 
     older = north.tls_context()
     older.minimum_version, older.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
-    assert "protocol version" in told(north, tls=older).lower()
+    assert "protocol version" in connection_errors(north, tls=older).lower()
 
 
 def test_strangers_take_no_members_places_at_either_port(two: Any) -> None:
@@ -86,8 +86,8 @@ def test_strangers_take_no_members_places_at_either_port(two: Any) -> None:
     with Strangers(web) as by_web, Strangers(plain) as by_tls:
         by_web.come(silent=60, halfway=30, nameless=5)
         by_tls.come(silent=60, halfway=30, nameless=5)
-        assert told(web) == "" and told(plain) == ""
-        assert told(two.relay_of("south")) == "" and told(two.relay_of("coordinator")) == ""
+        assert connection_errors(web) == "" and connection_errors(plain) == ""
+        assert connection_errors(two.relay_of("south")) == "" and connection_errors(two.relay_of("coordinator")) == ""
         end = HANDSHAKE_SECONDS + AUTHENTICATION_SECONDS + 2
         assert by_web.are_cut_within(end) and by_tls.are_cut_within(end)
 
@@ -98,13 +98,13 @@ def test_a_revoked_member_is_cut_off_its_websocket(tmp_path: Path) -> None:
     try:
 
         async def cut() -> None:
-            async with Bare(made.relay_of("north")) as one:
+            async with RawClient(made.relay_of("north")) as one:
                 assert membership.revoke_member(made.consortium, "north")
                 await asyncio.wait_for(one.closed.wait(), 10)
 
         asyncio.run(cut())
-        assert not admitted(made.relay_of("north"))
-        assert admitted(made.relay_of("south"))
+        assert not is_admitted(made.relay_of("north"))
+        assert is_admitted(made.relay_of("south"))
     finally:
         made.stop()
 

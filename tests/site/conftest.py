@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sites import Sites
 from tests.support.witnesses import witnesses_in
-
-from .sites import Sites
 
 
 @pytest.fixture(scope="session")
@@ -25,4 +24,4 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sites(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sites:
     shutil.copytree(pristine, tmp_path / "all")
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "all" / "home"))
-    return Sites.found(tmp_path / "all" / "sites")
+    return Sites.load(tmp_path / "all" / "sites")

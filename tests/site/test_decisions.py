@@ -12,8 +12,7 @@ from comity.errors import StudyError
 from comity.site.health import check_site
 from comity.site.inbox import Inbox
 from comity.site.service import SiteService
-
-from .sites import Sites, approve
+from tests.support.sites import Sites, approve
 
 MALFORMED: dict[str, tuple[str, Any, str]] = {
     "a number as a text": ("runs", "3", "runs must be a whole number, found '3'"),

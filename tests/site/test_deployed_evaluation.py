@@ -14,11 +14,10 @@ from comity.federation.declare.payers import spent_by
 from comity.federation.evaluation.figures import Figures
 from comity.privacy.ledger import Ledger
 from comity.report.result import Result, load_result
-from comity.site.approval import dry_run
+from comity.site.approval import preview_approval
 from comity.study.results.outcome import Outcome
 from comity.study.study import Study
-
-from .sites import NAMES, STUDY, Sites, approve, coordinated, execute
+from tests.support.sites import NAMES, STUDY, Sites, approve, connect_services, execute
 
 MEASURED = STUDY.replace("[simulation]", "[evaluation]\n\n[simulation]")
 PARTY = MEASURED.replace('unit = "record"', 'unit = "party"').replace("averaging", "softlabel")
@@ -34,7 +33,7 @@ def run(sites: Sites, study: Study) -> Outcome:
     services = sites.services()
     for service in services.values():
         approve(service, service.received(sites.packed(study)))
-    parties = coordinated(study, services, sites.coordinator)
+    parties = connect_services(study, services, sites.coordinator)
     released, kept = execute(parties)
     return Outcome.of(study.agreed, released, parties.transcript, run="run-1", kept=kept)
 
@@ -56,7 +55,7 @@ def test_the_owner_sees_its_release_and_its_cost_before_it_approves_and_pays_tha
     study = measured(sites)
     service = sites.services()["north"]
     service.received(sites.packed(study))
-    view = dry_run(service.site, service.site.owner(), study, dataset="patients", runs=1).view
+    view = preview_approval(service.site, service.site.owner(), study, dataset="patients", runs=1).view
     (line,) = [one for one in view.leaves if one.release == "evaluation"]
     assert (line.other, line.protection) == ("coordinator", "secure sum + shared noise") and line.loss.startswith("mu ")
     assert "eps 0.90" in view.cost
@@ -87,8 +86,8 @@ def test_the_policy_counts_it(sites: Sites) -> None:
         service = sites.services()["north"]
         service.received(sites.packed(study))
         if ceiling > both:
-            dry_run(service.site, service.site.owner(), study, dataset="patients", runs=1)
+            preview_approval(service.site, service.site.owner(), study, dataset="patients", runs=1)
         else:
             with pytest.raises(Refused, match=r"policy\.epsilon_per_study is") as refusal:
-                dry_run(service.site, service.site.owner(), study, dataset="patients", runs=1)
+                preview_approval(service.site, service.site.owner(), study, dataset="patients", runs=1)
             assert refusal.value.key == "epsilon_per_study"

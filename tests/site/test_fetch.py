@@ -32,8 +32,7 @@ from comity.study.results.received import load_received
 from comity.study.results.signed_files import _said, sign_files
 from comity.study.simulation.run import run_study
 from comity.study.study import Study
-
-from .sites import NAMES, STUDY, Sites, approve, execute, keys_table
+from tests.support.sites import NAMES, STUDY, Sites, approve, execute, keys_table
 
 PUBLISHED = STUDY.replace("averaging", "synthetic").replace("delta = 1e-6\n", 'neighbours = "add-remove"\n')
 

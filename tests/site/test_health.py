@@ -31,9 +31,8 @@ from comity.relay.sandbox import Loopback
 from comity.relay.server import CONFIGURATION, FOLDER, server_configuration
 from comity.site import health
 from comity.site.health import Finding, check_site
+from tests.support.sites import NAMES, Sites, approve
 from tests.support.witnesses import witnesses_in
-
-from .sites import NAMES, Sites, approve
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +45,7 @@ def joined(pristine: Path, members: Loopback, tmp_path_factory: pytest.TempPathF
     """North has joined a consortium and approved a study; to be copied."""
     folder = tmp_path_factory.mktemp("joined") / "all"
     shutil.copytree(pristine, folder)
-    sites, address = Sites.found(folder / "sites"), members.relay_of("north").address
+    sites, address = Sites.load(folder / "sites"), members.relay_of("north").address
     shutil.copytree(members.relay_folder("north"), sites.home("north") / "relay")
     sites.write("north", top=f'[relay]\naddress = "{address}"\ncertificate = "relay/certificate.pem"\n')
     with witnesses_in(folder / "home"):
@@ -62,7 +61,7 @@ def site(joined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "all" / "home"))
     answers = Finding("relay", "ok", "answers")
     monkeypatch.setattr(health, "_probe", lambda *_: answers)
-    return Sites.found(tmp_path / "all" / "sites").site("north")
+    return Sites.load(tmp_path / "all" / "sites").site("north")
 
 
 def found(path: Path, **more: Any) -> dict[str, list[Finding]]:
@@ -178,7 +177,7 @@ def test_a_certificate_that_ended_ends_soon_or_has_not_begun(site: Path, days: i
 
 
 def test_without_a_relay_nothing_is_served(site: Path) -> None:
-    Sites.found(site.parents[1]).write("north")
+    Sites.load(site.parents[1]).write("north")
     assert "has no [relay]" in only(site, "certificate", "warning")
 
 

@@ -22,12 +22,12 @@ from comity.relay.endpoint import MAX_CONCURRENT_ASKS, Worker
 from comity.relay.wire import Frame, Kind, pack_frame, read_frames
 from comity.site import inbox, pack, pack_limits
 from comity.site import service as service_module
-from comity.site.approval import dry_run
+from comity.site.approval import preview_approval
 from comity.site.inbox import Inbox
 from comity.site.service import SiteService
+from tests.support.sites import STUDY, Sites, approve, connect_services, execute, keys_table
+from tests.support.sites import TABLE as PARAMETERS
 
-from .sites import STUDY, Sites, approve, coordinated, execute, keys_table
-from .sites import TABLE as PARAMETERS
 from .test_pack import forged, receive
 
 SOFTLABEL = STUDY.replace("averaging", "softlabel").replace('unit = "record"', 'unit = "party"')
@@ -230,7 +230,9 @@ def test_an_approved_run_goes_on_while_a_pack_is_read(sites: Sites, monkeypatch:
     other = sites.packed(sites.study(epsilon=0.2))
     thread = threading.Thread(target=services["north"].received, args=(other,))
     thread.start()
-    running = threading.Thread(target=lambda: execute(coordinated(study, services, sites.coordinator)), daemon=True)
+    running = threading.Thread(
+        target=lambda: execute(connect_services(study, services, sites.coordinator)), daemon=True
+    )
     try:
         assert reading.wait(20)
         running.start()
@@ -250,7 +252,7 @@ def test_no_ask_waits_while_the_policy_decides(sites: Sites, monkeypatch: pytest
     sites.site("north").write_text(sites.site("north").read_text() + pinned)
     service = SiteService(sites.site("north"))
     deciding, done = threading.Event(), threading.Event()
-    considers, reads, held = dry_run, Inbox.study, []
+    considers, reads, held = preview_approval, Inbox.study, []
 
     def slow(*arguments: Any, **options: Any) -> Any:
         deciding.set()
@@ -261,7 +263,7 @@ def test_no_ask_waits_while_the_policy_decides(sites: Sites, monkeypatch: pytest
         held.append(service._lock._is_owned())  # type: ignore[attr-defined]
         return reads(self, name)
 
-    monkeypatch.setattr(service_module, "dry_run", slow)
+    monkeypatch.setattr(service_module, "preview_approval", slow)
     monkeypatch.setattr(Inbox, "study", study)
     taking = threading.Thread(target=service.received, args=(sites.packed(sites.study()),))
     asking = threading.Thread(target=service.refresh, daemon=True)
@@ -281,7 +283,7 @@ def test_terms_that_change_while_the_policy_decides_count(sites: Sites, monkeypa
     pinned = f"\n[pinned.south]\n{keys_table(sites.identity('south'))}\n"
     sites.write("north", policy='approval = "within-policy"')
     sites.site("north").write_text(sites.site("north").read_text() + pinned)
-    service, considers = SiteService(sites.site("north")), dry_run
+    service, considers = SiteService(sites.site("north")), preview_approval
 
     def narrowed(*arguments: Any, **options: Any) -> Any:
         found = considers(*arguments, **options)
@@ -289,7 +291,7 @@ def test_terms_that_change_while_the_policy_decides_count(sites: Sites, monkeypa
         sites.site("north").write_text(text.replace("epsilon_per_study = 1.0", "epsilon_per_study = 0.1"))
         return found
 
-    monkeypatch.setattr(service_module, "dry_run", narrowed)
+    monkeypatch.setattr(service_module, "preview_approval", narrowed)
     arrival = service.received(sites.packed(sites.study()))
     assert arrival.decision is None and not service.studies
 

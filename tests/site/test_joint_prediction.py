@@ -21,15 +21,14 @@ from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
 from comity.learn.classifiers import LinearClassifier
-from comity.site.approval import dry_run
+from comity.site.approval import preview_approval
 from comity.site.status import Refusals
 from comity.study.predicting import read_weights, weights_text
 from comity.study.records.gather import gather
 from comity.study.study import Study
+from tests.support.column_sites import NEW, ColumnSites
+from tests.support.sites import approve, connect_services, execute, keys_table
 from tests.support.witnesses import witnesses_in
-
-from .column_sites import NEW, ColumnSites
-from .sites import approve, coordinated, execute, keys_table
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +36,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """Sites where a study has released its model, to be copied."""
     folder = tmp_path_factory.mktemp("columns")
     with witnesses_in(folder / "home"):
-        return folder, ColumnSites.made(folder / "sites").model()
+        return folder, ColumnSites.make_columns(folder / "sites").train()
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def columns(trained: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.Monke
     shutil.copytree(folder, tmp_path / "all")
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "all" / "home"))
     home = tmp_path / "all" / "sites"
-    return ColumnSites(home, ColumnSites.found(home).coordinator, tuple(ColumnSites.names)), coef
+    return ColumnSites(home, ColumnSites.load(home).coordinator, tuple(ColumnSites.names)), coef
 
 
 def approved(sites: ColumnSites, study: Study) -> dict[str, Any]:
@@ -66,7 +65,7 @@ def test_the_receiver_alone_has_predictions_beside_its_identifiers_as_often_as_a
     study = sites.prediction(coef)
     services = approved(sites, study)
     spent = {name: str(service.site.owner().ledger.summary()[0].spent) for name, service in services.items()}
-    values, _ = execute(coordinated(study, services, sites.coordinator))
+    values, _ = execute(connect_services(study, services, sites.coordinator))
     assert values["scores"].shape == (NEW,)
     (table,) = sites.home("north").glob(f"results/{study.hash[:12]}-*/table/table.csv")
     found = pd.read_csv(table).set_index("person")
@@ -77,7 +76,7 @@ def test_the_receiver_alone_has_predictions_beside_its_identifiers_as_often_as_a
         page = json.loads((results / "received.json").read_text())
         assert page["presented"] is None and page["own"] == [] and "scores" not in page["released"]
     with pytest.raises(Refused) as refusal:
-        execute(coordinated(study, services, sites.coordinator, run="run-2"))
+        execute(connect_services(study, services, sites.coordinator, run="run-2"))
     assert refusal.value.code == "approval"
     # It draws nothing, and so it costs nothing in epsilon.
     assert spent == {name: str(service.site.owner().ledger.summary()[0].spent) for name, service in services.items()}
@@ -105,7 +104,7 @@ def test_what_crosses_is_what_was_declared(columns: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(Registry, "answered", listening)
     monkeypatch.setattr(Parties, "ask", opening)
     services = approved(sites, study)
-    values, _ = execute(coordinated(study, services, sites.coordinator))
+    values, _ = execute(connect_services(study, services, sites.coordinator))
     protocol, consortium = study.protocol, study.consortium
     declared = {
         one.name
@@ -157,7 +156,7 @@ def test_a_model_that_was_not_released_here_or_has_other_columns_is_refused(colu
     study = sites.prediction(coef)
     changes = {
         'run = "trained-1"': ('run = "another"', "prediction.run"),
-        f'of = "{sites.trained().hash}"': (f'of = "{"0" * 64}"', "prediction.of"),
+        f'of = "{sites.training_study().hash}"': (f'of = "{"0" * 64}"', "prediction.of"),
         '["place", "sex"]': ('["sex", "place"]', "prediction.of"),
     }
     service, path = sites.services()["south"], study.folder / "study.toml"
@@ -190,7 +189,7 @@ def test_terms_that_became_narrower_after_the_approval_refuse_the_run(columns: A
     services = approved(sites, study)
     sites.terms("south", allowed=0)
     with pytest.raises(Refused) as refusal:
-        execute(coordinated(study, services, sites.coordinator))
+        execute(connect_services(study, services, sites.coordinator))
     assert (refusal.value.code, refusal.value.key, refusal.value.party) == ("policy", "joint_predictions", "south")
     assert "scores up to 40 new records jointly and exactly" in Refusals(sites.home("south")).last(1)[0].sentence
 
@@ -214,7 +213,7 @@ def test_an_owner_reads_what_would_leave_exactly(columns: Any) -> None:
     study = sites.prediction(coef)
     service = sites.services()["south"]
     service.received(sites.packed(study))
-    text = dry_run(service.site, service.site.owner(), study, dataset="new", runs=1).view.as_text()
+    text = preview_approval(service.site, service.site.owner(), study, dataset="new", runs=1).view.as_text()
     assert "EXACTLY" in text and "the exact score of each new record" in text
     assert "to the coordinator and north" in text and "not private" in text
     # Nothing is paid, so that nothing is said about what several records would pay.
@@ -229,7 +228,7 @@ def test_its_hash_covers_the_model_the_number_and_the_receiver(columns: Any) -> 
         sites.prediction(coef, receiver=None),
         sites.prediction(coef * 2),
         sites.prediction(coef, run="other"),
-        sites.trained(),
+        sites.training_study(),
     ]
     assert len({study.hash for study in studies}) == len(studies)
 

@@ -16,8 +16,7 @@ from comity.errors import ComityError
 from comity.federation.owner.site import Site
 from comity.site.logs import Form, JsonLines, TextLines, current_form, log_to_stderr
 from comity.untrusted.text import is_hidden
-
-from .sites import NAMES, Sites, approve, coordinated, execute
+from tests.support.sites import NAMES, Sites, approve, connect_services, execute
 
 SECRET = "Winifred-Ottoline-7391"
 
@@ -52,7 +51,7 @@ def run(sites: Sites) -> tuple[dict[str, Any], dict[str, Any]]:
     study, services = sites.study(), sites.services()
     for service in services.values():
         approve(service, service.received(sites.packed(study)))
-    return execute(coordinated(study, services, sites.coordinator, run="run-7391"))
+    return execute(connect_services(study, services, sites.coordinator, run="run-7391"))
 
 
 def test_a_runs_log_has_a_line_for_each_ask_and_no_value(sites: Sites, collected: Any) -> None:
@@ -109,7 +108,7 @@ def test_a_value_that_does_not_fit_is_told_by_its_kind_column_and_row(
         text = sites.site("north").read_text().replace('"csv"', '"parquet"').replace("patients.csv", "patients.parquet")
         sites.site("north").write_text(text)
     with pytest.raises(ComityError):
-        execute(coordinated(study, sites.services(), sites.coordinator, run="run-7391"))
+        execute(connect_services(study, sites.services(), sites.coordinator, run="run-7391"))
     lines, text = (stream.getvalue() for stream in collected)
     refusals = (home / "refusals.jsonl").read_text() if (home / "refusals.jsonl").exists() else ""
     for told in (lines, text, refusals):

@@ -20,8 +20,8 @@ from comity.federation.protocol import Protocol
 from comity.methods.averaging import AveragingProtocol
 from comity.site.results import load_own_score, results_folder
 from comity.study.study import Study
+from tests.support.sites import NAMES, Sites
 
-from .sites import NAMES, Sites
 from .test_fetch import files, ran
 
 MARKER = 0.123456789

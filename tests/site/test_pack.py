@@ -15,8 +15,7 @@ from comity.site.inbox import Arrival, Inbox
 from comity.site.pack import _signed, pack, unpack
 from comity.site.site_file import SiteFile
 from comity.study.study import Study
-
-from .sites import STUDY, Sites, keys_table
+from tests.support.sites import STUDY, Sites, keys_table
 
 
 def receive(sites: Sites, raw: bytes, name: str = "north") -> Arrival:

@@ -17,11 +17,11 @@ from comity.relay import membership, roster
 from comity.relay.sandbox import Loopback, start_process
 from comity.site.service import lock_ledger
 from comity.site.site_file import SiteFile
-from tests.cli.conftest import write_study
-from tests.relay.relays import needs_server
 from tests.support.modes import umask_zero, wider
+from tests.support.relays import needs_server
+from tests.support.sites import NAMES, Sites
+from tests.support.study_folder import write_study
 
-from .sites import NAMES, Sites
 from .test_fetch import ran
 
 

@@ -14,8 +14,7 @@ from comity.errors import Refused
 from comity.federation.coordinator.lifecycle import begin, ready
 from comity.site.health import check_site
 from comity.site.status import list_runs
-
-from .sites import Sites, approve, coordinated
+from tests.support.sites import Sites, approve, connect_services
 
 
 def backed_up(ledger: Path, to: Path) -> None:
@@ -35,17 +34,17 @@ def test_a_ledger_that_went_back_answers_nothing_until_its_owner_has_written_off
         approve(service, service.received(sites.packed(study)), runs=3)
     ledger, copy = sites.home("north") / "north.ledger", tmp_path / "backup"
     backed_up(ledger, copy)
-    begin(coordinated(study, services, sites.coordinator))
+    begin(connect_services(study, services, sites.coordinator))
     del services
     restored(ledger, copy)
     services = sites.services()
     with pytest.raises(Refused) as refusal:
-        ready(coordinated(study, services, sites.coordinator, run="run-2"))
+        ready(connect_services(study, services, sites.coordinator, run="run-2"))
     assert (refusal.value.party, refusal.value.code) == ("north", "frozen")
     told = [one.sentence for one in check_site(sites.site("north")) if one.state == "failure"]
     assert len(told) == 1 and "frozen" in told[0] and "comity ledger write-off" in told[0]
     assert main(["ledger", "write-off", str(ledger), "--epsilon", "0.3", "--delta", "1e-6", "--why", "restored"]) == 0
-    ready(coordinated(study, sites.services(), sites.coordinator, run="run-2"))
+    ready(connect_services(study, sites.services(), sites.coordinator, run="run-2"))
 
 
 def test_a_copy_that_is_the_last_state_goes_on(sites: Sites, tmp_path: Path) -> None:
@@ -53,7 +52,7 @@ def test_a_copy_that_is_the_last_state_goes_on(sites: Sites, tmp_path: Path) -> 
     study, services = sites.study(epsilon=0.3), sites.services()
     for service in services.values():
         approve(service, service.received(sites.packed(study)))
-    begin(coordinated(study, services, sites.coordinator))
+    begin(connect_services(study, services, sites.coordinator))
     ledger, copy = sites.home("north") / "north.ledger", tmp_path / "backup"
     backed_up(ledger, copy)
     del services

@@ -24,8 +24,7 @@ from comity.site.service import ENDPOINTS, SiteService, lock_ledger, open_endpoi
 from comity.site.site_file import SiteFile
 from comity.site.status import MAX_BYTES, Refusals, end_run, list_runs
 from comity.study.results.received import load_received
-
-from .sites import NAMES, STUDY, Sites, approve, coordinated, execute
+from tests.support.sites import NAMES, STUDY, Sites, approve, connect_services, execute
 
 PUBLISHED = 'variant = "published"\nrows = "normalised"'
 
@@ -42,7 +41,7 @@ def begin(sites: Sites, study: Any, services: Any, **more: Any) -> Refused:
     """The refusal that a run meets, in which nobody spends or reserves anything."""
     before = heads(sites)
     with pytest.raises(Refused) as refusal:
-        execute(coordinated(study, services, sites.coordinator, **more))
+        execute(connect_services(study, services, sites.coordinator, **more))
     assert heads(sites) == before
     return refusal.value
 
@@ -65,7 +64,7 @@ def test_a_study_that_all_owners_approved_runs_and_leaves_each_its_results(sites
     study = sites.study()
     services = approved(sites, study)
     assert all(service.studies == () for service in services.values()), "before the next ask nothing is looked at"
-    values, _ = execute(coordinated(study, services, sites.coordinator))
+    values, _ = execute(connect_services(study, services, sites.coordinator))
     for name in NAMES:
         folder = sites.home(name) / "results" / f"{study.hash[:12]}-run-1"
         found, model = load_received(folder)
@@ -97,7 +96,7 @@ def test_a_study_that_was_not_approved_is_refused(sites: Sites) -> None:
     assert "not served here" in sentence(sites) and study.hash[:12] in sentence(sites)
     # Control: with its approval it runs, under the same id.
     approve(services["north"], services["north"].inbox.find(study.hash))
-    ready(coordinated(study, services, sites.coordinator))
+    ready(connect_services(study, services, sites.coordinator))
 
 
 def test_a_study_that_was_changed_after_its_approval_is_refused(sites: Sites) -> None:
@@ -120,14 +119,14 @@ def test_another_study_of_the_same_name_is_another(sites: Sites) -> None:
 def test_not_one_run_more_than_approved(sites: Sites) -> None:
     study = sites.study(epsilon=0.3)
     services = approved(sites, study)
-    begun(coordinated(study, services, sites.coordinator))
+    begun(connect_services(study, services, sites.coordinator))
     assert begin(sites, study, services, run="run-2").code == "approval"
     assert "approved for 1 run here, and 1 have begun" in sentence(sites)
     for service in services.values():
         with pytest.raises(BadInput, match=r"has started 1 runs here.*give 2 or more"):
             approve(service, service.inbox.find(study.hash), runs=1)
         approve(service, service.inbox.find(study.hash), runs=2)
-    ready(coordinated(study, services, sites.coordinator, run="run-2"))
+    ready(connect_services(study, services, sites.coordinator, run="run-2"))
 
 
 def test_a_period_that_is_used_up_is_refused(sites: Sites) -> None:
@@ -137,7 +136,7 @@ def test_a_period_that_is_used_up_is_refused(sites: Sites) -> None:
     services = approved(sites, first)
     for service in services.values():
         approve(service, service.received(sites.packed(second)))
-    begun(coordinated(first, services, sites.coordinator))
+    begun(connect_services(first, services, sites.coordinator))
     refusal = begin(sites, second, services, run="run-2")
     assert (refusal.code, refusal.key) == ("policy", "epsilon_per_period")
     assert "the studies of the last 30 days cost patients eps" in sentence(sites)
@@ -148,7 +147,7 @@ def test_a_period_that_is_used_up_is_refused(sites: Sites) -> None:
         approve(services["north"], arrival)
     for name in NAMES:
         sites.write(name, policy="epsilon_per_period = 1.5\nperiod_days = 30")
-    ready(coordinated(second, services, sites.coordinator, run="run-2"))
+    ready(connect_services(second, services, sites.coordinator, run="run-2"))
 
 
 POLICIES = {
@@ -170,7 +169,7 @@ def test_a_policy_that_became_narrower_counts_from_the_next_ask_on(sites: Sites,
     assert (refusal.code, refusal.key, refusal.party) == ("policy", key, "north")
     assert f"policy.{key}" in sentence(sites)
     path.write_text(text)
-    ready(coordinated(study, services, sites.coordinator))
+    ready(connect_services(study, services, sites.coordinator))
 
 
 def test_a_variant_that_is_not_allowed_can_not_be_approved_either(sites: Sites) -> None:
@@ -230,7 +229,7 @@ def freed(sites: Sites) -> None:
 
 def test_an_approval_that_is_withdrawn_in_the_middle_ends_the_run_for_all(sites: Sites) -> None:
     study = sites.study()
-    parties = coordinated(study, approved(sites, study), sites.coordinator)
+    parties = connect_services(study, approved(sites, study), sites.coordinator)
     box = Inbox(sites.home("north"))
     with pytest.raises(Refused, match=r"north refused.*study"):
         execute(when(parties, "gradient[0]", lambda: box.refuse(study.hash, "second thoughts")))
@@ -242,7 +241,7 @@ def test_an_approval_that_is_withdrawn_in_the_middle_ends_the_run_for_all(sites:
 
 def test_a_run_that_its_owner_ended_is_over_for_all(sites: Sites) -> None:
     study = sites.study()
-    parties = coordinated(study, approved(sites, study), sites.coordinator)
+    parties = connect_services(study, approved(sites, study), sites.coordinator)
     own = ledger(sites, "north")
     with pytest.raises(Refused, match=r"north refused.*closed"):
         execute(when(parties, "gradient[0]", lambda: end_run(own, f"{study.hash[:12]}/run-1")))
@@ -255,7 +254,7 @@ def test_a_run_that_its_owner_ended_is_over_for_all(sites: Sites) -> None:
 def test_a_run_id_of_several_studies_is_named_with_its_study(sites: Sites) -> None:
     studies = [sites.study(epsilon=epsilon, at=f"study {epsilon}") for epsilon in (0.3, 0.4)]
     for study in studies:
-        parties = coordinated(study, approved(sites, study), sites.coordinator)
+        parties = connect_services(study, approved(sites, study), sites.coordinator)
         with pytest.raises(Stopped, match="cancelled"):
             execute(when(parties, "second_moment[0]", parties.cancel))
     own = ledger(sites, "north")
@@ -270,7 +269,7 @@ def test_a_site_file_that_breaks_stops_the_desk_until_it_is_mended(sites: Sites)
     study = sites.study()
     services, journal, path = approved(sites, study), Journal(), sites.site("north")
     text = path.read_text()
-    parties = coordinated(study, services, sites.coordinator, journal=journal)
+    parties = connect_services(study, services, sites.coordinator, journal=journal)
     with pytest.raises(Stopped, match="north"):
         execute(when(parties, "gradient[0]", lambda: path.write_text(text.replace("epsilon_per_s", "epsilon_per_z"))))
     assert services["north"].studies == ()
@@ -281,10 +280,10 @@ def test_a_site_file_that_breaks_stops_the_desk_until_it_is_mended(sites: Sites)
     # A decision does not open it: it would be served by the terms that were read last.
     services["north"].inbox.approve(study.hash, dataset="patients", runs=5)
     with pytest.raises(Stopped, match="north"):
-        execute(coordinated(study, services, sites.coordinator, journal=journal))
+        execute(connect_services(study, services, sites.coordinator, journal=journal))
     assert services["north"].studies == ()
     path.write_text(text)
-    execute(coordinated(study, services, sites.coordinator, journal=journal))
+    execute(connect_services(study, services, sites.coordinator, journal=journal))
 
 
 def test_a_site_whose_ledger_was_missing_for_a_moment_opens_by_itself(
@@ -326,10 +325,10 @@ def test_a_site_that_starts_again_in_the_middle_goes_on(sites: Sites) -> None:
     study = sites.study()
     services: dict[str, Any] = {**approved(sites, study)}
     journal = Journal()
-    parties = coordinated(study, services, sites.coordinator, journal=journal)
+    parties = connect_services(study, services, sites.coordinator, journal=journal)
     with pytest.raises(Stopped, match="cancelled"):
         execute(when(parties, "gradient[0]", parties.cancel))
-    values, _ = execute(coordinated(study, sites.services(), sites.coordinator, journal=journal))
+    values, _ = execute(connect_services(study, sites.services(), sites.coordinator, journal=journal))
     draws = [entry.release for entry in ledger(sites, "north").entries() if entry.kind == "draw"]
     assert "model" in values and sorted(set(draws)) == ["calibration", "gradient", "second_moment", "whitened_moment"]
 
@@ -339,29 +338,29 @@ def test_a_site_that_starts_again_with_other_records_does_not_go_on_with_a_run(s
     study = sites.study()
     services: dict[str, Any] = {**approved(sites, study)}
     journal, path = Journal(), sites.home("north") / "patients.csv"
-    parties = coordinated(study, services, sites.coordinator, journal=journal)
+    parties = connect_services(study, services, sites.coordinator, journal=journal)
     with pytest.raises(Stopped, match="cancelled"):
         execute(when(parties, "gradient[0]", parties.cancel))
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], *reversed(lines[1:-1]), lines[-2]]) + "\n")
     before = ledger(sites, "north").commit_head()
     with pytest.raises(Stopped, match=r"north.*stopped"):
-        execute(coordinated(study, sites.services(), sites.coordinator, journal=journal))
+        execute(connect_services(study, sites.services(), sites.coordinator, journal=journal))
     assert ledger(sites, "north").commit_head() == before, "nothing is drawn"
     assert "run run-1 began with other records than are there now" in sentence(sites)
     # Another run may begin with them; this one goes on with its own, in however other a file.
     path.write_text("\n".join(lines) + "\n\n")
-    values, _ = execute(coordinated(study, sites.services(), sites.coordinator, journal=journal))
+    values, _ = execute(connect_services(study, sites.services(), sites.coordinator, journal=journal))
     assert "model" in values
 
 
 def test_a_run_whose_records_are_gone_can_still_be_ended(sites: Sites) -> None:
     study = sites.study()
-    parties = coordinated(study, approved(sites, study), sites.coordinator, journal=(journal := Journal()))
+    parties = connect_services(study, approved(sites, study), sites.coordinator, journal=(journal := Journal()))
     with pytest.raises(Stopped, match="cancelled"):
         execute(when(parties, "run.end[0]", parties.cancel))
     (sites.home("north") / "patients.csv").unlink()
-    values, _ = execute(coordinated(study, sites.services(), sites.coordinator, journal=journal))
+    values, _ = execute(connect_services(study, sites.services(), sites.coordinator, journal=journal))
     assert "model" in values and list_runs(ledger(sites, "north"))[0].state == "closed"
 
 
@@ -383,7 +382,7 @@ def test_an_approval_binds_a_study_to_one_dataset(sites: Sites) -> None:
             with pytest.raises(BadInput, match=r"patients, visits.*--dataset"):
                 approve(service, arrival)
         approve(service, arrival, dataset="visits" if name == "north" else None)
-    begun(coordinated(study, services, sites.coordinator))
+    begun(connect_services(study, services, sites.coordinator))
     reserved = {account.dataset: account.reserved_epsilon for account in ledger(sites, "north").summary()}
     assert reserved["visits"] > 0 and reserved["patients"] == 0
 
@@ -402,7 +401,7 @@ def test_a_policy_that_decides_approves_what_it_allows_once(sites: Sites) -> Non
         waiting = service.received(sites.packed(dear))
         assert waiting.decision is None and not waiting.read
     assert "epsilon_per_study" in sentence(sites)
-    begun(coordinated(study, services, sites.coordinator))
+    begun(connect_services(study, services, sites.coordinator))
     assert begin(sites, study, services, run="run-2").code == "approval"
     # The same pack again is no new approval, and what its owner refused stays refused.
     services["north"].inbox.refuse(study.hash, "enough")
@@ -447,7 +446,7 @@ def test_serving_takes_any_endpoint(sites: Sites, monkeypatch: pytest.MonkeyPatc
         service = SiteService(sites.site(name))
         approve(service, service.received(sites.packed(study)))
         open_endpoint(service.site).serve(service)
-    ready(coordinated(study, dict(zip(NAMES, InProcess.served)), sites.coordinator))
+    ready(connect_services(study, dict(zip(NAMES, InProcess.served)), sites.coordinator))
 
 
 def test_one_process_serves_with_a_ledger(sites: Sites) -> None:

@@ -12,8 +12,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.site.site_file import SiteFile
-
-from .sites import Sites
+from tests.support.sites import Sites
 
 FULL = """\
 sizes_may_leave = true

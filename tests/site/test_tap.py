@@ -18,8 +18,7 @@ from comity.federation.owner.registry import Registry
 from comity.site.service import SiteService
 from comity.site.status import Refusals
 from comity.study.study import Study
-
-from .sites import NAMES, STUDY, TABLE, Sites, coordinated, execute
+from tests.support.sites import NAMES, STUDY, TABLE, Sites, connect_services, execute
 
 WINDOW = 12
 ENTRUSTED = 'variant = "published"\nmethod = "avg"\nauxiliary = "public.csv"\nscaling = "normalised"'
@@ -75,7 +74,7 @@ def entrusted(sites: Sites) -> Study:
 def test_what_is_carried_holds_no_plain_value(sites: Sites, inside: list[bytes], kind: str) -> None:
     study = entrusted(sites) if kind == "entrusted" else sites.study()
     taps = approved(sites, study)
-    values, _ = execute(coordinated(study, taps, sites.coordinator))
+    values, _ = execute(connect_services(study, taps, sites.coordinator))
     carried = b"".join(one for tap in taps.values() for one in tap.bytes)
     known = {carried[at : at + WINDOW] for at in range(len(carried))}
     words = [study.hash, study.hash[:12], "run-1", "run.begin[0]", "coordinator_key", "refused", *NAMES]
@@ -97,7 +96,7 @@ def test_what_is_carried_holds_no_plain_value(sites: Sites, inside: list[bytes],
 def test_an_ask_that_is_not_sealed_is_refused_and_written_down(sites: Sites, inside: list[bytes]) -> None:
     study = sites.study()
     taps = approved(sites, study)
-    ready(coordinated(study, taps, sites.coordinator))
+    ready(connect_services(study, taps, sites.coordinator))
     north = taps["north"].service
     before = len(inside)
     answer = north.answered(inside[0])
@@ -137,7 +136,7 @@ def test_whoever_carries_a_reply_can_not_change_or_swap_it(sites: Sites) -> None
         taps = approved(sites, study)
         taps["north"].change = change
         with pytest.raises(SiteLost, match="north"):
-            execute(coordinated(study, taps, sites.coordinator, run=name))
+            execute(connect_services(study, taps, sites.coordinator, run=name))
 
 
 def _flipped(answer: Any) -> Any:

@@ -14,8 +14,7 @@ from comity.errors import Refused
 from comity.federation.coordinator.lifecycle import ready
 from comity.site.service import SiteService
 from comity.site.site_file import SiteFile
-
-from .sites import Sites, approve, coordinated
+from tests.support.sites import Sites, approve, connect_services
 
 
 def overwrite(path: Path, text: str) -> None:
@@ -55,7 +54,7 @@ def served(sites: Sites) -> tuple[Any, dict[str, SiteService]]:
     services = sites.services()
     for service in services.values():
         approve(service, service.received(sites.packed(study)))
-    ready(coordinated(study, services, sites.coordinator))
+    ready(connect_services(study, services, sites.coordinator))
     return study, services
 
 
@@ -68,10 +67,10 @@ def test_a_narrower_policy_counts_whatever_its_time(sites: Sites, served: Any, w
     assert len(narrower) == len(text) and narrower != text
     write(path, narrower)
     with pytest.raises(Refused) as error:
-        ready(coordinated(study, services, sites.coordinator))
+        ready(connect_services(study, services, sites.coordinator))
     assert (error.value.party, error.value.code, error.value.key) == ("north", "policy", "epsilon_per_study")
     write(path, text)
-    ready(coordinated(study, services, sites.coordinator))
+    ready(connect_services(study, services, sites.coordinator))
 
 
 @pytest.mark.parametrize("write", [overwrite, copy, move])
@@ -82,7 +81,7 @@ def test_a_withdrawn_approval_counts_whatever_its_time(sites: Sites, served: Any
     write(path, text.replace('"approved"', '"refused"').replace('"why": ""', '"why": "x"'))
     assert path.stat().st_size == len(text)
     with pytest.raises(Refused) as error:
-        ready(coordinated(study, services, sites.coordinator))
+        ready(connect_services(study, services, sites.coordinator))
     assert (error.value.party, error.value.code) == ("north", "study")
 
 

@@ -9,8 +9,7 @@ from comity.federation.coordinator.journal import Journal
 from comity.federation.messages.ask import END
 from comity.relay.deployment import unnotified_parties
 from comity.site.status import list_runs
-
-from .sites import approve, coordinated, execute
+from tests.support.sites import approve, connect_services, execute
 
 
 def states(service: Any) -> list[Any]:
@@ -28,10 +27,10 @@ def test_who_has_not_heard_the_end_is_known_and_told_again(sites: Any, tmp_path:
         if at == str(END):
             del services["north"]
 
-    run = coordinated(study, services, sites.coordinator, journal=Journal(path), progress=leaving)
+    run = connect_services(study, services, sites.coordinator, journal=Journal(path), progress=leaving)
     first = execute(run)
     assert unnotified_parties(path, "run-1") == ["north"]
     assert states(north) == ["open"] and states(services["south"]) == ["closed"]
     services["north"] = north
-    assert str(execute(coordinated(study, services, sites.coordinator, journal=Journal(path)))) == str(first)
+    assert str(execute(connect_services(study, services, sites.coordinator, journal=Journal(path)))) == str(first)
     assert unnotified_parties(path, "run-1") == [] and states(north) == ["closed"]

@@ -6,14 +6,13 @@ import pytest
 
 from comity.crypto.sealing import Identity
 from comity.errors import Refused, StudyError
-from comity.site.approval import OwnersView, dry_run
+from comity.site.approval import OwnersView, preview_approval
 from comity.site.inbox import WITHIN_POLICY, Arrival
 from comity.site.service import SiteService
 from comity.site.site_file import SiteFile
 from comity.site.status import Refusals
 from comity.study.study import Study
-
-from .sites import STUDY, Sites, approve, coordinated, execute, keys_table
+from tests.support.sites import STUDY, Sites, approve, connect_services, execute, keys_table
 
 POLICY = 'approval = "within-policy"'
 
@@ -41,7 +40,7 @@ def said(sites: Sites) -> str:
 
 def view(service: SiteService, arrival: Arrival) -> OwnersView:
     study = service.inbox.study(arrival.study)
-    return dry_run(service.site, service.site.owner(), study, dataset="patients", runs=1).view
+    return preview_approval(service.site, service.site.owner(), study, dataset="patients", runs=1).view
 
 
 @pytest.mark.parametrize("parties", [3, 50, 300])
@@ -132,7 +131,7 @@ def test_a_consortium_whose_owners_pinned_each_other_runs_by_policy(sites: Sites
     services = sites.services()
     for service in services.values():
         assert service.received(sites.packed(study)).approval is not None
-    values, _ = execute(coordinated(study, services, sites.coordinator))
+    values, _ = execute(connect_services(study, services, sites.coordinator))
     assert "model" in values
 
 

@@ -15,14 +15,13 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.report.result import Result
-from comity.site.approval import dry_run
+from comity.site.approval import preview_approval
 from comity.site.service import SiteService
 from comity.site.site_file import SiteFile
 from comity.site.status import Refusals
 from comity.study.results.outcome import Outcome
 from comity.study.study import Study
-
-from .sites import NAMES, STUDY, Sites, approve, coordinated, execute
+from tests.support.sites import NAMES, STUDY, Sites, approve, connect_services, execute
 
 PRINTED = 0.6
 # Of a tree of depth 3 with 3 levels of counts, a record replaced: 2/6 + 2/6 + 1/2 of what is printed.
@@ -68,7 +67,7 @@ def test_it_is_off_unless_an_owner_writes_it(sites: Sites) -> None:
         assert (error.value.code, error.value.key) == ("policy", "unproven")
         service.inbox.approve(arrival.study, dataset="patients", runs=1)
     with pytest.raises(Refused) as error:
-        ready(coordinated(study, services, sites.coordinator))
+        ready(connect_services(study, services, sites.coordinator))
     assert (error.value.code, error.value.key) == ("policy", "unproven") and "policy.unproven" in said(sites)
 
 
@@ -78,13 +77,13 @@ def test_a_method_whose_claim_is_wrong_runs_at_its_corrected_loss(sites: Sites, 
     services = sites.services()
     for service in services.values():
         arrival = service.received(sites.packed(study))
-        view = dry_run(service.site, service.site.owner(), study, dataset="patients", runs=1).view
+        view = preview_approval(service.site, service.site.owner(), study, dataset="patients", runs=1).view
         assert view.cost == "eps 0.70" and f"eps {PRINTED:.2f} is claimed" in view.as_text()
         assert "NOT PRIVATE AS CLAIMED: see each true loss" in view.as_text() and "  true loss " in view.as_text()
         assert "NOT PRIVATE AS CLAIMED" in study.plan().as_text()
         assert view.as_json()["plan"]["unproven"] is True and view.plan.guarantee == "eps 0.70"
         approve(service, arrival)
-    parties = coordinated(study, services, sites.coordinator)
+    parties = connect_services(study, services, sites.coordinator)
     released, kept = execute(parties)
     for name in NAMES:
         entries = Ledger(sites.home(name) / f"{name}.ledger").entries()
@@ -138,10 +137,10 @@ def test_where_nothing_is_bounded_against_somebody_records_must_be_allowed_to_le
     services = sites.services()
     for service in services.values():
         arrival = service.received(sites.packed(study))
-        view = dry_run(service.site, service.site.owner(), study, dataset="patients", runs=1).view
+        view = preview_approval(service.site, service.site.owner(), study, dataset="patients", runs=1).view
         assert "NO BOUND against" in view.as_text() and "NOT PRIVATE AS CLAIMED" in view.as_text()
         approve(service, arrival)
-    execute(coordinated(study, services, sites.coordinator))
+    execute(connect_services(study, services, sites.coordinator))
     for name in NAMES:
         (account,) = Ledger(sites.home(name) / f"{name}.ledger").summary()
         declared = study.agreed.declaration["noise"].loss

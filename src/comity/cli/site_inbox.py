@@ -14,7 +14,7 @@ from comity.errors import ComityError
 from comity.untrusted.text import one_line
 
 if TYPE_CHECKING:
-    from comity.site.approval import DryRun
+    from comity.site.approval import ApprovalPreview
     from comity.site.inbox import Arrival
     from comity.site.site_file import SiteFile
     from comity.study.study import Study
@@ -71,7 +71,7 @@ def inbox(
     if study is not None:
         box.mark_read(box.find(study).study)
         try:
-            arrival, found, _ = _dry_run(site, study, dataset, runs)
+            arrival, found, _ = _preview(site, study, dataset, runs)
         except ComityError:
             if not as_json:
                 # An owner first looks at who takes part, even if its policy or its records exclude the study.
@@ -112,7 +112,7 @@ def approve(
 
     Example: comity site approve 3d59 --dataset patients --runs 1
     """
-    arrival, found, name = _dry_run(site, study, dataset, runs)
+    arrival, found, name = _preview(site, study, dataset, runs)
     text = _text(found)
     if not as_json:
         say(text)
@@ -151,8 +151,8 @@ def refuse(
     show([f"refused: {arrival.name} {arrival.study[:12]}{more}"], document, as_json=as_json)
 
 
-def _dry_run(site: Path, study: str, dataset: str | None, runs: int) -> tuple[Arrival, DryRun, str]:
-    from comity.site.approval import choose_dataset, dry_run
+def _preview(site: Path, study: str, dataset: str | None, runs: int) -> tuple[Arrival, ApprovalPreview, str]:
+    from comity.site.approval import choose_dataset, preview_approval
     from comity.site.inbox import Inbox
     from comity.site.site_file import SiteFile
 
@@ -161,7 +161,7 @@ def _dry_run(site: Path, study: str, dataset: str | None, runs: int) -> tuple[Ar
     arrival = box.find(study)
     given = arrival.decision
     name = choose_dataset(loaded, dataset or (given.dataset if given is not None and given.dataset else None))
-    return arrival, dry_run(loaded, loaded.owner(), box.study(arrival.study), dataset=name, runs=runs), name
+    return arrival, preview_approval(loaded, loaded.owner(), box.study(arrival.study), dataset=name, runs=runs), name
 
 
 def _parties(site: SiteFile, study: Study) -> list[str]:
@@ -171,12 +171,12 @@ def _parties(site: SiteFile, study: Study) -> list[str]:
     return parties_lines(KnownParties.of(study.consortium, site.party, site.policy.pinned))
 
 
-def _text(found: DryRun) -> str:
+def _text(found: ApprovalPreview) -> str:
     warnings = (one_line(f"  WARNING        {sentence}") for sentence in found.data_warnings)
     return "\n".join([found.view.as_text(), *warnings])
 
 
-def _page(found: DryRun) -> dict[str, Any]:
+def _page(found: ApprovalPreview) -> dict[str, Any]:
     return {"view": found.view.as_json(), "findings": list(found.data_warnings)}
 
 

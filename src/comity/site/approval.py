@@ -1,7 +1,7 @@
 """What an approval would mean, shown before the owner gives it, and the host that serves an approved study.
 
-`dry_run` refuses whatever a run would refuse later, by the same code: study, keys, policy, budget, records. It writes
-nothing, and what it says about records is for the owner's terminal.
+`preview_approval` refuses whatever a run would refuse later, by the same code: study, keys, policy, budget, records. It
+writes nothing, and what it says about records is for the owner's terminal.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def _runs(number: int) -> str:
 
 
 @dataclass(frozen=True)
-class DryRun:
+class ApprovalPreview:
     """A study that the owner may approve, and warnings about the records that it would read."""
 
     view: OwnersView
@@ -278,7 +278,7 @@ def choose_dataset(site: SiteFile, named: str | None) -> str:
     return name
 
 
-def dry_run(site: SiteFile, owner: Owner, study: Study, *, dataset: str, runs: int) -> DryRun:
+def preview_approval(site: SiteFile, owner: Owner, study: Study, *, dataset: str, runs: int) -> ApprovalPreview:
     """What an approval of the study for `runs` runs in all would mean; raises why it is impossible."""
     host = host_for(site, owner, study, Approval(study=study.hash, dataset=dataset, runs=runs))
     begun = host.store.runs_of(study.hash, other_than="")
@@ -289,7 +289,7 @@ def dry_run(site: SiteFile, owner: Owner, study: Study, *, dataset: str, runs: i
             key="runs",
         )
     view = make_owners_view(host, study.plan(), dataset=dataset, runs=runs)
-    return DryRun(view, check_records(site, study, dataset))
+    return ApprovalPreview(view, check_records(site, study, dataset))
 
 
 def check_records(site: SiteFile, study: Study, dataset: str) -> tuple[str, ...]:

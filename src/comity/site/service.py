@@ -30,7 +30,7 @@ from comity.federation.messages.signatures import sign_reply
 from comity.federation.owner.host import Answer, Host
 from comity.federation.owner.registry import Approval, Registry
 from comity.files import locked
-from comity.site.approval import choose_dataset, dry_run, host_for
+from comity.site.approval import choose_dataset, host_for, preview_approval
 from comity.site.inbox import WITHIN_POLICY, Arrival, Inbox
 from comity.site.results import are_written, is_scored, score_results, write_results
 from comity.site.site_file import SiteFile
@@ -222,7 +222,7 @@ class SiteService:
             refusal: ComityError | None = None
             try:
                 dataset = choose_dataset(site, None)
-                dry_run(site, owner, study, dataset=dataset, runs=1)
+                preview_approval(site, owner, study, dataset=dataset, runs=1)
             except ComityError as error:
                 refusal = error
             with self._lock:

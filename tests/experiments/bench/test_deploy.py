@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.bench.running import deploy
-from tests.relay.relays import needs_server
+from tests.support.relays import needs_server
 
 pytestmark = needs_server
 

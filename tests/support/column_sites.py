@@ -1,4 +1,4 @@
-"""Owners of different columns of the same people, with site files, a study that has run, and new people to score."""
+"""Owners of different columns of the same people: their sites, a study that trains a model, and new people to score."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.site.service import SiteService
 from comity.study.predicting import write_prediction
 from comity.study.study import Study
+from tests.support.sites import Sites, approve, connect_services, execute, keys_table
 from tests.vertical.consortia import people, schema
-
-from .sites import Sites, approve, coordinated, execute, keys_table
 
 HELD = {"north": ["age", "sick"], "south": ["place", "sex"], "west": ["dose"]}
 NEW = 40
@@ -68,12 +67,12 @@ joint_predictions = {allowed}
 
 @dataclass
 class ColumnSites(Sites):
-    """`new` are the new people, each owner with its own columns of some of them in an order of its own."""
+    """`new` are the new people. Each owner has its columns of them, in another order."""
 
     names: tuple[str, ...] = tuple(HELD)
 
     @classmethod
-    def made(cls, folder: Path, names: tuple[str, ...] = tuple(HELD)) -> ColumnSites:
+    def make_columns(cls, folder: Path, names: tuple[str, ...] = tuple(HELD)) -> ColumnSites:
         folder.mkdir(exist_ok=True)
         made = cls(folder, key_file.create(folder / "coordinator.key"), names)
         for place, name in enumerate(names):
@@ -104,8 +103,7 @@ class ColumnSites(Sites):
         text = SITE.format(party=name, allowed=allowed, more=more, pinned=pinned, relay=relay)
         self.site(name).write_text(text)
 
-    def trained(self) -> Study:
-        """The study that trains the model."""
+    def training_study(self) -> Study:
         folder = self.folder / "study"
         folder.mkdir(exist_ok=True)
         (folder / "schema.toml").write_text(schema(identifier=True).to_toml())
@@ -117,17 +115,17 @@ class ColumnSites(Sites):
         (folder / "study.toml").write_text("\n".join(lines))
         return Study.load(folder / "study.toml")
 
-    def model(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Train it, between services in this process; the released weights."""
-        study, services = self.trained(), self.services()
+    def train(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Run that study between services in this process, and return the released weights."""
+        study, services = self.training_study(), self.services()
         for service in services.values():
             approve(service, service.received(self.packed(study)), dataset="patients")
-        return np.asarray(execute(coordinated(study, services, self.coordinator, run=RUN))[0]["model"])
+        return np.asarray(execute(connect_services(study, services, self.coordinator, run=RUN))[0]["model"])
 
     def prediction(self, coef: Any, *, records: int = NEW, receiver: str | None = "north", run: str = RUN) -> Study:
         named = {"run": run, "coef": coef, "records": records, "receiver": receiver}
         return Study.load(
-            write_prediction(self.trained(), **named, folder=self.folder / f"predict-{records}-{receiver}")
+            write_prediction(self.training_study(), **named, folder=self.folder / f"predict-{records}-{receiver}")
         )
 
     def services(self, names: tuple[str, ...] = ()) -> dict[str, SiteService]:

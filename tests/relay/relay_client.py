@@ -1,4 +1,4 @@
-"""A client that does what it likes, with whatever certificate: what the server says to it."""
+"""A NATS client without our rules, with any certificate, and what the server answers it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nats.aio.client import Client
 SOON = 10
 
 
-class Bare:
-    """A client that does what it likes."""
+class RawClient:
+    """A client that may try anything; `errors` are what the server answered."""
 
     def __init__(self, relay: Any, **options: Any) -> None:
         self.client, self.closed = Client(), asyncio.Event()
@@ -45,7 +45,7 @@ class Bare:
             await self.client.close()
 
     async def refused(self, what: Any, *, soon: Any = SOON) -> Any:
-        """What the server says to something that it should refuse; its word may come after its next answer."""
+        """The errors that the server sends after `what`; they may come after its next answer."""
         before, end = len(self.errors), time.monotonic() + soon
         await what
         await self.client.flush(SOON)
@@ -67,24 +67,24 @@ class Bare:
         return heard
 
 
-async def is_admitted(relay: Any, **options: Any) -> Any:
+async def can_connect(relay: Any, **options: Any) -> Any:
     try:
-        async with Bare(relay, **options) as one:
+        async with RawClient(relay, **options) as one:
             await one.client.flush(SOON)
             return not one.errors and one.client.is_connected
     except Exception:
         return False
 
 
-def admitted(relay: Any, **options: Any) -> Any:
-    return asyncio.run(is_admitted(relay, **options))
+def is_admitted(relay: Any, **options: Any) -> Any:
+    return asyncio.run(can_connect(relay, **options))
 
 
-def told(relay: Any, **options: Any) -> Any:
-    """What the server, or TLS, says to somebody who dials; nothing where it is let in."""
+def connection_errors(relay: Any, **options: Any) -> Any:
+    """What the server or TLS reports to someone who connects; empty if it is admitted."""
 
     async def tried() -> Any:
-        one = Bare(relay, **options)
+        one = RawClient(relay, **options)
         try:
             async with one:
                 await one.client.flush(SOON)

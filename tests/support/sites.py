@@ -1,4 +1,4 @@
-"""A consortium whose owners have site files, keys, ledgers and records of their own, in folders on this machine."""
+"""A consortium in a folder: each owner has a site file, keys, a ledger and records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.relay.deployment import connect_parties
-from comity.site.approval import choose_dataset, dry_run
+from comity.site.approval import choose_dataset, preview_approval
 from comity.site.inbox import Arrival
 from comity.site.pack import pack
 from comity.site.service import SiteService
@@ -74,7 +74,7 @@ def keys_table(identity: Identity) -> str:
 
 @dataclass
 class Sites:
-    """The folders of everybody; `folder / NAME / site.toml` is an owner's site file."""
+    """All members' folders; `folder / NAME / site.toml` is an owner's site file."""
 
     folder: Path
     coordinator: Identity
@@ -99,7 +99,7 @@ class Sites:
         return made
 
     @classmethod
-    def found(cls, folder: Path) -> Sites:
+    def load(cls, folder: Path) -> Sites:
         return cls(folder, key_file.load(folder / "coordinator.key"))
 
     def home(self, name: str) -> Path:
@@ -142,18 +142,18 @@ class Sites:
 
 
 def approve(service: SiteService, arrival: Arrival, *, runs: int = 1, dataset: str | None = None) -> None:
-    """As the command does after the owner said yes."""
+    """Approve a study as `comity site approve` does after the owner answered yes."""
     name = choose_dataset(service.site, dataset)
-    dry_run(service.site, service.site.owner(), service.inbox.study(arrival.study), dataset=name, runs=runs)
+    preview_approval(service.site, service.site.owner(), service.inbox.study(arrival.study), dataset=name, runs=runs)
     service.inbox.approve(arrival.study, dataset=name, runs=runs)
 
 
-def coordinated(
+def connect_services(
     study: Study, services: Any, keys: Identity, *, run: str = "run-1", journal: Journal | None = None, **more: Any
 ) -> Parties:
-    """The coordinator of a study over services in this process; `execute` of it runs the study."""
+    """Connect a coordinator to services in this process; `execute` then runs the study."""
     channel = LocalChannel(services)
     return connect_parties(study, run=run, channel=channel, journal=journal or Journal(), keys=keys, **more)
 
 
-__all__ = ["NAMES", "STUDY", "TABLE", "Sites", "approve", "coordinated", "execute", "keys_table"]
+__all__ = ["NAMES", "STUDY", "TABLE", "Sites", "approve", "connect_services", "execute", "keys_table"]

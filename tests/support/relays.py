@@ -1,4 +1,4 @@
-"""A consortium on loopback for tests: a real server, members with certificates, sites that are functions."""
+"""A consortium on loopback: a real server, members with certificates, and sites that are functions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from comity.relay.channel import NatsChannel
 from comity.relay.endpoint import Worker
 from comity.relay.wire import COORDINATOR
 
-# One that is there and does not run is a failure, not a reason to skip.
+# A server that is installed and does not run is a failure, not a reason to skip.
 needs_server = pytest.mark.skipif(
     server.locate_server() is None, reason="there is no nats-server here; the extra [deploy-try] has one"
 )
 
 
 class Loopback(sandbox.Loopback):
-    """With a relay that can be killed, stopped and started."""
+    """A loopback consortium whose relay can be killed, paused and started."""
 
     process: subprocess.Popen[bytes] | None = None
 
@@ -60,13 +60,13 @@ class Loopback(sandbox.Loopback):
         object.__setattr__(self, "process", process)
 
     def down(self, seconds: float) -> None:
-        """The relay is killed now, and back after a while."""
+        """Kill the relay now, and start it again after so many seconds."""
         self.stop()
         threading.Timer(seconds, self.start).start()
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
-        """The relay's process stands still and keeps its connections."""
+        """Pause the relay's process, which keeps its connections."""
         assert self.process is not None
         os.kill(self.process.pid, signal.SIGSTOP)
         try:
@@ -75,7 +75,7 @@ class Loopback(sandbox.Loopback):
             os.kill(self.process.pid, signal.SIGCONT)
 
     def stranger(self, folder: Path, name: str, **options: Any) -> RelayAddress:
-        """Somebody with a certificate of this authority, whom nobody wrote into the roster."""
+        """Somebody with a certificate of this authority who is not in the roster."""
         folder.mkdir(parents=True)
         (folder / "authority.pem").write_text(self.authority.pem)
         request = create_request(folder, name)
@@ -84,8 +84,8 @@ class Loopback(sandbox.Loopback):
 
 
 class Operated(Loopback):
-    """A relay whose operator does what it can: it gave itself a user in the coordinator's account, who hears all that
-    is carried and speaks at every subject."""
+    """A relay whose operator is hostile: it gave itself a user in the coordinator's account that subscribes to and
+    publishes at every subject."""
 
     @property
     def operator(self) -> RelayAddress:
@@ -111,7 +111,7 @@ class Operated(Loopback):
 
 
 class Loop:
-    """An event loop in a thread, for the sides of many sites in one process."""
+    """An event loop in a thread, for the agents of many sites in one process."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -134,18 +134,18 @@ class Loop:
         self.loop.close()
 
 
-class Function:
-    """What a site does, as one function."""
+class FunctionHandler:
+    """A site's request handler made from one function."""
 
     def __init__(self, party: str, answer: Callable[[bytes], bytes]) -> None:
         self.party, self.answer = party, answer
-        self.told: list[bytes] = []
+        self.dropped: list[bytes] = []
 
     def receive(self, pack: bytes) -> bytes:
         return b"" if pack.startswith(b"pack") else b"policy"
 
     def report_dropped(self, why: bytes) -> None:
-        self.told.append(why)
+        self.dropped.append(why)
 
 
 class Site:
@@ -154,7 +154,7 @@ class Site:
     def __init__(self, loop: Loop, loopback: Loopback, party: str, answer: Any, most: int = MAX_BYTES) -> None:
         ours, its = socket.socketpair()
         self.line = ours
-        self.worker = Worker(ours, answer if hasattr(answer, "receive") else Function(party, answer))
+        self.worker = Worker(ours, answer if hasattr(answer, "receive") else FunctionHandler(party, answer))
         threading.Thread(target=self.worker.run, daemon=True).start()
         self.agent = RelayAgent(party, loopback.relay_of(party), its, max_bytes=most)
         self.running = loop.start(self.agent.run())
@@ -178,7 +178,7 @@ def wait_until(true: Callable[[], object], seconds: float = 20.0) -> None:
 
 
 class NatsLine:
-    """The line of the conformance suite: each channel of it with its own sites, all in this process."""
+    """The line of the conformance suite over a relay: each channel has separate sites, all in this process."""
 
     can_go_down = True
     copies = 1
@@ -229,7 +229,7 @@ class NatsLine:
         return True
 
     def worsen(self, *, loss: float = 0.0, twice: float = 0.0, swapped: float = 0.0, delay: float = 0.0) -> bool:
-        """Between both ends and their clients, where the bus and its client may drop what they like."""
+        """Drop, repeat, reorder and delay frames between both ends and their clients, as bus and client may."""
         chance = random.Random(len(self.sites))
         for link in (self.channels[-1]._link, *(site.agent._link for site in self.sites.values())):
             cast(Any, link).send = _badly(link.send, chance, loss, twice, swapped, delay)
