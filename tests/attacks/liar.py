@@ -67,10 +67,10 @@ def hosted(
     liars: Mapping[str, Agreement] | None = None,
 ) -> tuple[Parties, dict[str, Host]]:
     """A run over real hosts. `liars` go by another agreement than the study says."""
-    agreed, noise = Agreement(STUDY, protocol, consortium), noise or ReleasedNoise()
+    agreement, noise = Agreement(STUDY, protocol, consortium), noise or ReleasedNoise()
     hosts = {
         name: Host(
-            (liars or {}).get(name, agreed),
+            (liars or {}).get(name, agreement),
             name,
             records=records[name],
             keys=identity(name),
@@ -86,7 +86,7 @@ def hosted(
     }
     journal = Watched()
     parties = Parties(
-        agreed,
+        agreement,
         run="run-1",
         channel=LocalChannel(hosts),
         journal=journal,

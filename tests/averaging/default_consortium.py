@@ -79,7 +79,7 @@ def parties(
     hosts: dict[str, Host] | None = None,
 ) -> tuple[Parties, dict[str, Host]]:
     keys: dict[str, Identity] = {name: identity(name) for name in (COORDINATOR, *consortium.parties)}
-    agreed = Agreement(STUDY, built, consortium)
+    agreement = Agreement(STUDY, built, consortium)
     if hosts is None:
         hosts = {}
         for name in consortium.parties:
@@ -91,7 +91,7 @@ def parties(
                 ledger = Ledger(path) if path.exists() else Ledger.create(path, grant=Approx(5, 1e-5), **account)
             store = Store(ledger, unit=consortium.unit, neighbours=consortium.neighbours)
             hosts[name] = Host(
-                agreed,
+                agreement,
                 name,
                 records=records[name],
                 keys=keys[name],
@@ -101,7 +101,7 @@ def parties(
             )
     journal = Watched(None if folder is None else folder / "journal")
     channel = LossyChannel(hosts, lose)
-    coordinator = Parties(agreed, run="run-1", channel=channel, journal=journal, keys=keys[COORDINATOR], noise=None)
+    coordinator = Parties(agreement, run="run-1", channel=channel, journal=journal, keys=keys[COORDINATOR], noise=None)
     return coordinator, hosts
 
 

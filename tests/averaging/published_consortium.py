@@ -137,13 +137,13 @@ class Meeting:
         self.open_sites()
 
     @property
-    def agreed(self) -> Agreement:
+    def agreement(self) -> Agreement:
         return Agreement(STUDY, self.protocol, self.consortium)
 
     def open_sites(self) -> None:
         self.hosts = {
             name: Host(
-                self.agreed,
+                self.agreement,
                 name,
                 records=records(size, self.protocol.width, place),
                 keys=identity(name),
@@ -167,7 +167,7 @@ class Meeting:
 
     def parties(self, channel: Channel | None = None, run: str = "run-1") -> Parties:
         return Parties(
-            self.agreed,
+            self.agreement,
             run=run,
             channel=channel or LocalChannel(self.hosts),
             journal=self.journal,

@@ -32,25 +32,25 @@ def lines_of(ledger: Ledger, run: str) -> list[Line]:
     ]
 
 
-def declared(agreed: Agreement, party: str) -> set[tuple[str, int]]:
+def declared(agreement: Agreement, party: str) -> set[tuple[str, int]]:
     """The draws that a run pays for at a party, each once."""
-    return {(draw.release, draw.index) for draw in agreed.declaration.draws(party, agreed.consortium)}
+    return {(draw.release, draw.index) for draw in agreement.declaration.draws(party, agreement.consortium)}
 
 
-def owed(agreed: Agreement, party: str, path: str) -> tuple[str, int] | None:
+def owed(agreement: Agreement, party: str, path: str) -> tuple[str, int] | None:
     """The draw without which no answer under this path may have left a party. A release of many rounds that is paid for
     as a whole is paid for with the first."""
     where = StepPath.parse(path)
-    _, spec = agreed.step(where)
+    _, spec = agreement.step(where)
     if spec.sends is None:
         return None
-    known = declared(agreed, party)
+    known = declared(agreement, party)
     number = int(where.label) if where.label.isdigit() else 0
     return next(((spec.sends, index) for index in (number, 0) if (spec.sends, index) in known), None)
 
 
 def broken(
-    agreed: Agreement,
+    agreement: Agreement,
     ledgers: dict[str, Ledger],
     sights: Sequence[Sight],
     before: dict[str, list[Line]],
@@ -67,16 +67,16 @@ def broken(
         draws = [(line.release, line.index) for line in now[party] if line.kind == "draw"]
         if len(draws) > len(set(draws)):
             wrong.append(f"{party} paid twice for one draw")
-        if not set(draws) <= declared(agreed, party):
+        if not set(draws) <= declared(agreement, party):
             wrong.append(f"{party} paid for what nobody declared")
-        if sum(line.kind == "reserve" for line in now[party]) not in (0, len(declared(agreed, party))):
+        if sum(line.kind == "reserve" for line in now[party]) not in (0, len(declared(agreement, party))):
             wrong.append(f"{party} reserved other draws than the declared ones")
         then = before.get(party, [])
         if now[party][: len(then)] != then:
             wrong.append(f"{party}'s ledger has lost or changed an entry")
         for sight in sights:
             if sight.kind == ANSWERED and sight.by == party:
-                draw = owed(agreed, party, sight.name)
+                draw = owed(agreement, party, sight.name)
                 if draw is not None and draw not in draws:
                     wrong.append(f"{party} answered {sight.name} and its ledger lacks the draw {draw[0]}[{draw[1]}]")
     return wrong, now

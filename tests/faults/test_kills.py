@@ -98,10 +98,10 @@ class Dies(BaseException):
 def test_control_a_site_that_forgets_its_reply_is_seen(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked again after a kill, it draws a second noise for one debit."""
     journal, got = Journal(), Journal.record
-    agreed, asked = watched.place.study.agreed, []
+    agreement, asked = watched.place.study.agreed, []
 
     def dying(self: Any, run: Any, path: Any, *rest: Any, **more: Any) -> Any:
-        if owed(agreed, "north", path) is not None:
+        if owed(agreement, "north", path) is not None:
             asked.append(path)
             raise Dies
         return got(self, run, path, *rest, **more)

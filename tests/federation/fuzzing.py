@@ -414,7 +414,7 @@ class Watched:
             raise Violation(f"two different replies under {path} of {run_id}")
         name, _, label = path.partition("[")
         mount, _, leaf = name.rpartition(".")
-        function = getattr(self.host.agreed.mounts[mount.strip(".")], leaf)
+        function = getattr(self.host.agreement.mounts[mount.strip(".")], leaf)
         step = (run_id, function.__qualname__, label.strip(" ]+"))
         if self.steps.setdefault(step, body) != body:
             raise Violation(f"one step of a run was answered twice, under another spelling: {path}")

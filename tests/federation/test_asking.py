@@ -113,7 +113,7 @@ def test_a_broadcast_to_many_is_held_once_not_once_for_each() -> None:
     journal, path = Journal(None), StepPath("", "average", "0")
     own = ((name, PartyAsk(encode({}), encode([]), [])) for name in names)
     journal.open("run-1", str(path), encode({"centre": np.zeros(size // 8)}), own)
-    reader: Any = SimpleNamespace(agreed=SimpleNamespace(study=STUDY), run="run-1", path=path)
+    reader: Any = SimpleNamespace(agreement=SimpleNamespace(study=STUDY), run="run-1", path=path)
     tracemalloc.start()
     try:
         done = exchange(reader, names, identity("coordinator"), Dropping(), journal, Terms(need=60), lambda _: None)

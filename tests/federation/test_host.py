@@ -279,7 +279,7 @@ def test_nothing_is_answered_before_a_run_begins_after_it_ends_or_for_another_st
     one = begun(protocol=Rounds())
     assert "ok" in decode(ask(one, "sum.advertise[0]"))
     two = host(Rounds(), make_consortium(), "ash")
-    two.agreed, two.store = replace(two.agreed, study="6" * 64), one.store
+    two.agreement, two.store = replace(two.agreement, study="6" * 64), one.store
     assert decode(ask(two, "average[0]", study="6" * 64))["refused"] == "unreserved"
     assert "ok" in decode(ask(one, "run.end[0]", heads={}))
     assert decode(ask(one, "sum.deal[0]", keys={}))["refused"] == "closed"
@@ -382,14 +382,14 @@ def test_declarations_are_made_once_for_a_host(monkeypatch: pytest.MonkeyPatch) 
             kind, "declare", lambda self, consortium, d=declare, k=kind: made.append(k) or d(self, consortium)
         )
     consortium, protocol = make_consortium(), Rounds()
-    agreed = Agreement(STUDY, protocol, consortium)
+    agreement = Agreement(STUDY, protocol, consortium)
     hosts = {}
     for name in consortium.parties:
         hosts[name] = host(protocol, consortium, name)
-        hosts[name].agreed = agreed
+        hosts[name].agreement = agreement
     parties, _ = setup(protocol, consortium, hosts=hosts)
     made.clear()
-    parties = type(parties)(agreed, run="run-1", channel=parties.channel, journal=parties.journal, keys=parties.keys)
+    parties = type(parties)(agreement, run="run-1", channel=parties.channel, journal=parties.journal, keys=parties.keys)
     run(parties)
     assert sorted(kind.__name__ for kind in made) == ["Lifecycle", "Rounds", "SecureSum"]
 
@@ -499,7 +499,7 @@ def test_a_protocol_lists_a_parts_letter_as_it_is_or_not_at_all() -> None:
             listed = Posting(size=self.size).declare(consortium).releases
             return replace(super().declare(consortium), releases=(*super().declare(consortium).releases, *listed))
 
-    assert host(Listing(), make_consortium(), "ash").agreed.letters["note"] == "one"
+    assert host(Listing(), make_consortium(), "ash").agreement.letters["note"] == "one"
     with pytest.raises(ValueError, match="both call a letter 'note'"):
         host(Listing(size=10), make_consortium(), "ash")
 
@@ -532,6 +532,6 @@ def test_there_is_no_host_without_a_policy_or_an_agreement() -> None:
     one = host(Rounds(), make_consortium(), "ash")
     made: Any = Host
     with pytest.raises(TypeError, match="policy"):
-        made(one.agreed, "ash", records=one.records, keys=one.keys, store=one.store, noise=one.noise)
+        made(one.agreement, "ash", records=one.records, keys=one.keys, store=one.store, noise=one.noise)
     with pytest.raises(AttributeError):
         made(STUDY, "ash", records=one.records, keys=one.keys, store=one.store, noise=one.noise, policy=one.policy)

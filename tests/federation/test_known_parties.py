@@ -145,11 +145,11 @@ def test_the_loss_with_invented_parties_is_several_times_the_charge(parties: int
 def opened(consortium: Consortium, honest: tuple[str, ...]) -> Any:
     """What a real run opens, over its real steps, where only these parties add noise."""
     protocol = Sum(columns=4000)
-    agreed = Agreement(STUDY, protocol, consortium)
+    agreement = Agreement(STUDY, protocol, consortium)
     losses = [GDP.squared(Gaussian(ZCDP(0.05)).charged.square)]
     hosts = {
         name: Host(
-            agreed,
+            agreement,
             name,
             records=Records(np.zeros((4, protocol.columns))),
             keys=identity(name),
@@ -161,7 +161,7 @@ def opened(consortium: Consortium, honest: tuple[str, ...]) -> Any:
     }
     channel = LossyChannel(hosts)
     keys = identity(COORDINATOR)
-    return run(Parties(agreed, run="run-1", channel=channel, journal=Journal(), keys=keys))["total"]
+    return run(Parties(agreement, run="run-1", channel=channel, journal=Journal(), keys=keys))["total"]
 
 
 def test_noise_of_a_run_with_invented_parties() -> None:

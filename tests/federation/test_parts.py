@@ -160,10 +160,10 @@ def test_the_ledger_shows_the_loss_once() -> None:
 
 def test_a_whole_party_pays_for_both() -> None:
     terms = make_consortium(unit=Unit.PARTY, budget=0.2)
-    agreed = Agreement(toy.STUDY, Sums(), terms)
-    spent = spent_by(agreed.declaration, "ash", terms)
+    agreement = Agreement(toy.STUDY, Sums(), terms)
+    spent = spent_by(agreement.declaration, "ash", terms)
     assert spent.gaussian == gaussian_budget(LOSS).square
-    assert {draw.part for draw in agreed.declaration.draws("ash", terms)} == {""}
+    assert {draw.part for draw in agreement.declaration.draws("ash", terms)} == {""}
     own = gaussian_budget(terms.loss).square
     assert own < spent.gaussian and own + gaussian_budget(terms.evaluation.loss).square == spent.gaussian  # type: ignore[union-attr]
 
@@ -182,7 +182,7 @@ def test_a_training_step_can_not_contribute_to_the_evaluation() -> None:
     coordinator, hosts = setup()
     toy.begin(coordinator)
     with pytest.raises(Refused, match="does not see the records"):
-        coordinator.agreed.step(StepPath("", "smuggle", "0"))
+        coordinator.agreement.step(StepPath("", "smuggle", "0"))
     with pytest.raises(Refused):
         coordinator.sum(Sums().smuggle)
     assert all(entry.kind != "draw" for entry in hosts["ash"].store.ledger.entries())
@@ -230,11 +230,11 @@ def test_records_are_not_shown_before_the_run_began_here() -> None:
 
 def test_a_policy_counts_every_run_in_full() -> None:
     """What one run measures on, the next one trains on."""
-    agreed = Agreement(toy.STUDY, Sums(), make_consortium())
+    agreement = Agreement(toy.STUDY, Sums(), make_consortium())
     given = {
         "study": toy.STUDY,
         "protocol": "sums",
-        "declaration": agreed.declaration,
+        "declaration": agreement.declaration,
         "party": "ash",
         "consortium": make_consortium(),
     }

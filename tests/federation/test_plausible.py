@@ -219,7 +219,7 @@ def test_a_lie_beyond_the_bounds_ends_the_run_for_all_and_nothing_is_made_of_it(
     parties, hosts = setup(consortium=consortium)
     before = accounts(hosts)
     host = hosts["cedar"]
-    monkeypatch.setattr(host.agreed.declaration["mean"].bounded.__class__, "enforce", _hundredfold(host.agreed))
+    monkeypatch.setattr(host.agreement.declaration["mean"].bounded.__class__, "enforce", _hundredfold(host.agreement))
     with pytest.raises(Implausible, match="mean: the opened sum lies outside of what public figures allow"):
         run(parties)
     assert parties.journal.recall("run-1", ABANDONED)["code"] == "implausible"
@@ -251,8 +251,8 @@ def test_what_a_method_knows_beyond_the_bound_ends_a_run_too() -> None:
     assert all(one.store.runs_open() == [] for one in hosts.values())
 
 
-def _hundredfold(agreed: Any) -> Any:
-    kind = type(agreed.declaration["mean"].bounded)
+def _hundredfold(agreement: Any) -> Any:
+    kind = type(agreement.declaration["mean"].bounded)
     before = kind.enforce
 
     def enforce(self: Any, value: Any, shape: Any) -> Any:

@@ -49,7 +49,7 @@ def coordinator(study: Any) -> Identity:
     return identity(f"coordinator of {study[0]}")
 
 
-def agreed(study: Any, size: int = 3) -> Agreement:
+def make_agreement(study: Any, size: int = 3) -> Agreement:
     """Two studies of the same parties, of different length, each with a coordinator of its own."""
     consortium = make_consortium(size)
     consortium = replace(consortium, roster={**consortium.roster, COORDINATOR: coordinator(study).public})
@@ -87,7 +87,7 @@ def site(name: Any, folder: Any = None, *, runs: int = 1, studies: Any = (NORTH,
     own = owner(name, folder, **more)
     registry = Registry(name, own.keys)
     for study in studies:
-        registry.admit(host_of(own, agreed(study), Approval(study=study, dataset="patients", runs=runs)))
+        registry.admit(host_of(own, make_agreement(study), Approval(study=study, dataset="patients", runs=runs)))
     return registry, own
 
 
@@ -191,7 +191,7 @@ def test_without_their_study_in_the_key_runs_of_two_studies_are_one() -> None:
     own = owner("ash")
     registry = Registry("ash", own.keys)
     for study in (NORTH, SOUTH):
-        host = host_of(own, agreed(study), Approval(study=study, dataset="patients"))
+        host = host_of(own, make_agreement(study), Approval(study=study, dataset="patients"))
         host.store = Store(own.ledger, unit=Unit.RECORD, neighbours=Neighbours.REPLACE)
         registry.admit(host)
     assert "ok" in ask(registry, "run.abandon[0]", study=SOUTH)
@@ -212,7 +212,7 @@ def test_open_runs_are_listed_by_study() -> None:
     own = owner("ash")
     registry, hosts = Registry("ash", own.keys), {}
     for study in (NORTH, SOUTH):
-        hosts[study] = host_of(own, agreed(study), Approval(study=study, dataset="patients", runs=2))
+        hosts[study] = host_of(own, make_agreement(study), Approval(study=study, dataset="patients", runs=2))
         registry.admit(hosts[study])
     ask(registry, "run.begin[0]", study=NORTH, run="one")
     ask(registry, "run.begin[0]", study=SOUTH, run="two")
@@ -225,7 +225,7 @@ def test_each_study_is_paid_by_the_dataset_that_its_approval_names() -> None:
     own = owner("ash", datasets=("patients", "visits"))
     registry = Registry("ash", own.keys)
     for study, dataset in ((NORTH, "patients"), (SOUTH, "visits")):
-        registry.admit(host_of(own, agreed(study), Approval(study=study, dataset=dataset)))
+        registry.admit(host_of(own, make_agreement(study), Approval(study=study, dataset=dataset)))
     begin_all(registry)
     reserved = {entry.run[0]: entry.dataset for entry in own.ledger.entries() if entry.kind == "reserve"}
     assert reserved == {"a": "patients", "b": "visits"}
@@ -253,7 +253,7 @@ def test_an_approval_counts_the_runs_of_its_own_study() -> None:
 
 def coordinate(study: Any, registries: Any, run_id: Any, journal: Any, found: Any) -> None:
     channel = LocalChannel(registries)
-    parties = Parties(agreed(study), run=run_id, channel=channel, journal=journal, keys=coordinator(study))
+    parties = Parties(make_agreement(study), run=run_id, channel=channel, journal=journal, keys=coordinator(study))
     try:
         found[study, run_id] = run(parties)["result"]
     except BaseException as error:
@@ -339,13 +339,13 @@ def test_a_study_that_is_admitted_again_goes_on_where_it_was() -> None:
     again = signed("average[0]")
     first = registry.answer(again)
     registry.withdraw(NORTH)
-    registry.admit(host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients")))
+    registry.admit(host_of(own, make_agreement(NORTH), Approval(study=NORTH, dataset="patients")))
     assert registry.answer(again) == first and len(spent(own.ledger)) == 1
 
 
 def test_studies_come_and_go_while_others_are_asked() -> None:
     registry, own = site("ash")
-    hosts = [host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients")) for _ in range(20)]
+    hosts = [host_of(own, make_agreement(NORTH), Approval(study=NORTH, dataset="patients")) for _ in range(20)]
     wrong, done = [], threading.Event()
 
     def asking() -> None:
@@ -373,7 +373,7 @@ def test_studies_come_and_go_while_others_are_asked() -> None:
 
 def test_a_host_is_made_of_owner_study_and_approval() -> None:
     own = owner("ash", policy=Policy(protocols=("rounds",), epsilon_per_study=Decimal(3), delta_per_study=1e-6))
-    host = host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients", runs=3))
+    host = host_of(own, make_agreement(NORTH), Approval(study=NORTH, dataset="patients", runs=3))
     assert host.policy.allowed(NORTH) == 3 and host.policy.allowed(SOUTH) == 0
     assert host.policy.protocols == ("rounds",) and (host.records.features == records("ash").features).all()
 
@@ -398,13 +398,13 @@ def test_what_could_never_be_answered_is_refused_when_the_host_is_made(
     own = replace(owner("ash"), **of_owner)
     approval = replace(Approval(study=NORTH, dataset="patients"), **of_approval)
     with pytest.raises(Refused, match=says) as caught:
-        host_of(own, agreed(NORTH), approval)
+        host_of(own, make_agreement(NORTH), approval)
     assert caught.value.code == code
 
 
 @pytest.mark.parametrize("missing", [COORDINATOR, "ash"])
 def test_a_study_that_pins_no_keys_has_no_host(missing: Any) -> None:
-    whole = agreed(NORTH)
+    whole = make_agreement(NORTH)
     roster = {name: key for name, key in whole.consortium.roster.items() if name != missing}
     unpinned = Agreement(NORTH, whole.protocol, replace(whole.consortium, roster=roster))
     with pytest.raises(Refused, match=f"pins no keys of {missing}"):
@@ -414,9 +414,9 @@ def test_a_study_that_pins_no_keys_has_no_host(missing: Any) -> None:
 def test_a_registry_serves_its_own_party_and_each_study_once() -> None:
     registry, own = site("ash")
     with pytest.raises(Refused, match="can't be served by 'ash'"):
-        registry.admit(host_of(owner("birch"), agreed(NORTH), Approval(study=NORTH, dataset="patients")))
+        registry.admit(host_of(owner("birch"), make_agreement(NORTH), Approval(study=NORTH, dataset="patients")))
     with pytest.raises(Refused, match="withdraw it first"):
-        registry.admit(host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients")))
+        registry.admit(host_of(own, make_agreement(NORTH), Approval(study=NORTH, dataset="patients")))
 
 
 @pytest.mark.parametrize(
@@ -443,11 +443,11 @@ def test_what_was_delivered_in_a_run_is_found_under_its_study() -> None:
     found: dict[Any, Any] = {}
     coordinate(NORTH, {name: one for name, (one, _) in registries.items()}, "run-1", Journal(), found)
     own = registries["ash"][1]
-    host = host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients"))
+    host = host_of(own, make_agreement(NORTH), Approval(study=NORTH, dataset="patients"))
     assert list(host.received("run-1").releases) == ["centre", "result"]
     assert (host.received("run-1").releases["result"] == found[NORTH, "run-1"]).all()
     # Control: another study has no such run.
-    assert not host_of(own, agreed(SOUTH), Approval(study=SOUTH, dataset="patients")).received("run-1").releases
+    assert not host_of(own, make_agreement(SOUTH), Approval(study=SOUTH, dataset="patients")).received("run-1").releases
 
 
 # Records.
@@ -460,7 +460,7 @@ def test_a_run_goes_on_with_the_records_that_it_began_with_or_not_at_all() -> No
 
     def started() -> Registry:
         registry = Registry("ash", own.keys)
-        registry.admit(host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients", runs=2)))
+        registry.admit(host_of(own, make_agreement(NORTH), Approval(study=NORTH, dataset="patients", runs=2)))
         return registry
 
     first = started()

@@ -181,7 +181,7 @@ def test_the_journalled_bytes_are_sent_again_not_recomputed_ones(tmp_path: Path)
             return super().sum(step, **{k: np.nextafter(v, 9.0) for k, v in values.items()})
 
     drifting = Drifting(
-        parties.agreed,
+        parties.agreement,
         run="run-1",
         channel=parties.channel,
         journal=parties.journal,

@@ -69,7 +69,7 @@ def test_what_the_end_brings_unsigned_or_signed_as_something_else_is_refused() -
 def test_signatures_on_what_is_for_others_are_given_to_nobody_else() -> None:
     parties, _ = setup(Delivering(protection=Noised), add_consumer())
     sent = [Sent("hint", "lean[0]", HINT), Sent("result", "lean[0]", OWN), Sent("hint", "lean[1]", own={"ash": HINT})]
-    found = sign_for_parties(parties.agreed, identity(COORDINATOR), "run-1", sent)
+    found = sign_for_parties(parties.agreement, identity(COORDINATOR), "run-1", sent)
     assert {party: {name: list(of) for name, of in names.items()} for party, names in found.items()} == {
         party: {"result": ["lean[0]"], **({"hint": ["lean[0]"]} if party == "elm" else {})}
         for party in parties.consortium.parties

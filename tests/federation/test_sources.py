@@ -206,8 +206,8 @@ def test_a_signature_of_one_circle_s_list_does_not_serve_another() -> None:
     parties, hosts = setup(Roles(), make_consortium(), noise=NoNoise())
     begin(parties)
     parties.sum(Roles().hold)
-    agreed = parties.set_ups[0]
-    listed, signature = digest_of(sorted(agreed.members)), agreed.roll["ash"]
+    set_up = parties.set_ups[0]
+    listed, signature = digest_of(sorted(set_up.members)), set_up.roll["ash"]
     signer, text = hosts["ash"].keys.public, [parties.study, parties.run, "members"]
     signer.verify(signature, encode([*text, "0", listed]))
     for wrong in ([*text, "1", listed], [*text, listed]):

@@ -220,10 +220,10 @@ def host(
     policy: Policy = SIMULATION,
     epsilon: float = 5.0,
 ) -> Host:
-    agreed = Agreement(STUDY, protocol, consortium)
-    losses = [release.loss for release in agreed.declaration.paid_by(name, consortium) if release.times]
+    agreement = Agreement(STUDY, protocol, consortium)
+    losses = [release.loss for release in agreement.declaration.paid_by(name, consortium) if release.times]
     return Host(
-        agreed,
+        agreement,
         name,
         records=records(name),
         keys=identity(name),
@@ -252,8 +252,8 @@ def setup(
     journal = Watched(None if folder is None else folder / "journal")
     channel = LossyChannel(hosts, lose)
     keys = identity(COORDINATOR)
-    agreed = Agreement(STUDY, protocol, consortium)
-    return Parties(agreed, run=run, channel=channel, journal=journal, keys=keys, noise=noise), hosts
+    agreement = Agreement(STUDY, protocol, consortium)
+    return Parties(agreement, run=run, channel=channel, journal=journal, keys=keys, noise=noise), hosts
 
 
 __all__ = [

@@ -87,10 +87,10 @@ def hosted(
 ) -> tuple[Parties, dict[str, Host], LossyChannel]:
     """The coordinator's side, the hosts, and a channel that remembers what was asked."""
     consortium = consortium or make_consortium(len(records))
-    agreed = Agreement(STUDY, method, consortium)
+    agreement = Agreement(STUDY, method, consortium)
     hosts = {
         name: Host(
-            agreed,
+            agreement,
             name,
             records=own,
             keys=identity(name),
@@ -106,7 +106,7 @@ def hosted(
     }
     channel = LossyChannel(hosts, lose)
     parties = Parties(
-        agreed,
+        agreement,
         run="run-1",
         channel=channel,
         journal=Watched(),

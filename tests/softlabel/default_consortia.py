@@ -119,8 +119,8 @@ def coordinator(
     study: str = STUDY,
 ) -> Parties:
     channel = LossyChannel(hosts, lose)
-    agreed = Agreement(study, protocol, consortium)
-    return Parties(agreed, run=RUN, channel=channel, journal=journal, keys=identity(COORDINATOR), noise=None)
+    agreement = Agreement(study, protocol, consortium)
+    return Parties(agreement, run=RUN, channel=channel, journal=journal, keys=identity(COORDINATOR), noise=None)
 
 
 def cohort(

@@ -206,7 +206,7 @@ def test_parties_need_no_auxiliary_records_and_get_none() -> None:
     for host in hosts.values():
         # What a party builds without the file: the same declaration, and nothing else of the records.
         without = replace(tried, auxiliary=absent(*tried.auxiliary.shape))
-        host.agreed = Agreement(host.agreed.study, without, parties.consortium)
+        host.agreement = Agreement(host.agreement.study, without, parties.consortium)
     released_here = run(parties)["model"]
     other, _, _ = hosted(tried, records)
     np.testing.assert_array_equal(released_here, run(other)["model"])

@@ -141,8 +141,8 @@ def test_records_leave_only_where_the_owner_allows_it(monkeypatch: pytest.Monkey
     strict = replace(SIMULATION, disclosures=frozenset())
     original = Host.__init__
 
-    def made(self: Any, agreed: Any, party: Any, **more: Any) -> None:
-        original(self, agreed, party, **{**more, "policy": strict if party == "birch" else more["policy"]})
+    def made(self: Any, agreement: Any, party: Any, **more: Any) -> None:
+        original(self, agreement, party, **{**more, "policy": strict if party == "birch" else more["policy"]})
 
     monkeypatch.setattr(Host, "__init__", made)
     with pytest.raises(Refused, match="records_may_leave"):

@@ -87,10 +87,10 @@ def parts(tried: Any, frame: pd.DataFrame) -> dict[str, Records]:
 def hosted(
     tried: Any, records: dict[str, Records], consortium: Consortium, noise: Any
 ) -> tuple[Parties, dict[str, Host]]:
-    agreed = Agreement(STUDY, tried, consortium)
+    agreement = Agreement(STUDY, tried, consortium)
     hosts = {
         name: Host(
-            agreed,
+            agreement,
             name,
             records=records[name],
             keys=Identity(derive(b"test identity", name)),
@@ -105,7 +105,7 @@ def hosted(
         for name in consortium.parties
     }
     parties = Parties(
-        agreed,
+        agreement,
         run="run-1",
         channel=LocalChannel(hosts),
         journal=Watched(),

@@ -154,9 +154,9 @@ def run_once(parties: int, length: int) -> Cost:
 
 def _measured(parties: int, length: int, *, alone: bool) -> tuple[float, list[float], float, int]:
     """CPU seconds of a run, of its hosts, of their noise, and bytes that crossed."""
-    agreed, noise = one_sum(parties, length), TimedNoise()
-    hosts = {name: Timed(host_of(agreed, name, noise)) for name in agreed.consortium.parties}
-    coordinator = coordinator_of(agreed, LocalChannel(hosts))
+    agreement, noise = one_sum(parties, length), TimedNoise()
+    hosts = {name: Timed(host_of(agreement, name, noise)) for name in agreement.consortium.parties}
+    coordinator = coordinator_of(agreement, LocalChannel(hosts))
     started = process_time()
     with signature_memory_disabled() if alone else nullcontext():
         run(coordinator)
@@ -182,12 +182,12 @@ def keys_of(name: str) -> Identity:
     return Identity(derive(b"bench", "securesum", name))
 
 
-def host_of(agreed: Agreement, name: str, noise: NoiseSource) -> Host:
+def host_of(agreement: Agreement, name: str, noise: NoiseSource) -> Host:
     """A party with a ledger in memory."""
-    unit, neighbours = agreed.consortium.unit, agreed.consortium.neighbours
+    unit, neighbours = agreement.consortium.unit, agreement.consortium.neighbours
     ledger = Ledger.in_memory(dataset=name, unit=unit, neighbours=neighbours)
     return Host(
-        agreed,
+        agreement,
         name,
         records=Records(np.zeros((1, 1))),
         keys=keys_of(name),
@@ -197,8 +197,8 @@ def host_of(agreed: Agreement, name: str, noise: NoiseSource) -> Host:
     )
 
 
-def coordinator_of(agreed: Agreement, channel: Channel, *, run: str = "bench") -> Parties:
-    return Parties(agreed, run=run, channel=channel, journal=Journal(None), keys=keys_of(COORDINATOR))
+def coordinator_of(agreement: Agreement, channel: Channel, *, run: str = "bench") -> Parties:
+    return Parties(agreement, run=run, channel=channel, journal=Journal(None), keys=keys_of(COORDINATOR))
 
 
 def _row(case: str, seconds: float, note: str) -> dict[str, Any]:

@@ -89,8 +89,8 @@ def averaging(sites: int, *, repeats: int) -> dict[str, Any]:
 def summed(parties: int, length: int, *, repeats: int = 1) -> dict[str, Any]:
     """Seconds of one secure sum of all parties; its opened value is looked at."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        agreed = one_sum(parties, length)
-        names = list(agreed.consortium.parties)
+        agreement = one_sum(parties, length)
+        names = list(agreement.consortium.parties)
         loopback = Loopback.make(Path(folder), names)
         relay = stack.enter_context(loopback.relay())
         groups = [names[start : start + _TOGETHER] for start in range(0, parties, _TOGETHER)]
@@ -103,7 +103,9 @@ def summed(parties: int, length: int, *, repeats: int = 1) -> dict[str, Any]:
 
         def over(reached: Channel) -> Callable[[int], None]:
             def once(number: int) -> None:
-                asked = coordinator_of(agreed, SealedChannel(reached, agreed.consortium.roster), run=f"sum-{number}")
+                asked = coordinator_of(
+                    agreement, SealedChannel(reached, agreement.consortium.roster), run=f"sum-{number}"
+                )
                 asked.timeouts = _PATIENCE
                 opened = run(asked)["result"]
                 # Each contributes the same unit vector; the noise of the mean is far below one.
@@ -112,7 +114,7 @@ def summed(parties: int, length: int, *, repeats: int = 1) -> dict[str, Any]:
 
             return once
 
-        here = LocalChannel({name: _Sealed(host_of(agreed, name, ReleasedNoise())) for name in names})
+        here = LocalChannel({name: _Sealed(host_of(agreement, name, ReleasedNoise())) for name in names})
         pairs = _measured(over(channel), over(here), [relay.pid, *(one.pid for one in running)], repeats)
         row = _row(f"sum {parties}x{length}", pairs, "local channel", "one core or two for all parties")
         return row | {"relay_mb": peak(relay.pid)}
@@ -185,11 +187,11 @@ class _Sealed:
 
 
 def _serve(folder: str, parties: str, length: str, *names: str) -> None:
-    agreed, stop = one_sum(int(parties), int(length)), threading.Event()
+    agreement, stop = one_sum(int(parties), int(length)), threading.Event()
     ends = [
         threading.Thread(
             target=serve,
-            args=(_Sealed(host_of(agreed, name, ReleasedNoise())), Loopback(Path(folder)).relay_of(name)),
+            args=(_Sealed(host_of(agreement, name, ReleasedNoise())), Loopback(Path(folder)).relay_of(name)),
             kwargs={"stop": stop},
             daemon=True,
         )

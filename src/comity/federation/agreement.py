@@ -187,6 +187,6 @@ class Agreement:
         return owner
 
 
-def measured_by(agreed: Agreement, found: Received) -> Figures | None:
+def measured_by(agreement: Agreement, found: Received) -> Figures | None:
     """What the run's evaluation says to this receiver; None where there is none, or it was not released to it."""
-    return None if agreed.measuring is None else agreed.measuring.figures(found.releases, agreed.consortium)
+    return None if agreement.measuring is None else agreement.measuring.figures(found.releases, agreement.consortium)

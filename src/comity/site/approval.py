@@ -200,24 +200,24 @@ def parties_lines(known: KnownParties) -> list[str]:
 def make_owners_view(host: Host, plan: Plan, *, dataset: str, runs: int) -> OwnersView:
     """What an approval for this many runs would mean. It writes nothing, and raises the refusal that policy or ledger
     would raise for these runs."""
-    agreed, party, consortium = host.agreed, host.party, host.consortium
+    agreement, party, consortium = host.agreement, host.party, host.consortium
     host.permit(runs - 1)
     known = KnownParties.of(consortium, party, host.policy.pinned)
-    begun = host.store.runs_of(agreed.study, other_than="")
+    begun = host.store.runs_of(agreement.study, other_than="")
     after = host.store.foresee(host.reservation(), *(f"run {number}" for number in range(begun, runs)))
-    parts = (agreed.declared(mount) for mount in (*agreed.protocol.parts, *agreed.measuring_mounts))
-    exact = [release for made in (agreed.declaration, *parts) for release in made.disclosures(party, consortium)]
-    declaration = agreed.declaration
+    parts = (agreement.declared(mount) for mount in (*agreement.protocol.parts, *agreement.measuring_mounts))
+    exact = [release for made in (agreement.declaration, *parts) for release in made.disclosures(party, consortium)]
+    declaration = agreement.declaration
     leaves = [
         one for one in declaration.releases if one.source != COORDINATOR and consortium.includes(one.source, party)
     ]
     return OwnersView(
         plan=plan,
-        study=agreed.study,
+        study=agreement.study,
         party=party,
         coordinator=host.identity_of(COORDINATOR).fingerprint,
         parties=known,
-        noise_left=known.noise_left(agreed.declaration, consortium, party),
+        noise_left=known.noise_left(agreement.declaration, consortium, party),
         dataset=dataset,
         runs=runs,
         leaves=tuple(_release_row(one, one.to) for one in leaves),

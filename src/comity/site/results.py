@@ -54,19 +54,19 @@ def are_written(home: Path, study: str, run: str) -> bool:
 
 def write_results(host: Host, home: Path, run: str) -> None:
     """Write what a host received in a run that ended. The same ledger gives the same folder again."""
-    study, found = host.agreed.study, host.received(run)
+    study, found = host.agreement.study, host.received(run)
     folder = results_folder(home, study, run)
     save_received(
         found,
-        presented_to(host.agreed.protocol, found, host.consortium),
+        presented_to(host.agreement.protocol, found, host.consortium),
         folder,
         party=host.party,
         study=study,
         run=run,
         declaration=host.declaration,
         consortium=host.consortium,
-        kept=host.agreed.protocol.present_own(found.own, host.consortium),
-        measured=measured_by(host.agreed, found),
+        kept=host.agreement.protocol.present_own(found.own, host.consortium),
+        measured=measured_by(host.agreement, found),
     )
     names = sorted(one.name for one in folder.iterdir() if one.name != NAME and not one.name.startswith("."))
     sign_files(folder, names, host.keys, study=study, run=run)
@@ -88,13 +88,13 @@ def score_results(host: Host, home: Path, run: str) -> None:
         found = None
     page = {"score": None if found is None else asdict(found)}
     try:
-        write_text(_path(home, host.agreed.study, run), json.dumps(page) + "\n")
+        write_text(_path(home, host.agreement.study, run), json.dumps(page) + "\n")
     except BadInput as error:
         log.warning("%s: the score of run %s can't be written: %s", host.party, run, error)
 
 
 def _compute_score(host: Host, run: str) -> OwnScore | None:
-    protocol = host.agreed.protocol
+    protocol = host.agreement.protocol
     presented = presented_to(protocol, host.received(run), host.consortium)
     return None if presented is None else protocol.score_own(presented, host.records, host.party)
 

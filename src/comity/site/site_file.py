@@ -148,12 +148,12 @@ class SiteFile:
             )
         return open_source(self.data[dataset], where=f"{self.where}: data.{dataset}", base=self.home)
 
-    def records(self, dataset: str, agreed: Agreement) -> LocalRecords:
+    def records(self, dataset: str, agreement: Agreement) -> LocalRecords:
         """The records of a dataset, encoded for a study."""
         where = f"{self.where}: data.{dataset}"
         limit = int(self.memory * 2**30)
         return held_records(
-            agreed.protocol, agreed.consortium, self.source(dataset), where=where, party=self.party, limit=limit
+            agreement.protocol, agreement.consortium, self.source(dataset), where=where, party=self.party, limit=limit
         )[0]
 
 

@@ -93,18 +93,18 @@ def opened_sum(value: Any, parties: int) -> dict[str, Any]:
 
 
 def split_by_receiver(
-    agreed: Agreement, values: Mapping[str, Any], kept: Mapping[str, Any]
+    agreement: Agreement, values: Mapping[str, Any], kept: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """What `run.end` carries to all parties, and to single ones.
 
     `values` are what the method released at its end, `kept` what was released before. A value that a step takes has
     arrived with its ask.
     """
-    consortium, arrived = agreed.consortium, _taken_by_steps(agreed)
+    consortium, arrived = agreement.consortium, _taken_by_steps(agreement)
     common: dict[str, Any] = {}
     single: dict[str, dict[str, Any]] = {}
     for name, value in {**kept, **values}.items():
-        release = agreed.declaration[name]
+        release = agreement.declaration[name]
         if release.to in (COORDINATOR, ITSELF) or (name in arrived and name not in values):
             continue
         if release.to in (EVERYONE, EVERY_PARTY):
@@ -116,10 +116,10 @@ def split_by_receiver(
     return common, single
 
 
-def _taken_by_steps(agreed: Agreement) -> set[str]:
+def _taken_by_steps(agreement: Agreement) -> set[str]:
     specs = (
         getattr(getattr(type(protocol), name, None), "spec", None)
-        for mount, protocol in agreed.mounts.items()
+        for mount, protocol in agreement.mounts.items()
         if mount not in STANDING
         for name in dir(type(protocol))
     )
@@ -127,20 +127,20 @@ def _taken_by_steps(agreed: Agreement) -> set[str]:
 
 
 def sign_for_parties(
-    agreed: Agreement, keys: Identity, run: str, sent: Iterable[Sent]
+    agreement: Agreement, keys: Identity, run: str, sent: Iterable[Sent]
 ) -> dict[str, dict[str, dict[str, bytes]]]:
     """Sign each value that was sent; the signatures by party, of what was released to it alone or to all."""
-    consortium = agreed.consortium
+    consortium = agreement.consortium
     found: dict[str, dict[str, dict[str, bytes]]] = {party: {} for party in consortium.parties}
     for one in sent:
-        receiver = agreed.declaration[one.name].to
+        receiver = agreement.declaration[one.name].to
         entitled = [party for party in consortium.parties if consortium.includes(receiver, party)]
         # A value for all is signed once.
-        common = None if one.own else sign_value(keys, agreed.study, run, one.name, one.path, encode(one.value))
+        common = None if one.own else sign_value(keys, agreement.study, run, one.name, one.path, encode(one.value))
         for party in entitled:
             if common is not None:
                 found[party].setdefault(one.name, {})[one.path] = common
             elif party in one.own:
-                signature = sign_value(keys, agreed.study, run, one.name, one.path, encode(one.own[party]))
+                signature = sign_value(keys, agreement.study, run, one.name, one.path, encode(one.own[party]))
                 found[party].setdefault(one.name, {})[one.path] = signature
     return found

@@ -119,11 +119,11 @@ def exchange(  # noqa: C901 (a branch for each event of a channel)
     the round; it is called whenever enough have come. Only replies that were verified here count towards those that are
     needed: a channel can't say that there are enough.
     """
-    agreed, run, path = reader.agreed, reader.run, str(reader.path)
+    agreement, run, path = reader.agreement, reader.run, str(reader.path)
     done = Round()
     if not parties:
         return done
-    ask = journal.ask(agreed.study, run, path)
+    ask = journal.ask(agreement.study, run, path)
     sent: dict[str, tuple[int, Digests]] = {}
 
     def message(party: str) -> Callable[[], bytes]:
@@ -181,7 +181,7 @@ def _take(
     journal: Journal,
     valid: Check | None,
 ) -> None:
-    consortium, run, path = reader.agreed.consortium, reader.run, str(reader.path)
+    consortium, run, path = reader.agreement.consortium, reader.run, str(reader.path)
     try:
         raw, digest = _verified(consortium, party, digests, answer)
         reply = reader.read(party, raw)

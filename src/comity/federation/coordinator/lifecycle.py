@@ -71,11 +71,11 @@ def _run_method(parties: Parties) -> list[dict[str, Any]]:
     of what all receive and of what it receives alone.
     """
     values = check_released(parties.protocol.coordinate(parties), parties.declaration, parties.consortium, parties.dims)
-    if parties.agreed.measuring is not None:
-        found = parties.agreed.measuring.measure(parties.under(EVALUATION), values)
+    if parties.agreement.measuring is not None:
+        found = parties.agreement.measuring.measure(parties.under(EVALUATION), values)
         values = {**values, **check_released(found, parties.declaration, parties.consortium, parties.dims)}
     kept = parties.kept
-    common, single = split_by_receiver(parties.agreed, values, kept)
+    common, single = split_by_receiver(parties.agreement, values, kept)
     keys = {party: signed["key"] for party, signed in parties.run_keys.items() if party in single}
     last = [Sent(name, str(END), value) for name, value in common.items()]
     boxed = [
@@ -83,7 +83,7 @@ def _run_method(parties: Parties) -> list[dict[str, Any]]:
         for name in dict.fromkeys(name for mine in single.values() for name in mine)
     ]
     signed, alone = (
-        sign_for_parties(parties.agreed, parties.keys, parties.run, sent) for sent in ([*parties.sent, *last], boxed)
+        sign_for_parties(parties.agreement, parties.keys, parties.run, sent) for sent in ([*parties.sent, *last], boxed)
     )
     return [values, kept, keys, signed, alone]
 
@@ -115,7 +115,7 @@ def begin(parties: Parties) -> None:
     keys = {party: values["run_key"] for party, values in begun.items()}
     parties.meet(keys)
     parties.remember(heads.handed_back(consortium, (values["remembered"] for values in begun.values())))
-    writers = parties.agreed.writers()
+    writers = parties.agreement.writers()
     if writers:
         need = len(writers) - consortium.dropouts
         needed = tuple((members, least) for members, least in needed if members <= writers.keys())
@@ -148,7 +148,7 @@ def _end(
     journal, consortium, name = parties.journal, parties.consortium, parties.run
     begun = journal.once(name, BEGUN, lambda: journal.answered(name, str(BEGIN)))
     journal.settle(parties.study, name, keeping=[str(END), str(ABANDON)])
-    common, single = split_by_receiver(parties.agreed, values, kept)
+    common, single = split_by_receiver(parties.agreement, values, kept)
     each: dict[str, dict[str, Any]] = {}
     for party in consortium.parties:
         if party in begun:

@@ -96,7 +96,7 @@ class Parties:
 
     def __init__(
         self,
-        agreed: Agreement,
+        agreement: Agreement,
         *,
         run: str,
         channel: Channel,
@@ -107,11 +107,11 @@ class Parties:
         timeouts: Timeouts = NO_TIMEOUT,
         watch: Watch | None = None,
     ) -> None:
-        self.agreed = agreed
-        self.protocol = agreed.protocol
-        self.consortium: Consortium = agreed.consortium
-        self.declaration: Declaration = agreed.declaration
-        self.study = agreed.study
+        self.agreement = agreement
+        self.protocol = agreement.protocol
+        self.consortium: Consortium = agreement.consortium
+        self.declaration: Declaration = agreement.declaration
+        self.study = agreement.study
         self.run = run
         self.channel = channel
         self.journal = journal
@@ -121,7 +121,7 @@ class Parties:
         self.timeouts = timeouts
         self.watch = watch
         self._mount = ""
-        self._memory = RunMemory(list(agreed.consortium.parties), journal.heads())
+        self._memory = RunMemory(list(agreement.consortium.parties), journal.heads())
 
     def under(self, mount: str) -> Self:
         """The same run, with steps looked up in the part that is mounted here."""
@@ -162,7 +162,7 @@ class Parties:
 
     @property
     def transcript(self) -> Transcript:
-        return transcript_of(self.journal, self.study, self.run, entrusted=entrusted_steps(self.agreed))
+        return transcript_of(self.journal, self.study, self.run, entrusted=entrusted_steps(self.agreement))
 
     def lose(self, party: str, why: str) -> None:
         """Stop asking a party: what it sent can't be used."""
@@ -184,7 +184,7 @@ class Parties:
         index = self._memory.count(release)
         sources = self.consortium.among(release.source)
         got = self.ask(step, label=index, need=release.min_parties(self.consortium), to=sources, **values)
-        found = open_release(self.under(SUM), self.agreed, release, index, got)
+        found = open_release(self.under(SUM), self.agreement, release, index, got)
         require_plausible(release, self.consortium, found.value, found.parties)
         if isinstance(release.protection, Summed):
             self._memory.kept.add(release, f"{spec.name}[{index}]", opened_sum(found.value, found.parties))
@@ -257,7 +257,7 @@ class Parties:
             )
             self._decide(path, terms)
         got = self._read(path)
-        part = self.agreed.declared(path.mount)
+        part = self.agreement.declared(path.mount)
         self._memory.kept.add_exchange(self.declaration, part, str(path), values, each or {}, got)
         return got
 
@@ -297,7 +297,7 @@ class Parties:
         values: Mapping[str, Any],
         each: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        declared = self.agreed.declared(path.mount)
+        declared = self.agreement.declared(path.mount)
         for_one = {key: value for key, value in values.items() if declared[key].sealed}
         for party in asked:
             mine = {**values, **each.get(party, {})}
@@ -322,8 +322,8 @@ class Parties:
         return lambda name: Head(self.study, self.run, str(path), COORDINATOR, to, name)
 
     def _reader(self, path: StepPath) -> Reader:
-        _, spec = self.agreed.step(path)
-        return Reader(self.agreed, self.run, path, spec, self._memory.dims, self.run_key)
+        _, spec = self.agreement.step(path)
+        return Reader(self.agreement, self.run, path, spec, self._memory.dims, self.run_key)
 
     def _decide(self, path: StepPath, terms: Terms) -> None:
         before = self.journal.answered(self.run, str(path))

@@ -42,17 +42,17 @@ def summed_release(declaration: Declaration, spec: StepSpec) -> Release:
 
 
 def open_release(
-    summing: Summing, agreed: Agreement, release: Release, index: int, got: Mapping[str, Mapping[str, Any]]
+    summing: Summing, agreement: Agreement, release: Release, index: int, got: Mapping[str, Mapping[str, Any]]
 ) -> Total:
     """Open a release after the parties have replied with `got`: by the secure sum, or by adding what each site sent."""
     if isinstance(release.protection, Summed):
-        found = open_sum(summing, agreed.circle(f"{release.name}/{index}"), release, index)
+        found = open_sum(summing, agreement.circle(f"{release.name}/{index}"), release, index)
     else:
         units = np.zeros(release.shape, "<i8")
         for values in got.values():
             units += values[release.name]
         found = Sum(units, tuple(got))
-    value = np.asarray(found.units * release.spacing(agreed.consortium), np.float64)
+    value = np.asarray(found.units * release.spacing(agreement.consortium), np.float64)
     given = {party: {k: v for k, v in of.items() if k != release.name} for party, of in got.items()}
     return Total(value, len(found.over), found.over, given)
 

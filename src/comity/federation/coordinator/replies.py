@@ -69,7 +69,7 @@ class Reply:
 class Reader:
     """Reads the replies to one ask. `keys` is the coordinator's key of the run."""
 
-    agreed: Agreement
+    agreement: Agreement
     run: str
     path: StepPath
     spec: StepSpec
@@ -99,10 +99,10 @@ class Reader:
         return self._values(party, reply["ok"]), reply["mail"]
 
     def _values(self, party: str, values: dict[str, Any]) -> PartyValues:
-        agreed, spec = self.agreed, self.spec
-        declared = agreed.declared(self.path.mount)
+        agreement, spec = self.agreement, self.spec
+        declared = agreement.declared(self.path.mount)
         given = set(values)
-        if spec.sends is not None and not isinstance(agreed.declaration[spec.sends].protection, Summed):
+        if spec.sends is not None and not isinstance(agreement.declaration[spec.sends].protection, Summed):
             if spec.sends not in given:
                 raise self._wrong(f"it lacks {spec.sends}")
             given.remove(spec.sends)
@@ -111,35 +111,35 @@ class Reader:
         heads_of = self._heads(party)
         opened = opened_values(values, declared, self.keys, heads_of)
         for key, value in opened.items():
-            declared[key].check(value, party, COORDINATOR, agreed.consortium, self.dims)
+            declared[key].check(value, party, COORDINATOR, agreement.consortium, self.dims)
             if key == spec.sends:
-                self._check_own(party, agreed.declaration[key], value)
+                self._check_own(party, agreement.declaration[key], value)
         return PartyValues(party, str(self.path), opened)
 
     def _check_own(self, party: str, release: Release, units: Any) -> None:
         """A contribution that the coordinator sees by itself lies within its bound, give or take its noise. A share has
         no bound."""
         if isinstance(release.protection, Noised | Entrusted) and not isinstance(release.bound, Opened | None):
-            consortium = self.agreed.consortium
+            consortium = self.agreement.consortium
             value = np.asarray(units * release.spacing(consortium), np.float64)
             require_plausible(release, consortium, value, 1, sender=party)
 
     def _heads(self, party: str) -> Any:
-        study, run, path = self.agreed.study, self.run, str(self.path)
+        study, run, path = self.agreement.study, self.run, str(self.path)
         return lambda name: Head(study, run, path, party, COORDINATOR, name)
 
     def _check_mail(self, party: str, mail: list[Any], boxes: set[bytes]) -> None:
         used, written = set(), set()
+        agreement, consortium = self.agreement, self.agreement.consortium
         for letter in mail:
             if not is_split_letter(letter):
                 raise self._wrong("its mail holds something that is not a letter")
             head = Head.of(letter)
-            if (head.study, head.run, head.path, head.sender) != (self.agreed.study, self.run, str(self.path), party):
+            if (head.study, head.run, head.path, head.sender) != (agreement.study, self.run, str(self.path), party):
                 raise self._wrong("it has a letter under another head")
-            if head.to != letter["to"] or head.to == party or not self.agreed.consortium.knows(head.to):
+            if head.to != letter["to"] or head.to == party or not consortium.knows(head.to):
                 raise self._wrong("it has a letter to no other participant")
-            release = self.agreed.letter(head.path, head.name)
-            consortium = self.agreed.consortium
+            release = agreement.letter(head.path, head.name)
             if not consortium.includes(release.source, party) or not consortium.includes(release.to, head.to):
                 raise self._wrong("it has a letter that is not declared")
             if (head.to, head.name) in written:
@@ -153,7 +153,7 @@ class Reader:
     def _check_head(self, party: str, head: Any) -> None:
         if not heads.is_head(head):
             raise self._wrong("it has no head of a ledger")
-        heads.verify(self.agreed.consortium.roster[party], party, head)
+        heads.verify(self.agreement.consortium.roster[party], party, head)
 
     def _wrong(self, why: str) -> Malformed:
         return Malformed(f"the reply to {self.path} is not what was declared: {why}", code="form")

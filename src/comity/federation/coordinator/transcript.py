@@ -48,12 +48,12 @@ class Transcript:
         return [asdict(line) for line in self.lines]
 
 
-def entrusted_steps(agreed: Agreement) -> frozenset[str]:
+def entrusted_steps(agreement: Agreement) -> frozenset[str]:
     """The steps whose replies the coordinator reads in clear."""
     in_clear = {
-        one.name for one in agreed.declaration.releases if isinstance(one.protection, Entrusted | EntrustedRounds)
+        one.name for one in agreement.declaration.releases if isinstance(one.protection, Entrusted | EntrustedRounds)
     }
-    specs = steps_of(agreed.protocol, agreed.consortium)
+    specs = steps_of(agreement.protocol, agreement.consortium)
     return frozenset(spec.name for spec in specs if spec.sends in in_clear)
 
 

@@ -81,7 +81,7 @@ class Host:
 
     def __init__(
         self,
-        agreed: Agreement,
+        agreement: Agreement,
         party: str,
         *,
         records: LocalRecords | Callable[[], LocalRecords],
@@ -93,7 +93,7 @@ class Host:
         holdout_key: Callable[[], bytes] = fresh_seed,
         digest: Callable[[LocalRecords], str] | None = None,
     ) -> None:
-        self.agreed = agreed
+        self.agreement = agreement
         self.party = party
         self._records = records
         self.keys = keys
@@ -106,15 +106,15 @@ class Host:
         self._parts: tuple[bytes, LocalRecords, LocalRecords] | None = None
         self._locks = RunLocks()
         # A declaration that can't be kept raises here, before the first ask.
-        _ = agreed.declaration, agreed.letters
+        _ = agreement.declaration, agreement.letters
 
     @property
     def consortium(self) -> Consortium:
-        return self.agreed.consortium
+        return self.agreement.consortium
 
     @property
     def declaration(self) -> Declaration:
-        return self.agreed.declaration
+        return self.agreement.declaration
 
     @cached_property
     def records(self) -> LocalRecords:
@@ -142,7 +142,7 @@ class Host:
             consortium, whole = self.consortium, self.records
             terms = consortium.evaluation
             assert terms is not None
-            measuring = self.agreed.measuring
+            measuring = self.agreement.measuring
             aligned = measuring is not None and measuring.common == "identifiers"
             which = holdout_mask(
                 whole, terms, key, unit=consortium.unit, neighbours=consortium.neighbours, aligned=aligned
@@ -158,23 +158,23 @@ class Host:
         return identity
 
     def permit_run(self, run: str) -> None:
-        self.permit(self.store.runs_of(self.agreed.study, other_than=run))
+        self.permit(self.store.runs_of(self.agreement.study, other_than=run))
 
     def permit(self, runs: int) -> None:
         """Refuse a run that the owner's policy rules out, after so many other runs of the study."""
-        agreed = self.agreed
+        agreement = self.agreement
         self.policy.check(
-            study=agreed.study,
+            study=agreement.study,
             runs=runs,
-            protocol=agreed.protocol.name,
-            variant=agreed.protocol.variant,
-            declaration=agreed.declaration,
+            protocol=agreement.protocol.name,
+            variant=agreement.protocol.variant,
+            declaration=agreement.declaration,
             party=self.party,
-            consortium=agreed.consortium,
+            consortium=agreement.consortium,
             counted_in=None if self.policy.epsilon_per_study is None else self.store.counted_in(),
         )
-        for mount in (*agreed.protocol.parts, *agreed.measuring_mounts):
-            self.policy.check_disclosures(agreed.declared(mount), self.party, agreed.consortium)
+        for mount in (*agreement.protocol.parts, *agreement.measuring_mounts):
+            self.policy.check_disclosures(agreement.declared(mount), self.party, agreement.consortium)
 
     def received(self, run: str) -> Received:
         """What this party has of a run: what was released to it, and what its own steps delivered."""
@@ -210,7 +210,7 @@ class Host:
         return Answer(signed, refusal) if ask is None else Answer(signed, refusal, ask.run, ask.path)
 
     def _reply(self, ask: Ask, digests: Digests) -> bytes:
-        if ask.study != self.agreed.study:
+        if ask.study != self.agreement.study:
             raise Refused(f"study {ask.study[:12]!r} is not the one approved here", code="study")
         with self._locks.hold(ask.run):
             status = self.store.run_status(ask.run, ask.path)
@@ -231,13 +231,13 @@ class Host:
             self.store.check_head(head, partial(heads.verify, self.keys.public, self.party, head))
 
     def _step(self, ask: Ask, digest: bytes) -> bytes:
-        agreed, mount = self.agreed, ask.path.mount
-        function, spec = agreed.step(ask.path)
+        agreement, mount = self.agreement, ask.path.mount
+        function, spec = agreement.step(ask.path)
         site = Site(self, ask.run, ask.path, spec.sends)
         if self._digest is not None and ask.path not in (READY, BEGIN, END, ABANDON):
             site.require_same_records()
         view = LifecycleSite(self, site) if mount == RUN else site
-        execution = StepExecution(agreed, site, partial(function, view), spec, agreed.declared(mount))
+        execution = StepExecution(agreement, site, partial(function, view), spec, agreement.declared(mount))
         values = execution.open_values(ask.values)
         if ask.path == BEGIN:
             # From now on the run belongs to the journal with this nonce.
@@ -251,7 +251,7 @@ class Host:
         if site.effects.dry_run:
             return self.store.dry_run(self.reservation(), ask.run, reply, keys=self.keys, party=self.party)
         return self.store.commit(
-            agreed.study,
+            agreement.study,
             ask.run,
             ask.path,
             digest,
@@ -264,11 +264,11 @@ class Host:
 
     def reservation(self) -> Reservation:
         """What a run of the study reserves here, and within which terms."""
-        agreed = self.agreed
+        agreement = self.agreement
         return Reservation(
-            study=agreed.study,
-            title=agreed.title,
-            draws=tuple(agreed.declaration.draws(self.party, self.consortium)),
-            max_runs=self.policy.allowed(agreed.study),
+            study=agreement.study,
+            title=agreement.title,
+            draws=tuple(agreement.declaration.draws(self.party, self.consortium)),
+            max_runs=self.policy.allowed(agreement.study),
             period=self.policy.period,
         )

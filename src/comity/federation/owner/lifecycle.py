@@ -86,7 +86,7 @@ class LifecycleSite:
         if not SignaturesForm().fits(own, site.dims, consortium):
             raise Malformed("signatures on what a run releases are listed by name and ask", code="form")
         for name, value in {**released, **alone}.items():
-            release = self._host.agreed.declaration[name]
+            release = self._host.agreement.declaration[name]
             check_received(release, value, site.party, consortium, site.dims)
             raw = encode(value)
             before = self._host.store.delivered(site.run, name).get(name, {})
@@ -104,7 +104,7 @@ class LifecycleSite:
         for (name, path), raw in {**earlier, **now}.items():
             signature = signed.get(name, {}).get(path, b"")
             try:
-                check_signed_value(coordinator, signature, self._host.agreed.study, site.run, name, path, raw)
+                check_signed_value(coordinator, signature, self._host.agreement.study, site.run, name, path, raw)
             except Malformed:
                 if (name, path) in now:
                     raise Malformed(

@@ -31,7 +31,7 @@ class Mailbox:
 
     def __init__(self, host: Host, run: str, path: StepPath, state: RunState, consortium: Consortium) -> None:
         self._host = host
-        self._study = host.agreed.study
+        self._study = host.agreement.study
         self._run = run
         self._path = path
         self._state = state
@@ -64,9 +64,9 @@ class Mailbox:
         return self.heads(self.party, to)(name)
 
     def _require_letter(self, receivers: Iterable[str], name: str, value: Any) -> None:
-        if self._host.agreed.writer_of(name, holdout=self._state.holdout) != self._path.mount:
+        if self._host.agreement.writer_of(name, holdout=self._state.holdout) != self._path.mount:
             raise Refused(f"{name} is not declared as a letter between parties", code="undeclared", key=name)
-        release = self._host.agreed.declared(self._path.mount)[name]
+        release = self._host.agreement.declared(self._path.mount)[name]
         for to in receivers:
             release.check(value, self.party, to, self._consortium, self._state.dims)
             if (to, name) in self._written:
@@ -94,7 +94,7 @@ class Mailbox:
             raise Malformed("a sealed message belongs to another study, run or party", code="sealed")
         sender = self._host.identity_of(head.sender)
         try:
-            release = self._host.agreed.letter(head.path, head.name)
+            release = self._host.agreement.letter(head.path, head.name)
             raw = unseal(self.run_key(), sender, head, letter)
             release.check(decode(raw), head.sender, self.party, self._host.consortium, self._state.dims)
         except Refused as error:
@@ -106,7 +106,7 @@ class Mailbox:
     def _hold(self, name: str, sender: str, path: str, raw: bytes) -> bool:
         """Keep a letter. The first of a name and sender stays until a step takes it, and no letter is held twice: a
         later one replaces nothing."""
-        holdout = self._host.agreed.is_holdout(StepPath.parse(path).mount)
+        holdout = self._host.agreement.is_holdout(StepPath.parse(path).mount)
         slot, known = place_of(_slot(name, sender), holdout=holdout), place_of(_had(name, sender), holdout=holdout)
         stored = self._state.stored(known)
         had = [] if stored is None else decode(stored)

@@ -63,10 +63,10 @@ class Owner:
     local: Callable[..., Any] | None = None
 
 
-def host_of(owner: Owner, agreed: Agreement, approval: Approval) -> Host:
+def host_of(owner: Owner, agreement: Agreement, approval: Approval) -> Host:
     """The host of an approved study. Refuses what it could never answer: a study other than the approved one, a party
     outside of the study, keys that the study does not pin, a dataset without records or without a budget."""
-    consortium, study = agreed.consortium, agreed.study
+    consortium, study = agreement.consortium, agreement.study
     if approval.study != study:
         raise Refused(
             f"study {study[:12]} was given, but study {approval.study[:12]} is approved; approve the one to run",
@@ -101,16 +101,16 @@ def host_of(owner: Owner, agreed: Agreement, approval: Approval) -> Host:
             key="dataset",
         )
     return Host(
-        agreed,
+        agreement,
         owner.party,
-        records=lambda: owner.datasets[approval.dataset](agreed),
+        records=lambda: owner.datasets[approval.dataset](agreement),
         keys=owner.keys,
         store=Store(
             owner.ledger,
             unit=consortium.unit,
             neighbours=consortium.neighbours,
             dataset=approval.dataset,
-            study=agreed.study,
+            study=agreement.study,
         ),
         noise=owner.noise,
         policy=replace(owner.policy, approved={study: approval.runs}),
@@ -142,7 +142,7 @@ class Registry:
         if host.party != self.party or host.keys.public != self._keys.public:
             raise Refused(f"a host of {host.party!r} with its keys can't be served by {self.party!r}", code="keys")
         host.identity_of(COORDINATOR)
-        study = host.agreed.study
+        study = host.agreement.study
         with self._changed:
             if study in self._hosts:
                 raise Refused(f"study {study[:12]} is served already; withdraw it first", code="exists", key="study")

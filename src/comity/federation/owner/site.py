@@ -74,23 +74,23 @@ class Site:
     """
 
     def __init__(self, host: Host, run: str, path: StepPath, sends: str | None) -> None:
-        agreed = host.agreed
+        agreement = host.agreement
         self._host = host
-        self._study = agreed.study
+        self._study = agreement.study
         self._sends = sends
-        self._circle = agreed.circle(path.label) if path.mount == SUM else None
+        self._circle = agreement.circle(path.label) if path.mount == SUM else None
         self.run = run
         self.path = path
         self.label = path.label
         self.party = host.party
-        self.consortium: Consortium = agreed.consortium if self._circle is None else self._circle.consortium
+        self.consortium: Consortium = agreement.consortium if self._circle is None else self._circle.consortium
         if self._circle is not None and not self.consortium.knows(self.party):
             raise Refused(f"{self.party} takes no part in the sums of {path}", code="sum")
         self.effects = Effects()
         self._state = RunState(
             self.effects,
             lambda place: host.store.state(run, place),
-            holdout=agreed.is_holdout(path.mount),
+            holdout=agreement.is_holdout(path.mount),
             circle=self._circle,
         )
         self.dims: Mapping[str, int] = self._state.dims
@@ -100,7 +100,7 @@ class Site:
         self.contributed = False
 
     def release(self, name: str) -> Release:
-        return self._host.agreed.declaration[name]
+        return self._host.agreement.declaration[name]
 
     @property
     def circle(self) -> Circle:
@@ -189,7 +189,7 @@ class Site:
             )
 
     def _holdout_key(self) -> bytes:
-        measuring = self._host.agreed.measuring
+        measuring = self._host.agreement.measuring
         if measuring is not None and measuring.common:
             return derive(self._study.encode(), "set aside")
         key: bytes | None = self.kept(HOLDOUT_KEY)
@@ -322,7 +322,7 @@ class Site:
     def _require_source(self, release: Release) -> None:
         """Refuse unless this party is a source of the release, and the release is made from the records that this step
         sees, whatever the method declares."""
-        if (release.name in self._host.agreed.declaration.holdout) != self._state.holdout:
+        if (release.name in self._host.agreement.declaration.holdout) != self._state.holdout:
             raise Refused(f"{self.path} does not see the records of {release.name}", code="undeclared")
         if not self.consortium.includes(release.source, self.party):
             raise Refused(f"{release.name} does not come from {self.party}", code="undeclared", key=release.name)
@@ -356,7 +356,7 @@ class Site:
         What a party makes for itself, such as its own model, is not released: its name is none of the declared ones. A
         second delivery of the same value does no harm; another value is refused.
         """
-        declared = {release.name for release in self._host.agreed.declaration.releases}
+        declared = {release.name for release in self._host.agreement.declaration.releases}
         if name in declared or not is_release_name(name):
             raise Refused(f"{name!r} can't be delivered: use a plain name that no release has", code="form")
         raw = encode(value)

@@ -45,7 +45,7 @@ Outcome = Done | Neutral | Spent
 class StepExecution:
     """A step that is asked for. `declared` are the releases of the part that it belongs to."""
 
-    agreed: Agreement
+    agreement: Agreement
     site: Site
     function: Callable[..., Any]
     spec: StepSpec
@@ -62,12 +62,12 @@ class StepExecution:
         )
         for key, value in values.items():
             release = declared[key]
-            release.check(value, COORDINATOR, site.party, self.agreed.consortium, site.dims)
+            release.check(value, COORDINATOR, site.party, self.agreement.consortium, site.dims)
             if isinstance(release.form, Count):
                 if site.kept(f"dim:{key}", value) != value:
                     raise Refused(f"{key} was bound to another number in this run", code="form", key=key)
                 site.keep(f"dim:{key}", value)
-            if is_kept(release) and release in self.agreed.declaration.releases:
+            if is_kept(release) and release in self.agreement.declaration.releases:
                 site.keep_arrived(release, value)
         return values
 
@@ -115,7 +115,7 @@ class StepExecution:
         spec = self.spec
         if spec.gives:
             return False
-        bound = None if spec.sends is None else self.agreed.declaration[spec.sends].bound
+        bound = None if spec.sends is None else self.agreement.declaration[spec.sends].bound
         return bound is not None and bound.neutral_within
 
     def _check_given(self, values: Mapping[str, Any]) -> None:
@@ -123,4 +123,4 @@ class StepExecution:
         if not spec.is_given(values):
             raise Malformed(f"{spec.name} gives {list(spec.gives)}, found {sorted(values)}", code="undeclared")
         for key, value in values.items():
-            declared[key].check(value, site.party, COORDINATOR, self.agreed.consortium, site.dims)
+            declared[key].check(value, site.party, COORDINATOR, self.agreement.consortium, site.dims)

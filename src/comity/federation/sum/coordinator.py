@@ -92,14 +92,14 @@ class Sum:
 def open_sum(parties: Summing, circle: Circle, release: Release, index: int) -> Sum:  # noqa: C901
     """Open one sum of a circle, after its parties have contributed."""
     label, consortium, degree = f"{release.name}/{index}", circle.consortium, degree_of(circle.consortium)
-    agreed = _set_up(parties, circle)
+    set_up = _set_up(parties, circle)
     # If all parties hold shares of all, a threshold of replies suffices; otherwise each party needs its own holders.
     need = degree.threshold if degree.degree == consortium.size - 1 else consortium.survivors
     present = set(parties.alive)
-    asked = [party for party in agreed.members if party in present]
-    signatures = {} if agreed.roll_shown else agreed.roll
-    agreed.roll_shown = True
-    roll = {party: {"roll": _of_holders(agreed, party, signatures, degree.quorum)} for party in asked}
+    asked = [party for party in set_up.members if party in present]
+    signatures = {} if set_up.roll_shown else set_up.roll
+    set_up.roll_shown = True
+    roll = {party: {"roll": _of_holders(set_up, party, signatures, degree.quorum)} for party in asked}
     dtype = word_type(release, consortium)
 
     def is_masked(party: str, values: Mapping[str, Any]) -> None:
@@ -108,7 +108,7 @@ def open_sum(parties: Summing, circle: Circle, release: Release, index: int) -> 
 
     masked = parties.ask("mask", each=roll, label=label, need=consortium.survivors, valid=is_masked)
     survivors = sorted(masked)
-    listed = digest_of(list(agreed.members), survivors)
+    listed = digest_of(list(set_up.members), survivors)
 
     def consents(party: str, values: Mapping[str, Any]) -> None:
         _verify(parties, party, values["consent"], "survivors", label, listed)
@@ -118,16 +118,16 @@ def open_sum(parties: Summing, circle: Circle, release: Release, index: int) -> 
     alive = set(survivors)
 
     def opens(party: str, values: Mapping[str, Any]) -> None:
-        held, opening = agreed.held.get(party, set()), values["opening"]
+        held, opening = set_up.held.get(party, set()), values["opening"]
         if set(opening["self"]) != held & alive or set(opening["will"]) != held - alive:
             raise Malformed(f"{party} gave shares of other parties than those whose shares it holds", code="form")
 
-    each = {party: {"consents": _of_holders(agreed, party, consent, degree.quorum)} for party in consent}
+    each = {party: {"consents": _of_holders(set_up, party, consent, degree.quorum)} for party in consent}
     opened = parties.ask("unmask", each=each, label=label, need=need, valid=opens)
 
     def rebuilt(kind: str, party: str) -> bytes:
-        points = {giver: point for point, giver in enumerate(agreed.holders[party], 1)}
-        givers = [giver for giver in points if giver in opened and giver not in agreed.wrong]
+        points = {giver: point for point, giver in enumerate(set_up.holders[party], 1)}
+        givers = [giver for giver in points if giver in opened and giver not in set_up.wrong]
         if len(givers) < degree.threshold:
             raise SiteLost(f"{label}: too few share holders of {party} are left to open the sum")
         shares = {points[giver]: opened[giver]["opening"][kind][party] for giver in givers}
@@ -140,7 +140,7 @@ def open_sum(parties: Summing, circle: Circle, release: Release, index: int) -> 
             ) from error
         for giver in givers:
             if points[giver] in strangers:
-                agreed.wrong.add(giver)
+                set_up.wrong.add(giver)
                 parties.lose(giver, f"gave a wrong share in sum.unmask[{label}]")
         return secret
 
@@ -149,9 +149,9 @@ def open_sum(parties: Summing, circle: Circle, release: Release, index: int) -> 
         total += values["masked"]
     for party in survivors:
         masks.subtract(total, rebuilt("self", party))
-    for lost in agreed.members:
+    for lost in set_up.members:
         if lost not in alive:
-            seeds = _unlock_pair_seeds(parties, agreed, label, lost, rebuilt("will", lost))
+            seeds = _unlock_pair_seeds(parties, set_up, label, lost, rebuilt("will", lost))
             _remove_pair_masks(total, seeds, alive)
     return Sum(to_units(total) >> np.int64(64 - release.ring), tuple(survivors))
 
@@ -165,12 +165,12 @@ def _remove_pair_masks(total: Any, seeds: Mapping[str, Mapping[str, bytes]], ali
 
 
 def _unlock_pair_seeds(
-    parties: Summing, agreed: SetUp, label: str, lost: str, key: bytes
+    parties: Summing, set_up: SetUp, label: str, lost: str, key: bytes
 ) -> Mapping[str, Mapping[str, bytes]]:
     """The pair seeds of a lost party, from its recovery seeds and their key."""
     context = encode([parties.study, parties.run, "will", label, lost])
     try:
-        match decode(unlock(key, agreed.recovery_seeds[lost][label], context)):
+        match decode(unlock(key, set_up.recovery_seeds[lost][label], context)):
             case {"given": dict(given), "taken": dict(taken)} if all(
                 type(seed) is bytes for seed in (*given.values(), *taken.values())
             ):
@@ -180,9 +180,9 @@ def _unlock_pair_seeds(
     raise Stopped(f"{label}: {lost} was lost, and its recovery seeds can't be read; begin a new run without it")
 
 
-def _of_holders(agreed: SetUp, party: str, signatures: Mapping[str, bytes], quorum: int) -> dict[str, bytes]:
+def _of_holders(set_up: SetUp, party: str, signatures: Mapping[str, bytes], quorum: int) -> dict[str, bytes]:
     """Signatures of a party's own holders, as many as it asks for."""
-    return {holder: signatures[holder] for holder in [h for h in agreed.holders[party] if h in signatures][:quorum]}
+    return {holder: signatures[holder] for holder in [h for h in set_up.holders[party] if h in signatures][:quorum]}
 
 
 def _verify(parties: Summing, party: str, signature: bytes, *what: Any) -> None:
