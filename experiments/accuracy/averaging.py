@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Classes, Encoding, Records, even
+from comity.data import Bounded, Classes, Encoding, Records, split_evenly
 from comity.entropy import Stream
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.averaging.objectives import Kind
@@ -61,7 +61,7 @@ def make_consortium(data: Table) -> Consortium:
     stream = Stream.public("generalisation averaging", data.name)
     parties = {
         f"p{place}": Records(train.features[own], train.labels[own])
-        for place, own in enumerate(even(len(train), PARTIES, stream))
+        for place, own in enumerate(split_evenly(len(train), PARTIES, stream))
     }
     target = data.schema.target
     kind: Kind = "linear"

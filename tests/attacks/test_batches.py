@@ -71,10 +71,10 @@ class Turned(Plain):
 
 def replaced(monkeypatch: pytest.MonkeyPatch, twin: type[Plain]) -> None:
     """Products of the twin, with whatever was received."""
-    honest = row_products.clipped
+    honest = row_products.clip_received
     for module in list(sys.modules.values()):
-        if getattr(module, "clipped", None) is honest:
-            monkeypatch.setattr(module, "clipped", lambda received, largest=0.0: np.asarray(received))
+        if getattr(module, "clip_received", None) is honest:
+            monkeypatch.setattr(module, "clip_received", lambda received, largest=0.0: np.asarray(received))
     monkeypatch.setattr(Spectrum, "in_range", lambda self: self)
     monkeypatch.setattr(Weights, "of", twin.of)
     monkeypatch.setattr(Weights, "on_one_grid", twin.of)

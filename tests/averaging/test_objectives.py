@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import Ridge
 
 from comity.errors import DataError
-from comity.learn.fits import Huber, SmoothedHinge, ridge, smoothed_hinge
+from comity.learn.fits import Huber, SmoothedHinge, fit_ridge, fit_smoothed_hinge
 from comity.methods.averaging import rule
 from comity.methods.averaging.objectives import objective_of
 from tests.averaging.default_consortium import make_consortium, protocol
@@ -46,7 +46,7 @@ def test_residual_and_curvature_are_derivatives(loss: Any) -> None:
 @pytest.mark.parametrize("kind", ["hinge", "squared"])
 def test_fits_are_the_minimisers(l2: float, kind: str) -> None:
     x, classes, numbers = sample()
-    fit, loss, y = (smoothed_hinge, SmoothedHinge(), classes) if kind == "hinge" else (ridge, Huber(), numbers)
+    fit, loss, y = (fit_smoothed_hinge, SmoothedHinge(), classes) if kind == "hinge" else (fit_ridge, Huber(), numbers)
     found = fit(x, y, l2)
     assert found.converged and found.weights.shape == (5,)
 
@@ -59,11 +59,11 @@ def test_fits_are_the_minimisers(l2: float, kind: str) -> None:
 
 def test_a_regression_whose_distances_stay_below_one_is_ridge_regression() -> None:
     x, _, y = sample()
-    found = ridge(x, y, 0.1).weights
+    found = fit_ridge(x, y, 0.1).weights
     np.testing.assert_allclose(found, Ridge(alpha=0.1 * len(x), fit_intercept=False).fit(x, y).coef_, atol=1e-8)
 
 
-@pytest.mark.parametrize("fit", [smoothed_hinge, ridge])
+@pytest.mark.parametrize("fit", [fit_smoothed_hinge, fit_ridge])
 def test_padding_is_not_read_and_a_stack_is_its_parties(fit: Any) -> None:
     x, y, _ = sample()
     stack = np.stack([x, np.full_like(x, np.nan)])
@@ -78,10 +78,10 @@ def test_padding_is_not_read_and_a_stack_is_its_parties(fit: Any) -> None:
 def test_wrong_targets_are_refused() -> None:
     x, y, _ = sample()
     with pytest.raises(DataError, match="0 or 1"):
-        smoothed_hinge(x, 2 * y, 0.1)
+        fit_smoothed_hinge(x, 2 * y, 0.1)
     with pytest.raises(DataError, match="between -1 and 1"):
-        ridge(x, 2 * y, 0.1)
-    for fit in (smoothed_hinge, ridge):
+        fit_ridge(x, 2 * y, 0.1)
+    for fit in (fit_smoothed_hinge, fit_ridge):
         with pytest.raises(DataError, match="one entry per record"):
             fit(x, y[:5], 0.1)
 

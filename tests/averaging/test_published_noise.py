@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from comity.audit import epsilon_lower_bound
-from comity.learn.fits import logistic
+from comity.learn.fits import fit_logistic
 from comity.learn.norm_bound import vector_radius
 from comity.methods.averaging.published.noise import TOLERANCE, PublishedNoise, _longest_fit, gradient_diameter
 from comity.privacy.permit import simulated_permit
@@ -52,7 +52,7 @@ def test_gradients_of_two_records_are_no_further_apart_than_c(l2: float, known: 
 @pytest.mark.parametrize("l2", [3.0, 1.0, 0.1, 1e-3])
 def test_no_fit_is_longer_than_the_longest(l2: float) -> None:
     assert _longest_fit(l2) <= vector_radius(l2) * (1 + 1e-8)
-    lengths = [logistic(np.array([[a]]), np.ones(1), l2).weights[0] for a in np.linspace(0.01, 1.0, 200)]
+    lengths = [fit_logistic(np.array([[a]]), np.ones(1), l2).weights[0] for a in np.linspace(0.01, 1.0, 200)]
     assert 0.999 * _longest_fit(l2) <= max(lengths) <= _longest_fit(l2)
 
 
@@ -68,7 +68,7 @@ def test_replacing_a_record_moves_a_model_by_no_more_than_c_over_n_l2(l2: float,
         other, label = x.copy(), y.copy()
         other[0] = -x[0] if generator.uniform() < 0.3 else generator.permutation(x[0]) * generator.choice([-1, 1], 2)
         label[0] = generator.integers(0, 2)
-        moved = logistic(x, y, l2).weights - logistic(other, label, l2).weights
+        moved = fit_logistic(x, y, l2).weights - fit_logistic(other, label, l2).weights
         largest = max(largest, float(np.linalg.norm(moved)))
     # A small penalty leaves the curvature of the other records to hold the model; a large one does not.
     assert (0.6 if l2 >= 1 else 0.0) * bound <= largest <= bound + 2e-10 / l2
@@ -102,7 +102,7 @@ def test_the_common_grid_serves_the_smallest_and_the_largest_party(kind: str, ep
 def neighbours(terms: PublishedNoise) -> tuple[np.ndarray, np.ndarray]:
     """Models of one record and of its opposite, on the grid."""
     x = np.full((1, terms.width), 1 / sqrt(terms.width))
-    models = [logistic(sign * x, np.ones(1), terms.l2).weights for sign in (1, -1)]
+    models = [fit_logistic(sign * x, np.ones(1), terms.l2).weights for sign in (1, -1)]
     return tuple(np.rint(model / terms.grid).astype(np.int64) for model in models)  # type: ignore[return-value]
 
 
@@ -182,7 +182,7 @@ def test_the_true_loss_of_spherical_noise_is_approached_and_never_exceeded(l2: f
         for across in (1.0, -1.0):
             x = np.tile([along, 0.0], (size, 1))
             x[0] = [-cosine, across * np.sqrt(1 - cosine**2)]
-            moved.append(logistic(x, np.ones(size), l2).weights)
+            moved.append(fit_logistic(x, np.ones(size), l2).weights)
         apart = float(np.linalg.norm(moved[0] - moved[1]))
         assert apart <= c / (size * l2) + 2e-10 / l2
         # Spherical noise of scale β loses the L2 distance over β.

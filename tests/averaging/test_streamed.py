@@ -88,7 +88,7 @@ def test_a_run_is_resumed_with_the_same_records_in_blocks(folder: Path, tmp_path
 def test_local_fits_need_all_records_and_say_so_before_a_ledger_hears_of_it(folder: Path) -> None:
     encoding = Encoding(clinic_schema("readmitted"), rows="scaled", intercept=True)
     parties = {
-        name: StreamedRecords.checked(open_source(folder / f"{name}.parquet"), encoding, where=name, limit=1000)
+        name: StreamedRecords.scan(open_source(folder / f"{name}.parquet"), encoding, where=name, limit=1000)
         for name in "abc"
     }
     averaged = Averaging.over_rows(features=encoding.width, sizes=300, solver="average", encoding=encoding)
@@ -96,7 +96,7 @@ def test_local_fits_need_all_records_and_say_so_before_a_ledger_hears_of_it(fold
     with pytest.raises(DataError, match="needs all records of an owner at once"):
         simulate(averaged, parties=parties, **terms)
     enough = {
-        name: StreamedRecords.checked(one.source, encoding, where=name, limit=1 << 20) for name, one in parties.items()
+        name: StreamedRecords.scan(one.source, encoding, where=name, limit=1 << 20) for name, one in parties.items()
     }
     assert simulate(averaged, parties=enough, **terms).guarantee.epsilon <= 1.0 + 1e-9
 

@@ -94,6 +94,6 @@ def test_columns_scaled_in_one_pass_have_the_bits_of_the_whole(tmp_path: Path, s
     table.to_parquet(tmp_path / "t.parquet")
     encoding = Encoding(schema, scaling=scaling, rows=rows, intercept=True, bins=True)
     whole = encoding.encode(table).records
-    streamed = StreamedRecords.checked(Parquet(tmp_path / "t.parquet"), encoding, piece=64)
+    streamed = StreamedRecords.scan(Parquet(tmp_path / "t.parquet"), encoding, piece=64)
     assert streamed.features.tobytes() == whole.features.tobytes()
     assert (cast(Any, streamed.labels) == whole.labels).all()

@@ -14,7 +14,7 @@ from comity.data import row_products
 from comity.data.row_products import (
     LARGEST,
     Weights,
-    clipped,
+    clip_received,
     products,
     rough_unit_products,
     row_norms,
@@ -119,8 +119,8 @@ def test_functions_of_single_numbers_do_not_depend_on_where_these_stand() -> Non
 
 
 def test_received_numbers_are_brought_into_their_range() -> None:
-    assert clipped(np.array([1e300, -1e300, np.nan, 2.0])).tolist() == [LARGEST, -LARGEST, 0.0, 2.0]
-    assert clipped(np.array([3.0, -0.5]), 1.0).tolist() == [1.0, -0.5]
+    assert clip_received(np.array([1e300, -1e300, np.nan, 2.0])).tolist() == [LARGEST, -LARGEST, 0.0, 2.0]
+    assert clip_received(np.array([3.0, -0.5]), 1.0).tolist() == [1.0, -0.5]
 
 
 def test_rows_and_weights_without_entries_or_length_have_products_of_zero() -> None:

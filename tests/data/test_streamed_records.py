@@ -24,7 +24,7 @@ from comity.data import (
     Records,
     Schema,
     StreamedRecords,
-    fits,
+    fits_in_memory,
     open_source,
 )
 from comity.errors import DataError, StudyError
@@ -100,7 +100,7 @@ def test_blocks_hold_the_same_bits_as_the_whole(
     source, whole = open_source(sources[kind]), encoding.encode(table)
     found = {}
     for piece in (7, 64, 1 << 16):
-        streamed = StreamedRecords.checked(source, encoding, where="t", piece=piece, limit=1 << 20)
+        streamed = StreamedRecords.scan(source, encoding, where="t", piece=piece, limit=1 << 20)
         together = joined(streamed)
         for key in ("features", "labels", "ids"):
             assert (getattr(together, key) == getattr(whole.records, key)).all()
@@ -113,7 +113,7 @@ def test_blocks_hold_the_same_bits_as_the_whole(
 
 def test_a_digest_is_of_every_value_and_of_their_order(table: pd.DataFrame) -> None:
     def digest(frame: pd.DataFrame) -> str:
-        return StreamedRecords.checked(open_source(frame), Encoding(SCHEMA), piece=10).digest
+        return StreamedRecords.scan(open_source(frame), Encoding(SCHEMA), piece=10).digest
 
     known = {digest(table), digest(table[::-1]), digest(table.iloc[:-1])}
     for column in ("age", "ward", "ill", "person"):
@@ -132,7 +132,7 @@ def test_what_the_schema_refuses_is_refused_by_its_place_in_the_source(table: pd
     table.loc[150, "grade"] = "higher"
     table.to_parquet(tmp_path / "t.parquet")
     with pytest.raises(DataError, match=r"'grade' expects .* found a text .* in record 151 \(the first is 1\)"):
-        StreamedRecords.checked(Parquet(tmp_path / "t.parquet"), Encoding(SCHEMA), piece=40)
+        StreamedRecords.scan(Parquet(tmp_path / "t.parquet"), Encoding(SCHEMA), piece=40)
 
 
 def test_records_stay_in_memory_where_they_fit(sources: dict[str, object]) -> None:
@@ -140,8 +140,10 @@ def test_records_stay_in_memory_where_they_fit(sources: dict[str, object]) -> No
     bytes_each = 8 * (encoding.width + 2)
     for kind in ("parquet", "folder", "csv", "duckdb", "sqlite", "frame"):
         source = open_source(sources[kind])
-        assert fits(source, encoding, ROWS * bytes_each) and not fits(source, encoding, ROWS * bytes_each - 1)
-        outside = StreamedRecords.checked(source, encoding, limit=1000)
+        assert fits_in_memory(source, encoding, ROWS * bytes_each) and not fits_in_memory(
+            source, encoding, ROWS * bytes_each - 1
+        )
+        outside = StreamedRecords.scan(source, encoding, limit=1000)
         assert encoding.encode(source.read(encoding.reads)).tally == outside.tally
         for key in ("features", "labels", "ids"):
             with pytest.raises(DataError, match=r"needs all records .* raise memory") as caught:
@@ -153,7 +155,7 @@ def test_records_stay_in_memory_where_they_fit(sources: dict[str, object]) -> No
 def test_a_source_that_changes_between_two_passes_is_refused(table: pd.DataFrame, tmp_path: Path, change: str) -> None:
     path = tmp_path / "t.parquet"
     table.to_parquet(path)
-    streamed = StreamedRecords.checked(Parquet(path), Encoding(SCHEMA), piece=50)
+    streamed = StreamedRecords.scan(Parquet(path), Encoding(SCHEMA), piece=50)
     assert sum(map(len, streamed.blocks())) == ROWS
     before = path.stat()
     (table if change == "touched" else pd.concat([table, table])).to_parquet(path)
@@ -167,7 +169,7 @@ def test_a_source_that_changes_between_two_passes_is_refused(table: pd.DataFrame
 
 def test_a_source_without_records_is_one_empty_block(table: pd.DataFrame, tmp_path: Path) -> None:
     table.iloc[:0].to_parquet(tmp_path / "t.parquet")
-    streamed = StreamedRecords.checked(Parquet(tmp_path / "t.parquet"), Encoding(SCHEMA))
+    streamed = StreamedRecords.scan(Parquet(tmp_path / "t.parquet"), Encoding(SCHEMA))
     (block,) = streamed.blocks()
     assert block.features.shape == (0, Encoding(SCHEMA).width) and len(streamed) == 0
 

@@ -40,12 +40,12 @@ def test_a_classifier_learns_from_columns_of_several_parties() -> None:
 
 
 def test_weights_are_those_of_a_logistic_fit_where_noise_is_small() -> None:
-    from comity.learn.fits import logistic
+    from comity.learn.fits import fit_logistic
 
     X, y = labelled(4000)
     made = VerticalClassifier(bounds=(-2, 2), epsilon=500, rounds=8, random_state=1).fit(X, y)
     rows = np.column_stack([X / 2, np.ones(len(X))])
-    wanted = logistic(rows, (y == "yes").astype(float), 1e-6).weights
+    wanted = fit_logistic(rows, (y == "yes").astype(float), 1e-6).weights
     assert np.abs(rows @ (made.model_.weights[0] - wanted)).mean() < 0.1
     tangent = VerticalClassifier(bounds=(-2, 2), epsilon=500, solver="quadratic", random_state=1).fit(X, y)
     assert np.abs(rows @ (tangent.model_.weights[0] - wanted)).mean() > 0.3

@@ -35,7 +35,7 @@ def held(tmp_path: Path) -> tuple[Encoding, Records, StreamedRecords]:
     (tmp_path / "schema.toml").write_text(SCHEMA)
     encoding = Encoding(Schema.load(tmp_path / "schema.toml"), rows="normalised", intercept=True)
     source = open_source("records.parquet", where="test", base=tmp_path)
-    return encoding, encoding.encode(frame).records, StreamedRecords.checked(source, encoding, piece=64)
+    return encoding, encoding.encode(frame).records, StreamedRecords.scan(source, encoding, piece=64)
 
 
 @pytest.mark.parametrize("neighbours", list(Neighbours))

@@ -43,7 +43,7 @@ def frame(rows: int = 101) -> pd.DataFrame:
 
 
 def streamed(table: pd.DataFrame, piece: int, limit: int = 1) -> StreamedRecords:
-    return StreamedRecords.checked(Frame(table), ENCODING, where="north", piece=piece, limit=limit)
+    return StreamedRecords.scan(Frame(table), ENCODING, where="north", piece=piece, limit=limit)
 
 
 @pytest.mark.parametrize("piece", [1, 10, 100, 101, 500])

@@ -18,7 +18,7 @@ from comity.data.encoding import Rows
 from comity.entropy import Stream
 from comity.learn import load_model
 from comity.learn.classifiers import LinearClassifier
-from comity.learn.feature_map import pca, random_features, self_training_map, whitened
+from comity.learn.feature_map import fit_pca, fit_random_features, fit_self_training_map, fit_whitened_pca
 from comity.learn.regressor import LinearRegressor
 from comity.study.simulation.run import run_study
 
@@ -85,10 +85,10 @@ def test_a_regressor_has_coefficients_in_the_units_of_its_target(rows: Rows) -> 
 @pytest.mark.parametrize(
     ("made_by", "linear"),
     [
-        (lambda rows: whitened(rows), True),
-        (lambda rows: pca(rows, 4), True),
-        (lambda rows: self_training_map(rows), False),
-        (lambda rows: random_features(rows, 9, Stream.public("coefficients")), False),
+        (lambda rows: fit_whitened_pca(rows), True),
+        (lambda rows: fit_pca(rows, 4), True),
+        (lambda rows: fit_self_training_map(rows), False),
+        (lambda rows: fit_random_features(rows, 9, Stream.public("coefficients")), False),
     ],
     ids=["whitened", "pca", "self-training", "random"],
 )

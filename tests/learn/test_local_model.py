@@ -23,7 +23,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
 from comity.errors import DataError, StudyError
-from comity.learn import from_callable, from_estimator, from_predictions, named
+from comity.learn import from_callable, from_estimator, from_name, from_predictions
 from comity.learn.local_models import LIBRARIES, Predictions, as_local_model, harden, local_votes
 
 CLASSES = ("red", "green", "blue")
@@ -309,10 +309,10 @@ def test_predictions_for_another_study_vote_evenly(caplog: pytest.LogCaptureFixt
 
 
 def test_a_dotted_name_makes_an_estimator_with_its_parameters() -> None:
-    model = named("sklearn.ensemble.HistGradientBoostingClassifier", max_depth=3, soft=True)
+    model = from_name("sklearn.ensemble.HistGradientBoostingClassifier", max_depth=3, soft=True)
     assert model.soft and model.estimator.max_depth == 3
     line = ["sklearn.preprocessing.StandardScaler", "sklearn.svm.SVC"]
-    assert named(line, svc__C=2.5).estimator.get_params()["svc__C"] == 2.5
+    assert from_name(line, svc__C=2.5).estimator.get_params()["svc__C"] == 2.5
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_a_dotted_name_makes_an_estimator_with_its_parameters() -> None:
 )
 def test_a_name_that_is_no_classifier_is_explained(name: Any, parameters: Any, words: str) -> None:
     with pytest.raises(StudyError, match=words) as caught:
-        named(name, **parameters)
+        from_name(name, **parameters)
     assert "\n" not in str(caught.value)
 
 
@@ -343,9 +343,9 @@ def test_what_others_wrote_imports_from_known_libraries_only(tmp_path: Path, mon
     (tmp_path / "sideways.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(StudyError, match="importing runs code"):
-        named("sideways.Model", libraries=LIBRARIES)
+        from_name("sideways.Model", libraries=LIBRARIES)
     with pytest.raises(SystemExit):
-        named("sideways.Model")
+        from_name("sideways.Model")
 
 
 @pytest.mark.parametrize(
@@ -359,4 +359,4 @@ def test_what_others_wrote_imports_from_known_libraries_only(tmp_path: Path, mon
 def test_a_study_file_gives_no_model_a_place_to_load_from(name: Any, parameters: Any) -> None:
     """A cache that a library unpickles would run the study's author's code on the owner's machine."""
     with pytest.raises(StudyError, match="can run code"):
-        named(name, libraries=LIBRARIES, **parameters)
+        from_name(name, libraries=LIBRARIES, **parameters)

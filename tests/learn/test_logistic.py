@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from comity.errors import DataError
-from comity.learn import logistic, newton
+from comity.learn import fit_logistic, newton
 
 
 def unit_rows(rng: Any, *shape: Any) -> Any:
@@ -54,7 +54,7 @@ def test_it_finds_scipys_minimiser(n: int, d: int, l2: float, soft: bool) -> Non
     rng = np.random.default_rng(n * 100 + d)
     x, y = unit_rows(rng, n, d), rng.random(n)
     y = y if soft else np.round(y)
-    np.testing.assert_allclose(logistic(x, y, l2).weights, reference(x, y, l2), atol=1e-7)
+    np.testing.assert_allclose(fit_logistic(x, y, l2).weights, reference(x, y, l2), atol=1e-7)
 
 
 @pytest.mark.parametrize("l2", [1e-4, 1e-6, 1e-9])
@@ -76,7 +76,7 @@ def test_tiny_penalties_converge(l2: float, case: str, n: int, d: int) -> None:
         x, y = x[:, :1], y[:, :1]
     elif case == "zero rows":
         x[:, ::3] = 0
-    fit = logistic(x, y, l2)
+    fit = fit_logistic(x, y, l2)
     assert fit.converged.all()
     for party in range(4):
         true = np.linalg.norm(gradient(x[party], y[party], l2, fit.weights[party]))
@@ -90,10 +90,10 @@ def test_coefficients_that_cancel_are_solved_again_in_the_span_of_the_records(mo
     x = np.repeat(unit_rows(rng, 40, 8, 30), 2, axis=1)
     y = np.tile([0.0, 1.0], (40, 8))
     y[:, :4] = rng.random((40, 4)) < 0.5
-    assert logistic(x, y, 1e-9).converged.all()
+    assert fit_logistic(x, y, 1e-9).converged.all()
     monkeypatch.setattr(np.linalg, "qr", lambda turned: (_ for _ in ()).throw(RuntimeError("solved again")))
     with pytest.raises(RuntimeError, match="solved again"):
-        logistic(x, y, 1e-9)
+        fit_logistic(x, y, 1e-9)
 
 
 @settings(max_examples=60, deadline=None)
@@ -112,10 +112,10 @@ def test_every_stack_is_solved_and_equals_its_parties(
     x = rng.integers(-1, 2, (parties, n, d)) / np.sqrt(d)
     y = rng.random((parties, n))
     y = np.round(y) if kind == "hard" else np.round(2 * y) / 2 if kind == "edges" else y
-    fit = logistic(x, y, l2)
+    fit = fit_logistic(x, y, l2)
     assert fit.converged.all()
     for party in range(parties):
-        alone = logistic(x[party], y[party], l2)
+        alone = fit_logistic(x[party], y[party], l2)
         assert alone.gradient_norm.shape == ()
         # Two points with gradients below tol lie within 2·tol/l2 of each other, by strong convexity.
         assert np.linalg.norm(fit.weights[party] - alone.weights) <= 2e-10 / l2
@@ -129,20 +129,20 @@ def test_masked_records_weigh_nothing(seed: int, n: int, d: int) -> None:
     mask = rng.random((5, n)) < 0.6
     mask[0] = False
     x[~mask], y[~mask] = np.nan, np.nan
-    fit = logistic(x, y, 1e-3, mask=mask)
+    fit = fit_logistic(x, y, 1e-3, mask=mask)
     assert fit.converged.all()
     assert not fit.weights[0].any()
     for party in range(1, 5):
-        alone = logistic(x[party][mask[party]], y[party][mask[party]], 1e-3)
+        alone = fit_logistic(x[party][mask[party]], y[party][mask[party]], 1e-3)
         assert np.linalg.norm(fit.weights[party] - alone.weights) <= 2e-7
 
 
 def test_many_blocks_and_leading_axes(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     x, y = unit_rows(rng, 3, 40, 4, 9), rng.random((3, 40, 4))
-    whole = logistic(x, y, 1e-2)
+    whole = fit_logistic(x, y, 1e-2)
     monkeypatch.setattr(newton, "_BLOCK", 64)
-    cut = logistic(x, y, 1e-2)
+    cut = fit_logistic(x, y, 1e-2)
     assert whole.weights.shape == (3, 40, 9)
     assert whole.gradient_norm.shape == (3, 40)
     np.testing.assert_allclose(cut.weights, whole.weights, atol=1e-7)
@@ -150,7 +150,7 @@ def test_many_blocks_and_leading_axes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("shape", [(0, 3), (4, 0, 3), (0, 5, 3)])
 def test_no_records_give_zero(shape: Any) -> None:
-    fit = logistic(np.zeros(shape), np.zeros(shape[:-1]), 1e-4)
+    fit = fit_logistic(np.zeros(shape), np.zeros(shape[:-1]), 1e-4)
     assert fit.weights.shape == (*shape[:-2], 3)
     assert not fit.weights.any()
     assert fit.converged.all()
@@ -158,14 +158,14 @@ def test_no_records_give_zero(shape: Any) -> None:
 
 def test_what_could_not_be_reached_is_flagged() -> None:
     rng = np.random.default_rng(2)
-    fit = logistic(unit_rows(rng, 6, 3), rng.random(6), 1e-6, max_iterations=1)
+    fit = fit_logistic(unit_rows(rng, 6, 3), rng.random(6), 1e-6, max_iterations=1)
     assert fit.gradient_norm > 1e-6
     assert not fit.converged
 
 
 def test_a_penalty_that_rounding_swallows_is_flagged_not_raised() -> None:
     x = np.full((1, 3, 5), 1e6)
-    fit = logistic(x, np.array([[0.0, 1.0, 1.0]]), 1e-12)
+    fit = fit_logistic(x, np.array([[0.0, 1.0, 1.0]]), 1e-12)
     assert np.isfinite(fit.weights).all()
     assert np.isfinite(fit.gradient_norm).all()
 
@@ -185,4 +185,4 @@ def test_a_penalty_that_rounding_swallows_is_flagged_not_raised() -> None:
 )
 def test_bad_input_is_named(x: Any, y: Any, l2: Any, mask: Any, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
-        logistic(np.array(x), np.array(y), l2, mask=None if mask is None else np.array(mask))
+        fit_logistic(np.array(x), np.array(y), l2, mask=None if mask is None else np.array(mask))

@@ -12,7 +12,7 @@ from scipy.special import lambertw
 from scipy.special import softmax as normalise
 
 from comity.errors import StudyError
-from comity.learn import logistic, minimiser_radius, one_hot, softmax, vector_radius
+from comity.learn import fit_logistic, fit_softmax, minimiser_radius, one_hot, vector_radius
 
 
 def test_the_constants() -> None:
@@ -43,7 +43,7 @@ def test_one_record_of_the_right_length_attains_it(classes: int, l2: float) -> N
     wrong = (classes - 1) / (exp(m) + classes - 1)
     length = sqrt(l2 * m * (classes - 1) / classes / wrong)
     assert length <= 1
-    w = softmax(np.array([[length, 0.0]]), [0], l2, classes=classes).weights
+    w = fit_softmax(np.array([[length, 0.0]]), [0], l2, classes=classes).weights
     norm, radius = np.linalg.norm(w), minimiser_radius(l2, classes)
     assert norm <= radius * (1 + 1e-6)
     assert norm >= radius * (1 - 1e-6)
@@ -54,7 +54,7 @@ def test_one_record_attains_it_with_a_single_vector(l2: float) -> None:
     m = 1 + lambertw(1 / e).real
     length = sqrt(l2 * m * (1 + exp(m)))
     assert length <= 1
-    norm = np.linalg.norm(logistic(np.array([[length, 0.0]]), [1.0], l2).weights)
+    norm = np.linalg.norm(fit_logistic(np.array([[length, 0.0]]), [1.0], l2).weights)
     assert norm == pytest.approx(vector_radius(l2), rel=1e-6)
 
 
@@ -70,10 +70,10 @@ def test_no_fit_is_longer(seed: int, n: int, classes: int, l2: Any, scale: Any) 
     rng = np.random.default_rng(seed)
     x = scale * rng.normal(size=(n, 4))
     index = rng.integers(classes, size=n)
-    fit = softmax(x, one_hot(index, classes), l2)
+    fit = fit_softmax(x, one_hot(index, classes), l2)
     norm = np.linalg.norm(fit.weights)
     assert norm <= minimiser_radius(l2, classes, gradient_norm=float(fit.gradient_norm))
-    vector = logistic(x, index % 2, l2)
+    vector = fit_logistic(x, index % 2, l2)
     assert np.linalg.norm(vector.weights) <= vector_radius(l2, gradient_norm=float(vector.gradient_norm))
 
 
@@ -86,7 +86,7 @@ def test_adversarial_records_stay_inside() -> None:
         x = flat[: n * d].reshape(n, d)
         x = x / np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
         y = normalise(flat[n * d :].reshape(n, classes), axis=1)
-        return -np.linalg.norm(softmax(x, y, l2).weights)
+        return -np.linalg.norm(fit_softmax(x, y, l2).weights)
 
     radius = minimiser_radius(l2, classes)
     longest = 0.0
@@ -97,7 +97,7 @@ def test_adversarial_records_stay_inside() -> None:
 
 
 def test_a_gradient_left_over_widens_it() -> None:
-    rough = logistic(np.array([[0.05, 0.0], [0.3, 1.0]]), [1.0, 1.0], 1e-4, max_iterations=3)
+    rough = fit_logistic(np.array([[0.05, 0.0], [0.3, 1.0]]), [1.0, 1.0], 1e-4, max_iterations=3)
     assert not rough.converged
     assert np.linalg.norm(rough.weights) <= vector_radius(1e-4, gradient_norm=float(rough.gradient_norm))
     assert vector_radius(1e-4, gradient_norm=1e-2) > vector_radius(1e-4)

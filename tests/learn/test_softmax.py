@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from scipy.special import softmax as normalise
 
 from comity.errors import DataError
-from comity.learn import logistic, one_hot, softmax
+from comity.learn import fit_logistic, fit_softmax, one_hot
 from comity.learn.fits import contrasts
 
 
@@ -40,7 +40,7 @@ def test_it_finds_scipys_minimiser(n: int, d: int, classes: int) -> None:
         method="BFGS",
         tol=1e-9,
     )
-    np.testing.assert_allclose(softmax(x, y, l2).weights, found.x.reshape(classes, d), atol=1e-5)
+    np.testing.assert_allclose(fit_softmax(x, y, l2).weights, found.x.reshape(classes, d), atol=1e-5)
 
 
 @settings(max_examples=50, deadline=None)
@@ -59,13 +59,13 @@ def test_every_stack_is_solved_and_rows_sum_to_zero(
     x = rng.integers(-1, 2, (3, n, d)) / np.sqrt(d)
     index = rng.integers(classes, size=(3, n))
     y = one_hot(index, classes) if hard else rng.dirichlet(np.ones(classes), (3, n))
-    fit = softmax(x, index, l2, classes=classes) if hard else softmax(x, y, l2)
+    fit = fit_softmax(x, index, l2, classes=classes) if hard else fit_softmax(x, y, l2)
     assert fit.weights.shape == (3, classes, d)
     assert fit.converged.all()
     assert np.abs(fit.weights.sum(1)).max() <= 1e-13 * (1 + np.abs(fit.weights).max())
     for party in range(3):
         assert np.linalg.norm(gradient(x[party], y[party], l2, fit.weights[party])) <= 1.1e-10
-        alone = softmax(x[party], y[party], l2)
+        alone = fit_softmax(x[party], y[party], l2)
         assert np.linalg.norm(fit.weights[party] - alone.weights) <= 2e-10 / l2
 
 
@@ -81,7 +81,7 @@ def test_tiny_penalties_converge(l2: float, case: str, n: int, d: int) -> None:
         y[:] = 2
     else:
         x[:, 1::2] = x[:, ::2]
-    fit = softmax(x, y, l2, classes=4)
+    fit = fit_softmax(x, y, l2, classes=4)
     assert fit.converged.all()
     worst = max(np.linalg.norm(gradient(a, one_hot(b, 4), l2, w)) for a, b, w in zip(x, y, fit.weights))
     assert worst <= 1.1e-10
@@ -91,8 +91,8 @@ def test_two_classes_are_the_logistic_model_at_half_the_penalty() -> None:
     """|W|² = |w|²/2 for W = (−w/2, w/2), so l2 on W is l2/2 on w."""
     rng = np.random.default_rng(4)
     x, y = unit_rows(rng, 9, 5), rng.integers(2, size=9)
-    pair = softmax(x, y, 1e-2, classes=2).weights
-    np.testing.assert_allclose(pair[1] - pair[0], logistic(x, y, 5e-3).weights, atol=1e-6)
+    pair = fit_softmax(x, y, 1e-2, classes=2).weights
+    np.testing.assert_allclose(pair[1] - pair[0], fit_logistic(x, y, 5e-3).weights, atol=1e-6)
 
 
 def test_masked_records_weigh_nothing() -> None:
@@ -100,21 +100,21 @@ def test_masked_records_weigh_nothing() -> None:
     x, y = unit_rows(rng, 4, 5, 8), rng.integers(3, size=(4, 5))
     mask = np.array([[0, 0, 0, 0, 0], [1, 0, 1, 0, 0], [1, 1, 1, 1, 1], [0, 0, 0, 1, 0]], bool)
     x[~mask], y[~mask] = np.nan, 99
-    fit = softmax(x, y, 1e-3, classes=3, mask=mask)
+    fit = fit_softmax(x, y, 1e-3, classes=3, mask=mask)
     assert not fit.weights[0].any()
     for party in (1, 2, 3):
-        alone = softmax(x[party][mask[party]], y[party][mask[party]], 1e-3, classes=3)
+        alone = fit_softmax(x[party][mask[party]], y[party][mask[party]], 1e-3, classes=3)
         assert np.linalg.norm(fit.weights[party] - alone.weights) <= 2e-7
 
 
 def test_no_records_give_zero() -> None:
-    assert softmax(np.zeros((2, 0, 4)), np.zeros((2, 0), int), 1e-3, classes=3).weights.shape == (2, 3, 4)
+    assert fit_softmax(np.zeros((2, 0, 4)), np.zeros((2, 0), int), 1e-3, classes=3).weights.shape == (2, 3, 4)
 
 
 def test_a_row_that_sums_to_one_only_nearly_leaves_no_gradient_outside_the_subspace() -> None:
     rng = np.random.default_rng(7)
     x, y = unit_rows(rng, 6, 4), rng.dirichlet(np.ones(3), 6)
-    fit = softmax(x, y * (1 + 8e-10), 1e-3)
+    fit = fit_softmax(x, y * (1 + 8e-10), 1e-3)
     assert np.linalg.norm(gradient(x, y, 1e-3, fit.weights)) <= 1.1e-10
 
 
@@ -140,7 +140,7 @@ def test_contrasts_are_an_orthonormal_basis_of_sum_zero() -> None:
 )
 def test_bad_labels_are_named(y: Any, classes: Any, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
-        softmax(np.ones((1, 2)), np.array(y), 1e-2, classes=classes)
+        fit_softmax(np.ones((1, 2)), np.array(y), 1e-2, classes=classes)
 
 
 @pytest.mark.long
@@ -148,4 +148,4 @@ def test_the_global_fit_is_exact_at_full_size() -> None:
     rng = np.random.default_rng(9)
     x = unit_rows(rng, 43_000, 123)
     y = normalise(6 * x @ rng.normal(size=(123, 6)), axis=1)
-    assert softmax(x, y, 1e-4).gradient_norm <= 1e-9
+    assert fit_softmax(x, y, 1e-4).gradient_norm <= 1e-9

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from comity.data import Records
-from comity.data.records import padded
+from comity.data.records import stack_records
 from comity.learn.classifiers import LinearClassifier
 from comity.learn.local_models import linear_weights
 from comity.methods.softlabel.baselines import baselines, pooled_regression, wrong
@@ -62,10 +62,10 @@ def test_pooled_records_of_one_class_give_that_class() -> None:
 
 def test_a_stack_says_which_rows_are_records() -> None:
     few, more = Records(np.ones((1, 2)), np.array([1])), Records(np.full((3, 2), 2.0), np.array([0, 1, 1]))
-    features, labels, present = padded([few, more])
+    features, labels, present = stack_records([few, more])
     assert features.shape == (2, 3, 2) and features[0, 1:].sum() == 0 and (features[1] == 2).all()
     assert present.tolist() == [[True, False, False], [True, True, True]]
     assert labels.tolist() == [[1, 0, 0], [0, 1, 1]]
-    alone = padded([more])
+    alone = stack_records([more])
     assert alone[0].base is more.features and alone[1].tolist() == [[0, 1, 1]] and alone[2].all()
-    assert padded([Records(np.zeros((0, 2)))])[2].tolist() == [[False]]
+    assert stack_records([Records(np.zeros((0, 2)))])[2].tolist() == [[False]]

@@ -22,7 +22,7 @@ from comity.data import Records
 from comity.errors import BadInput, SiteLost, StudyError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.plan import plan
-from comity.learn.feature_map import pca
+from comity.learn.feature_map import fit_pca
 from comity.learn.local_models import as_local_model
 from comity.methods.softlabel import SoftLabel
 from comity.privacy.loss import Approx, Pure
@@ -298,7 +298,7 @@ def test_automatic_choice_asks_for_the_declared_number_of_records() -> None:
     assert protocol.choice(make_consortium(5, Pure(1))).statistic.name == "votes"
 
 
-@pytest.mark.parametrize("given", [pca(filled(3)[0].features, 2), StandardScaler(), "autoencoder"])
+@pytest.mark.parametrize("given", [fit_pca(filled(3)[0].features, 2), StandardScaler(), "autoencoder"])
 def test_maps_that_were_fitted_elsewhere_are_refused(given: Any) -> None:
     with pytest.raises(StudyError, match="fitted on the public auxiliary records") as refused:
         replace(soft("votes"), feature_map=given)

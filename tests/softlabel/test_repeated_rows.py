@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from comity.learn.feature_map import whitened
+from comity.learn.feature_map import fit_whitened_pca
 from comity.learn.fits import one_hot
 from comity.methods.softlabel.self_training import softmax_from_moments
 from comity.methods.softlabel.votes import Votes, repeat_weights
@@ -61,8 +61,8 @@ def test_every_set_of_hard_votes_stays_within_the_sensitivity(classes: int) -> N
 def test_weights_without_their_whitening_would_break_it() -> None:
     """Positive control: rows white without weights, weighted all the same, move further than is declared."""
     weight = np.array([4.0, 4.0, 4.0, 4.0, 0.0, 0.0, 0.0, 0.0]) / 2
-    rows = whitened(np.random.default_rng(0).normal(size=(8, 2)))(np.random.default_rng(0).normal(size=(8, 2)))
-    broken = Votes(classes=2, map=whitened(REPEATED), rows=rows, weight=weight)
+    rows = fit_whitened_pca(np.random.default_rng(0).normal(size=(8, 2)))(np.random.default_rng(0).normal(size=(8, 2)))
+    broken = Votes(classes=2, map=fit_whitened_pca(REPEATED), rows=rows, weight=weight)
     every = one_hot(np.array(list(product(range(2), repeat=8))), 2)
     rest = np.zeros((256, 1, 2)), np.zeros((256, 1), int), np.ones((256, 1), bool)
     flat = broken.contribution(*rest, every).reshape(256, -1)

@@ -10,7 +10,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from comity.entropy import Stream
 from comity.errors import DataError
-from comity.learn.fits import contrasts, one_hot, softmax
+from comity.learn.fits import contrasts, fit_softmax, one_hot
 from comity.methods.softlabel.self_training import (
     discriminant,
     find_clusters,
@@ -93,6 +93,6 @@ def test_the_model_of_exact_moments_is_that_of_the_soft_labels(classes: int) -> 
     """The votes enter the risk through their product with the rows alone."""
     x, y = blobs(rows=400, classes=classes, apart=1.0)
     shares = 0.8 * one_hot(y, classes) + 0.2 / classes
-    direct = softmax(x, shares, 1e-2).weights
+    direct = fit_softmax(x, shares, 1e-2).weights
     moments = contrasts(classes) @ shares.T @ x / len(x)
     np.testing.assert_allclose(softmax_from_moments(x, moments, 1e-2), direct, atol=2e-4)

@@ -41,7 +41,7 @@ def make_consortium(limit: int = 1, piece: int = 7) -> tuple[dict[str, Records],
     tables = {name: table(clusters(CLASSES, 30 + 5 * at, seed=at)) for at, name in enumerate("abcdef")}
     whole = {name: ENCODING.encode(one).records for name, one in tables.items()}
     streamed = {
-        name: StreamedRecords.checked(Frame(one), ENCODING, where=name, limit=limit, piece=piece)
+        name: StreamedRecords.scan(Frame(one), ENCODING, where=name, limit=limit, piece=piece)
         for name, one in tables.items()
     }
     return whole, streamed

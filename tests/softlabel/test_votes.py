@@ -13,7 +13,7 @@ from comity.errors import DataError, Refused, Stopped, StudyError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.learn.fits import contrasts, softmax
+from comity.learn.fits import contrasts, fit_softmax
 from comity.methods.softlabel import PublishedSoftLabel
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
@@ -40,7 +40,7 @@ def test_contrast_rows_are_orthonormal_and_sum_to_zero(classes: int) -> None:
 def test_released_coordinates_lose_nothing_of_a_minimiser(classes: int) -> None:
     soft = protocol(classes, l2=1e-3)
     shares = np.random.default_rng(0).dirichlet(np.ones(classes), len(soft.auxiliary))
-    weights = softmax(soft.auxiliary, shares, soft.l2).weights
+    weights = fit_softmax(soft.auxiliary, shares, soft.l2).weights
     np.testing.assert_allclose(weights.sum(0), 0, atol=1e-9)
     coordinates = soft.fit(shares)
     assert coordinates.shape == (classes - 1, 4)

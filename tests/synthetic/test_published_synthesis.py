@@ -11,7 +11,7 @@ from comity.artefacts.dataset import Dataset
 from comity.data import Bounded, Categorical, Classes, Numeric, Ordinal, Schema
 from comity.entropy import Stream
 from comity.errors import StudyError
-from comity.learn.fits import logistic
+from comity.learn.fits import fit_logistic
 from comity.methods.synthetic.published.predictor import choose_learner, measure_error, train_model
 from comity.methods.synthetic.published.synthesis import (
     build_table,
@@ -158,7 +158,7 @@ def test_the_weights_are_those_of_rows_as_they_are() -> None:
     rows, labels = 2 * chance.random((50, 3)), chance.integers(0, 2, 50)
     target = Classes("y", ("a", "b"))
     np.testing.assert_allclose(
-        train_model("logistic", target, rows, labels, 0.1)[0], logistic(rows, labels, 0.1).weights, atol=1e-5
+        train_model("logistic", target, rows, labels, 0.1)[0], fit_logistic(rows, labels, 0.1).weights, atol=1e-5
     )
     assert (train_model("logistic", target, rows[:0], labels[:0], 0.1) == 0).all()
 

@@ -164,12 +164,12 @@ def skewed(rows: Any) -> Any:
 
 
 def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic() -> None:
-    from comity.learn.fits import logistic
+    from comity.learn.fits import fit_logistic
 
     tried, frame = protocol(2, rounds=6), skewed(12_000)
     consortium = make_consortium(tried, Approx(1000, 1e-5))
     encoded = tried.encoding.encode(frame).records
-    wanted = logistic(encoded.features, cast(Any, encoded.labels).astype(np.float64), 1e-6, tol=1e-6).weights
+    wanted = fit_logistic(encoded.features, cast(Any, encoded.labels).astype(np.float64), 1e-6, tol=1e-6).weights
     columns = columns_of(tried, frame)
     start = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), len(frame), consortium)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from comity.data import Records, even
+from comity.data import Records, split_evenly
 from comity.entropy import Stream
 from comity.methods.averaging import Averaging
 from comity.methods.averaging.rule import ROUNDS, penalty_for
@@ -37,7 +37,7 @@ def measure(*, quick: bool = False) -> list[dict[str, Any]]:
 
 
 def dealt(data: Adult, count: int) -> dict[str, Records]:
-    parts = even(len(data.train), count, Stream.public("bench averaging", "split", count))
+    parts = split_evenly(len(data.train), count, Stream.public("bench averaging", "split", count))
     labels = np.asarray(data.train.labels)
     return {f"p{place}": Records(data.train.features[own], labels[own]) for place, own in enumerate(parts)}
 

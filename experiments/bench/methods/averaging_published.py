@@ -10,7 +10,7 @@ import numpy as np
 
 from comity.data import Records
 from comity.entropy import Stream
-from comity.learn import logistic
+from comity.learn import fit_logistic
 from comity.methods.averaging import PublishedAveraging
 from comity.protocol import simulate
 
@@ -34,7 +34,9 @@ def _row(parties: int, width: int, bits: int, repeats: int) -> dict[str, Any]:
         )
         seconds.append(perf_counter() - started)
         started = perf_counter()
-        np.mean([logistic(one.features, np.asarray(one.labels, np.float64), _L2).weights for one in records.values()])
+        np.mean(
+            [fit_logistic(one.features, np.asarray(one.labels, np.float64), _L2).weights for one in records.values()]
+        )
         anchors.append(perf_counter() - started)
     ours, anchor = median(seconds), median(anchors)
     return {

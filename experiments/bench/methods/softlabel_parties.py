@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from comity import Ledger
 from comity.entropy import Stream
-from comity.learn import hard_votes, logistic
+from comity.learn import fit_logistic, hard_votes
 from comity.methods.softlabel import PublishedSoftLabel
 from comity.privacy import Neighbours, Pure, SeededNoise, Unit
 from comity.protocol import Block, Cohort, Consortium, Numbered
@@ -72,7 +72,7 @@ def measure(
     worst = dict.fromkeys(chosen, 0.0)
     # Ours and the anchors take turns, so that a busy moment of the machine falls on all.
     for part in np.array_split(sample, 3):
-        seconds, fit = _timed(lambda: logistic(data.features, data.labels, L2))
+        seconds, fit = _timed(lambda: fit_logistic(data.features, data.labels, L2))
         fits.append(seconds)
         for solver in chosen:
             seconds, models = _timed(lambda solver=solver, part=part: _loop(data, part, solver))

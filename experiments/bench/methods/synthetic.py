@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Records, dataset, even
+from comity.data import Records, dataset, split_evenly
 from comity.entropy import Stream
 from comity.methods.synthetic import Synthetic, SyntheticProtocol
 from comity.methods.synthetic.fidelity import Examples, Task, total_variation
@@ -89,7 +89,7 @@ def compared(split: Split, epsilon: float, owners: int, others: Mapping[str, Anc
 
 def ours(split: Split, epsilon: float, owners: int) -> tuple[Integers, float]:
     """Cells of a released dataset, and the CPU of the whole run, of all owners together."""
-    dealt = even(len(split.train), owners, Stream.public("bench", "synthetic", "owners"))
+    dealt = split_evenly(len(split.train), owners, Stream.public("bench", "synthetic", "owners"))
     held = {f"owner-{place:03d}": _rows(split.train, rows) for place, rows in enumerate(dealt)}
     started = process_time()
     found = simulate(

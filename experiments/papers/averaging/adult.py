@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from comity.data import Records, by_sizes, even
+from comity.data import Records, split_by_sizes, split_evenly
 from comity.entropy import Stream
-from comity.learn import logistic
+from comity.learn import fit_logistic
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.averaging.rule import penalty_for
 from comity.protocol import simulate
@@ -124,7 +124,7 @@ def split_of(data: Adult, name: str) -> Split:
     count = len(data.train)
     # On fewer rows than the paper's, the same shares of them.
     whole = None if sizes is None else sizes if sum(sizes) == count else [size / sum(sizes) for size in sizes]
-    dealt = even(count, PARTIES, stream) if whole is None else by_sizes(count, whole, stream)
+    dealt = split_evenly(count, PARTIES, stream) if whole is None else split_by_sizes(count, whole, stream)
     owned = tuple(Records(data.train.features[rows], _labels(data.train)[rows]) for rows in dealt)
     return Split(name, owned, data.test)
 
@@ -211,7 +211,7 @@ def constant_of(data: Adult) -> float:
 
 
 def _fit(records: Records, l2: float) -> Floats:
-    return logistic(records.features, _labels(records).astype(np.float64), l2, tol=_TOLERANCE).weights
+    return fit_logistic(records.features, _labels(records).astype(np.float64), l2, tol=_TOLERANCE).weights
 
 
 def _mean(parties: Sequence[Records], l2: float) -> Floats:

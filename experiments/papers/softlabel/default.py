@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from comity import SoftLabel
 from comity.data import Records
 from comity.entropy import Stream
-from comity.learn import linear_votes, softmax
+from comity.learn import fit_softmax, linear_votes
 from comity.methods.softlabel import SoftLabelProtocol
 from comity.methods.softlabel.rule import Name
 from comity.methods.softlabel.statistic import Statistic
@@ -107,7 +107,7 @@ def batch(layout: Layout) -> float:
     """All private records in one place, no privacy: a softmax fit in the whitened coordinates of the public map."""
     found = layout.protocol("class-sums").choice(make_consortium(layout.parties, 1.0, DELTA)).statistic.map
     rows = found(layout.features.reshape(-1, layout.features.shape[-1]))
-    weights = softmax(rows, layout.labels.ravel(), 1e-2, classes=len(layout.classes), tol=1e-6).weights
+    weights = fit_softmax(rows, layout.labels.ravel(), 1e-2, classes=len(layout.classes), tol=1e-6).weights
     return layout.accuracy(found(layout.test), weights)
 
 

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from comity import Ledger
 from comity.data import Records, dataset
 from comity.entropy import Stream
-from comity.learn import one_hot, softmax
+from comity.learn import fit_softmax, one_hot
 from comity.methods.softlabel import PublishedSoftLabel
 from comity.methods.softlabel.published.protocol import TOLERANCE, Constants, LearnsFrom, error
 from comity.privacy import Neighbours, Pure, SeededNoise, Unit
@@ -234,11 +234,11 @@ def exact_models(split: Split) -> dict[LearnsFrom, Floats]:
 
 def without_noise(split: Split, exact: Mapping[LearnsFrom, Floats]) -> Iterator[tuple[str, float]]:
     classes = len(split.classes)
-    pooled = softmax(split.train.features, one_hot(_labels(split.train), classes), L2, tol=TOLERANCE).weights
+    pooled = fit_softmax(split.train.features, one_hot(_labels(split.train), classes), L2, tol=TOLERANCE).weights
     yield "batch", split.accuracy(pooled)
     features = np.stack([own.features for own in split.parties])
     labels = np.stack([_labels(own) for own in split.parties])
-    local = softmax(features, one_hot(labels, classes), L2, tol=TOLERANCE).weights
+    local = fit_softmax(features, one_hot(labels, classes), L2, tol=TOLERANCE).weights
     yield "indiv", float(np.mean([split.accuracy(weights) for weights in local]))
     for method, model in exact.items():
         yield f"{method} non-private", split.accuracy(protocol_of(split, method).coefficients(model))

@@ -32,7 +32,7 @@ from threadpoolctl import threadpool_limits
 from comity import SoftLabel
 from comity.data import dataset
 from comity.entropy import Stream
-from comity.learn import FeatureMap, hard_votes, linear_weights, logistic
+from comity.learn import FeatureMap, fit_logistic, hard_votes, linear_weights
 from comity.methods.softlabel import PublishedSoftLabel, SoftLabelProtocol
 from comity.methods.softlabel.statistic import Statistic
 from comity.privacy import SeededNoise
@@ -225,7 +225,7 @@ def scored(data: Connections, size: Size, number: int) -> Scored:
 
 def without_noise(one: Trial, size: Size) -> Iterator[tuple[str, float]]:
     flat = one.features.reshape(-1, one.features.shape[-1])[: size.auxiliary]
-    pooled = logistic(flat, one.labels.ravel()[: len(flat)].astype(np.float64), L2, tol=1e-8).weights
+    pooled = fit_logistic(flat, one.labels.ravel()[: len(flat)].astype(np.float64), L2, tol=1e-8).weights
     yield "batch", one.accuracy(pooled)
     filled = np.ones((size.sampled, size.records), np.bool_)
     local, _ = linear_weights(one.features[: size.sampled], one.labels[: size.sampled], filled, 2, L2)

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import dataset
 from comity.entropy import Stream
-from comity.learn import pca
+from comity.learn import fit_pca
 from comity.methods.softlabel.rule import Name
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.softlabel.default import EPSILONS, Layout, case_of, reproduced
@@ -93,7 +93,7 @@ def layouts(data: Digits, size: Size, records: int) -> Iterator[Layout]:
         private = size.parties * records
         own, public = order[:private], order[private : private + size.auxiliary]
         auxiliary = data.pixels[public] / 255.0
-        mapped = pca(auxiliary, size.dimensions)
+        mapped = fit_pca(auxiliary, size.dimensions)
         yield Layout(
             mapped(data.pixels[own] / 255.0).reshape(size.parties, records, -1),
             data.labels[own].reshape(size.parties, records),

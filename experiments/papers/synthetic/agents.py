@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from comity.data import Records, Schema, by_anchors
+from comity.data import Records, Schema, split_by_anchors
 from comity.entropy import Stream
 from comity.methods.synthetic.published.predictor import Learner, constant_error
 from comity.methods.synthetic.published.tree import Attributes
@@ -49,7 +49,7 @@ class Agents:
         labels: NDArray[Any] = np.asarray(encoded.labels)
         by = next(one.place for one in attributes.all if one.numeric)
         anchors = Stream.public("reproduce synthetic-fidelity", "anchors")
-        dealt = by_anchors(rows[train], agents, anchors, column=by, low=0.0, high=1.0)
+        dealt = split_by_anchors(rows[train], agents, anchors, column=by, low=0.0, high=1.0)
         own = tuple(Records(rows[train[part]], labels[train[part]]) for part in dealt)
         return cls(attributes, own, Records(rows[test], labels[test]))
 

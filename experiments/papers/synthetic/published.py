@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from comity.data import Bounded, Classes, Records, Schema, Target, by_anchors
+from comity.data import Bounded, Classes, Records, Schema, Target, split_by_anchors
 from comity.entropy import Stream, fresh_seed
 from comity.errors import DataError
 from comity.methods.synthetic.published.method import Budget
@@ -238,7 +238,7 @@ def _dealt(attributes: Attributes, train: Records, owners: int, stream: Stream) 
     numbers = [one.place for one in attributes.all if one.numeric]
     by = train.features[:, numbers[0]] if numbers else np.zeros(len(train))
     labels = np.asarray(train.labels)
-    dealt = by_anchors(by, owners, stream, low=0.0, high=1.0)
+    dealt = split_by_anchors(by, owners, stream, low=0.0, high=1.0)
     return [Records(train.features[part], labels[part]) for part in dealt]
 
 

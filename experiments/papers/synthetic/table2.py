@@ -21,7 +21,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from comity import Ledger
-from comity.data import Records, even
+from comity.data import Records, split_evenly
 from comity.entropy import Stream, fresh_seed
 from comity.methods.synthetic import Synthetic, SyntheticProtocol
 from comity.methods.synthetic.artefact import SyntheticDataset
@@ -130,7 +130,7 @@ def released(method: SyntheticProtocol, train: Records, epsilon: float, owners: 
         neighbours=Neighbours.ADD_REMOVE,
         colluders=1,
     )
-    dealt = even(len(train), owners, Stream(fresh_seed()))
+    dealt = split_evenly(len(train), owners, Stream(fresh_seed()))
     held = [_rows(train, rows) for rows in dealt]
     cohort = Cohort(
         method,

@@ -32,7 +32,7 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import Records
 from comity.entropy import Stream
-from comity.learn import logistic
+from comity.learn import fit_logistic
 from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression
 from comity.methods.vertical.method import ColumnRegression
 from comity.methods.vertical.moments import fit_regression
@@ -174,7 +174,7 @@ def without_noise(train: pd.DataFrame, test: pd.DataFrame) -> Iterator[tuple[str
     protocol = protocol_of(Case(""))
     rows, tested = (protocol.encoding.encode(part).records for part in (train, test))
     assert rows.labels is not None
-    fit = logistic(rows.features, rows.labels.astype(np.float64), 1e-6, tol=1e-6)
+    fit = fit_logistic(rows.features, rows.labels.astype(np.float64), 1e-6, tol=1e-6)
     yield "non-private", 1 - error_of(protocol.layout, fit.weights, tested)
     for case in (Case("quadratic, no noise"), Case("quadratic, no noise, steps", steps=True)):
         protocol = protocol_of(case)

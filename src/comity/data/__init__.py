@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from comity.data.encoding import Encoding as Encoding
     from comity.data.encoding import Group as Group
     from comity.data.encoding import NormBounds as NormBounds
-    from comity.data.partition import by_anchors as by_anchors
-    from comity.data.partition import by_column as by_column
-    from comity.data.partition import by_features as by_features
-    from comity.data.partition import by_sizes as by_sizes
-    from comity.data.partition import even as even
+    from comity.data.partition import split_by_anchors as split_by_anchors
+    from comity.data.partition import split_by_column as split_by_column
+    from comity.data.partition import split_by_sizes as split_by_sizes
+    from comity.data.partition import split_columns as split_columns
+    from comity.data.partition import split_evenly as split_evenly
     from comity.data.public.datasets import DATASETS as DATASETS
     from comity.data.public.datasets import dataset as dataset
     from comity.data.public.visits import clinic_schema as clinic_schema
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
     from comity.data.tables.sources import check_table as check_table
     from comity.data.tables.sources import open_source as open_source
     from comity.data.tables.sql import Sql as Sql
-    from comity.data.tables.streamed_records import IN_MEMORY as IN_MEMORY
+    from comity.data.tables.streamed_records import MAX_BYTES_IN_MEMORY as MAX_BYTES_IN_MEMORY
     from comity.data.tables.streamed_records import LocalRecords as LocalRecords
     from comity.data.tables.streamed_records import StreamedRecords as StreamedRecords
-    from comity.data.tables.streamed_records import digest_of as digest_of
-    from comity.data.tables.streamed_records import fits as fits
+    from comity.data.tables.streamed_records import digest_records as digest_records
+    from comity.data.tables.streamed_records import fits_in_memory as fits_in_memory
 
 __all__ = [
     "DATASETS",
-    "IN_MEMORY",
+    "MAX_BYTES_IN_MEMORY",
     "Bounded",
     "Categorical",
     "CellEncoding",
@@ -76,23 +76,23 @@ __all__ = [
     "StreamedRecords",
     "Tally",
     "Target",
-    "by_anchors",
-    "by_column",
-    "by_features",
-    "by_sizes",
     "check_table",
     "clinic_schema",
     "clinics",
     "dataset",
-    "digest_of",
+    "digest_records",
     "draft",
-    "even",
     "explain",
     "explain_size",
-    "fits",
+    "fits_in_memory",
     "nearest",
     "open_source",
     "public_cohort",
+    "split_by_anchors",
+    "split_by_column",
+    "split_by_sizes",
+    "split_columns",
+    "split_evenly",
 ]
 
 _HOMES = {
@@ -106,26 +106,26 @@ _HOMES = {
     "Frame": "comity.data.tables.sources",
     "Group": "comity.data.encoding",
     "LocalRecords": "comity.data.tables.streamed_records",
-    "IN_MEMORY": "comity.data.tables.streamed_records",
+    "MAX_BYTES_IN_MEMORY": "comity.data.tables.streamed_records",
     "NormBounds": "comity.data.encoding",
     "Parquet": "comity.data.tables.sources",
     "Source": "comity.data.tables.sources",
     "Sql": "comity.data.tables.sql",
     "StreamedRecords": "comity.data.tables.streamed_records",
-    "by_anchors": "comity.data.partition",
-    "by_column": "comity.data.partition",
-    "by_features": "comity.data.partition",
-    "by_sizes": "comity.data.partition",
+    "split_by_anchors": "comity.data.partition",
+    "split_by_column": "comity.data.partition",
+    "split_columns": "comity.data.partition",
+    "split_by_sizes": "comity.data.partition",
     "check_table": "comity.data.tables.sources",
     "clinic_schema": "comity.data.public.visits",
     "clinics": "comity.data.public.visits",
     "dataset": "comity.data.public.datasets",
-    "digest_of": "comity.data.tables.streamed_records",
+    "digest_records": "comity.data.tables.streamed_records",
     "draft": "comity.data.schemas.drafting",
-    "even": "comity.data.partition",
+    "split_evenly": "comity.data.partition",
     "explain": "comity.data.schemas.check",
     "explain_size": "comity.data.schemas.check",
-    "fits": "comity.data.tables.streamed_records",
+    "fits_in_memory": "comity.data.tables.streamed_records",
     "open_source": "comity.data.tables.sources",
     "public_cohort": "comity.data.public.visits",
 }

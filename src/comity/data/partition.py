@@ -30,7 +30,7 @@ _BLOCK = 1 << 22
 _OFFSET = 1e-3
 
 
-def even(n: int, parties: int, stream: Stream) -> list[Rows]:
+def split_evenly(n: int, parties: int, stream: Stream) -> list[Rows]:
     """A random split into parts whose sizes differ by one at most."""
     if not 1 <= parties <= n:
         raise StudyError(
@@ -40,7 +40,7 @@ def even(n: int, parties: int, stream: Stream) -> list[Rows]:
     return _cut(n, np.full(parties, n // parties) + (np.arange(parties) < n % parties), stream)
 
 
-def by_sizes(n: int, sizes: Sequence[int] | Sequence[float], stream: Stream) -> list[Rows]:
+def split_by_sizes(n: int, sizes: Sequence[int] | Sequence[float], stream: Stream) -> list[Rows]:
     """A random split into parts of given sizes: counts that add up to n, or shares that add up to 1.
 
     Shares are rounded to counts by largest remainders, so that every record has a party.
@@ -65,7 +65,7 @@ def by_sizes(n: int, sizes: Sequence[int] | Sequence[float], stream: Stream) -> 
     return _cut(n, whole, stream)
 
 
-def by_anchors(
+def split_by_anchors(
     features: NDArray[np.float64],
     parties: int,
     stream: Stream,
@@ -113,7 +113,7 @@ def by_anchors(
     return np.split(order, np.cumsum(np.bincount(chosen, minlength=parties))[:-1])
 
 
-def by_column(frame: pd.DataFrame, column: str, where: str = "the data") -> dict[str, Rows]:
+def split_by_column(frame: pd.DataFrame, column: str, where: str = "the data") -> dict[str, Rows]:
     """A party per value of a column (a hospital, a state), in the order of their names."""
     names, missing = read_ids(column_of(frame, column, where))
     if missing.any():
@@ -131,7 +131,7 @@ def by_column(frame: pd.DataFrame, column: str, where: str = "the data") -> dict
     return {category_text(party): part for party, part in zip(parties, parts)}
 
 
-def by_features(schema: Schema, parties: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:
+def split_columns(schema: Schema, parties: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:
     """The columns of each party from its globs: every feature and the target at exactly one party.
 
     The identifier is at all of them, and is not listed.

@@ -37,7 +37,7 @@ class Records:
 Stack = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]
 
 
-def padded(records: Sequence[LocalRecords]) -> Stack:
+def stack_records(records: Sequence[LocalRecords]) -> Stack:
     """Features (owners, rows, d), labels (owners, rows), and which rows are records rather than padding. The
     features of one owner are not copied: they may be most of the memory."""
     if len(records) == 1 and len(records[0]):

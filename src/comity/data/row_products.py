@@ -54,7 +54,7 @@ _SHORTEST = -400
 _FARTHEST = 500
 
 
-def clipped(received: Floats, largest: float = LARGEST) -> Floats:
+def clip_received(received: Floats, largest: float = LARGEST) -> Floats:
     """Received numbers, brought to a public range; one that is not a number becomes 0."""
     return np.clip(np.nan_to_num(np.asarray(received, np.float64), nan=0.0), -largest, largest)
 

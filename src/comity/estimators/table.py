@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
-from comity.data import even
+from comity.data import split_evenly
 from comity.entropy import Stream
 from comity.errors import DataError, StudyError
 from comity.federation.declare.consortium import fold, is_party_name
@@ -59,7 +59,7 @@ def dealt(count: int, parties: int, groups: ArrayLike | None, purpose: str) -> d
     """Which rows each party has: as `groups` says, or evenly by public chance."""
     if groups is None:
         stream = Stream.public(f"{purpose} estimator", "split", count)
-        return {f"p{place}": rows for place, rows in enumerate(even(count, parties, stream))}
+        return {f"p{place}": rows for place, rows in enumerate(split_evenly(count, parties, stream))}
     names = np.asarray(groups)
     if names.shape != (count,):
         raise DataError(f"groups must name a party for each of {count} rows, found shape {names.shape}")

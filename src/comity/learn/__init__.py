@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from comity.lazily import lazily
-from comity.learn.feature_map import FeatureMap, pca
-from comity.learn.fits import Fit, Logistic, SmoothedHinge, hard_votes, logistic, one_hot, softmax
+from comity.learn.feature_map import FeatureMap, fit_pca
+from comity.learn.fits import Fit, Logistic, SmoothedHinge, fit_logistic, fit_softmax, hard_votes, one_hot
 from comity.learn.norm_bound import minimiser_radius, vector_radius
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from comity.learn.local_models import LocalModel as LocalModel
     from comity.learn.local_models import from_callable as from_callable
     from comity.learn.local_models import from_estimator as from_estimator
+    from comity.learn.local_models import from_name as from_name
     from comity.learn.local_models import from_predictions as from_predictions
     from comity.learn.local_models import linear_votes as linear_votes
     from comity.learn.local_models import linear_weights as linear_weights
-    from comity.learn.local_models import named as named
     from comity.learn.record_sum import in_unit_ball as in_unit_ball
     from comity.learn.regressor import LinearRegressor as LinearRegressor
     from comity.learn.released_model import load_model as load_model
@@ -36,21 +36,21 @@ __all__ = [
     "LocalModel",
     "Logistic",
     "SmoothedHinge",
+    "fit_logistic",
     "fit_on_soft_labels",
+    "fit_pca",
+    "fit_softmax",
     "from_callable",
     "from_estimator",
+    "from_name",
     "from_predictions",
     "hard_votes",
     "in_unit_ball",
     "linear_votes",
     "linear_weights",
     "load_model",
-    "logistic",
     "minimiser_radius",
-    "named",
     "one_hot",
-    "pca",
-    "softmax",
     "vector_radius",
 ]
 
@@ -67,7 +67,7 @@ _HOMES = {
     "linear_votes": "comity.learn.local_models",
     "linear_weights": "comity.learn.local_models",
     "load_model": "comity.learn.released_model",
-    "named": "comity.learn.local_models",
+    "from_name": "comity.learn.local_models",
 }
 
 

@@ -19,7 +19,7 @@ from scipy.special import expit
 from comity.artefacts.artefact import Card
 from comity.artefacts.section import Dot, Dots, Section
 from comity.data import Encoding
-from comity.data.row_products import clipped, products, softmax_rows
+from comity.data.row_products import clip_received, products, softmax_rows
 from comity.errors import DataError
 from comity.learn.feature_map import FeatureMap
 from comity.learn.newton import Floats
@@ -169,7 +169,7 @@ class LinearClassifier(_Released):
     def rowwise_scores(self, X: Any) -> Floats:
         """The same to some ten digits, with weights clipped to a public range: the score of a record does not depend on
         the other records, to the last bit. Use it for private records and a model that somebody else sent."""
-        coef = clipped(self.weights)
+        coef = clip_received(self.weights)
         return self._in_shape(products(self._mapped(X, rowwise=True), self._decisive(coef)), coef)
 
     def _mapped(self, X: Any, *, rowwise: bool) -> Floats:

@@ -139,14 +139,14 @@ def _rowwise_product(rows: Floats, matrix: Floats) -> Floats:
     return products(rows, matrix.T)
 
 
-def scaling(auxiliary: Floats) -> FeatureMap:
+def fit_scaling(auxiliary: Floats) -> FeatureMap:
     """Each feature centred and divided by its public standard deviation; a constant feature becomes zero."""
     rows = _checked(auxiliary)
     deviation = rows.std(axis=0)
     return FeatureMap(rows.mean(axis=0), np.diag(np.where(deviation > 0, 1 / np.where(deviation > 0, deviation, 1), 0)))
 
 
-def pca(auxiliary: Floats, k: int) -> FeatureMap:
+def fit_pca(auxiliary: Floats, k: int) -> FeatureMap:
     """Centred and turned to the k directions of largest public variance, or to all that there are."""
     rows = _checked(auxiliary)
     mean = rows.mean(axis=0)
@@ -154,7 +154,7 @@ def pca(auxiliary: Floats, k: int) -> FeatureMap:
     return FeatureMap(mean, axes[:, : _kept(variances, k)])
 
 
-def whitened(auxiliary: Floats, k: int | None = None, weight: Floats | None = None) -> FeatureMap:
+def fit_whitened_pca(auxiliary: Floats, k: int | None = None, weight: Floats | None = None) -> FeatureMap:
     """The k directions of largest public variance, each of variance one over the auxiliary rows, and a constant.
 
     Over the auxiliary rows Σ z zᵀ/N is the identity: a mean of votes times z is no longer than the votes. With public
@@ -172,10 +172,10 @@ def whitened(auxiliary: Floats, k: int | None = None, weight: Floats | None = No
     return FeatureMap(mean, axes[:, :kept] / np.sqrt(variances[:kept]), constant=True)
 
 
-def self_training_map(auxiliary: Floats) -> FeatureMap:
+def fit_self_training_map(auxiliary: Floats) -> FeatureMap:
     """Centre, PCA to a tenth as many dimensions as rows, rows to unit length, whiten with a floor, largest first."""
     rows = _checked(auxiliary)
-    first = pca(rows, max(1, min(len(rows) // _ROWS_PER_DIMENSION, rows.shape[1])))
+    first = fit_pca(rows, max(1, min(len(rows) // _ROWS_PER_DIMENSION, rows.shape[1])))
     turned = FeatureMap(first.mean, first.matrix, normalise=True)
     unit = turned(rows)
     centre = unit.mean(axis=0)
@@ -187,7 +187,7 @@ def self_training_map(auxiliary: Floats) -> FeatureMap:
     )
 
 
-def random_features(auxiliary: Floats, dimensions: int, stream: Stream) -> FeatureMap:
+def fit_random_features(auxiliary: Floats, dimensions: int, stream: Stream) -> FeatureMap:
     """Random Fourier features of a Gaussian kernel (Rahimi and Recht 2007), its width the median public distance."""
     rows = _checked(auxiliary)
     if dimensions < 1:
@@ -201,7 +201,7 @@ def random_features(auxiliary: Floats, dimensions: int, stream: Stream) -> Featu
     return FeatureMap(rows.mean(axis=0), matrix, phase=phase)
 
 
-def after(first: FeatureMap, second: FeatureMap) -> FeatureMap:
+def compose(first: FeatureMap, second: FeatureMap) -> FeatureMap:
     """`first`, then `second`, as one map. `second` is linear: a mean, a matrix, and perhaps a constant."""
     plain = second.phase is None and not second.normalise and second.centre is None and second.whitening is None
     if not plain or first.constant or first.centre is not None or first.whitening is not None:

@@ -2,9 +2,9 @@
 
     minimise  mean_i loss(w·x_i, y_i) + l2/2·|w|²
 
-`logistic` and `softmax` take hard or soft labels, `smoothed_hinge` is a support-vector machine, `ridge` a regression of
-a bounded target. No fit has a separate intercept: append a constant feature, which is penalised like the others. The
-norm bound of the minimiser (`norm_bound`) rests on that. `newton` is the solver.
+`fit_logistic` and `fit_softmax` take hard or soft labels, `fit_smoothed_hinge` fits a support-vector machine and
+`fit_ridge` a regression of a bounded target. No fit has a separate intercept: append a constant feature, which is
+penalised like the others. The norm bound of the minimiser (`norm_bound`) rests on that. `newton` is the solver.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Logistic:
         return probabilities * (1.0 - probabilities) * direction[:, :, 0] ** 2
 
 
-def logistic(
+def fit_logistic(
     x: Floats,
     y: ArrayLike,
     l2: float,
@@ -203,7 +203,7 @@ class Softmax:
         return np.asarray((probabilities * (change - mean) ** 2).sum(-1), np.float64)
 
 
-def softmax(
+def fit_softmax(
     x: Floats,
     y: ArrayLike,
     l2: float,
@@ -215,7 +215,8 @@ def softmax(
 ) -> Fit:
     """Weights (..., C, d) for features x (..., n, d); every leading index is a party.
 
-    y is (..., n, C), rows in the simplex, or class indices (..., n) together with `classes`. `mask` as in `logistic`.
+    y is (..., n, C), rows in the simplex, or class indices (..., n) together with `classes`. `mask` is that of
+    `fit_logistic`.
     """
     check_settings(l2, tol, max_iterations)
     x, weight = weigh_records(x, mask)
@@ -275,7 +276,7 @@ class SmoothedHinge:
         return np.asarray(self.curvature(probabilities)[:, :, 0, 0] * direction[:, :, 0] ** 2, np.float64)
 
 
-def smoothed_hinge(
+def fit_smoothed_hinge(
     x: Floats,
     y: ArrayLike,
     l2: float,
@@ -326,7 +327,7 @@ class Huber:
         return np.asarray(self.curvature(probabilities)[:, :, 0, 0] * direction[:, :, 0] ** 2, np.float64)
 
 
-def ridge(
+def fit_ridge(
     x: Floats,
     y: ArrayLike,
     l2: float,

@@ -26,7 +26,7 @@ from comity.data import open_source
 from comity.data.nearest import did_you_mean
 from comity.data.schemas.reading import MISSING, kind_shown, read_codes, read_numbers
 from comity.errors import DataError, StudyError
-from comity.learn.fits import hard_votes, logistic, one_hot, softmax
+from comity.learn.fits import fit_logistic, fit_softmax, hard_votes, one_hot
 from comity.learn.newton import Floats
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def _probabilities(frame: pd.DataFrame, where: str) -> Floats:
     return np.asarray(values / totals[:, None], np.float64)
 
 
-def named(
+def from_name(
     name: str | Sequence[str],
     *,
     soft: bool = False,
@@ -294,7 +294,7 @@ def named(
     where: str = "model",
     **parameters: Any,
 ) -> Estimator:
-    """A local model by its dotted name: `named("sklearn.ensemble.HistGradientBoostingClassifier", max_depth=3)`.
+    """A local model by its dotted name: `from_name("sklearn.ensemble.HistGradientBoostingClassifier", max_depth=3)`.
 
     Several names make a pipeline; its parameters are then written as scikit-learn does, `svc__C`. Naming a class
     imports its module, which runs code: `libraries` limits the packages to import from, None does not limit them.
@@ -371,10 +371,10 @@ def linear_weights(
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """The built-in classifier: weights (..., 1 or C, d), and whether each party has records and a converged fit."""
     if classes == 2:
-        fit = logistic(features, labels.astype(np.float64), l2, mask=filled, tol=_TOLERANCE)
+        fit = fit_logistic(features, labels.astype(np.float64), l2, mask=filled, tol=_TOLERANCE)
         weights = fit.weights[..., None, :]
     else:
-        fit = softmax(features, np.where(filled, labels, 0), l2, classes=classes, mask=filled, tol=_TOLERANCE)
+        fit = fit_softmax(features, np.where(filled, labels, 0), l2, classes=classes, mask=filled, tol=_TOLERANCE)
         weights = fit.weights
     return weights, np.asarray(filled.any(axis=-1) & fit.converged, np.bool_)
 

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from comity.artefacts.artefact import Card
 from comity.artefacts.section import Grid, Section
 from comity.data import Encoding
-from comity.data.row_products import clipped, products
+from comity.data.row_products import clip_received, products
 from comity.errors import DataError
 from comity.learn.classifiers import FeatureEncoding
 from comity.learn.released_model import (
@@ -181,7 +181,7 @@ class LinearRegressor(ReleasedEstimator):
     def rowwise_scores(self, X: Any) -> Floats:
         """The same as `scores` to some ten digits, with weights clipped to a public range: the score of a record does
         not depend on the other records, to the last bit."""
-        return products(self._rows(X), clipped(self.weights)[None])[:, 0]
+        return products(self._rows(X), clip_received(self.weights)[None])[:, 0]
 
     def predicted(self, rows: Any) -> dict[str, Floats]:
         """Columns of a table of predictions."""

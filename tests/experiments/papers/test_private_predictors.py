@@ -9,7 +9,7 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.errors import DataError
-from comity.learn.fits import logistic
+from comity.learn.fits import fit_logistic
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from experiments.papers.synthetic.private_predictors import (
@@ -36,7 +36,7 @@ def test_without_noise_the_perturbed_fit_is_the_fit() -> None:
     rows, _ = ball(300, 4)
     labels = (rows[:, 0] > 0).astype(np.int64)
     found = objective_perturbation(rows, labels, epsilon=5.0, l2=0.05, source=Quiet(0), permit=simulated_permit("fit"))
-    np.testing.assert_allclose(found, logistic(rows, labels, 0.05).weights, atol=1e-6)
+    np.testing.assert_allclose(found, fit_logistic(rows, labels, 0.05).weights, atol=1e-6)
 
 
 def test_the_noise_has_the_corrected_norm() -> None:

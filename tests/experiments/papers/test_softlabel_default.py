@@ -173,9 +173,9 @@ def test_votes_of_distinct_rows_are_the_votes_of_all() -> None:
 def test_weights_before_a_map_score_as_after_it() -> None:
     size = softlabel_kdd.Size(parties=(30,), records=8, auxiliary=200)
     one = softlabel_kdd.trial(stand_in_kdd(), size, 0)
-    from comity.learn.feature_map import whitened
+    from comity.learn.feature_map import fit_whitened_pca
 
-    found = whitened(one.auxiliary, 4)
+    found = fit_whitened_pca(one.auxiliary, 4)
     weights = np.random.default_rng(0).normal(size=found.dimensions)
     before, intercept = softlabel_kdd.unmapped(found, weights)
     test: Any = one.test

@@ -25,13 +25,13 @@ from comity.data.tally import Tally
 from comity.errors import DataError
 from comity.representation import short_repr
 
-IN_MEMORY = 1 << 30
+MAX_BYTES_IN_MEMORY = 1 << 30
 """Bytes that the encoded records of one owner may take before they are read in blocks instead."""
 
 
 @dataclass(frozen=True, eq=False)
 class StreamedRecords:
-    """Stands where `Records` stand. Made by `checked`, which read every record once: from then on the source has to
+    """Stands where `Records` stand. Made by `scan`, which read every record once: from then on the source has to
     stay as it was, or the next pass over it fails.
 
     `digest` is of the encoded records, whatever blocks they came in; `tally` is for the owner alone.
@@ -50,13 +50,13 @@ class StreamedRecords:
     _stamp: Any = field(default=None, repr=False)
 
     @classmethod
-    def checked(
+    def scan(
         cls,
         source: Source,
         encoding: Encoding,
         *,
         where: str = "the data",
-        limit: int = IN_MEMORY,
+        limit: int = MAX_BYTES_IN_MEMORY,
         piece: int = PIECE,
     ) -> StreamedRecords:
         """Read every record: what the schema refuses is refused now, before anything is reserved."""
@@ -129,7 +129,7 @@ LocalRecords = Records | StreamedRecords
 """What an owner holds: records in memory, or read in blocks."""
 
 
-def fits(source: Source, encoding: Encoding, limit: int = IN_MEMORY) -> bool:
+def fits_in_memory(source: Source, encoding: Encoding, limit: int = MAX_BYTES_IN_MEMORY) -> bool:
     """Whether the encoded records of a source take at most `limit` bytes; no more than that is read to find out."""
     most = limit // max(1, row_bytes(encoding))
     known = source.rows_at_most(len(encoding.reads))
@@ -219,7 +219,7 @@ def _size(count: int) -> str:
     return f"{count / 1e9:.2g} GB" if count >= 1e8 else f"{count / 1e6:.2g} MB"
 
 
-def digest_of(value: Any) -> str:
+def digest_records(value: Any) -> str:
     """SHA-256 of records, arrays, or tables of them: the same for the same content, however it was stored. It tells of
     private records, and stays with whoever holds them."""
     state = hashlib.sha256()

@@ -17,7 +17,7 @@ from threading import Condition
 from typing import TYPE_CHECKING, Any
 
 from comity.crypto.sealing import Identity
-from comity.data import digest_of
+from comity.data import digest_records
 from comity.entropy import fresh_seed
 from comity.errors import Refused
 from comity.federation.agreement import Agreement
@@ -115,7 +115,7 @@ def host_of(owner: Owner, agreement: Agreement, approval: Approval) -> Host:
         noise=owner.noise,
         policy=replace(owner.policy, approved={study: approval.runs}),
         local=owner.local,
-        digest=digest_of,
+        digest=digest_records,
     )
 
 

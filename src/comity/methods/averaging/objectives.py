@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from comity.data import Bounded, Classes
-from comity.data.row_products import clipped, row_norms, softmax_rows, unit_products
+from comity.data.row_products import clip_received, row_norms, softmax_rows, unit_products
 from comity.errors import StudyError
-from comity.learn.fits import Fit, contrasts, logistic, one_hot, ridge, smoothed_hinge, softmax
+from comity.learn.fits import Fit, contrasts, fit_logistic, fit_ridge, fit_smoothed_hinge, fit_softmax, one_hot
 from comity.learn.norm_bound import minimiser_radius
 from comity.methods.averaging.published.noise import gradient_diameter
 
@@ -77,7 +77,7 @@ class Objective:
     def scores(self, weights: Floats, x: Floats) -> Floats:
         """Of rows in the unit ball (..., n, d): the margin (..., n, 1), or a score of each class for a softmax. A row
         has the same score in any batch."""
-        return unit_products(x, clipped(self.coefficients(clipped(weights))))
+        return unit_products(x, clip_received(self.coefficients(clip_received(weights))))
 
     def score_residual(self, scores: Floats, y: Floats) -> Floats:
         """The derivative of the loss by `scores`."""
@@ -125,7 +125,7 @@ def _logistic() -> Objective:
         curvature=lambda clip: min(clip, 0.5) * (1 - min(clip, 0.5)),
         diameter=gradient_diameter,
         radius=lambda l2: minimiser_radius(l2, 2),
-        fit=lambda x, y, l2: logistic(x, y, l2, tol=TOLERANCE),
+        fit=lambda x, y, l2: fit_logistic(x, y, l2, tol=TOLERANCE),
     )
 
 
@@ -147,7 +147,7 @@ def _svm() -> Objective:
         curvature=lambda clip: 1.0,
         diameter=lambda l2: 2.0,
         radius=lambda l2: 0.5 / sqrt(l2),
-        fit=lambda x, y, l2: smoothed_hinge(x, y, l2, tol=TOLERANCE),
+        fit=lambda x, y, l2: fit_smoothed_hinge(x, y, l2, tol=TOLERANCE),
     )
 
 
@@ -164,7 +164,7 @@ def _linear() -> Objective:
         curvature=lambda clip: 1.0,
         diameter=lambda l2: 2.0,
         radius=lambda l2: 0.5 / sqrt(l2),
-        fit=lambda x, y, l2: ridge(x, y, l2, tol=TOLERANCE),
+        fit=lambda x, y, l2: fit_ridge(x, y, l2, tol=TOLERANCE),
     )
 
 
@@ -183,7 +183,7 @@ def _softmax(classes: int) -> Objective:
         return np.asarray((shares - one_hot(y.astype(np.int64), classes)) @ basis.T, np.float64)
 
     def fit(x: Floats, y: Floats, l2: float) -> Fit:
-        found = softmax(x, one_hot(y.astype(np.int64), classes), l2, tol=TOLERANCE)
+        found = fit_softmax(x, one_hot(y.astype(np.int64), classes), l2, tol=TOLERANCE)
         return Fit(basis @ found.weights, found.gradient_norm, found.tol)
 
     return Objective(

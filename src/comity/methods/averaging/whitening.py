@@ -24,7 +24,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data.row_products import Weights, clipped, in_blocks
+from comity.data.row_products import Weights, clip_received, in_blocks
 from comity.learn.record_sum import in_unit_ball
 from comity.methods.averaging.moment_blocks import WIDEST_WHOLE, Blocks
 
@@ -53,10 +53,10 @@ class _Look:
     @classmethod
     def of(cls, scale: float, directions: Floats) -> _Look:
         """Of what was received, clipped: honest rows of B are no longer than 1."""
-        kept = clipped(directions, 1.0)
+        kept = clip_received(directions, 1.0)
         # B x is no longer than B, of whose norm this is the next power of two, twice for rounding.
         length = float(np.ldexp(2.0, np.frexp(np.linalg.norm(kept))[1]))
-        return cls(float(clipped(np.array(scale))), Weights.of(kept), Weights.of(length * kept.T), length)
+        return cls(float(clip_received(np.array(scale))), Weights.of(kept), Weights.of(length * kept.T), length)
 
     def of_block(self, rows: Floats, *, in_ball: bool) -> Floats:
         """Rows that lie in the unit ball; after another look they may be longer."""

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from comity.data import Records
-from comity.data.records import padded
+from comity.data.records import stack_records
 from comity.federation.assessment import Baseline, auc, log_loss
-from comity.learn.fits import logistic
+from comity.learn.fits import fit_logistic
 from comity.learn.local_models import linear_weights
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _is_small(held: NDArray[np.int64], rows: Floats) -> bool:
 def _of_few(rows: Floats, labels: NDArray[np.int64], asked: Floats) -> Floats:
     """Two classes by Newton's method: the library of models takes longer to import than most studies run."""
     seen, shown = (np.column_stack([one, np.full(len(one), _CONSTANT)]) for one in (rows, asked))
-    weights = logistic(seen, (labels == labels.max()).astype(np.float64), 1 / len(rows), tol=1e-8).weights
+    weights = fit_logistic(seen, (labels == labels.max()).astype(np.float64), 1 / len(rows), tol=1e-8).weights
     upper = expit(shown @ weights)
     return np.column_stack([1 - upper, upper])
 
@@ -109,7 +109,7 @@ def _errors_of(train: Sequence[Records], test: Records, classes: tuple[str, ...]
         # No more than half of a stack is padding.
         alike.setdefault(len(records).bit_length(), []).append(place)
     for places in alike.values():
-        features, labels, filled = padded([train[place] for place in places])
+        features, labels, filled = stack_records([train[place] for place in places])
         weights, _ = linear_weights(features, labels.astype(np.int64), filled, len(classes), l2)
         for place, own in zip(places, weights):
             found[place] = wrong(LinearClassifier(own, classes=classes), test)

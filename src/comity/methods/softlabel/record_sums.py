@@ -20,7 +20,7 @@ from comity.entropy import Stream
 from comity.errors import StudyError
 from comity.federation.declare.bounds import Ball, Simplex
 from comity.federation.owner.site import Rows
-from comity.learn.feature_map import FeatureMap, pca, self_training_map
+from comity.learn.feature_map import FeatureMap, fit_pca, fit_self_training_map
 from comity.learn.fits import contrasts, one_hot
 from comity.methods.softlabel.self_training import (
     discriminant,
@@ -102,7 +102,7 @@ class ClassSums(RecordTotal):
 
     @classmethod
     def on(cls, auxiliary: Floats, classes: int, *, records_per_party: int, dimensions: int | None = None) -> ClassSums:
-        found = replace(self_training_map(auxiliary), constant=True)
+        found = replace(fit_self_training_map(auxiliary), constant=True)
         most = found.dimensions - 1
         return cls(
             classes=classes,
@@ -258,8 +258,8 @@ class Cells(RecordTotal):
     def on(cls, auxiliary: Floats, classes: int, *, cells: int) -> Cells:
         """Clusters of the encoded rows, not of the rows in the self-training map: that map, in which the model is
         fitted, makes all directions equal."""
-        found = replace(self_training_map(auxiliary), constant=True)
-        places = pca(auxiliary, _PLACED)
+        found = replace(fit_self_training_map(auxiliary), constant=True)
+        places = fit_pca(auxiliary, _PLACED)
         placed = places(auxiliary)
         centres = find_clusters(placed, cells, Stream.public("softlabel cells"))
         return cls(

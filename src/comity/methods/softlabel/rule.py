@@ -14,7 +14,7 @@ from comity.entropy import Stream
 from comity.errors import StudyError
 from comity.federation.constraints import Why
 from comity.federation.declare.consortium import Consortium
-from comity.learn.feature_map import FeatureMap, pca, random_features, scaling
+from comity.learn.feature_map import FeatureMap, fit_pca, fit_random_features, fit_scaling
 from comity.methods.softlabel.record_sums import Cells, ClassSums, NamedClass, clip
 from comity.methods.softlabel.statistic import Statistic
 from comity.methods.softlabel.votes import Histograms, Models, Votes
@@ -148,10 +148,10 @@ def first_map(name: Map, auxiliary: Floats, dimensions: int | None) -> FeatureMa
             key="softlabel.dimensions",
         )
     if name == "pca":
-        return pca(auxiliary, min(auxiliary.shape[1], dimensions or 50))
+        return fit_pca(auxiliary, min(auxiliary.shape[1], dimensions or 50))
     if name == "random":
-        return random_features(auxiliary, dimensions or 2 * auxiliary.shape[1], Stream.public("softlabel features"))
-    return scaling(auxiliary) if name == "scaling" else None
+        return fit_random_features(auxiliary, dimensions or 2 * auxiliary.shape[1], Stream.public("softlabel features"))
+    return fit_scaling(auxiliary) if name == "scaling" else None
 
 
 def _require_declared(records_per_party: int | None) -> int:

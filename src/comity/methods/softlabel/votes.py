@@ -21,8 +21,8 @@ from scipy.special import softmax as normalise
 
 from comity.errors import DataError
 from comity.federation.declare.bounds import Ball, Simplex
-from comity.learn.feature_map import FeatureMap, after, self_training_map, whitened
-from comity.learn.fits import contrasts, softmax
+from comity.learn.feature_map import FeatureMap, compose, fit_self_training_map, fit_whitened_pca
+from comity.learn.fits import contrasts, fit_softmax
 from comity.methods.softlabel.self_training import softmax_from_moments
 from comity.methods.softlabel.statistic import Filled, Labels, Statistic, any_filled, in_simplex, likely_squares, shrink
 
@@ -189,7 +189,7 @@ class Models(Statistic):
     def on(cls, auxiliary: Floats, classes: int, dimensions: int = 20) -> Models:
         """In the `dimensions` directions of largest variance of the self-training map: few, since each carries
         noise."""
-        found = self_training_map(auxiliary)
+        found = fit_self_training_map(auxiliary)
         assert found.whitening is not None
         return cls(classes=classes, map=replace(found, whitening=found.whitening[:, :dimensions], constant=True))
 
@@ -206,7 +206,7 @@ class Models(Statistic):
         return 1.0
 
     def contribution(self, features: Floats, labels: Labels, filled: Filled, votes: Floats | None = None) -> Floats:
-        fit = softmax(
+        fit = fit_softmax(
             self.map(features),
             np.where(filled, labels, 0),
             self.l2,
@@ -237,8 +237,8 @@ def fit_whitening(
     first: FeatureMap | None, auxiliary: Floats, dimensions: int | None, weight: Floats | None = None
 ) -> FeatureMap:
     if first is None:
-        return whitened(auxiliary, dimensions, weight)
-    return after(first, whitened(first(auxiliary), dimensions, weight))
+        return fit_whitened_pca(auxiliary, dimensions, weight)
+    return compose(first, fit_whitened_pca(first(auxiliary), dimensions, weight))
 
 
 def coordinates(classes: int) -> Floats:

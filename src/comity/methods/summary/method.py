@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from comity.data import Classes, Encoding, LocalRecords, Records, Schema
-from comity.data.row_products import clipped
+from comity.data.row_products import clip_received
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.constraints import Positive
@@ -772,4 +772,4 @@ def _read_spectrum(sent: Mapping[str, Floats]) -> Spectrum:
 
 
 def _read_ratio(seen: Spectrum, theta: Floats) -> Ratio:
-    return Ratio(seen, clipped(theta[: 1 + seen.rank]))
+    return Ratio(seen, clip_received(theta[: 1 + seen.rank]))

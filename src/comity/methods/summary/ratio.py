@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from comity.data.row_products import clipped, rough_unit_products, row_sums
+from comity.data.row_products import clip_received, rough_unit_products, row_sums
 from comity.errors import StudyError
 from comity.learn.record_sum import in_unit_ball
 
@@ -69,7 +69,7 @@ class Spectrum:
         """What a site makes of the numbers that it received. Means and axes of features of length one have no entry
         above 1, and variances lie between what `denoised` keeps and 1."""
         variances = np.clip(self.variances, _SMALLEST_VARIANCE, _LARGEST_VARIANCE)
-        return Spectrum(clipped(self.mean, _LARGEST_MEAN), clipped(self.axes, 1.0), variances)
+        return Spectrum(clip_received(self.mean, _LARGEST_MEAN), clip_received(self.axes, 1.0), variances)
 
     def from_ball(self, mean: Floats) -> Floats:
         """A mean of such rows, in whitened coordinates."""
@@ -133,8 +133,8 @@ def fit_ratio(mean: Floats, variance: Floats) -> Floats:
     def risk(theta: Floats) -> tuple[float, Floats]:
         level, slope = float(theta[0]), theta[1:]
         spread = sqrt(float(slope @ slope) + 1e-12)
-        value, clipped, inside = _clipped_normal_moments(level, spread)
-        gradient = np.concatenate([[clipped], inside * slope]) + penalty * theta - wanted
+        value, clip_received, inside = _clipped_normal_moments(level, spread)
+        gradient = np.concatenate([[clip_received], inside * slope]) + penalty * theta - wanted
         return value + 0.5 * float(penalty @ theta**2) - float(wanted @ theta), gradient
 
     start = np.zeros(len(wanted))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import CellEncoding, LocalRecords, Records, Schema, by_features
+from comity.data import CellEncoding, LocalRecords, Records, Schema, split_columns
 from comity.data.schemas.reading import canonical_id
 from comity.errors import StudyError
 from comity.federation.coordinator.parties import Parties
@@ -73,7 +73,7 @@ class Holding:
 
     def __post_init__(self) -> None:
         # Every column, including the target, must be at exactly one party.
-        by_features(self.schema, self.held)
+        split_columns(self.schema, self.held)
         empty = [party for party, columns in self.held.items() if not columns]
         if len(self.held) < 2 or empty:
             raise StudyError(

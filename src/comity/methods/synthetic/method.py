@@ -19,7 +19,7 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 from pydantic import Field
 
-from comity.data import CellEncoding, LocalRecords, Records, Schema, by_features
+from comity.data import CellEncoding, LocalRecords, Records, Schema, split_columns
 from comity.errors import Malformed, StudyError
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
@@ -222,7 +222,7 @@ class Synthetic(Method):
 
         return SyntheticColumnsProtocol(
             **common,
-            columns=by_features(setting.schema, setting.columns),
+            columns=split_columns(setting.schema, setting.columns),
             products=self.products,
             alignment=self.alignment or ("none" if setting.schema.identifier is None else "keyed"),
             most=self.max_rows,

@@ -34,7 +34,7 @@ from scipy.optimize import linprog
 from scipy.special import ndtr
 
 from comity.data import Bounded, Records
-from comity.data.row_products import clipped, products
+from comity.data.row_products import clip_received, products
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Opened
@@ -100,13 +100,14 @@ class Parts:
         place = {group.column: slice(group.start, group.stop) for group in self.layout.encoding.bounds.groups}
         out = {}
         for party in self.layout.parties:
-            own = [clipped(self.coef[place[group.column]]) for group in self.layout.encoding_of(party).bounds.groups]
+            groups = self.layout.encoding_of(party).bounds.groups
+            own = [clip_received(self.coef[place[group.column]]) for group in groups]
             out[party] = self.factor * np.concatenate(own) if own else np.zeros(0)
         return out
 
     @property
     def offset(self) -> float:
-        return self.factor * float(clipped(self.coef[-1])) if self.layout.intercept else 0.0
+        return self.factor * float(clip_received(self.coef[-1])) if self.layout.intercept else 0.0
 
     @cached_property
     def limits(self) -> dict[str, float]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Categorical, Classes, Encoding, Numeric, Records, Schema, by_features
+from comity.data import Bounded, Categorical, Classes, Encoding, Numeric, Records, Schema, split_columns
 from comity.errors import Refused, StudyError
 
 Floats = NDArray[np.float64]
@@ -96,7 +96,7 @@ class Layout:
                     key=f"columns.{column.name}.missing",
                 )
         # Every column, the target too, at exactly one party.
-        by_features(self.schema, self.held)
+        split_columns(self.schema, self.held)
 
     @property
     def parties(self) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from comity.data import Bounded, Encoding, LocalRecords, Records, Schema, by_features
+from comity.data import Bounded, Encoding, LocalRecords, Records, Schema, split_columns
 from comity.errors import StudyError
 from comity.federation.assessment import Baseline
 from comity.federation.coordinator.parties import Parties
@@ -140,7 +140,7 @@ class Vertical(Method):
                 f"{setting.where}: vertical needs the columns of each party; add [parties.NAME] tables with columns",
                 key="parties",
             )
-        held = by_features(setting.schema, setting.columns)
+        held = split_columns(setting.schema, setting.columns)
         built = self._built(setting, held)
         if self.label_at is not None and self.label_at != built.layout.label_at:
             raise StudyError(

@@ -20,7 +20,7 @@ from comity.data import Records
 from comity.data.schemas.reading import canonical_id
 from comity.federation.assessment import Baseline
 from comity.federation.declare.consortium import Consortium
-from comity.learn.fits import logistic
+from comity.learn.fits import fit_logistic
 from comity.methods.vertical.layout import LABEL, PLACES, Layout, scaled_target
 from comity.methods.vertical.moments import MomentEntries, fit_regression
 from comity.methods.vertical.rounds import Rounds, Whitening, constant_units, responses
@@ -73,7 +73,7 @@ def _fit(columns: Layout, rows: Floats) -> Floats:
     if columns.intercept:
         features = np.column_stack([features, np.full(len(rows), columns.constant)])
     labels = (rows[:, columns.label.start] > 0).astype(np.float64)
-    return np.asarray(columns.mapping @ logistic(features, labels, _L2, tol=1e-7).weights, np.float64)
+    return np.asarray(columns.mapping @ fit_logistic(features, labels, _L2, tol=1e-7).weights, np.float64)
 
 
 def fit_alone_and_pooled(columns: Layout, rows: Floats) -> tuple[Floats, Floats]:

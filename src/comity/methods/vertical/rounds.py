@@ -40,7 +40,7 @@ from comity.crypto import dealer_waves as waves
 from comity.crypto.dealer_waves import PLACES as WAVE_PLACES
 from comity.crypto.dealer_waves import STEPS, Curve
 from comity.data import Records
-from comity.data.row_products import clipped, products
+from comity.data.row_products import clip_received, products
 from comity.errors import Refused, StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Opened
@@ -120,7 +120,7 @@ def partial_scores(own: Floats, weights: Floats, constant: float, centre: float,
     """A party's features times its weights, plus its constant, clipped to an interval around `centre`. The score of a
     row does not depend on the other rows."""
     with np.errstate(over="ignore", invalid="ignore"):
-        away = products(own, clipped(weights)[None])[:, 0] + (constant - centre)
+        away = products(own, clip_received(weights)[None])[:, 0] + (constant - centre)
         # fmin and fmax take the number where huge weights make NaN.
         return np.asarray(centre + np.fmin(np.fmax(away, -half_width), half_width), np.float64)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import LocalRecords
-from comity.data.records import padded
+from comity.data.records import stack_records
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.delivery import KeptValues, opened_sum
 from comity.federation.coordinator.parties import Parties, Progress
@@ -87,7 +87,7 @@ Blocks = Callable[[int], Iterable[Block]]
 def stacks(records: Sequence[LocalRecords], most: int) -> Iterator[Block]:
     """Blocks of at most so many parties."""
     for start in range(0, len(records), most):
-        yield padded(records[start : start + most])
+        yield stack_records(records[start : start + most])
 
 
 class Cohort:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from comity.data import Encoding, by_anchors, by_column, by_sizes, even
+from comity.data import Encoding, split_by_anchors, split_by_column, split_by_sizes, split_evenly
 from comity.entropy import Stream
 from comity.errors import BadInput, StudyError
 from comity.study.records.holding_out import holdout_rows, split_stream, spread_out, without
@@ -37,7 +37,7 @@ def deal_rows(study: Study, frame: pd.DataFrame) -> tuple[dict[str, Rows], Rows]
             key="simulation.split",
         )
     if table.split == "by-column":
-        parts = by_column(frame, _column(study, "names each record's party"), where)
+        parts = split_by_column(frame, _column(study, "names each record's party"), where)
         matching(study, list(parts), f"column {table.column!r} of {where} holds")
         return parts, np.sort(
             np.concatenate([rows[_held_out(study, len(rows), party)] for party, rows in parts.items()])
@@ -46,11 +46,11 @@ def deal_rows(study: Study, frame: pd.DataFrame) -> tuple[dict[str, Rows], Rows]
     try:
         if table.split == "by-anchors":
             column = _column(study, "is what the parties differ in")
-            dealt = by_anchors(_scaled(study, frame, column, where), len(names), stream, low=0.0, high=1.0)
+            dealt = split_by_anchors(_scaled(study, frame, column, where), len(names), stream, low=0.0, high=1.0)
         elif table.split == "even":
-            dealt = _alike(even(len(frame), len(names), stream), held_out, stream)
+            dealt = _alike(split_evenly(len(frame), len(names), stream), held_out, stream)
         else:
-            dealt = _alike(by_sizes(len(frame), _sizes(study, len(names)), stream), held_out, stream)
+            dealt = _alike(split_by_sizes(len(frame), _sizes(study, len(names)), stream), held_out, stream)
     except BadInput as error:
         raise StudyError(f"{study.where}: simulation.{error}", key=f"simulation.{error.key}") from error
     return dict(zip(names, dealt)), held_out

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from comity.data import LocalRecords, Source, StreamedRecords, fits
+from comity.data import LocalRecords, Source, StreamedRecords, fits_in_memory
 from comity.study.records.encodings import encoding_of
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ def held_records(
 ) -> tuple[LocalRecords, pd.DataFrame | None]:
     """Every record is read and checked. Up to `limit` bytes they are held, and their frame is given too."""
     encoding = encoding_of(protocol, where, party)
-    if fits(source, encoding, limit):
+    if fits_in_memory(source, encoding, limit):
         frame = source.read()
         return encoding.encode(frame, where=where).records, frame
-    streamed = StreamedRecords.checked(source, encoding, where=where, limit=limit)
+    streamed = StreamedRecords.scan(source, encoding, where=where, limit=limit)
     if not protocol.streams(consortium):
         streamed.require_memory()
     return streamed, None

@@ -13,7 +13,7 @@ from comity.data.nearest import did_you_mean
 from comity.errors import StudyError
 from comity.federation.declare.consortium import Consortium
 from comity.federation.protocol import Protocol
-from comity.learn.local_models import LIBRARIES, Ballot, LocalModel, as_local_model, from_predictions, named
+from comity.learn.local_models import LIBRARIES, Ballot, LocalModel, as_local_model, from_name, from_predictions
 from comity.study.study import Study
 from comity.study.study_tables import ModelTable
 
@@ -82,7 +82,7 @@ def _from_table(study: Study, name: str, table: ModelTable, ballot: Ballot) -> L
         )
     assert table.model is not None
     try:
-        return named(table.model, soft=table.soft, libraries=LIBRARIES, where=where, **table.parameters)
+        return from_name(table.model, soft=table.soft, libraries=LIBRARIES, where=where, **table.parameters)
     except StudyError as error:
         sentence = str(error)
         raise StudyError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from comity.data import Encoding, Finding, LocalRecords, StreamedRecords, Tally, explain_size, fits
+from comity.data import Encoding, Finding, LocalRecords, StreamedRecords, Tally, explain_size, fits_in_memory
 from comity.data.schemas.check import TAIL
 from comity.errors import DataError
 from comity.study.records.held_records import held_records
@@ -33,7 +33,7 @@ def whole_records(study: Study, value: Any, key: str, encoding: Encoding, *, own
     """All records of a source, for a study that deals them to several `owners` or multiplies columns row by row.
     Refused where they take more than the memory of so many owners."""
     source, memory = opened(study, value, key), study.simulation.memory
-    if not fits(source, encoding, int(memory * 2**30) * owners):
+    if not fits_in_memory(source, encoding, int(memory * 2**30) * owners):
         why, instead = "its rows are multiplied with those of other owners in a common order", ""
         if owners > 1:
             why, instead = "its records are dealt to the parties", ", or give each party a source of its own"

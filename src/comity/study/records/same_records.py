@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from comity.data import digest_of
+from comity.data import digest_records
 from comity.errors import Refused, StudyError
 from comity.learn.local_models import Predictions
 
@@ -46,15 +46,15 @@ def require_same(study: Study, material: Material, folder: Path) -> None:
 
 def digests(study: Study, material: Material) -> dict[str, str]:
     """By the names that a person would give them. They tell of private records, so they stay in the run's folder."""
-    found = {f"records of {party}": digest_of(records) for party, records in material.parties.items()}
+    found = {f"records of {party}": digest_records(records) for party, records in material.parties.items()}
     if material.test is not None:
-        found["test records"] = digest_of(material.test)
+        found["test records"] = digest_records(material.test)
     for party, model in material.models.items():
         if isinstance(model, Predictions):
-            found[f"predictions of {party}"] = digest_of(model.votes)
+            found[f"predictions of {party}"] = digest_records(model.votes)
     auxiliary = getattr(study.protocol, "auxiliary", None)
     if isinstance(auxiliary, np.ndarray):
-        found["auxiliary records"] = digest_of(auxiliary)
+        found["auxiliary records"] = digest_records(auxiliary)
     return found
 
 

@@ -38,7 +38,7 @@ from comity.federation.declare.declaration import INFINITE, Declaration, TrueLos
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
-from comity.learn.fits import logistic
+from comity.learn.fits import fit_logistic
 from comity.learn.norm_bound import vector_radius
 from comity.methods.averaging.published import oblivious_noise as selection
 from comity.methods.averaging.published import smallest
@@ -218,7 +218,7 @@ class PublishedAveraging(Protocol):
         if site.features.shape[1] != self.width:
             raise Refused(f"records of {self.width} features were expected, found others", code="stopped")
         rows = Ball(1.0).enforce(site.features, (self.width,))
-        fit = logistic(rows, site.labels.astype(np.float64), self.l2, tol=TOLERANCE)
+        fit = fit_logistic(rows, site.labels.astype(np.float64), self.l2, tol=TOLERANCE)
         if not bool(fit.converged):
             # A neutral model in its place would be further from a neighbour's than the noise is scaled for.
             raise Refused(f"{site.party}: the local fit did not come within {TOLERANCE}", code="stopped")
@@ -351,7 +351,7 @@ class PublishedAveraging(Protocol):
 
     def _fit(self, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
         rows = Ball(1.0).enforce(features, (self.width,))
-        return np.asarray(logistic(rows, labels.astype(np.float64), self.l2, tol=TOLERANCE).weights)
+        return np.asarray(fit_logistic(rows, labels.astype(np.float64), self.l2, tol=TOLERANCE).weights)
 
     def true_losses(self, consortium: Consortium) -> tuple[TrueLoss, ...]:
         """published/proof.md, 2."""

@@ -29,7 +29,7 @@ from comity.federation.declare.protection import Entrusted, Perturbed
 from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.learn.fits import Fit, contrasts, hard_votes, logistic, one_hot, softmax
+from comity.learn.fits import Fit, contrasts, fit_logistic, fit_softmax, hard_votes, one_hot
 from comity.learn.local_models import Ballot, harden, local_votes
 from comity.learn.norm_bound import minimiser_radius
 from comity.methods.method import ABSENT, Setting
@@ -204,9 +204,9 @@ class PublishedSoftLabel(Protocol):
             # Ties go to the first class, always: a fixed rule keeps the labels a function of the votes.
             shares = one_hot(shares.argmax(axis=-1), len(self.classes))
         if self.binary:
-            fit = logistic(self.auxiliary, shares[:, 1], self.l2, tol=TOLERANCE)
+            fit = fit_logistic(self.auxiliary, shares[:, 1], self.l2, tol=TOLERANCE)
         else:
-            fit = softmax(self.auxiliary, shares, self.l2, tol=TOLERANCE)
+            fit = fit_softmax(self.auxiliary, shares, self.l2, tol=TOLERANCE)
         if not fit.converged:
             raise Stopped(
                 f"the global fit stopped at gradient norm {float(fit.gradient_norm):.1e}, above the {TOLERANCE} that "
@@ -238,9 +238,9 @@ class PublishedSoftLabel(Protocol):
     def _local(self, site: Site) -> Fit:
         """The party's own classifier: weights (..., d) for two classes, (..., C, d) for more."""
         if self.binary:
-            return logistic(site.features, site.labels.astype(np.float64), self.l2, mask=site.filled, tol=TOLERANCE)
+            return fit_logistic(site.features, site.labels.astype(np.float64), self.l2, mask=site.filled, tol=TOLERANCE)
         labels = one_hot(site.labels, len(self.classes))
-        return softmax(site.features, labels, self.l2, mask=site.filled, tol=TOLERANCE)
+        return fit_softmax(site.features, labels, self.l2, mask=site.filled, tol=TOLERANCE)
 
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> LinearClassifier:
         from comity.learn.classifiers import LinearClassifier
@@ -376,8 +376,8 @@ def baselines(protocol: PublishedSoftLabel, train: Sequence[Records], test: Reco
 
 def _trained(protocol: PublishedSoftLabel, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
     if protocol.binary:
-        return logistic(features, labels.astype(np.float64), protocol.l2, tol=TOLERANCE).weights[None, :]
-    return softmax(features, one_hot(labels, len(protocol.classes)), protocol.l2, tol=TOLERANCE).weights
+        return fit_logistic(features, labels.astype(np.float64), protocol.l2, tol=TOLERANCE).weights[None, :]
+    return fit_softmax(features, one_hot(labels, len(protocol.classes)), protocol.l2, tol=TOLERANCE).weights
 
 
 def check_private_auxiliary(privacy: str, method: str, constants: str, classes: int) -> None:

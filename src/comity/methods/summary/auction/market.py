@@ -13,7 +13,7 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.data import Encoding, LocalRecords, Records
-from comity.data.row_products import clipped, rough_unit_products
+from comity.data.row_products import clip_received, rough_unit_products
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused
 from comity.federation.constraints import Positive
@@ -57,7 +57,7 @@ def find_best_bid(features: Floats, direction: Floats) -> tuple[int, float]:
     """
     if not len(features):
         return -1, NO_BID
-    found = rough_unit_products(features, clipped(direction)[None])[:, 0]
+    found = rough_unit_products(features, clip_received(direction)[None])[:, 0]
     place = int(np.argmax(found))
     return place, float(np.clip(found[place], -MAX_BID, MAX_BID))
 

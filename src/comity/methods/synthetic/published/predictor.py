@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from comity.data import Bounded, Classes, Encoding, Records, Target
 from comity.errors import StudyError
 from comity.federation.assessment import Baseline
-from comity.learn.fits import hard_votes, logistic, ridge, smoothed_hinge, softmax
+from comity.learn.fits import fit_logistic, fit_ridge, fit_smoothed_hinge, fit_softmax, hard_votes
 
 if TYPE_CHECKING:
     from comity.learn.classifiers import LinearClassifier
@@ -71,13 +71,13 @@ def train_model(
     length = max(1.0, sqrt(float((rows * rows).sum(axis=1).max())))
     inside, wanted, penalty = rows / length, scale_target(target, labels), l2 / length**2
     if learner == "linear":
-        fit = ridge(inside, wanted, penalty, tol=TOLERANCE)
+        fit = fit_ridge(inside, wanted, penalty, tol=TOLERANCE)
     elif learner == "svm":
-        fit = smoothed_hinge(inside, wanted, penalty, tol=TOLERANCE)
+        fit = fit_smoothed_hinge(inside, wanted, penalty, tol=TOLERANCE)
     elif classes == 2:
-        fit = logistic(inside, wanted, penalty, tol=TOLERANCE)
+        fit = fit_logistic(inside, wanted, penalty, tol=TOLERANCE)
     else:
-        fit = softmax(inside, wanted.astype(np.int64), penalty, classes=classes, tol=TOLERANCE)
+        fit = fit_softmax(inside, wanted.astype(np.int64), penalty, classes=classes, tol=TOLERANCE)
     return np.atleast_2d(fit.weights) / length
 
 
