@@ -314,7 +314,7 @@ def by_columns(width: int, *, classes: bool = True) -> Layout:
 def in_rounds(kind: Any, step: str) -> Case:
     def seen(rows: Floats, labels: NDArray[Any], message: Any) -> Floats:
         layout = by_columns(rows.shape[1])
-        rounds = kind(layout=layout, most=1 << 10)
+        rounds = kind(layout=layout, max_rows=1 << 10)
         units = rounds.features(layout.matrix(Records(rows, labels), "ash"), "ash")
         if step == "weigh":
             found = rounds.scores(units, "ash", message["weights"], message["interval"])[:, None]

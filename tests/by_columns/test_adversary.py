@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from comity.federation.declare.consortium import Consortium
-from comity.methods.by_columns.terms import NOT_AGAINST, adversary
+from comity.methods.by_columns.protocol import NOT_AGAINST, ByColumns
 from comity.privacy.loss import Pure
 
 ASSUMED = "the sensitivity assumes that the coordinator deals correctly"
@@ -21,7 +21,7 @@ ASSUMED = "the sensitivity assumes that the coordinator deals correctly"
 def test_the_adversary_in_words(products: str, alignment: str, colluders: int, released: str | None) -> None:
     consortium = Consortium(parties=("ash", "birch", "cedar"), loss=Pure(1), colluders=colluders)
     method: Any = SimpleNamespace(products=products, alignment=alignment)
-    said = adversary(method, consortium, released, also=", and each party by itself")
+    said = ByColumns.describe_adversary(method, consortium, released, also=", and each party by itself")
     assert ", and each party by itself" in said and said.startswith("an honest-but-curious coordinator")
     assert (ASSUMED in said) == (products == "dealer") and said.endswith(NOT_AGAINST)
     trusted = products == "dealer" or alignment == "keyed"

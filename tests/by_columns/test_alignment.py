@@ -33,7 +33,7 @@ from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
 from comity.methods.by_columns import alignment
-from comity.methods.by_columns.alignment import ROWS, Alignment, canonical, distinct
+from comity.methods.by_columns.alignment import ROWS, Alignment, canonicalise_ids, require_distinct
 from tests.federation.toy import NAMES, STUDY, answer, ask_for, begin, host, make_consortium, setup
 from tests.federation.wire import recorded
 
@@ -156,7 +156,7 @@ def test_ids_are_compared_in_their_canonical_form() -> None:
     "texts", [["a", "bc", "def"], ["a b", "c"], [" a", "b "], ["é", "b"], ["one"], ["x\ty", "z\n"], ["\x1fa", "b"], []]
 )
 def test_the_quick_and_the_thorough_way_to_canonical_bytes_agree(texts: Any) -> None:
-    assert list(canonical(texts)) == [one.strip().encode() for one in texts]
+    assert list(canonicalise_ids(texts)) == [one.strip().encode() for one in texts]
 
 
 # What is wrong with a party's ids is its own business.
@@ -190,7 +190,7 @@ def test_bad_ids_are_an_error_at_their_owner_and_a_stop_for_the_others(method: A
 def test_errors_show_no_id() -> None:
     for ids in (["secret-name", "secret-name"], ["secret-name", 3], ["secret-name", ""]):
         with pytest.raises(DataError) as error:
-            distinct(b"".join(hashlib.md5(one).digest() for one in canonical(ids)), 16)
+            require_distinct(b"".join(hashlib.md5(one).digest() for one in canonicalise_ids(ids)), 16)
         assert "secret" not in str(error.value)
 
 
@@ -225,7 +225,7 @@ def test_a_site_whose_policy_keeps_sizes_at_home_takes_no_part(method: Any) -> N
 def test_a_protocol_that_does_not_declare_its_alignment_can_not_run_it() -> None:
     parties, _ = setup(Aligned(declares=False), make_consortium(3, dropouts=0))
     with pytest.raises(Malformed, match="not declared"):
-        Alignment().coordinate_alignment(parties)
+        Alignment("keyed").coordinate_alignment(parties)
     parties, _ = setup(Aligned("ecdh"), make_consortium(3, dropouts=0))
     with pytest.raises(Refused):
         Alignment("keyed").coordinate_alignment(parties)
@@ -240,7 +240,7 @@ def test_the_declaration_says_what_is_exact() -> None:
     with pytest.raises(StudyError, match="keyed or ecdh"):
         Alignment("plain")
     with pytest.raises(StudyError, match="2 to"):
-        Alignment().declare(make_consortium(1, dropouts=0, colluders=0))
+        Alignment("keyed").declare(make_consortium(1, dropouts=0, colluders=0))
 
 
 # Lost parties, resumed runs.
@@ -328,13 +328,13 @@ def test_positions_are_distinct_rows_of_the_list(positions: Any) -> None:
 def test_a_list_that_is_cut_or_repeats_a_token_is_refused_by_the_coordinator(
     monkeypatch: pytest.MonkeyPatch, change: Any
 ) -> None:
-    honest = alignment._shuffled
+    honest = alignment._shuffle
 
     def lying(site: Any, tokens: Any, width: Any) -> Any:
         sent = honest(site, tokens, width)
         return change(sent) if site.party == "birch" else sent
 
-    monkeypatch.setattr(alignment, "_shuffled", lying)
+    monkeypatch.setattr(alignment, "_shuffle", lying)
     parties, _ = started(random_lists(2))
     with pytest.raises(Malformed, match="token"):
         Aligned().align.coordinate_alignment(parties)

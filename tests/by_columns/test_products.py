@@ -70,7 +70,7 @@ class Cross(Protocol):
                     form=Array((self.size(),), "<i8"),
                     bound=Opened(
                         l2=width + self.product.unit * sqrt(self.size()),
-                        limit=float(self.product.most),
+                        limit=float(self.product.max_rows),
                         ring=self.product.bits,
                     ),
                     grid=self.product.unit,
@@ -103,7 +103,7 @@ class Cross(Protocol):
 
 
 def study(method: Any, noise: Any = None, lose: Any = (), folder: Any = None, most: Any = 1 << 12) -> Any:
-    protocol = Cross(product=Products(columns=COLUMNS, method=method, most=most, noise=1 << 34))
+    protocol = Cross(product=Products(columns=COLUMNS, method=method, max_rows=most, noise=1 << 34))
     parties, hosts = setup(protocol, make_consortium(3, dropouts=0), folder, noise=noise, lose=lose, epsilon=50.0)
     for number, (name, host) in enumerate(hosts.items()):
         generator = np.random.default_rng(number)
@@ -194,7 +194,7 @@ def test_records_that_change_during_the_run_stop_it(method: str) -> None:
 
 def test_room_for_the_product_is_checked_before_anything_is_sent() -> None:
     with pytest.raises(Refused):
-        Products(columns=COLUMNS, places=30, most=1 << 24)
+        Products(columns=COLUMNS, places=30, method="rlwe", max_rows=1 << 24)
 
 
 @pytest.mark.parametrize("method", ["rlwe", "dealer"])

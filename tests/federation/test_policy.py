@@ -77,7 +77,7 @@ def test_whoever_nothing_is_bounded_against_needs_the_owners_word_too() -> None:
 def test_what_a_part_discloses_needs_the_policy_too() -> None:
     @dataclass(frozen=True)
     class Aligned(Rounds):
-        parts = {"align": Alignment()}
+        parts = {"align": Alignment("keyed")}
 
     for policy, wanted in ((Policy(approved={STUDY: 1}), ("policy", "sizes_may_leave")), (SIMULATION, ("ok", None))):
         one = host(Aligned(), make_consortium(), "ash", policy=policy)

@@ -65,7 +65,7 @@ def study(folder: Any, text: Any = STUDY, *, identifier: bool = False, **overrid
 
 def test_declared_columns_choose_the_method_and_its_neighbours(tmp_path: Path) -> None:
     made = study(tmp_path)
-    assert isinstance(made.protocol, SyntheticColumnsProtocol) and made.protocol.most == 4096
+    assert isinstance(made.protocol, SyntheticColumnsProtocol) and made.protocol.max_rows == 4096
     assert made.privacy.unit is Unit.RECORD and made.privacy.neighbours is Neighbours.REPLACE
     assert made.defaults()["privacy.neighbours"] is Neighbours.REPLACE
     text = made.plan().as_text()

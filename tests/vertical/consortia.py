@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from comity.federation.declare.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.methods.vertical import Vertical, VerticalRegression
+from comity.methods.vertical.published.protocol import PublishedVertical
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
@@ -65,6 +67,13 @@ def protocol(parties: int = 2, *, linear: bool = False, identifier: bool = False
     return Vertical.quadratic(
         schema=schema(linear=linear, identifier=identifier), columns=HELD[parties], **{"max_rows": 1 << 14, **options}
     )
+
+
+def build_published(of: Schema, columns: Mapping[str, tuple[str, ...]], *, max_rows: int) -> PublishedVertical:
+    method = Vertical(of, columns=columns, variant="published", max_rows=max_rows)
+    built = method.study(list(columns), epsilon=1).protocol
+    assert isinstance(built, PublishedVertical)
+    return built
 
 
 def make_consortium(tried: Any, loss: Loss | None = None, *, colluders: int = 1) -> Consortium:

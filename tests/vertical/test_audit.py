@@ -17,12 +17,11 @@ from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.codec import decode
 from comity.methods.vertical.layout import PLACES
 from comity.methods.vertical.moments import integers
-from comity.methods.vertical.published.protocol import PublishedVertical
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 
-from .consortia import HELD, hosted, make_consortium, parts, people, protocol, schema
+from .consortia import HELD, build_published, hosted, make_consortium, parts, people, protocol, schema
 from .test_sensitivity import every_record
 
 SURE = 1 - 1e-7
@@ -97,7 +96,7 @@ def test_pure_moments_with_a_third_of_the_noise_are_caught() -> None:
 
 def given_up(frame: Any, seed: Any) -> float:
     """What a party of the published method reads of the other's columns in one run, with all of its noise in place."""
-    published = PublishedVertical(schema=schema(), columns=HELD[2], most=1 << 10)
+    published = build_published(schema(), HELD[2], max_rows=1 << 10)
     consortium = make_consortium(published, Pure(1))
     parties, hosts = hosted(published, parts(published, frame), consortium, SeededNoise(seed))
     begin(parties)
@@ -124,5 +123,7 @@ def test_noise_after_decryption_is_caught() -> None:
     most = float(beta.ppf(0.975, seldom + 1, runs - seldom)) if seldom < runs else 1.0
     assert least > 0 and np.log(least / most) > 1
     assert (
-        not PublishedVertical(schema=schema(), columns=HELD[2]).declare(make_consortium(protocol(2, pure=True))).private
+        not build_published(schema(), HELD[2], max_rows=1 << 20)
+        .declare(make_consortium(protocol(2, pure=True)))
+        .private
     )

@@ -18,9 +18,15 @@ from .consortia import HELD, hosted, make_consortium, people, schema
 
 
 def prediction(parties: int = 2, **options: Any) -> JointPrediction:
-    identifier = options.get("alignment", "none") != "none"
-    coef = np.array([1.0, 0.2, -0.3, 0.1, -2.0, 0.4, -0.4, 0.05])
-    return JointPrediction(schema=schema(identifier=identifier), columns=HELD[parties], coef=coef, **options)
+    given = {
+        "coef": np.array([1.0, 0.2, -0.3, 0.1, -2.0, 0.4, -0.4, 0.05]),
+        "intercept": True,
+        "bins": False,
+        "alignment": "none",
+        "max_rows": 1 << 20,
+        **options,
+    }
+    return JointPrediction(schema=schema(identifier=given["alignment"] != "none"), columns=HELD[parties], **given)
 
 
 def new(tried: Any, frame: Any) -> dict[Any, Any]:
@@ -75,7 +81,7 @@ def test_it_is_declared_as_exact_and_at_two_parties_as_telling_the_others_part()
 
 def test_weights_of_another_schema_are_refused() -> None:
     with pytest.raises(StudyError, match="encodes 8 features"):
-        JointPrediction(schema=schema(), columns=HELD[2], coef=np.zeros(5))
+        prediction(2, coef=np.zeros(5))
 
 
 def test_its_plan_warns_that_it_is_not_private() -> None:
@@ -94,7 +100,7 @@ def test_there_is_none_where_the_coordinator_keeps_the_model() -> None:
 def test_the_policy_counts_records_and_not_only_consents() -> None:
     frame = people(20).drop(columns="sick")
     for most, allowed in ((20, True), (21, False)):
-        tried = prediction(2, most=most)
+        tried = prediction(2, max_rows=most)
         coordinator, hosts = hosted(tried, new(tried, frame), make_consortium(tried), NoNoise())
         hosts["birch"].policy = Policy(approved=None, joint_predictions=20)
         if allowed:
@@ -105,7 +111,7 @@ def test_the_policy_counts_records_and_not_only_consents() -> None:
 
 
 def test_more_records_than_agreed_on_are_not_scored() -> None:
-    tried, frame = prediction(2, most=10), people(20).drop(columns="sick")
+    tried, frame = prediction(2, max_rows=10), people(20).drop(columns="sick")
     coordinator, _ = hosted(tried, new(tried, frame), make_consortium(tried), NoNoise())
     with pytest.raises(Refused):
         run(coordinator)

@@ -32,13 +32,13 @@ from comity.privacy.randomness import SeededNoise
 from comity.report.views import views
 from tests.support.noise import NoNoise
 
-from .consortia import HELD, hosted, make_consortium, parts, people, schema
+from .consortia import HELD, build_published, hosted, make_consortium, parts, people, schema
 
 UNIT = 2.0**-28
 
 
 def method(parties: int = 2, *, linear: bool = False) -> PublishedVertical:
-    return PublishedVertical(schema=schema(linear=linear), columns=HELD[parties], most=1 << 12)
+    return build_published(schema(linear=linear), HELD[parties], max_rows=1 << 12)
 
 
 def whole_rows(tried: PublishedVertical, frame: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -242,9 +242,7 @@ def test_what_the_run_sends_moves_as_far_as_the_plan_says(linear: bool) -> None:
     """Two numbers, a constant and a label at two parties: all records of whole and half steps, through the method."""
     target = Bounded("y", -1, 1) if linear else Classes("y", ("0", "1"))
     columns = {"ash": ("a", "y"), "birch": ("b",)}
-    tried = PublishedVertical(
-        schema=Schema((Numeric("a", -1, 1), Numeric("b", -1, 1)), target), columns=columns, most=64
-    )
+    tried = build_published(Schema((Numeric("a", -1, 1), Numeric("b", -1, 1)), target), columns, max_rows=64)
     order, at = tried._order
     steps = (-1.0, 0.0, 1.0)
     sent, rows = [], []
@@ -303,10 +301,10 @@ def test_a_site_refuses_it() -> None:
 
 def test_categories_lose_less_than_numbers() -> None:
     """The plan's figure is for numbers: no table of one-hot columns exceeds it."""
-    tried = PublishedVertical(
-        schema=Schema((Categorical("a", ("x", "y", "z")), Numeric("b", -1, 1)), Classes("y", ("0", "1"))),
-        columns={"ash": ("a", "y"), "birch": ("b",)},
-        most=64,
+    tried = build_published(
+        Schema((Categorical("a", ("x", "y", "z")), Numeric("b", -1, 1)), Classes("y", ("0", "1"))),
+        {"ash": ("a", "y"), "birch": ("b",)},
+        max_rows=64,
     )
     rows = np.array([(*one, b, 1.0, y) for one in np.eye(3) for b in (-1.0, 0.0, 1.0) for y in (0.0, 1.0)])
     made = polynomials(rows, logistic=True)

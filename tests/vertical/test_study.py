@@ -240,7 +240,7 @@ def test_rows_that_can_not_be_multiplied_are_found_before_there_is_a_ledger(tmp_
     given += '[simulation.data]\nnorth = "north.csv"\nsouth = "south.csv"\n'
     with pytest.raises(DataError, match="same rows in the same order"):
         gather(study(tmp_path, given))
-    with pytest.raises(StudyError, match="laid out for 100 rows, found 2400") as found:
+    with pytest.raises(StudyError, match="room for 100 rows, found 2400") as found:
         gather(study(tmp_path, text.replace("20000", "100")))
     assert found.value.key == "vertical.max_rows"
 

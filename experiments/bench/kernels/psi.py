@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from comity.crypto import psi_ecdh, psi_keyed
 from comity.entropy import Stream, fresh_seed
-from comity.methods.by_columns.alignment import canonical, distinct
+from comity.methods.by_columns.alignment import canonicalise_ids, require_distinct
 
 KEYED_BAR = 1_000_000
 _KEYED = 1_000_000
@@ -36,7 +36,7 @@ def measure(*, keyed: int = _KEYED, blinded: int = _BLINDED, quick: bool = False
     if quick:
         keyed, blinded = min(keyed, 200_000), min(blinded, 1_000)
     # The compiled hash is made ready before the clock starts, as it is in every run but the first on a machine.
-    psi_keyed.pseudonyms(bytes(32), canonical(_people(psi_keyed.COMPILED_FROM, 0)))
+    psi_keyed.pseudonyms(bytes(32), canonicalise_ids(_people(psi_keyed.COMPILED_FROM, 0)))
     return [_hash(keyed, repeats), _keyed(keyed, repeats), _ecdh(blinded, repeats)]
 
 
@@ -51,7 +51,7 @@ def _lists(count: int) -> tuple[Ids, Ids]:
 
 
 def _hash(count: int, repeats: int) -> dict[str, Any]:
-    ids, key = canonical(_people(count, 0)), fresh_seed()
+    ids, key = canonicalise_ids(_people(count, 0)), fresh_seed()
     texts = list(ids)
 
     def anchor() -> None:
@@ -69,8 +69,8 @@ def _keyed(count: int, repeats: int) -> dict[str, Any]:
         key = fresh_seed()
         width, orders, tokens = psi_keyed.PSEUDONYM_BYTES, [], {}
         for place, ids in enumerate(lists):
-            made = psi_keyed.pseudonyms(key, canonical(ids))
-            distinct(made.tobytes(), width)
+            made = psi_keyed.pseudonyms(key, canonicalise_ids(ids))
+            require_distinct(made.tobytes(), width)
             orders.append(np.argsort(Stream(fresh_seed()).words(len(ids))))
             tokens[str(place)] = made.take(orders[-1], axis=0).tobytes()
         rows = [order[at] for order, at in zip(orders, psi_keyed.match_lists(tokens, width).values(), strict=True)]
@@ -93,7 +93,7 @@ def _ecdh(count: int, repeats: int) -> dict[str, Any]:
         secrets = [psi_ecdh.fresh_secret() for _ in lists]
         tokens = {}
         for place, ids in enumerate(lists):
-            once = psi_ecdh.blind(secrets[place], psi_ecdh.points(canonical(ids)))
+            once = psi_ecdh.blind(secrets[place], psi_ecdh.points(canonicalise_ids(ids)))
             tokens[str(place)] = psi_ecdh.blind(secrets[1 - place], once)
         _check(lists, list(psi_keyed.match_lists(tokens, psi_ecdh.POINT_BYTES).values()))
 

@@ -17,7 +17,7 @@ import numpy as np
 from comity.data import Records
 from comity.entropy import Stream
 from comity.errors import ComityError
-from comity.methods.by_columns.terms import Way
+from comity.methods.by_columns import ProductMethod
 from comity.methods.synthetic import Synthetic, SyntheticColumnsProtocol
 from comity.protocol import Outcome, simulate
 from experiments.data.adult import census_schema
@@ -30,10 +30,10 @@ _WARM = 300
 
 def measure(*, rows: int = ROWS, quick: bool = False) -> list[dict[str, Any]]:
     """A row for each way to multiply; the cheaper one first, because peak memory never falls."""
-    return [_measured(products, rows // 10 if quick else rows) for products in get_args(Way)]
+    return [_measured(products, rows // 10 if quick else rows) for products in get_args(ProductMethod)]
 
 
-def protocol_of(products: Way, rows: int) -> SyntheticColumnsProtocol:
+def protocol_of(products: ProductMethod, rows: int) -> SyntheticColumnsProtocol:
     """Adult's columns in turn to each owner."""
     schema = census_schema()
     assert schema.target is not None
@@ -59,7 +59,7 @@ def generated(protocol: SyntheticColumnsProtocol, rows: int) -> dict[str, Record
     return found
 
 
-def _measured(products: Way, rows: int) -> dict[str, Any]:
+def _measured(products: ProductMethod, rows: int) -> dict[str, Any]:
     protocol = protocol_of(products, rows)
     # Compilation comes before the clock starts.
     _run(protocol, generated(protocol, _WARM))

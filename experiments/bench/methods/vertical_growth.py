@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from comity.data import Bounded, Numeric, Records, Schema
 from comity.entropy import Stream
 from comity.errors import ComityError
-from comity.methods.by_columns.terms import Way
+from comity.methods.by_columns import ProductMethod
 from comity.methods.vertical import Vertical, VerticalRegression
 from comity.protocol import Outcome, simulate
 
@@ -36,7 +36,7 @@ class Size:
     parties: int
     rows: int
     features: int
-    products: Way
+    products: ProductMethod
     seconds: float | None = None
     gigabytes: float | None = None
 
@@ -63,13 +63,13 @@ GROWTH = {
 def sizes() -> list[Size]:
     """Those of the bars and those along each axis, each once; in rising order, because peak memory never falls."""
     along = [size for axis in GROWTH.values() for size in axis]
-    grown = [Size(*size, products) for size in dict.fromkeys(along) for products in get_args(Way)]
+    grown = [Size(*size, products) for size in dict.fromkeys(along) for products in get_args(ProductMethod)]
     barred = {str(size) for size in BARS}
     every = [*BARS, *(size for size in grown if str(size) not in barred)]
     return sorted(every, key=lambda size: size.rows * size.features)
 
 
-def protocol_of(parties: int, features: int, products: Way) -> VerticalRegression:
+def protocol_of(parties: int, features: int, products: ProductMethod) -> VerticalRegression:
     """Linear regression over numbers in [−1, 1], dealt to the parties in turn; the first has the label."""
     names = [f"x{place}" for place in range(features)]
     held = {f"p{party}": (*names[party::parties], *(("y",) * (party == 0))) for party in range(parties)}
@@ -168,7 +168,7 @@ def draw(folder: Path, rows: Sequence[dict[str, Any]], shrunk: int = 1) -> Path:
         panels = figure.subplots(1, len(GROWTH), sharey=True)
         for place, (panel, (axis, along)) in enumerate(zip(panels, GROWTH.items())):
             x = [(size[1] // shrunk, size[2], size[0])[place] for size in along]
-            for products, style in zip(get_args(Way), ("-", "--")):
+            for products, style in zip(get_args(ProductMethod), ("-", "--")):
                 found = [by_case[str(Size(*size, products).shrunk(shrunk))] for size in along]
                 panel.plot(x, [row["ours"] for row in found], f"o{style}", label=f"ours, {products}")
             panel.plot(x, [row["anchor"] for row in found], "s:", color="0.5", label="numpy in one place")

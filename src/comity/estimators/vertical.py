@@ -19,7 +19,7 @@ from comity.estimators.face import ClassifierFace, Face, RegressorFace
 from comity.estimators.table import indexed, party_names
 from comity.learn.classifiers import LinearClassifier
 from comity.learn.regressor import LinearRegressor
-from comity.methods.by_columns.terms import Way
+from comity.methods.by_columns import ProductMethod
 from comity.methods.vertical import GradientRegression, Vertical
 from comity.methods.vertical.method import ColumnRegression
 from comity.privacy.ledger import Ledger
@@ -37,7 +37,7 @@ class _ByColumns(Face):
     parties: int
     bounds: ArrayLike | None
     colluders: int
-    products: Way
+    products: ProductMethod
 
     def _ranges(self, width: int) -> Floats:
         """Low and high of every column."""
@@ -132,7 +132,7 @@ def _frame(X: Floats) -> pd.DataFrame:
 
 
 def _most(rows: int) -> int:
-    """Rows that products are laid out for: a power of two, since their number is public under replacement."""
+    """Rows that products have room for: a power of two, since their number is public under replacement."""
     return 1 << max(10, (rows - 1).bit_length())
 
 
@@ -173,7 +173,7 @@ class VerticalClassifier(ClassifierFace, _ByColumns):
         bounds: ArrayLike | None = None,
         solver: Literal["auto", "gradient", "quadratic"] = "auto",
         rounds: int = 6,
-        products: Way = "dealer",
+        products: ProductMethod = "dealer",
         colluders: int = 1,
         intercept: bool = True,
         classes: Sequence[Any] | None = None,
@@ -241,7 +241,7 @@ class VerticalRegressor(RegressorFace, _ByColumns):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         bounds: ArrayLike | None = None,
-        products: Way = "dealer",
+        products: ProductMethod = "dealer",
         colluders: int = 1,
         intercept: bool = True,
         ledger: Ledger | str | PathLike[str] | None = None,

@@ -67,7 +67,7 @@ def joint_prediction_of(
         intercept=method.layout.intercept,
         bins=method.layout.bins,
         alignment="none" if schema.identifier is None else method.alignment,
-        most=most,
+        max_rows=most,
         receiver=receiver,
     )
 

@@ -44,8 +44,8 @@ from comity.federation.owner.site import Site
 from comity.federation.part import Part, step
 
 ROWS = "align.rows"
-MOST_ROWS = 1 << 24
-MOST_PARTIES = 1000
+MAX_ROWS = 1 << 24
+MAX_PARTIES = 1000
 METHODS = ("keyed", "ecdh")
 _POLICY = "sizes_may_leave"
 _KEY = "identifier.name"
@@ -56,7 +56,7 @@ class Alignment(Part):
     """Private set intersection of the ids of all parties: `keyed` pseudonyms, or `ecdh` without their trust."""
 
     name = "align"
-    method: str = "keyed"
+    method: str
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -68,9 +68,9 @@ class Alignment(Part):
         return psi_keyed.PSEUDONYM_BYTES if self.method == "keyed" else psi_ecdh.POINT_BYTES
 
     def declare(self, consortium: Consortium) -> Declaration:
-        if not 2 <= consortium.size <= MOST_PARTIES:
-            raise StudyError(f"an alignment has 2 to {MOST_PARTIES} parties, found {consortium.size}", key="parties")
-        tokens = Blob(self.width * MOST_ROWS)
+        if not 2 <= consortium.size <= MAX_PARTIES:
+            raise StudyError(f"an alignment has 2 to {MAX_PARTIES} parties, found {consortium.size}", key="parties")
+        tokens = Blob(self.width * MAX_ROWS)
         if self.method == "keyed":
             between = Release(
                 name="alignment_key",
@@ -108,7 +108,7 @@ class Alignment(Part):
                     source=COORDINATOR,
                     to=EVERY_PARTY,
                     protection=Disclosed("how many people all parties share", _POLICY),
-                    form=Count(MOST_ROWS),
+                    form=Count(MAX_ROWS),
                 ),
                 Release(
                     name="positions",
@@ -141,20 +141,20 @@ class Alignment(Part):
         key = site.kept("align.key") if site.party == dealer else site.received("alignment_key").get(dealer)
         if key is None:
             raise Refused("the key of this run did not arrive", code="align")
-        ids = canonical(_ids(site))
+        ids = canonicalise_ids(_ids(site))
         made = psi_keyed.pseudonyms(site.seed(key, "pseudonyms"), ids).tobytes()
-        return {"tokens": _shuffled(site, distinct(made, self.width), self.width)}
+        return {"tokens": _shuffle(site, require_distinct(made, self.width), self.width)}
 
     # Blinded points. A list goes once around the ring of parties and ends with the one before its owner.
 
     @step()
     def blind(self, site: Site) -> None:
         self._only("ecdh")
-        ids = canonical(_ids(site))
+        ids = canonicalise_ids(_ids(site))
         site.keep("align.secret", psi_ecdh.fresh_secret())
-        self._pass_on(site, 1, _shuffled(site, distinct(psi_ecdh.points(ids), self.width), self.width))
+        self._pass_on(site, 1, _shuffle(site, require_distinct(psi_ecdh.points(ids), self.width), self.width))
 
-    @step(times=MOST_PARTIES)
+    @step(times=MAX_PARTIES)
     def relay(self, site: Site) -> None:
         hop = int(site.label) + 1
         if hop > site.consortium.size - 2:
@@ -223,7 +223,7 @@ class Alignment(Part):
         return rows
 
 
-def canonical(ids: Sequence[Any] | NDArray[np.object_]) -> Packed:
+def canonicalise_ids(ids: Sequence[Any] | NDArray[np.object_]) -> Packed:
     """What is compared: UTF-8 of the composed form (NFC), without surrounding blanks, which databases pad with.
 
     Anything but texts that are not empty is the owner's DataError. Rows are counted from 1; ids are not shown, so that
@@ -266,7 +266,7 @@ def _plain(together: str, count: int) -> Packed | None:
     return Packed(letters[visible].tobytes(), ends)
 
 
-def distinct(tokens: bytes, width: int) -> bytes:
+def require_distinct(tokens: bytes, width: int) -> bytes:
     """Tokens of different ids differ, so that equal ones are a person with two rows: the owner's DataError."""
     pair = find_repeated(tokens, width)
     if pair is not None:
@@ -282,12 +282,12 @@ def _ids(site: Site) -> NDArray[np.object_]:
     ids = site.records.ids
     if ids is None:
         raise DataError(f"{site.party} has no ids to align by; name their column in the schema", key=_KEY)
-    if len(ids) > MOST_ROWS:
-        raise DataError(f"an alignment has up to {MOST_ROWS} rows per party, {site.party} has {len(ids)}", key=_KEY)
+    if len(ids) > MAX_ROWS:
+        raise DataError(f"an alignment has up to {MAX_ROWS} rows per party, {site.party} has {len(ids)}", key=_KEY)
     return ids
 
 
-def _shuffled(site: Site, tokens: bytes, width: int) -> bytes:
+def _shuffle(site: Site, tokens: bytes, width: int) -> bytes:
     """The list in a secret order, which the site keeps as its seed."""
     table = np.frombuffer(tokens, np.uint8).reshape(-1, width)
     seed = site.secret()

@@ -44,7 +44,7 @@ Floats = NDArray[np.float64]
 
 STRETCH = 1 << 21
 """Words that all parties together open between two asks: messages and memory do not grow with the rows."""
-_MOST_STRETCHES = 1 << 16
+_MAX_STRETCHES = 1 << 16
 _OWN = "product.own"
 
 
@@ -52,15 +52,15 @@ _OWN = "product.own"
 class Products(Part):
     """All pairs of the parties in `columns` (their public numbers of columns), in one fixed-point form.
 
-    `most` is the largest number of rows that the widths are laid out for, `noise` the room for noise in product units.
+    `max_rows` is the largest number of rows that the ring has room for, `noise` the room for noise, in product units.
     """
 
     name = "product"
     columns: Mapping[str, int]
     places: int = 12
     bound: float = 1.0
-    method: str = "rlwe"
-    most: int = 1 << 20
+    method: str
+    max_rows: int
     noise: int = 0
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class Products(Part):
         if self.method == "dealer":
             return 64
         # Two bits to spare, as every sum has.
-        return product_bits(self.most, self.form, self.form, noise=self.noise) + 2
+        return product_bits(self.max_rows, self.form, self.form, noise=self.noise) + 2
 
     @property
     def unit(self) -> float:
@@ -92,7 +92,7 @@ class Products(Part):
             return Release(name=name, source=source, to=to, protection=protection, form=form)
 
         hand = Fields({"seed": Blob(32), "corrections": Each(Array(None, "<u8"))})
-        stretch = Count(_MOST_STRETCHES)
+        stretch = Count(_MAX_STRETCHES)
         message = Fields({"nonce": Blob(NONCE_BYTES), "stretch": stretch, "blocks": Array(None, "<i4")})
         reply = Fields({"h": Array(None, "<u4"), "v": Array(None, "<u4")})
         own = (
@@ -105,7 +105,9 @@ class Products(Part):
             release("hand", COORDINATOR, EVERY_PARTY, Sealed("random words, independent of all records"), hand),
             release("blinded", EVERY_PARTY, EVERY_PARTY, Sealed("a uniform matrix"), blinded),
         )
-        rows = release("rows", COORDINATOR, EVERY_PARTY, Public("how many records the parties share"), Count(self.most))
+        rows = release(
+            "rows", COORDINATOR, EVERY_PARTY, Public("how many records the parties share"), Count(self.max_rows)
+        )
         return Declaration(
             (rows, *(own if self.method == "rlwe" else dealt)),
             adversary="each party with everybody else" if self.method == "rlwe" else "a coordinator without parties",
@@ -164,7 +166,7 @@ class Products(Part):
             site.keep(f"product.seed/{peer}", seed)
             site.send(peer, "nonce", Evaluator(self._plan(peer, site.party, rows), seed).nonce)
 
-    @step(times=_MOST_STRETCHES)
+    @step(times=_MAX_STRETCHES)
     def encrypt(self, site: Site, rows: int) -> None:
         peers, number = self._as_encryptor(site.party), int(site.label)
         nonces, sides, messages = site.received("nonce", peers), {}, {}
@@ -189,7 +191,7 @@ class Products(Part):
             value = {"nonce": side.nonce, "stretch": number, "blocks": messages[peer].flat}
             site.send(peer, "encrypted", value)
 
-    @step(times=_MOST_STRETCHES)
+    @step(times=_MAX_STRETCHES)
     # A first, a following and a last stretch of rows in one step.
     def evaluate(self, site: Site, rows: int) -> None:  # noqa: C901
         peers, number = self._as_evaluator(site.party), int(site.label)
@@ -249,7 +251,7 @@ class Products(Part):
         site.keep("product.hand", hand)
         self._blind(site, rows, 0)
 
-    @step(times=_MOST_STRETCHES)
+    @step(times=_MAX_STRETCHES)
     def absorb(self, site: Site) -> None:
         rows, stretch = site.dims["rows"], int(site.label)
         if stretch + 1 >= len(self._stretches(rows)):

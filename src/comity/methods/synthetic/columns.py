@@ -34,10 +34,9 @@ from comity.federation.declare.protection import Derived, Noised, Summed
 from comity.federation.declare.release import Array, Count, Fields
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.methods.by_columns import rows
-from comity.methods.by_columns.method import ByColumns
+from comity.methods.by_columns import AlignmentMethod, MaxRows, ProductMethod
 from comity.methods.by_columns.products import ProductsAndOwn
-from comity.methods.by_columns.terms import Way, adversary, check_parties, protects
+from comity.methods.by_columns.protocol import ByColumns
 from comity.methods.synthetic.counts import BUCKETS, Block, Counting, Layout, check_cells, table_ranges
 from comity.methods.synthetic.method import CountsProtocol
 from comity.privacy.unit import Neighbours
@@ -248,13 +247,12 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
     """
 
     columns: Mapping[str, tuple[str, ...]]
-    products: Way
-    alignment: rows.Way
-    most: rows.Most
+    products: ProductMethod
+    alignment: AlignmentMethod
+    max_rows: MaxRows
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rows.check(self.name, self.alignment, self.schema)
         assert self.holding.widths
 
     # What the study fixes.
@@ -275,8 +273,8 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
             places=PLACES,
             bound=1.0,
             method=self.products,
-            most=self.most,
-            noise=(len(self.columns) * heaviest * self.most << (2 * PLACES)) + _NOISE_ROOM,
+            max_rows=self.max_rows,
+            noise=(len(self.columns) * heaviest * self.max_rows << (2 * PLACES)) + _NOISE_ROOM,
             holding=self.holding,
         )
 
@@ -290,10 +288,11 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
             source=COORDINATOR,
             to=EVERYONE if consortium.colluders else COORDINATOR,
             protection=Derived("counts"),
-            form=Fields({"counts": Array(counts.shape), "rows": Count(self.most)}),
+            form=Fields({"counts": Array(counts.shape), "rows": Count(self.max_rows)}),
         )
         return Declaration(
-            (*self.declared_by_parts(consortium), counts, tables), adversary=adversary(self, consortium, "the dataset")
+            (*self.declared_by_parts(consortium), counts, tables),
+            adversary=self.describe_adversary(consortium, "the dataset"),
         )
 
     def _check(self, consortium: Consortium) -> None:
@@ -305,13 +304,13 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
                 f'privacy.neighbours = "{consortium.neighbours}". Set privacy.neighbours = "replace"',
                 key="privacy.neighbours",
             )
-        if not protects(self.alignment, consortium.unit):
+        if not self.protects(consortium.unit):
             raise StudyError(
                 f"synthetic over columns of different parties protects a record; found unit = {consortium.unit}, "
                 f'alignment = {self.alignment}. Set privacy.unit = "record" ("person" only with an alignment)',
                 key="privacy.unit",
             )
-        check_parties(self.name, self.columns, consortium)
+        self.check_parties(consortium)
 
     def _counts(self, counting: Counting, consortium: Consortium) -> Release:
         layout, unit = counting.layout, self.product.unit
@@ -323,7 +322,7 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
             protection=Summed(self._noise(consortium)),
             form=Array((layout.counts,), "<i8"),
             bound=Opened(
-                l2=moved.l2, l1=moved.l1, limit=float(max(layout.weights) * self.most), ring=self.product.bits
+                l2=moved.l2, l1=moved.l1, limit=float(max(layout.weights) * self.max_rows), ring=self.product.bits
             ),
             grid=unit,
         )
@@ -331,7 +330,7 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
     # What the coordinator does.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        shared = rows.agreed(self.name, parties, self.aligned, self.count, self.most)
+        shared = self.agree_on_rows(parties)
         self.product.coordinate_products(parties, shared)
         total = parties.sum(self.contribute)
         layout = self.counting(parties.consortium).layout
@@ -407,5 +406,5 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
             to=COORDINATOR,
             protection=Noised(self._noise(consortium)),
             form=Array((layout.counts,), "<i8"),
-            bound=Counts(layout.weights, replaced=False, records=self.most),
+            bound=Counts(layout.weights, replaced=False, records=self.max_rows),
         )

@@ -30,8 +30,7 @@ from comity.federation.declare.protection import Derived, Noised, Summed
 from comity.federation.declare.release import Array, Count, Each, Fields
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.methods.by_columns import rows as matching
-from comity.methods.by_columns.terms import Way
+from comity.methods.by_columns import AlignmentMethod, MaxRows, ProductMethod
 from comity.methods.declared_records import Sizes, check_sizes, sum_sizes
 from comity.methods.method import Method, Only, Setting
 from comity.methods.synthetic.counts import (
@@ -134,15 +133,15 @@ class Synthetic(Method):
         1,
         description="2: all tables with 40 % of the loss, then those with the target and the 25 strongest others again",
     )
-    products: Annotated[Way, Only(variant="default", held="columns")] = Field(
+    products: Annotated[ProductMethod, Only(variant="default", held="columns")] = Field(
         "rlwe", description="parties with different columns: how tables across parties are computed"
     )
-    alignment: Annotated[matching.Way | None, Only(variant="default", held="columns")] = Field(
+    alignment: Annotated[AlignmentMethod | None, Only(variant="default", held="columns")] = Field(
         None,
         description="parties with different columns: how rows are matched; keyed if the schema has an identifier, none "
         "otherwise",
     )
-    max_rows: Annotated[matching.Most, Only(variant="default", held="columns")] = Field(
+    max_rows: Annotated[MaxRows, Only(variant="default", held="columns")] = Field(
         1 << 20, description="parties with different columns: the most rows that products have room for"
     )
     depth: Annotated[Depth, Only(variant="published")] = Field(
@@ -225,7 +224,7 @@ class Synthetic(Method):
             columns=split_columns(setting.schema, setting.columns),
             products=self.products,
             alignment=self.alignment or ("none" if setting.schema.identifier is None else "keyed"),
-            most=self.max_rows,
+            max_rows=self.max_rows,
         )
 
     def _build_published(self, setting: Setting) -> PublishedSynthetic:

@@ -65,7 +65,7 @@ class DealtRounds(Rounds):
 
     @property
     def bound(self) -> Opened:
-        return Opened(l2=gradient_sensitivity(), limit=self.most * LARGEST_RESIDUAL)
+        return Opened(l2=gradient_sensitivity(), limit=self.max_rows * LARGEST_RESIDUAL)
 
     def declare(self, consortium: Consortium) -> Declaration:
         def release(name: str, source: str, to: str, protection: Sealed | Derived, form: Form) -> Release:

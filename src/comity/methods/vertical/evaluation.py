@@ -188,14 +188,14 @@ class ErrorsByColumns(Measuring):
 
     @cached_property
     def product(self) -> ErrorProducts:
-        layout, most = self.quadratic.layout, self.quadratic.most
+        layout, max_rows = self.quadratic.layout, self.quadratic.max_rows
         return ErrorProducts(
             columns={party: 2 if party == layout.label_at else 1 for party in layout.parties},
             places=PLACES,
             bound=1.0,
             method=self.quadratic.products,
-            most=most,
-            noise=(2 * SQUARES * len(layout.parties) ** 2 * most << (2 * PLACES)) + (1 << 46),
+            max_rows=max_rows,
+            noise=(2 * SQUARES * len(layout.parties) ** 2 * max_rows << (2 * PLACES)) + (1 << 46),
             layout=layout,
         )
 
@@ -211,7 +211,7 @@ class ErrorsByColumns(Measuring):
         bound = Opened(
             l2=L2 * (1 + 1e-9) + carry * sqrt(_ENTRIES),
             l1=L1 * (1 + 1e-9) + carry * _ENTRIES,
-            limit=float(SQUARES * self.quadratic.most),
+            limit=float(SQUARES * self.quadratic.max_rows),
             ring=self.product.bits,
         )
         return Release(
@@ -239,7 +239,7 @@ class ErrorsByColumns(Measuring):
             protection=Public("how many records a party set aside, which follows from how many it has")
             if self.quadratic.aligned is None
             else Disclosed("how many people each party set aside", "sizes_may_leave"),
-            form=Count(self.quadratic.most),
+            form=Count(self.quadratic.max_rows),
         )
         # The plan lists the releases of the parts already: the method has the same parts.
         own = (self.model(consortium), aside, self.sums(consortium), self.quality(_ENTRIES))
@@ -259,7 +259,7 @@ class ErrorsByColumns(Measuring):
             if error.code != "empty-intersection":
                 raise
             rows = 0
-        if not 0 < rows <= self.quadratic.most:
+        if not 0 < rows <= self.quadratic.max_rows:
             return {}
         self.product.coordinate_products(parties, rows, f"{EVALUATION}_product")
         total = parties.sum(self.evaluate)
@@ -277,7 +277,7 @@ class ErrorsByColumns(Measuring):
         if not np.isfinite(model).all():
             raise Refused("a model of finite weights was expected", code="form", key=MODEL)
         site.keep(_MODEL, model)
-        return {"aside": min(len(site.records), self.quadratic.most)}
+        return {"aside": min(len(site.records), self.quadratic.max_rows)}
 
     @step(sends=SUMS)
     def evaluate(self, site: Site) -> None:

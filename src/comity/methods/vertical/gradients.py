@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Records
+from comity.data import Records, Schema
 from comity.errors import StudyError
 from comity.federation.assessment import Figure
 from comity.federation.coordinator.parties import Parties
@@ -33,7 +33,6 @@ from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import step
 from comity.learn.quadratic import solve, spectral_norm
-from comity.methods.by_columns.terms import adversary
 from comity.methods.vertical.dealt_rounds import DealtRounds
 from comity.methods.vertical.descent import Descent, Landscape, free_directions
 from comity.methods.vertical.layout import PLACES, Layout
@@ -138,8 +137,12 @@ class GradientRegression(ColumnRegression):
         return self.quadratic.alignment
 
     @property
-    def most(self) -> int:
-        return self.quadratic.most
+    def max_rows(self) -> int:
+        return self.quadratic.max_rows
+
+    @property
+    def schema(self) -> Schema:
+        return self.quadratic.schema
 
     @property
     def product(self) -> ColumnProducts:
@@ -169,7 +172,7 @@ class GradientRegression(ColumnRegression):
             return "Gaussian noise, and so a delta"
         if self.quadratic.party_epsilon:
             return "budgets about whole records, without vertical.party_epsilon"
-        if self.quadratic.products == "dealer" and not has_room(self.most, len(self.columns)):
+        if self.quadratic.products == "dealer" and not has_room(self.max_rows, len(self.columns)):
             return "a lower vertical.max_rows, so that their sums fit into 64 bits"
         return None
 
@@ -180,9 +183,9 @@ class GradientRegression(ColumnRegression):
     @cached_property
     def descent(self) -> Rounds:
         if self.quadratic.products == "rlwe":
-            return RingRounds(layout=self.layout, most=self.most)
-        check_room(self.most, len(self.columns))
-        return DealtRounds(layout=self.layout, most=self.most)
+            return RingRounds(layout=self.layout, max_rows=self.max_rows)
+        check_room(self.max_rows, len(self.columns))
+        return DealtRounds(layout=self.layout, max_rows=self.max_rows)
 
     @cached_property
     def parts(self) -> Mapping[str, Part]:
@@ -216,7 +219,7 @@ class GradientRegression(ColumnRegression):
             name="model", source=COORDINATOR, to=EVERYONE, protection=told, form=Array((self.layout.encoding.width,))
         )
         alone = "" if consortium.colluders else ", and each party by itself"
-        held = adversary(self.quadratic, consortium, None, also=alone)
+        held = self.quadratic.describe_adversary(consortium, None, also=alone)
         return Declaration((*before, *between, self.gradient(consortium.loss), model), adversary=held)
 
     def for_moments(self, consortium: Consortium) -> Consortium:
@@ -398,6 +401,6 @@ class GradientRegression(ColumnRegression):
         """How much a round without a dealer sends."""
         if not isinstance(self.descent, RingRounds):
             return ""
-        rows = min(self.most, 10_000)
+        rows = min(self.max_rows, 10_000)
         sent = self.descent.bytes_per_round(rows) / 1e6
         return f"; without a dealer the parties send each other {sent:.3g} MB in each round over {rows} rows"

@@ -38,10 +38,9 @@ from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.methods.by_columns import rows
-from comity.methods.by_columns.method import ByColumns
+from comity.methods.by_columns import AlignmentMethod, MaxRows, ProductMethod
 from comity.methods.by_columns.products import ProductsAndOwn
-from comity.methods.by_columns.terms import Way, adversary, check_parties, protects
+from comity.methods.by_columns.protocol import ByColumns
 from comity.methods.method import Method, Only, Setting
 from comity.methods.tables import validate
 from comity.methods.vertical.budgets import LARGEST_WEIGHT, Blocks, affordable_epsilon, format_up, party_losses
@@ -99,7 +98,7 @@ class Vertical(Method):
     )
     label_at: str | None = Field(None, description="the party with the target; found by its columns if left out")
     model: Literal["linear", "logistic"] | None = Field(None, description="by the target if left out")
-    products: Annotated[Way, Only(variant="default")] = Field(
+    products: Annotated[ProductMethod, Only(variant="default")] = Field(
         "rlwe", description="how products across parties are computed"
     )
     solver: Annotated[Literal["quadratic", "gradient", "auto"], Only(variant="default")] = Field(
@@ -108,7 +107,7 @@ class Vertical(Method):
     rounds: Annotated[RoundCount, Only(variant="default", solver=("gradient", "auto"))] = Field(
         6, description="private rounds, where there are any"
     )
-    alignment: rows.Way | None = Field(
+    alignment: AlignmentMethod | None = Field(
         None, description="how rows are matched; keyed if the schema has an identifier, none otherwise"
     )
     intercept: Annotated[bool, Only(variant="default")] = Field(True, description="a constant feature")
@@ -123,7 +122,7 @@ class Vertical(Method):
         default_factory=dict,
         description="pure losses from the bottom up: one for each party's own block, and one for each pair's, as a+b",
     )
-    max_rows: rows.Most = Field(1 << 20, description="the most common rows that the products allow")
+    max_rows: MaxRows = Field(1 << 20, description="the most common rows that the products allow")
 
     def __init__(
         self, schema: Schema | None = None, /, *, columns: Mapping[str, Sequence[str]] | None = None, **options: Any
@@ -164,7 +163,7 @@ class Vertical(Method):
 
         alignment = self.alignment or ("none" if setting.schema.identifier is None else "keyed")
         if self.variant == "published":
-            return PublishedVertical(schema=setting.schema, columns=held, alignment=alignment, most=self.max_rows)
+            return PublishedVertical(schema=setting.schema, columns=held, alignment=alignment, max_rows=self.max_rows)
         quadratic = self._quadratic(schema=setting.schema, columns=held, alignment=alignment, pure=setting.pure)
         if self.solver == "quadratic":
             return quadratic
@@ -176,7 +175,7 @@ class Vertical(Method):
         *,
         schema: Schema,
         columns: Mapping[str, tuple[str, ...]],
-        alignment: rows.Way = "none",
+        alignment: AlignmentMethod = "none",
         pure: bool = False,
         **options: Any,
     ) -> VerticalRegression:
@@ -191,7 +190,7 @@ class Vertical(Method):
             bins=self.bins,
             party_epsilon=self.party_epsilon,
             block_epsilon=self.block_epsilon,
-            most=self.max_rows,
+            max_rows=self.max_rows,
             **held,
         )
 
@@ -277,17 +276,16 @@ class VerticalRegression(ColumnRegression):
     schema: Schema
     columns: Mapping[str, tuple[str, ...]]
     pure: bool
-    products: Way
-    alignment: rows.Way
+    products: ProductMethod
+    alignment: AlignmentMethod
     intercept: bool
     bins: bool
     party_epsilon: Mapping[str, float]
     block_epsilon: Mapping[str, float]
-    most: rows.Most
+    max_rows: MaxRows
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rows.check(self.name, self.alignment, self.schema)
         _ = self.layout.pieces
         if self.block_epsilon:
             if not self.pure:
@@ -345,9 +343,9 @@ class VerticalRegression(ColumnRegression):
             places=PLACES,
             bound=1.0,
             method=self.products,
-            most=self.most,
+            max_rows=self.max_rows,
             # Room for the weights, for every party's rounding, and for the noise of any budget.
-            noise=(len(self.columns) * self._heaviest * self.most << (2 * PLACES)) + (1 << 46),
+            noise=(len(self.columns) * self._heaviest * self.max_rows << (2 * PLACES)) + (1 << 46),
             layout=self.layout,
         )
 
@@ -363,7 +361,7 @@ class VerticalRegression(ColumnRegression):
         ]
         return Declaration(
             (*self.declared_by_parts(consortium), self.moments(consortium.loss), *own),
-            adversary=adversary(self, consortium, "the model"),
+            adversary=self.describe_adversary(consortium, "the model"),
         )
 
     @property
@@ -386,7 +384,7 @@ class VerticalRegression(ColumnRegression):
             loss = self.blocks.loss(self.entries)
             # A vector is never longer in L2 than in L1.
             l1 = l2 = self.blocks.sensitivity(self.entries)
-        bound = Opened(l2=l2, l1=l1, limit=float(self._heaviest * self.most), ring=self.product.bits)
+        bound = Opened(l2=l2, l1=l1, limit=float(self._heaviest * self.max_rows), ring=self.product.bits)
         return Release(
             name="moments",
             source=EVERY_PARTY,
@@ -407,7 +405,7 @@ class VerticalRegression(ColumnRegression):
 
     def open_moments(self, parties: Parties) -> tuple[Floats, int]:
         """The noisy moments and the number of common rows."""
-        shared = rows.agreed(self.name, parties, self.aligned, self.count, self.most)
+        shared = self.agree_on_rows(parties)
         self.product.coordinate_products(parties, shared)
         total = parties.sum(self.contribute)
         parties.require("moments", total.parties, self.ranges(total.value, shared))
@@ -474,14 +472,14 @@ class VerticalRegression(ColumnRegression):
 
 def check_terms(method: VerticalRegression, consortium: Consortium) -> None:
     """Refuse terms that the proof does not cover, before anything is reserved."""
-    if not protects(method.alignment, consortium.unit) or consortium.neighbours is not Neighbours.REPLACE:
+    if not method.protects(consortium.unit) or consortium.neighbours is not Neighbours.REPLACE:
         raise StudyError(
             f"vertical protects a record that may be replaced; found unit = {consortium.unit}, neighbours = "
             f'{consortium.neighbours}, alignment = {method.alignment}. Set privacy.unit = "record" ("person" only with '
             'an alignment) and privacy.neighbours = "replace"',
             key="privacy.unit",
         )
-    check_parties(method.name, method.columns, consortium)
+    method.check_parties(consortium)
     if isinstance(consortium.loss, Pure) != method.pure:
         found = "0" if isinstance(consortium.loss, Pure) else "above 0"
         needed = "Laplace noise needs privacy.delta = 0" if method.pure else "Gaussian noise needs privacy.delta > 0"

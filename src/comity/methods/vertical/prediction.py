@@ -47,7 +47,7 @@ Floats = NDArray[np.float64]
 
 _PLACES = 24
 _LARGEST = 2.0**20
-MOST_ROWS = 1 << 20
+MAX_ROWS = 1 << 20
 SCORED = "scored"
 """What the receiver keeps for itself: the identifiers of the scored records, in the order of the scores."""
 
@@ -85,17 +85,17 @@ class JointPrediction(Protocol):
     schema: Schema
     columns: Mapping[str, tuple[str, ...]]
     coef: Floats
-    intercept: bool = True
-    bins: bool = False
-    alignment: str = "none"
-    most: int = MOST_ROWS
+    intercept: bool
+    bins: bool
+    alignment: str
+    max_rows: int
     receiver: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.columns) < 2:
             raise StudyError("a joint prediction needs the columns of two parties or more", key="parties")
-        if not 1 <= self.most <= MOST_ROWS:
-            raise StudyError(f"a joint prediction scores 1 to {MOST_ROWS} new records, found {self.most}")
+        if not 1 <= self.max_rows <= MAX_ROWS:
+            raise StudyError(f"a joint prediction scores 1 to {MAX_ROWS} new records, found {self.max_rows}")
         if self.coef.shape != (self.encoding.width,) or not np.isfinite(self.coef).all():
             raise StudyError(
                 f"the model has weights of shape {self.coef.shape}, its schema encodes {self.encoding.width} features; "
@@ -138,14 +138,14 @@ class JointPrediction(Protocol):
                 source=EVERY_PARTY,
                 to=COORDINATOR,
                 protection=Public("how many new records a party has"),
-                form=Count(self.most),
+                form=Count(self.max_rows),
             ),
             Release(
                 name="rows",
                 source=COORDINATOR,
                 to=EVERY_PARTY,
                 protection=Public("how many new records there are"),
-                form=Count(self.most),
+                form=Count(self.max_rows),
             ),
         )
         return Declaration(
@@ -162,7 +162,7 @@ class JointPrediction(Protocol):
                     name="masked",
                     source=EVERY_PARTY,
                     to=COORDINATOR,
-                    protection=Disclosed(self._said(consortium), "joint_predictions", self.most, sealed=True),
+                    protection=Disclosed(self._said(consortium), "joint_predictions", self.max_rows, sealed=True),
                     form=Array(("rows",), "<u8"),
                 ),
                 Release(
@@ -253,8 +253,8 @@ class JointPrediction(Protocol):
         order = site.kept(ROWS)
         features = site.features if order is None else site.features[order]
         weights = self.weights_of(site.party)
-        if rows > self.most:
-            raise Refused(f"up to {self.most} new records were agreed on, found {rows}", code="policy")
+        if rows > self.max_rows:
+            raise Refused(f"up to {self.max_rows} new records were agreed on, found {rows}", code="policy")
         if features.shape != (rows, len(weights)):
             raise Refused("the new records have another shape than agreed on", code="stopped")
         scores = np.nan_to_num(np.clip(features, -1.0, 1.0)) @ weights

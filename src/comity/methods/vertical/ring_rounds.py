@@ -87,7 +87,7 @@ class RingRounds(Rounds):
     @cached_property
     def bits(self) -> int:
         """Bits of the ring of shares."""
-        return product_bits(LINES * self.most, _FORM, _FORM, noise=_NOISE_ROOM) + 2
+        return product_bits(LINES * self.max_rows, _FORM, _FORM, noise=_NOISE_ROOM) + 2
 
     @property
     def bound(self) -> Opened:
@@ -95,7 +95,7 @@ class RingRounds(Rounds):
         neighbours."""
         largest = rounded_residual(self.size)
         l2 = 2 * largest * (1 + 1e-12) + 2 * self.grid * sqrt(self.size)
-        return Opened(l2=l2, limit=self.most * largest, ring=self.bits)
+        return Opened(l2=l2, limit=self.max_rows * largest, ring=self.bits)
 
     @cached_property
     def partner(self) -> dict[str, str]:

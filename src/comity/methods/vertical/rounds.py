@@ -210,11 +210,11 @@ def _share(instruments: int) -> float:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rounds(Protocol, ABC):
-    """Rounds between the parties of `layout`, whose target has two classes, over at most `most` rows."""
+    """Rounds between the parties of `layout`, whose target has two classes, over at most `max_rows` rows."""
 
     name = "rounds"
     layout: Layout
-    most: int
+    max_rows: int
 
     @cached_property
     def widths(self) -> dict[str, int]:

@@ -138,11 +138,11 @@ def check_rows(parties: Mapping[str, Records], where: str) -> None:
 
 
 def check_most(protocol: Protocol, parties: Mapping[str, Records], where: str) -> None:
-    """No more rows than the products are laid out for."""
-    most, found = getattr(protocol, "most", None), max(map(len, parties.values()))
+    """No more rows than the products have room for."""
+    most, found = getattr(protocol, "max_rows", None), max(map(len, parties.values()))
     if most is not None and found > most:
         raise StudyError(
-            f"{where}: the products are laid out for {most} rows, found {found}; raise {protocol.name}.max_rows",
+            f"{where}: the products have room for {most} rows, found {found}; raise {protocol.name}.max_rows",
             key=f"{protocol.name}.max_rows",
         )
 

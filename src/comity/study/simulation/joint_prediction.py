@@ -19,7 +19,7 @@ from comity.errors import StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.declare.policy import Policy
 from comity.federation.plan import Plan, plan
-from comity.methods.vertical.prediction import MOST_ROWS, SCORED, JointPrediction
+from comity.methods.vertical.prediction import MAX_ROWS, SCORED, JointPrediction
 from comity.study.local.chance import new_run_id
 from comity.study.local.consortium import LocalConsortium
 from comity.study.naming import naming
@@ -64,7 +64,7 @@ def predict_jointly(
             key="parties",
         )
     with naming(study.where):
-        most = max(1, min(MOST_ROWS, max(map(len, parties.values()))))
+        most = max(1, min(MAX_ROWS, max(map(len, parties.values()))))
         receiver = None if study.schema.identifier is None else consortium.parties[0]
         protocol = joint_prediction_of(study.protocol, study.schema, coef, most=most, receiver=receiver)
     named = where or {}
@@ -79,7 +79,9 @@ def _scored(
     study: Study, protocol: JointPrediction, records: Mapping[str, Records], policies: Mapping[str, Policy]
 ) -> JointScores:
     """One run; where there is a receiver, it keeps the identifiers of the scored records in the order of the scores."""
-    named = derive(bytes.fromhex(study.hash), "joint prediction", protocol.coef.tobytes().hex(), protocol.most).hex()
+    named = derive(
+        bytes.fromhex(study.hash), "joint prediction", protocol.coef.tobytes().hex(), protocol.max_rows
+    ).hex()
     agreed = Agreement(named, protocol, study.consortium, study.name)
     consortium = LocalConsortium.made(agreed, records, run=new_run_id(), ledgers=in_memory(agreed), policies=policies)
     released, _ = consortium.execute()

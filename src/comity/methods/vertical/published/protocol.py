@@ -39,9 +39,8 @@ from comity.federation.declare.protection import Derived, Disclosed, Noised
 from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.methods.by_columns import rows
+from comity.methods.by_columns import AlignmentMethod, MaxRows
 from comity.methods.by_columns.products import ProductsAndOwn
-from comity.methods.by_columns.terms import check_parties
 from comity.methods.vertical.layout import Layout, scaled_target
 from comity.methods.vertical.method import ColumnRegression
 from comity.methods.vertical.prediction import describe_prediction
@@ -170,12 +169,8 @@ class PublishedVertical(ColumnRegression):
 
     schema: Schema
     columns: Mapping[str, tuple[str, ...]]
-    alignment: rows.Way = "none"
-    most: rows.Most = 1 << 20
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        rows.check(self.name, self.alignment, self.schema)
+    alignment: AlignmentMethod
+    max_rows: MaxRows
 
     @cached_property
     def layout(self) -> Layout:
@@ -192,7 +187,7 @@ class PublishedVertical(ColumnRegression):
 
     @cached_property
     def product(self) -> _Plain:
-        return _Plain(columns=self.widths, places=_PLACES, method="dealer", most=self.most, layout=self.layout)
+        return _Plain(columns=self.widths, places=_PLACES, method="dealer", max_rows=self.max_rows, layout=self.layout)
 
     def declare(self, consortium: Consortium) -> Declaration:
         if (
@@ -205,7 +200,7 @@ class PublishedVertical(ColumnRegression):
                 'to 0, privacy.unit to "record" and privacy.neighbours to "replace"',
                 key="privacy.unit" if isinstance(consortium.loss, Pure) else "privacy.delta",
             )
-        check_parties(self.name, self.columns, consortium)
+        self.check_parties(consortium)
         width = self.encoding.width
         spread = published_sensitivity(width, logistic=self.logistic)
         return Declaration(
@@ -229,7 +224,7 @@ class PublishedVertical(ColumnRegression):
                     protection=Noised(Laplace(consortium.loss)),
                     form=Array((max(self._sizes.values()),), "<i8"),
                     # Sums of integers are exact, so that nothing is added for floating point.
-                    bound=EntrySum(each=spread / 2, moved=spread, largest=2.0 * self.most),
+                    bound=EntrySum(each=spread / 2, moved=spread, largest=2.0 * self.max_rows),
                     grid=self.product.unit / 8 if self.logistic else self.product.unit,
                 ),
                 Release(
@@ -246,7 +241,7 @@ class PublishedVertical(ColumnRegression):
         )
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        shared = rows.agreed(self.name, parties, self.aligned, self.count, self.most)
+        shared = self.agree_on_rows(parties)
         self.product.coordinate_products(parties, shared)
         parties.ask(self.open_sums)
         got = parties.ask(self.perturb)
