@@ -58,7 +58,7 @@ TUNED = {
     "methods/summary/method.py": ("MASS_SHARE", "MAX_FEATURES", "_PER_RHO"),
     "methods/summary/herding.py": ("NEIGHBOURS", "_POWERS", "EXCHANGE_PASSES", "CLASS_WEIGHT"),
     "methods/summary/features.py": ("MEAN_WEIGHT",),
-    "methods/summary/terms.py": ("HEADROOM",),
+    "methods/summary/protocol.py": ("HEADROOM",),
     "methods/summary/ratio.py": ("MAX_RATIO", "_RIDGE", "MAX_RANK", "NOISE_EDGE"),
     "methods/synthetic/counts.py": (
         "BINS",

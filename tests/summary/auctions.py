@@ -12,29 +12,24 @@ from comity.methods.summary.published.method import PublishedSummary
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
 
-from .consortia import COLUMNS, ROLES, held
+from .consortia import COLUMNS, ROLES, build_summary, held
 
 SEEDS = np.random.default_rng(0).random((30, COLUMNS))
 
 
-def _known(own: dict[str, Records] | None, more: dict[str, Any]) -> dict[str, Any]:
-    known: dict[str, Any] = {
-        "columns": COLUMNS,
-        "gamma": 3.0,
-        "sizes": {name: len(one) for name, one in (own or held()).items()},
-        "records": 8,
-        "labels": "<i8",
-        "dimensions": 20,
-    }
-    return {**known, **more}
+SMALL = {"records": 8, "dimensions": 20}
 
 
-def auction(own: dict[str, Records] | None = None, **more: Any) -> AuctionSummary:
-    return AuctionSummary(**_known(own, more))
+def auction(own: dict[str, Records] | None = None, **options: Any) -> AuctionSummary:
+    built = build_summary(own, **{**SMALL, "selection": "auction", **options})
+    assert isinstance(built, AuctionSummary)
+    return built
 
 
-def published(own: dict[str, Records] | None = None, **more: Any) -> PublishedSummary:
-    return PublishedSummary(**_known(own, {"seeds": SEEDS, **more}))
+def published(own: dict[str, Records] | None = None, **options: Any) -> PublishedSummary:
+    built = build_summary(own, **{**SMALL, "variant": "published", "seeds": SEEDS, **options})
+    assert isinstance(built, PublishedSummary)
+    return built
 
 
 def ran(protocol: Any, records: dict[str, Records] | None = None, **more: Any) -> Outcome:

@@ -8,7 +8,7 @@ import numpy as np
 
 from comity.data import Records
 from comity.federation.declare.consortium import Consortium
-from comity.methods.summary import OneShotSummary
+from comity.methods.summary import OneShotSummary, Summary
 from comity.privacy.loss import Approx, Loss
 from comity.privacy.unit import Neighbours, Unit
 
@@ -39,16 +39,16 @@ def held(scale: int = 1) -> dict[str, Records]:
     }
 
 
-def summary(own: dict[str, Records] | None = None, **more: Any) -> OneShotSummary:
-    known: dict[str, Any] = {
-        "columns": COLUMNS,
-        "gamma": 3.0,
-        "sizes": {name: len(one) for name, one in (own or held()).items()},
-        "records": 20,
-        "labels": "<i8",
-        "dimensions": 40,
-    }
-    return OneShotSummary(**{**known, **more})
+def summary(own: dict[str, Records] | None = None, **options: Any) -> OneShotSummary:
+    built = build_summary(own, **{"records": 20, "dimensions": 40, **options})
+    assert isinstance(built, OneShotSummary)
+    return built
+
+
+def build_summary(own: dict[str, Records] | None = None, **options: Any) -> Any:
+    """What runs over these parties' rows, by the method's own defaults."""
+    sizes = {name: len(one) for name, one in (own or held()).items()}
+    return Summary.over_rows(**{"columns": COLUMNS, "gamma": 3.0, "labels": "<i8", "sizes": sizes, **options})
 
 
 def make_consortium(loss: Loss | None = None, **more: Any) -> Consortium:

@@ -23,7 +23,7 @@ from comity.privacy.randomness import SeededNoise
 
 from .consortia import make_consortium
 
-FEATURES = FourierFeatures.drawn(2, 6, 1.0, Stream.public("auction tests"))
+FEATURES = FourierFeatures.draw(2, 6, 1.0, Stream.public("auction tests"))
 
 
 def test_each_place_has_one_round_and_rounds_are_even() -> None:

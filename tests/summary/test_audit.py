@@ -40,7 +40,7 @@ def far_apart(features: Any) -> list[Any]:
 def test_moments_lose_no_more_than_is_debited_for_them() -> None:
     built, consortium = summary(dimensions=6), make_consortium(Approx(6.0, 1e-5))
     release = built.declare(consortium).accept(consortium)["moments"]
-    one, other = far_apart(FourierFeatures.drawn(COLUMNS, 6, 3.0, Stream.public("audit features")))
+    one, other = far_apart(FourierFeatures.draw(COLUMNS, 6, 3.0, Stream.public("audit features")))
     assert np.linalg.norm(one - other) > 0.95 * MOMENT_SENSITIVITY
     honest, claimed = release.parts(consortium), claimed_mu(release)
     assert honest == 2

@@ -35,7 +35,7 @@ def _kernel(one: np.ndarray, two: np.ndarray, gamma: float) -> np.ndarray:
 
 
 def test_features_have_length_one_whatever_the_row_is() -> None:
-    features = FourierFeatures.drawn(5, 40, 0.3, Stream.public("length"))
+    features = FourierFeatures.draw(5, 40, 0.3, Stream.public("length"))
     rows = np.concatenate([_rows(300, 5), 1e6 * _rows(300, 5), 1e30 * _rows(300, 5)])
     lengths = np.linalg.norm(features(rows), axis=1)
     assert lengths.max() <= LENGTH
@@ -43,7 +43,7 @@ def test_features_have_length_one_whatever_the_row_is() -> None:
 
 
 def test_a_row_that_is_not_finite_becomes_zero_and_spoils_no_other() -> None:
-    features = FourierFeatures.drawn(3, 8, 0.3, Stream.public("finite"))
+    features = FourierFeatures.draw(3, 8, 0.3, Stream.public("finite"))
     rows = _rows(4, 3)
     broken = rows.copy()
     broken[1, 2], broken[3, 0] = np.nan, np.inf
@@ -56,7 +56,7 @@ def test_a_row_that_is_not_finite_becomes_zero_and_spoils_no_other() -> None:
 
 def test_a_longer_row_than_one_is_divided_by_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a library's cosine gives: the sensitivity rests on the length alone."""
-    features = FourierFeatures.drawn(3, 8, 0.3, Stream.public("long"))
+    features = FourierFeatures.draw(3, 8, 0.3, Stream.public("long"))
     cosine = np.cos
     monkeypatch.setattr("comity.methods.summary.features.np.cos", lambda angles: 1.01 * cosine(angles))
     assert np.linalg.norm(features(_rows(200, 3)), axis=1).max() <= LENGTH
@@ -66,18 +66,18 @@ def test_a_longer_row_than_one_is_divided_by_its_length(monkeypatch: pytest.Monk
 def test_inner_products_are_about_the_kernel(dimensions: int) -> None:
     rows = _rows(30, 12)
     gamma = 0.05
-    mapped = FourierFeatures.drawn(12, dimensions, gamma, Stream.public("kernel"))(rows)
+    mapped = FourierFeatures.draw(12, dimensions, gamma, Stream.public("kernel"))(rows)
     assert np.abs(mapped @ mapped.T - _kernel(rows, rows, gamma)).max() < 6 / np.sqrt(dimensions)
 
 
 def test_frequencies_are_orthogonal_in_blocks_and_vary_less_than_independent_ones() -> None:
-    drawn = FourierFeatures.drawn(6, 2 * 15, 0.5, Stream.public("orthogonal"))
+    drawn = FourierFeatures.draw(6, 2 * 15, 0.5, Stream.public("orthogonal"))
     assert drawn.frequencies.shape == (6, 15)
     for start in (0, 6, 12):
         block = drawn.frequencies[:, start : start + 6]
         products = block.T @ block
         assert np.abs(products - np.diag(np.diag(products))).max() < 1e-9
-    lengths = np.linalg.norm(FourierFeatures.drawn(6, 2 * 3000, 0.5, Stream.public("lengths")).frequencies, axis=0)
+    lengths = np.linalg.norm(FourierFeatures.draw(6, 2 * 3000, 0.5, Stream.public("lengths")).frequencies, axis=0)
     # The squares of normal vectors' lengths: 6 columns of variance 2γ each.
     assert (lengths**2).mean() == pytest.approx(6 * 2 * 0.5, rel=0.05)
 
@@ -86,14 +86,14 @@ def test_frequencies_are_orthogonal_in_blocks_and_vary_less_than_independent_one
     for repeat in range(20):
         stream = Stream.public("variance", repeat)
         independent = FourierFeatures(stream.normal((6, 30)) * np.sqrt(0.2))
-        for name, one in (("orthogonal", FourierFeatures.drawn(6, 60, 0.1, stream)), ("independent", independent)):
+        for name, one in (("orthogonal", FourierFeatures.draw(6, 60, 0.1, stream)), ("independent", independent)):
             mapped = one(rows)
             errors[name].append(float(((mapped @ mapped.T - exact) ** 2).mean()))
     assert np.mean(errors["orthogonal"]) < 0.8 * np.mean(errors["independent"])
 
 
 def test_the_same_seed_gives_the_same_features_and_another_one_others() -> None:
-    one, same, other = (FourierFeatures.drawn(4, 10, 1.0, Stream.public(name)) for name in ("a", "a", "b"))
+    one, same, other = (FourierFeatures.draw(4, 10, 1.0, Stream.public(name)) for name in ("a", "a", "b"))
     assert np.array_equal(one.frequencies, same.frequencies)
     assert not np.array_equal(one.frequencies, other.frequencies)
 
@@ -101,7 +101,7 @@ def test_the_same_seed_gives_the_same_features_and_another_one_others() -> None:
 @pytest.mark.parametrize(("columns", "dimensions", "gamma"), [(0, 4, 1.0), (3, 5, 1.0), (3, 0, 1.0), (3, 4, 0.0)])
 def test_what_makes_no_features_is_refused(columns: int, dimensions: int, gamma: float) -> None:
     with pytest.raises(DataError):
-        FourierFeatures.drawn(columns, dimensions, gamma, Stream.public("refused"))
+        FourierFeatures.draw(columns, dimensions, gamma, Stream.public("refused"))
 
 
 def test_the_width_is_that_of_the_median_public_pair() -> None:
@@ -142,7 +142,7 @@ def test_discrepancy_is_that_of_all_pairs() -> None:
 
 def test_discrepancy_of_features_comes_close_to_the_exact_one() -> None:
     first, second = _rows(60, 4, "first"), 0.5 + _rows(60, 4, "second")
-    mapped = FourierFeatures.drawn(4, 6000, 0.2, Stream.public("mmd"))
+    mapped = FourierFeatures.draw(4, 6000, 0.2, Stream.public("mmd"))
     found = float(((mapped(first).mean(axis=0) - mapped(second).mean(axis=0)) ** 2).sum())
     assert found == pytest.approx(mmd2(first, second, 0.2), rel=0.1)
 
@@ -240,7 +240,7 @@ def test_a_set_without_choice_is_left_as_it_is() -> None:
 
 def test_features_and_exact_kernel_choose_alike() -> None:
     rows, target = _rows(150, 3), 0.8 + _rows(80, 3, "target")
-    mapped = FourierFeatures.drawn(3, 4000, 0.3, Stream.public("herding"))
+    mapped = FourierFeatures.draw(3, 4000, 0.3, Stream.public("herding"))
     by_features = herd_features(mapped(rows), mapped(target).mean(axis=0), 15)
     exact = mmd2(rows[herd_towards(rows, target, 15, 0.3)], target, 0.3)
     assert mmd2(rows[by_features], target, 0.3) < 1.3 * exact
@@ -253,7 +253,7 @@ def test_more_records_than_there_are_can_not_be_chosen() -> None:
 
 def test_features_of_a_row_are_the_same_beside_any_other_rows() -> None:
     """Beside one that is not finite, and in batches of which a product by BLAS rounds one row differently."""
-    features = FourierFeatures.drawn(20, 40, 2.0, Stream.public("batches"))
+    features = FourierFeatures.draw(20, 40, 2.0, Stream.public("batches"))
     chance = np.random.default_rng(8)
     rows = chance.normal(size=(200, 20))
     whole = features(rows)
@@ -269,7 +269,7 @@ def test_features_of_a_row_are_the_same_beside_any_other_rows() -> None:
 
 def test_coordinates_and_ratios_of_a_record_are_the_same_beside_any_other_records() -> None:
     chance = np.random.default_rng(9)
-    features = FourierFeatures.drawn(20, 40, 2.0, Stream.public("batches"))(chance.normal(size=(200, 20)))
+    features = FourierFeatures.draw(20, 40, 2.0, Stream.public("batches"))(chance.normal(size=(200, 20)))
     seen = Spectrum(chance.normal(size=40), chance.normal(size=(40, 10)), np.full(10, 1e-12))
     found = Ratio(seen, np.append(1.0, 1e-6 * chance.normal(size=10)))
     for compute in (seen.whitened, seen.in_ball, found):

@@ -126,7 +126,7 @@ def test_more_than_there_is_can_not_be_dealt() -> None:
 
 
 def at_home(records: Any, weights: Any, count: Any) -> np.ndarray:
-    features = FourierFeatures.drawn(COLUMNS, 20, 3.0, Stream.public("home"))
+    features = FourierFeatures.draw(COLUMNS, 20, 3.0, Stream.public("home"))
     seen = Spectrum(np.zeros(20), np.eye(20)[:, :3], np.ones(3))
     stream = Stream.public("home chance")
     return choose_records(records.features, weights, count, features=features, spectrum=seen, gamma=3.0, stream=stream)

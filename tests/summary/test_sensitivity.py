@@ -48,7 +48,7 @@ def test_no_two_feature_vectors_are_further_apart_than_the_moments_are_noised_fo
 
 
 def test_the_sum_of_moments_is_that_of_its_records_and_opens_to_what_it_was_made_of() -> None:
-    features = FourierFeatures.drawn(COLUMNS, 12, 2.0, Stream.public("moments"))
+    features = FourierFeatures.draw(COLUMNS, 12, 2.0, Stream.public("moments"))
     rows = held()["ash"].features
     phi = features(rows)
     total = sum_moments(rows, features)
@@ -81,7 +81,7 @@ def spectra() -> Iterator[Spectrum]:
 
 
 def test_the_consumers_rows_lie_in_the_unit_ball_whatever_the_coordinator_sends() -> None:
-    features = FourierFeatures.drawn(COLUMNS, 10, 2.0, Stream.public("wish"))(held()["elm"].features)
+    features = FourierFeatures.draw(COLUMNS, 10, 2.0, Stream.public("wish"))(held()["elm"].features)
     declared = summary().declare(make_consortium())["wish"]
     for seen in spectra():
         rows = seen.in_ball(features)
@@ -91,7 +91,7 @@ def test_the_consumers_rows_lie_in_the_unit_ball_whatever_the_coordinator_sends(
 
 
 def test_no_record_counts_for_more_than_the_bound_whatever_the_coordinator_sends() -> None:
-    features = FourierFeatures.drawn(COLUMNS, 10, 2.0, Stream.public("mass"))(held()["ash"].features)
+    features = FourierFeatures.draw(COLUMNS, 10, 2.0, Stream.public("mass"))(held()["ash"].features)
     chance = np.random.default_rng(4)
     for seen in spectra():
         for theta in (

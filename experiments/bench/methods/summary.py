@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import Records
 from comity.entropy import Stream
-from comity.methods.summary import OneShotSummary
+from comity.methods.summary import OneShotSummary, Summary
 from comity.methods.summary.features import FourierFeatures, gamma_of_records
 from comity.methods.summary.herding import herd_features, mmd2
 from comity.protocol import simulate
@@ -37,7 +37,7 @@ def measure(*, quick: bool = False) -> list[dict[str, Any]]:
 def _measured(records: int, chosen: int) -> list[dict[str, Any]]:
     held = generated(records)
     gamma = gamma_of_records(_cloud("public", 150, 0.0))
-    runs = [_run(held, gamma, dimensions, chosen) for dimensions in (FEATURES, None)]
+    runs = [_run(held, gamma, dimensions, chosen) for dimensions in (FEATURES, "auto")]
     # Before the anchors, which hold the features of all records.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rows = []
@@ -62,15 +62,16 @@ def _measured(records: int, chosen: int) -> list[dict[str, Any]]:
     return [*rows, {**memory, "repeats": 1, "spread": 0.0, "better": "lower", "note": note}]
 
 
-def _run(held: dict[str, Records], gamma: float, dimensions: int | None, chosen: int) -> tuple[float, float, int]:
+def _run(held: dict[str, Records], gamma: float, dimensions: int | str, chosen: int) -> tuple[float, float, int]:
     """Processor seconds of a run, MMD² of its summary to the consumer's records, and how many features it had."""
-    built = OneShotSummary(
+    built = Summary.over_rows(
         columns=COLUMNS,
         gamma=gamma,
         sizes={party: len(one) for party, one in held.items()},
         records=chosen,
         dimensions=dimensions,
     )
+    assert isinstance(built, OneShotSummary)
     started = process_time()
     outcome = simulate(
         built,
@@ -105,7 +106,7 @@ def _cloud(label: str, count: int, centre: float) -> Any:
 def _greedy(held: dict[str, Records], gamma: float, dimensions: int, chosen: int) -> float:
     """Seconds of the greedy choice: its features once, and p rounds by the time of a few."""
     started = process_time()
-    features = FourierFeatures.drawn(COLUMNS, dimensions, gamma, Stream.public("bench", "summary", "features"))
+    features = FourierFeatures.draw(COLUMNS, dimensions, gamma, Stream.public("bench", "summary", "features"))
     owners = [one.features for name, one in held.items() if name != "buyer"]
     mapped = np.concatenate([features(rows).astype(np.float32) for rows in owners])
     mean = features(held["buyer"].features).mean(axis=0)

@@ -18,7 +18,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from comity.methods.summary import AuctionSummary, OneShotSummary, PublishedSummary
+from comity.methods.summary import Summary
 from comity.methods.summary.assessment import Measured, compare_choices, measure_choice
 from comity.methods.summary.published.method import Bid
 from comity.protocol import Protocol, simulate
@@ -98,17 +98,17 @@ def _rows(name: str, size: Size, *, quick: bool) -> Iterator[dict[str, Any]]:
 
 def ours(one: Task, epsilon: float, count: int) -> Measured:
     """A whole run with hosts, masks and ledgers, without a seed."""
-    return _ran("ours", OneShotSummary(**_laid_out(one, count)), one, epsilon)
+    return _ran("ours", Summary.over_rows(**_laid_out(one, count)), one, epsilon)
 
 
 def auctions(one: Task, epsilon: float, count: int) -> list[Measured]:
     """Whole runs of the corrected auction and of the published one, with its bid corrected and as printed. What is
     claimed of the published one is ε; what it loses is in its declaration."""
     laid_out = _laid_out(one, count)
-    found = [_ran("auction", AuctionSummary(**laid_out), one, epsilon)]
+    found = [_ran("auction", Summary.over_rows(**laid_out, selection="auction"), one, epsilon)]
     signs: tuple[tuple[str, Bid], ...] = (("published", "corrected"), ("published, as printed", "printed"))
     for name, sign in signs:
-        protocol = PublishedSummary(**laid_out, seeds=one.seeds, bid_sign=sign)
+        protocol = Summary.over_rows(**laid_out, variant="published", seeds=one.seeds, bid_sign=sign)
         found.append(_ran(name, protocol, one, epsilon, note="not private as claimed; noise as printed for epsilon"))
     return found
 

@@ -24,8 +24,8 @@ from comity.data.cells import decoded
 from comity.errors import DataError, SchemaError
 from comity.federation.declare.consortium import Consortium
 from comity.methods.summary.features import FourierFeatures
+from comity.methods.summary.protocol import OWNER, find_consumer
 from comity.methods.summary.ratio import Ratio, Spectrum
-from comity.methods.summary.terms import OWNER, find_consumer
 from comity.representation import short_repr
 
 _FORMAT: Final = "comity-bought-1"
@@ -298,7 +298,7 @@ class BoughtHashes:
         """The map of the hashes, for whoever has the seed: consumer and owners."""
         from comity.entropy import Stream
 
-        return FourierFeatures.drawn(self.columns, self.rows.shape[1], self.gamma, Stream(seed))
+        return FourierFeatures.draw(self.columns, self.rows.shape[1], self.gamma, Stream(seed))
 
     def linear_model(self, regularisation: float = 1.0) -> Any:
         """A linear classifier of hashes, which is one of the Gaussian kernel on records: a curator that never saw a

@@ -84,7 +84,7 @@ def compare_choices(
         ),
         of("greedy", herd_towards(rows, target, count, gamma), "exact kernel, sees everything: not private"),
     ]
-    features = FourierFeatures.drawn(rows.shape[1], _FEATURES, gamma, stream)
+    features = FourierFeatures.draw(rows.shape[1], _FEATURES, gamma, stream)
     by_features = herd_features(features(rows), features(target).mean(axis=0), count)
     found.append(of("greedy, features", by_features, f"{_FEATURES} random features, sees everything: not private"))
     weighed = _choose_by_classifier(rows, target, count, stream)

@@ -9,7 +9,7 @@ private record is read for either.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import sqrt
 from typing import TypeVar
 
@@ -48,7 +48,7 @@ class FourierFeatures:
     frequencies: Floats
 
     @classmethod
-    def drawn(cls, columns: int, dimensions: int, gamma: float, stream: Stream) -> FourierFeatures:
+    def draw(cls, columns: int, dimensions: int, gamma: float, stream: Stream) -> FourierFeatures:
         """`dimensions` features, an even number, for rows of so many columns and the kernel exp(−γ·|x − y|²).
 
         Within a block of `columns` frequencies they are orthogonal, each as long as a normal vector would be: the same
@@ -114,6 +114,12 @@ class FourierFeatures:
     @cached_property
     def _angles(self) -> Weights:
         return Weights.on_one_grid(self.frequencies.T)
+
+
+@lru_cache(maxsize=8)
+def public_features(columns: int, dimensions: int, gamma: float) -> FourierFeatures:
+    """The map that every participant of a study draws alike: its seed is a public label."""
+    return FourierFeatures.draw(columns, dimensions, gamma, Stream.public("summary features", columns, dimensions))
 
 
 def gamma_of_records(public: Floats) -> float:

@@ -1,22 +1,18 @@
-"""What the auctions share: bids in clear to a trusted curator, records from the owners that it asks, a summary of the
-best."""
+"""What both auctions share: owners send bids in clear to a trusted curator, it asks some of them for their records, and
+the best records form the summary."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
-from comity.data import Encoding, LocalRecords, Records
 from comity.data.row_products import clip_received, rough_unit_products
-from comity.entropy import Stream
 from comity.errors import Malformed, Refused
-from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Ball
 from comity.federation.declare.consortium import COORDINATOR, Consortium
@@ -24,16 +20,11 @@ from comity.federation.declare.declaration import Release
 from comity.federation.declare.protection import Curated, Derived, Disclosed, EntrustedRounds, Mechanism
 from comity.federation.declare.release import Array, Fields
 from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol, step
-from comity.methods.declared_records import Sizes, size_of
-from comity.methods.summary.features import FourierFeatures
-from comity.methods.summary.terms import CONSUMER, OWNER, Chosen, Features, Payment, Within
+from comity.federation.protocol import step
+from comity.methods.summary.features import FourierFeatures, public_features
+from comity.methods.summary.protocol import CONSUMER, OWNER, ChosenRows, Features, Ranges, SummaryProtocol
 from comity.privacy.loss import Loss
 from comity.privacy.mechanisms.prefix_sums import MAX_ROUNDS
-
-if TYPE_CHECKING:
-    from comity.federation.assessment import Assessment
-    from comity.federation.own_score import OwnScore
 
 # Bids and ranks.
 #
@@ -44,38 +35,38 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 MAX_BID = 1024.0
-"""No bid is larger. It decides how wide an integer is and nothing else: ranks are all that a bid is for."""
+"""The largest bid. It decides the width of an integer and nothing else: bids serve only to rank owners."""
 BID_GRID = 2.0**-40
 NO_BID = -MAX_BID
 """The bid of an owner that has no record in a round."""
 
 
 def find_best_bid(features: Floats, direction: Floats) -> tuple[int, float]:
-    """The place of the record with the largest bid, the first where several have it, and the bid, within its limit.
+    """The index of the record with the largest bid, the first of equals, and the bid, clip_received to its limit.
 
     A record's bid does not depend on other records, to the last bit, whatever direction a curator sends.
     """
     if not len(features):
         return -1, NO_BID
-    found = rough_unit_products(features, clip_received(direction)[None])[:, 0]
-    place = int(np.argmax(found))
-    return place, float(np.clip(found[place], -MAX_BID, MAX_BID))
+    bids = rough_unit_products(features, clip_received(direction)[None])[:, 0]
+    place = int(np.argmax(bids))
+    return place, float(np.clip(bids[place], -MAX_BID, MAX_BID))
 
 
 def rank_bids(bids: Mapping[str, float], owners: Sequence[str]) -> NDArray[np.int64]:
-    """(owners,): 1 for the largest bid. Ties go to the owner that stands first, and who made no bid comes last.
+    """(owners,): 1 for the largest bid. Of equal bids the first owner's ranks higher; an owner without a bid is last.
 
-    A bid that changes moves every other owner's rank by one at most: how many bids stand before it changes by one.
+    A bid that changes moves every other owner's rank by at most one, because the number of larger bids changes by one.
     """
     order = sorted(range(len(owners)), key=lambda place: (-bids.get(owners[place], -np.inf), place))
-    out = np.empty(len(owners), np.int64)
-    out[order] = np.arange(1, len(owners) + 1)
-    return out
+    ranks = np.empty(len(owners), np.int64)
+    ranks[order] = np.arange(1, len(owners) + 1)
+    return ranks
 
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """One record, encoded, with its label where there are any."""
+    """One encoded record, with its label if it has one."""
 
     row: Floats
     label: Any = None
@@ -86,60 +77,65 @@ class Offer:
 
 
 @dataclass(frozen=True, eq=False)
-class Taken:
+class PooledOffer:
+    """An offer in the pool, with its owner's index and its bid."""
+
     owner: int
     offer: Offer
     bid: float
 
 
 class Pool:
-    """Filled round by round. `sum` is over the features of the winners, one of each round and no others; what is left
-    over is never looked at again while rounds go on, because what was offered in an earlier round would carry a record
-    into another one than its own. Features are put on the `grid` of the sum's noise one by one."""
+    """The offers of an auction, filled round by round.
+
+    `sum` adds up the features of the winners, one for each round and no others; each is put on the `grid` of the sum's
+    noise. No round looks at offers left over from earlier ones: they would carry a record into a round that is not its
+    own.
+    """
 
     def __init__(
         self, owners: Sequence[str], features: FourierFeatures, labels: str | None = None, grid: float = 2.0**-20
     ) -> None:
         self._owners, self._features, self._labels, self._grid = tuple(owners), features, labels, grid
         self.sum: Floats = np.zeros(features.dimensions)
-        self.winners: list[Taken] = []
-        self.left_over: list[Taken] = []
+        self.winners: list[PooledOffer] = []
+        self.left_over: list[PooledOffer] = []
 
     def close(self, offers: Mapping[str, Offer], bids: Mapping[str, float]) -> None:
         """End a round: the best of its offers wins, the first owner's where bids are equal."""
-        found = [
-            Taken(place, offers[owner], bids[owner]) for place, owner in enumerate(self._owners) if owner in offers
+        entries = [
+            PooledOffer(place, offers[owner], bids[owner])
+            for place, owner in enumerate(self._owners)
+            if owner in offers
         ]
-        found.sort(key=lambda one: (-one.bid, one.owner))
-        if found:
-            self.winners.append(found[0])
-            self.sum = self.sum + np.rint(self._features(found[0].offer.row[None])[0] / self._grid) * self._grid
-        self.left_over += found[1:]
+        entries.sort(key=lambda one: (-one.bid, one.owner))
+        if entries:
+            self.winners.append(entries[0])
+            self.sum = self.sum + np.rint(self._features(entries[0].offer.row[None])[0] / self._grid) * self._grid
+        self.left_over += entries[1:]
 
     @property
     def seen(self) -> int:
-        """Records that the curator touched."""
+        """The number of records that the curator received."""
         return len(self.winners) + len(self.left_over)
 
-    def taken(self, records: int) -> list[Taken]:
-        """The winners, and for rounds in which nobody was asked the best of what is left over. No owner is told, and no
+    def summary(self, records: int) -> dict[str, Any]:
+        """The winners, and the best offers left over in place of rounds without one. No owner is told which, and no
         broadcast follows."""
         spare = sorted(self.left_over, key=lambda one: -one.bid)
-        return [*self.winners, *spare[: records - len(self.winners)]]
-
-    def summary(self, records: int) -> dict[str, Any]:
-        found = self.taken(records)
-        made = {
-            "rows": np.array([one.offer.row for one in found], "<f8").reshape(len(found), self._features.columns),
-            "owners": np.array([one.owner for one in found], "<i8"),
+        entries = [*self.winners, *spare[: records - len(self.winners)]]
+        summary = {
+            "rows": np.array([one.offer.row for one in entries], "<f8").reshape(len(entries), self._features.columns),
+            "owners": np.array([one.owner for one in entries], "<i8"),
         }
         if self._labels:
-            made["labels"] = np.array([one.offer.label for one in found], self._labels)
-        return made
+            summary["labels"] = np.array([one.offer.label for one in entries], self._labels)
+        return summary
 
     def attribution(self, target: Floats, spread: float) -> dict[str, Any]:
-        """Records of each owner, its share of the winning bids that are worth something, and the objective: how far the
-        target mean, as released, is from nothing and from the summary's mean, less what noise adds to both."""
+        """The winning records of each owner, its share of the positive winning bids, and the objective: the squared
+        distance of the released target mean from zero and from the summary's mean, less what noise of deviation
+        `spread` adds to both."""
         counts, values = np.zeros(len(self._owners), "<i8"), np.zeros(len(self._owners))
         for one in self.winners:
             counts[one.owner] += 1
@@ -156,47 +152,29 @@ class Pool:
 
 
 FEATURES = 140
-"""As many as the published method."""
+"""The number of features of an auction where the study gives none: that of the published method."""
 _CHOICE = "summary.choice"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Market(Protocol):
-    """`records` rounds of an auction. Subclasses say how the curator learns the target, what it broadcasts, whom it
+class Market(SummaryProtocol):
+    """An auction of `records` rounds. Subclasses say how the curator learns the target, what it broadcasts, whom it
     asks, and which records may bid (`bid`)."""
 
-    name: ClassVar[str] = "summary"
-    version: ClassVar[int] = 3
-    roles: ClassVar[tuple[str, ...]] = (OWNER, CONSUMER)
-
-    columns: int
-    gamma: Positive
-    sizes: Sizes = field(default_factory=dict)
-    records: Annotated[int, Interval(ge=1, le=MAX_ROUNDS)] = 100
-    labels: Literal["<i8", "<f8"] | None = None
-    dimensions: Features = FEATURES
-    payment: Payment = 100.0
-    width_from: str = "given"
-    image: tuple[int, int] | None = None
-    encoding: Encoding | None = field(default=None, repr=False)
+    records: Annotated[int, Interval(ge=1, le=MAX_ROUNDS)]
+    dimensions: Features
 
     @property
-    def stackable(self) -> bool:
-        return False
-
-    @cached_property
     def features(self) -> FourierFeatures:
-        """The public map; its seed is a label that everybody knows."""
-        stream = Stream.public("summary features", self.columns, self.dimensions)
-        return FourierFeatures.drawn(self.columns, self.dimensions, self.gamma, stream)
+        return public_features(self.columns, self.dimensions, self.gamma)
 
     # What leaves in every auction.
 
-    def announced(
+    def declare_bidding(
         self, consortium: Consortium, *, loss: Loss, numbers: int, limit: float, asking: Mechanism, broadcast: Release
     ) -> tuple[Release, ...]:
-        """Bids of so many `numbers`, at a `loss` that whom the curator asks and what it broadcasts have between them;
-        the bits of `asking`, one for each owner; the release that broadcasts are made from."""
+        """Bids of this many `numbers`, the bits of `asking` (one for each owner), and the release that broadcasts are
+        made from. `loss` is what the bits and the broadcasts cost together."""
         return (
             Release(
                 name="bids",
@@ -219,7 +197,7 @@ class Market(Protocol):
             broadcast,
         )
 
-    def traded(self, consortium: Consortium, *broadcast_from: str) -> tuple[Release, ...]:
+    def declare_trade(self, consortium: Consortium, *broadcast_from: str) -> tuple[Release, ...]:
         """Broadcasts, asks, offers, and what curator and consumer have at the end."""
         owners = len(consortium.among(OWNER))
         return (
@@ -249,7 +227,7 @@ class Market(Protocol):
                     "records_may_leave",
                     sealed=True,
                 ),
-                form=Chosen(self.columns, 1, self.labels, within=Within.of(self.encoding)),
+                form=ChosenRows(self.columns, 1, self.labels, within=Ranges.of(self.encoding)),
                 times=self.records,
             ),
             Release(
@@ -257,7 +235,7 @@ class Market(Protocol):
                 source=COORDINATOR,
                 to=(COORDINATOR, CONSUMER),
                 protection=Derived("offer"),
-                form=Chosen(self.columns, self.records, self.labels, owners, Within.of(self.encoding)),
+                form=ChosenRows(self.columns, self.records, self.labels, owners, Ranges.of(self.encoding)),
             ),
             Release(
                 name="attribution",
@@ -277,44 +255,48 @@ class Market(Protocol):
 
     # What the curator does in every round.
 
-    def offered(self, parties: Parties, number: int, aim: Floats) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
-        """What every owner that is left sends as its bid along `aim`, and the bids themselves."""
+    def collect_bids(
+        self, parties: Parties, number: int, direction: Floats
+    ) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
+        """What every owner that is left sends as its bid along the direction, and the bids themselves."""
         least = parties.declaration["bids"].min_parties(parties.consortium)
         alive = [owner for owner in parties.consortium.among(OWNER) if owner in parties.alive]
-        got = parties.ask(self.bid, to=alive, label=number, need=least, broadcast=aim)
+        got = parties.ask(self.bid, to=alive, label=number, need=least, broadcast=direction)
         sent = {owner: values["bids"] for owner, values in got.items()}
         return sent, {owner: float(values[0] * BID_GRID) for owner, values in sent.items()}
 
-    def bought(
-        self, parties: Parties, number: int, aim: Floats, made: Mapping[str, float], bits: NDArray[np.int64]
+    def buy_offers(
+        self, parties: Parties, number: int, direction: Floats, bids: Mapping[str, float], bits: NDArray[np.int64]
     ) -> dict[str, Offer]:
-        """What those offer that the `bits` ask, by owner; an owner that offers anything else is lost."""
+        """The offers of the owners that the `bits` ask. An owner that offers another record than it bid with is
+        dropped."""
         owners = parties.consortium.among(OWNER)
-        told = {owner: np.array([bit], "<i8") for owner, bit in zip(owners, bits.tolist())}
+        asks = {owner: np.array([bit], "<i8") for owner, bit in zip(owners, bits.tolist())}
 
-        def honest(owner: str, values: Mapping[str, Any]) -> None:
-            wanted = bool(told[owner][0]) and made[owner] > NO_BID
-            if ("offer" in values) != wanted or (wanted and not self._is_bid(values["offer"], aim, made[owner])):
+        def check_offer(owner: str, values: Mapping[str, Any]) -> None:
+            wanted = bool(asks[owner][0]) and bids[owner] > NO_BID
+            if ("offer" in values) != wanted or (wanted and not self._is_bid(values["offer"], direction, bids[owner])):
                 raise Malformed(f"{owner} offers another record than the one that it bid with", code="form")
 
-        each = {owner: {"ask": told[owner]} for owner in made}
+        each = {owner: {"ask": asks[owner]} for owner in bids}
         least = parties.declaration["bids"].min_parties(parties.consortium)
-        sold = parties.ask(self.sell, each=each, label=number, need=least, valid=honest)
+        sold = parties.ask(self.sell, each=each, label=number, need=least, valid=check_offer)
         return {owner: Offer.of(values["offer"]) for owner, values in sold.items() if "offer" in values}
 
-    def _is_bid(self, offer: Mapping[str, Any], aim: Floats, bid: float) -> bool:
+    def _is_bid(self, offer: Mapping[str, Any], direction: Floats, bid: float) -> bool:
         if len(offer["rows"]) != 1:
             return False
-        # Another machine's last bits are no lie.
-        return abs(find_best_bid(self.features(offer["rows"]), aim)[1] - bid) <= 1e-5 * (1 + float(np.linalg.norm(aim)))
+        # Machines may differ in the last bits of a bid.
+        tolerance = 1e-5 * (1 + float(np.linalg.norm(direction)))
+        return abs(find_best_bid(self.features(offer["rows"]), direction)[1] - bid) <= tolerance
 
     # What a site does in every auction.
 
     def bid(self, site: Site, broadcast: Floats) -> None:
-        """The step that `offered` asks for: a form of the auction says which records may bid."""
+        """The step that `collect_bids` asks for. A subclass says which records may bid."""
         raise NotImplementedError(f"{type(self).__name__} does not say which records bid")
 
-    def chosen(self, site: Site, place: int) -> None:
+    def keep_choice(self, site: Site, place: int) -> None:
         """Remember which record bids in this round; it stays here until the curator asks."""
         site.keep(_CHOICE, [int(site.label), place])
 
@@ -325,53 +307,19 @@ class Market(Protocol):
             raise Refused("a record is handed over in the round in which it bid", code="undeclared")
         if not ask[0] or place < 0:
             return {}
-        self.sold(site, place)
-        found: dict[str, Any] = {"rows": np.ascontiguousarray(site.features[place : place + 1], "<f8")}
+        self.note_sale(site, place)
+        offer: dict[str, Any] = {"rows": np.ascontiguousarray(site.features[place : place + 1], "<f8")}
         if self.labels:
-            found["labels"] = np.ascontiguousarray(site.labels[place : place + 1], self.labels)
-        return {"offer": found}
+            offer["labels"] = np.ascontiguousarray(site.labels[place : place + 1], self.labels)
+        return {"offer": offer}
 
-    def sold(self, site: Site, place: int) -> None:
+    def note_sale(self, site: Site, place: int) -> None:
         """Called when a record is handed over."""
 
-    # What a consumer works with.
+    # What comes out.
 
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> Any:
         """Bought records with the value of winning bids; KeyError for a receiver that was not sent them."""
-        from comity.methods.summary.artefact import Bought, BoughtRecords, RunSetting
-
-        summary, attribution = released["summary"], released["attribution"]
-        bought = Bought.of(
-            tuple(consortium.among(OWNER)),
-            attribution,
-            payment=self.payment,
-            asked=self.records,
-            seen=int(attribution["seen"][0]),
-            basis="bids",
-        )
-        schema = None if self.encoding is None else replace(self.encoding.schema, identifier=None)
-        setting = RunSetting.of(self.gamma, consortium)
-        return BoughtRecords(
-            summary["rows"], summary.get("labels"), summary["owners"], bought, schema, self.image, setting
-        )
-
-    def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
-        from comity.methods.summary.assessment import score_bought
-
-        return score_bought(presented, records)
-
-    def assess(self, presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
-        from comity.methods.summary.assessment import assess
-
-        return assess(presented, train, test)
-
-    # What the plan says.
-
-    @property
-    def kernel_note(self) -> str:
-        return (
-            f"kernel: exp(-{self.gamma:.4g} |x - y|^2), its width {self.width_from}; {self.dimensions} random features"
-        )
-
-    def protected(self, consortium: Consortium) -> int:
-        return sum(size_of(self.sizes, party) for party in consortium.among(OWNER))
+        attribution = released["attribution"]
+        bought = self.describe_purchase(attribution, consortium, seen=int(attribution["seen"][0]), basis="bids")
+        return self.present_records(released["summary"], bought, consortium)

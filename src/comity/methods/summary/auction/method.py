@@ -1,4 +1,4 @@
-"""Summaries by auction, corrected: owners bid; in each round a trusted curator asks few of them and adds one record.
+"""Summaries by auction, corrected: owners bid; in each round a trusted curator asks a few of them and adds one record.
 
 After K. Sarpatwar et al., Differentially Private Distributed Data Summarization under Covariate Shift, NeurIPS 2019,
 with what its proof lacks (proof.md):
@@ -9,8 +9,8 @@ with what its proof lacks (proof.md):
     3  the curator asks the owners of small noisy rank; the best record it gets joins the summary   (`sell`)
     4  it broadcasts the direction of the next bids, from the noisy running sum
 
-A record bids in one round. A noisy rank decides who is asked. Nothing of a round is left over for the next, and bids
-follow from the broadcast alone. Seeds have no part in it.
+A record bids in one round. A noisy rank decides who is asked. No offer is carried over to the next round, and bids
+follow from the broadcast alone. Unlike the published auction, the summary starts empty, without public records.
 """
 
 from __future__ import annotations
@@ -33,57 +33,56 @@ from comity.federation.declare.protection import Noised, Perturbed
 from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.methods.declared_records import size_of, warn_owner
-from comity.methods.summary.auction.market import MAX_BID, Market, Offer, Pool, find_best_bid, rank_bids
+from comity.methods.summary.auction.market import MAX_BID, Market, Pool, find_best_bid, rank_bids
 from comity.methods.summary.features import LENGTH
-from comity.methods.summary.terms import CONSUMER, HEADROOM, OWNER, check_terms, find_consumer
+from comity.methods.summary.protocol import CONSUMER, HEADROOM, OWNER, ROUND_DOWN, subtract_square
 from comity.privacy.accounting import gaussian_budget, pure_square
 from comity.privacy.loss import GDP, LOSSES, Pure
 from comity.privacy.mechanisms import Gaussian, NoisyThreshold, PrefixSums
 
-# Whom the curator asks: owners with rank + Laplace(1/ε) <= 1 + ln(1/(2β))/ε, so the best is missed with probability β.
+# Whom the curator asks: owners with rank + Laplace(1/ε) <= 1 + ln(1/(2β))/ε. The best bidder is missed with probability
+# β.
 
 
 def ask_threshold(epsilon: float, missed: float) -> float:
-    """The largest noisy rank that is asked: half of exp(−ε·distance) lies beyond it at rank 1."""
+    """The largest noisy rank that is asked: rank 1 with noise lies beyond it with probability `missed`."""
     return 1 + log(1 / (2 * missed)) / epsilon
 
 
 def ask_mechanism(loss: Pure, readers: int, missed: float) -> NoisyThreshold:
-    """Bits for all owners, of which `readers` may pool theirs: `loss` is of all of these, an equal part for each.
+    """A bit for every owner. Up to `readers` owners may pool theirs; `loss` is that of all their bits together.
 
-    Sensitivity  1 for each bit: a record moves its owner's bid, and that the rank of every other owner by one at most.
-                 The bit that its own owner sees is no secret from it.
+    Sensitivity  1 for each bit: a record moves its owner's bid, which moves the rank of every other owner by at most
+                 one. Its own owner's bit is no secret from that owner.
     """
     epsilon = float(loss.epsilon) / readers
     return NoisyThreshold(loss=loss, sensitivity=1.0, threshold=-ask_threshold(epsilon, missed), touched=readers)
 
 
 def expected_asks(owners: int, epsilon: float, missed: float) -> float:
-    """How many are asked in a round, on average; it depends on no record, because ranks are 1 … owners in any case."""
+    """The mean number of owners asked in a round. It depends on no record: ranks are 1 … owners in any case."""
     limit = ask_threshold(epsilon, missed)
     return sum(_ask_probability(limit - rank, epsilon) for rank in range(1, owners + 1))
 
 
-def _ask_probability(room: float, epsilon: float) -> float:
-    tail = exp(-epsilon * abs(room)) / 2
-    return 1 - tail if room >= 0 else tail
+def _ask_probability(margin: float, epsilon: float) -> float:
+    tail = exp(-epsilon * abs(margin)) / 2
+    return 1 - tail if margin >= 0 else tail
 
 
-# How an owner's loss is divided: bits that say whom the curator asks, and the running sum.
+# An owner's loss is divided over the bits that say whom the curator asks, and the running sum.
 #
-# A record bids in one round (`draw_rounds`). It moves the bits of that round and one summand of the running sum. So it
-# loses one round's bits and the whole sequence of sums, whatever the number of rounds.
+# A record bids in one round (`draw_rounds`). It moves the bits of that round and one summand of the running sum. Its
+# loss is that of one round's bits and of the whole sequence of sums, whatever the number of rounds.
 
-_ROUND_DOWN = Context(prec=50, rounding=ROUND_FLOOR)
 _FOUR_DIGITS = Context(prec=4, rounding=ROUND_FLOOR)
 _HALF_PI = Decimal("1.571")
 
 
 @dataclass(frozen=True)
 class AuctionBudget:
-    """`asked` is the loss by all bits that the colluding owners see in a round, `running` that of the sums, `wish` the
-    consumer's; `readers` is how many owners may pool their bits."""
+    """`asked` is the loss by all bits that the colluding owners see in a round, `running` that by the sums, and `wish`
+    that of the consumer. `readers` is the number of owners that may pool their bits."""
 
     asked: Pure
     running: GDP
@@ -92,28 +91,26 @@ class AuctionBudget:
 
     @classmethod
     def of(cls, consortium: Consortium, share: float) -> AuctionBudget:
-        """`share` is the part of μ² that the bits have."""
+        """`share` is the part of μ² for the bits."""
         whole = gaussian_budget(consortium.loss)
-        bits = _ROUND_DOWN.multiply(whole.square, Decimal(repr(share)))
-        asked = _pure_within(bits)
-        left = _ROUND_DOWN.subtract(whole.square, pure_square(asked.epsilon))
-        # A little less, so that the parts never exceed the whole.
-        left = _ROUND_DOWN.subtract(left, Decimal(1).scaleb(whole.square.adjusted() - 40))
-        return cls(asked, GDP.squared(left), whole, max(1, consortium.colluders))
+        asked = _pure_within(ROUND_DOWN.multiply(whole.square, Decimal(repr(share))))
+        running = subtract_square(whole, pure_square(asked.epsilon))
+        return cls(asked, running, whole, max(1, consortium.colluders))
 
     @property
     def owner(self) -> GDP:
-        """What an owner's record loses by all of it."""
+        """The loss of an owner's record by the whole auction."""
         return GDP.squared(LOSSES.add(self.running.square, pure_square(self.asked.epsilon)))
 
     @property
     def each(self) -> float:
-        """ε_r: what one owner's own bit of a round tells it about another one's record."""
+        """ε_r: what one owner's bit of a round tells it about another owner's record."""
         return float(self.asked.epsilon) / self.readers
 
 
 def _pure_within(square: Decimal) -> Pure:
-    """An ε whose μ² is at most `square`, to four digits: μ² of a pure ε is at most π/2·ε² (`pure_square`)."""
+    """The largest ε of four digits whose μ² is at most `square`, because μ² of a pure ε is at most π/2·ε²
+    (`pure_square`)."""
     return Pure(_FOUR_DIGITS.sqrt(_FOUR_DIGITS.divide(square, _HALF_PI)).next_minus(_FOUR_DIGITS))
 
 
@@ -123,24 +120,24 @@ Floats = NDArray[np.float64]
 def bid_direction(target: Floats, running: Floats, chosen: int) -> Floats:
     """t − S/(q + 1) for the noisy target mean t and the noisy sum S of `chosen` = q records' features.
 
-    The noise of S stays in it, in the first rounds more noise than sum: it sends every round after other records. With
-    S shrunk to what can be believed of it all rounds choose what is nearest to the target's mean, and the summary is
-    about five times as far from the target (settled on two splits of handwritten digits, ε = 1).
+    S is used as it is, although in the first rounds it is more noise than sum: the noise makes every round look for
+    other records. With S shrunk towards its expectation all rounds choose what is nearest to the target's mean, and the
+    summary is about five times as far from the target (settled on two splits of handwritten digits, ε = 1).
     """
     return np.asarray(target - running / (chosen + 1), np.float64)
 
 
-# In which round a record may bid: one public round, drawn from its place in its owner's file.
+# A record bids in one public round, drawn from its place in its owner's file.
 #
-# A replaced record leaves its place, and hence its round, to the other one: given the broadcasts, neighbouring files
-# differ in the bids of one round. Rounds are as even as possible, so an owner with enough records bids in every round.
+# The record that replaces another takes its place, hence its round. Given the broadcasts, neighbouring files differ in
+# the bids of one round. Records are spread evenly over rounds, so an owner with enough records bids in every round.
 
 
 def draw_rounds(records: int, rounds: int, stream: Stream) -> NDArray[np.int64]:
-    """(records,): the round of each place, from public chance that is each owner's own."""
-    out = np.empty(records, np.int64)
-    out[stream.permutation(records)] = np.arange(records) % rounds
-    return out
+    """(records,): the round of each place. The public `stream` differs from owner to owner."""
+    drawn = np.empty(records, np.int64)
+    drawn[stream.permutation(records)] = np.arange(records) % rounds
+    return drawn
 
 
 Missed = Annotated[float, Interval(gt=0, lt=0.5)]
@@ -149,21 +146,21 @@ AskShare = Annotated[float, Interval(gt=0, lt=1)]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuctionSummary(Market):
-    """`records` records of all owners, bought one by one from who bids best for them.
+    """`records` records of all owners, bought one by one from the best bidder.
 
     Adversary    up to `colluders` owners that pool what they saw. The curator is trusted: it sees every bid and each
                  record that it asks for. Towards curator and consumer there is no differential privacy.
     Unit         a record, replaced: sizes are public.
-    Learned      owners: the broadcasts, and each whether it was asked. Curator and consumer: the chosen records.
-    Sensitivity  2 for the running sum, in which a record may stand for one round; 1 for the rank of each other owner,
+    Learned      each owner: the broadcasts, and whether it was asked. Curator and consumer: the chosen records.
+    Sensitivity  2 for the running sum, to which a record may be added in one round; 1 for the rank of each other owner
                  in that round; 2 for the consumer's sum (proof.md, 2 to 4).
 
-    `missed` is the chance that the best bidder of a round is not asked; `ask_share` the part of the loss that the
-    asking has.
+    `missed` is the probability that the best bidder of a round is not asked, `ask_share` the part of the loss for the
+    bits that say who is asked.
     """
 
-    missed: Missed = 0.05
-    ask_share: AskShare = 0.1
+    missed: Missed
+    ask_share: AskShare
 
     # What the study fixes.
 
@@ -175,15 +172,15 @@ class AuctionSummary(Market):
         return AuctionBudget.of(consortium, self.ask_share)
 
     def running(self, consortium: Consortium) -> PrefixSums:
-        """The noise of the sums before rounds 2, 3, …; of a single round there is none to broadcast."""
+        """The noise of the sums before rounds 2, 3, …; an auction of one round broadcasts no sum."""
         return PrefixSums(loss=self.budget(consortium).running, rounds=max(1, self.records - 1))
 
     # What leaves.
 
     def declare(self, consortium: Consortium) -> Declaration:
-        check_terms(consortium, self.sizes, self.records)
+        self.check_terms(consortium, self.records)
         budget, width, owners = self.budget(consortium), self.dimensions, len(consortium.among(OWNER))
-        wished = HEADROOM * size_of(self.sizes, find_consumer(consortium))
+        wished = HEADROOM * self.count_wished(consortium)
         return Declaration(
             (
                 Release(
@@ -194,7 +191,7 @@ class AuctionSummary(Market):
                     form=Array((width,), "<i8"),
                     bound=RecordSum(2.0 * LENGTH, LENGTH * wished, wished),
                 ),
-                *self.announced(
+                *self.declare_bidding(
                     consortium,
                     loss=budget.owner,
                     numbers=1,
@@ -210,7 +207,7 @@ class AuctionSummary(Market):
                         times=max(1, self.records - 1),
                     ),
                 ),
-                *self.traded(consortium, "wish", "running"),
+                *self.declare_trade(consortium, "wish", "running"),
             ),
             adversary=f"up to {budget.readers} of {owners} owners that pool what they saw; the curator is trusted and "
             "sees every bid, and towards curator and consumer there is no differential privacy for the records that "
@@ -223,14 +220,14 @@ class AuctionSummary(Market):
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         consortium = parties.consortium
         owners = tuple(consortium.among(OWNER))
-        count = size_of(self.sizes, find_consumer(consortium))
-        target = parties.sum(self.wish).value / count
+        target = parties.sum(self.wish).value / self.count_wished(consortium)
         grid = parties.declaration["running"].scale(consortium).grid
         pool, running = Pool(owners, self.features, self.labels, grid), np.zeros(self.dimensions)
         for number in range(self.records):
-            aim = bid_direction(target, running, number)
-            offers, made = self._round(parties, number, aim)
-            pool.close(offers, made)
+            direction = bid_direction(target, running, number)
+            _, bids = self.collect_bids(parties, number, direction)
+            bits = parties.compute("asked", -rank_bids(bids, owners))
+            pool.close(self.buy_offers(parties, number, direction, bids, bits), bids)
             if number + 1 < self.records:
                 running = parties.perturb("running", pool.sum)
         return {
@@ -239,34 +236,26 @@ class AuctionSummary(Market):
         }
 
     def _spread(self, consortium: Consortium) -> float:
-        """Deviation of the noise on one coordinate of the target."""
-        return self.declared(consortium)["wish"].opened_deviation(consortium) / size_of(
-            self.sizes, find_consumer(consortium)
-        )
-
-    def _round(self, parties: Parties, number: int, aim: Floats) -> tuple[dict[str, Offer], dict[str, float]]:
-        """What who was asked offers, by owner, and all bids."""
-        _, made = self.offered(parties, number, aim)
-        bits = parties.compute("asked", -rank_bids(made, parties.consortium.among(OWNER)))
-        return self.bought(parties, number, aim, made, bits), made
+        """The deviation of the noise on one coordinate of the target."""
+        return self.declared(consortium)["wish"].opened_deviation(consortium) / self.count_wished(consortium)
 
     # What a site does.
 
     @step(sends="wish")
     def wish(self, site: Site) -> None:
-        warn_owner(site, size_of(self.sizes, site.party), "summary.sizes")
+        self.warn_owner(site)
         site.contribute(site.total(lambda rows: self.features(rows.features).sum(axis=0)))
 
     @step(sends="bids")
     def bid(self, site: Site, broadcast: Floats) -> None:
-        """The best of this round's records; which it is stays here until the curator asks."""
+        """Bid with the best of this round's records."""
         number = int(site.label)
         if not number:
-            warn_owner(site, size_of(self.sizes, site.party), "summary.sizes")
+            self.warn_owner(site)
         stream = site.public_stream("summary rounds", site.party)
         mine = np.flatnonzero(draw_rounds(len(site.records), self.records, stream) == number)
         place, bid = find_best_bid(self.features(site.features[mine]), broadcast)
-        self.chosen(site, int(mine[place]) if place >= 0 else -1)
+        self.keep_choice(site, int(mine[place]) if place >= 0 else -1)
         site.contribute(np.array([bid]))
 
     # What the plan says.
@@ -274,26 +263,26 @@ class AuctionSummary(Market):
     def expectation(self, consortium: Consortium) -> str:
         budget, owners = self.budget(consortium), len(consortium.among(OWNER))
         noise = self.declared(consortium)["running"].opened_deviation(consortium) / self.records
-        useless = ", so expect little more than records that are like the target one by one" if noise > 0.1 else ""
+        useless = ", so expect records that are like the target one by one, not together" if noise > 0.1 else ""
         number = expected_asks(owners, budget.each, self.missed)
         return (
-            f"about {number:.3g} of {owners} owners are asked in a round; at the end the mean of the summary is known "
-            f"to {noise:.2g} in each direction, of features of length 1{useless}"
+            f"about {number:.3g} of {owners} owners are asked in a round; at the end the mean of the summary's "
+            f"features, which have length 1, is known to {noise:.2g} in each direction{useless}"
         )
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
         budget = self.budget(consortium)
         return (
-            self.kernel_note,
-            f"being asked tells one owner eps {budget.each:.3g} about a record of another, {budget.readers} that pool "
-            f"what they saw {budget.asked}, once: a record bids in one round; the rest of the loss is that of the "
+            self.describe_kernel(self.dimensions),
+            f"being asked tells one owner eps {budget.each:.3g} about a record of another, and {budget.readers} that "
+            f"pool what they saw {budget.asked}, once: a record bids in one round. The rest of the loss is that of the "
             "running sum",
-            "the value of owners is their share of winning bids, for curator and consumer: an owner that is paid by it "
-            "learns its share exactly, outside the guarantee",
+            "curator and consumer learn the value of each owner, its share of winning bids; an owner that is paid by "
+            "it learns its share exactly, outside the guarantee",
         )
 
     def warnings(self, consortium: Consortium) -> tuple[str, ...]:
         return (
-            "every broadcast of an auction carries noise: at epsilon 1 and 100 records it came closer to the consumer "
-            'than a uniform sample on one of three datasets tried; selection = "one-shot" has less noise',
+            "every broadcast of an auction carries noise: at epsilon 1 and 100 records the auction came closer to the "
+            'consumer than a uniform sample on one of three datasets tried; selection = "one-shot" has less noise',
         )
