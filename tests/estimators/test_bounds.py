@@ -18,7 +18,7 @@ from comity.privacy.unit import Neighbours, Unit
 
 CANCER, MALIGN = load_breast_cancer(return_X_y=True)
 DIABETES, PROGRESS = load_diabetes(return_X_y=True, scaled=False)
-OWN_EYES = "for whoever holds them and is no part of what is released"
+NOT_RELEASED = "for the holder of the records and is not released"
 
 
 def by_ranges(x: Any) -> Any:
@@ -54,14 +54,14 @@ def test_the_suggested_bound_holds_for_every_row_of_scaled_columns() -> None:
 
 
 def test_raw_rows_beyond_their_bound_are_told() -> None:
-    with pytest.warns(UserWarning, match=f"100% of the rows are longer than bound=1 .*{OWN_EYES}"):
+    with pytest.warns(UserWarning, match=f"100% of the rows are longer than bound=1 .*{NOT_RELEASED}"):
         AveragedClassifier(bound=1.0, random_state=0).fit(CANCER, MALIGN)
     with pytest.warns(UserWarning, match="100% of the rows"):
         SoftLabelClassifier(CANCER[:50], bound=1.0, random_state=0).fit(CANCER, MALIGN)
 
 
 def test_targets_beyond_their_range_are_told() -> None:
-    with pytest.warns(UserWarning, match=f"100% of the targets lie outside low=-1, high=1 .*{OWN_EYES}"):
+    with pytest.warns(UserWarning, match=f"100% of the targets lie outside low=-1, high=1 .*{NOT_RELEASED}"):
         AveragedRegressor(bound=3.17, low=-1, high=1, random_state=0).fit(by_ranges(DIABETES), PROGRESS)
 
 

@@ -19,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from comity.errors import BudgetExceeded
 from comity.estimators import AveragedClassifier, AveragedRegressor, SoftLabelClassifier
-from comity.estimators.guarantee import stated
+from comity.estimators.guarantee import widen_guarantee
 from comity.privacy.accounting import Spent, gaussian_budget, pure_square
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import GDP, Approx, Pure
@@ -134,7 +134,7 @@ def test_copies_count_even_when_a_step_before_them_hides_that_rows_are_the_same(
 
 
 def test_a_fit_that_fails_after_its_charge_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    import comity.estimators.face as module
+    import comity.estimators.simulated_estimator as module
 
     first = estimator().fit(X, Y)
 
@@ -156,7 +156,7 @@ def test_a_fit_that_is_refused_counts_nothing(tmp_path: Path) -> None:
 
 
 def test_a_model_that_was_sent_elsewhere_says_what_it_knew(monkeypatch: pytest.MonkeyPatch) -> None:
-    import comity.estimators.face as module
+    import comity.estimators.simulated_estimator as module
     from comity.estimators.fits import Fits
 
     made = estimator().fit(X, Y)
@@ -185,12 +185,12 @@ def test_losses_that_no_currency_takes_together_are_not_added_up() -> None:
 
     register = Fits()
     shared: dict[str, Any] = {"delta": Decimal("1e-6"), "ledger": None, "family": None}
-    first = register.enter(X, losses=Counter({Approx(1, 1e-7): 1}), **shared)
+    first = register.register(X, losses=Counter({Approx(1, 1e-7): 1}), **shared)
     assert cast(Any, register.tally(first)).spent == Spent.zero().add(Approx(1, 1e-7))
-    register.enter(X, losses=Counter({GDP(1): 1}), **shared)
+    register.register(X, losses=Counter({GDP(1): 1}), **shared)
     assert cast(Any, register.tally(first)).spent is None
     made = estimator().fit(OTHERS, Y)
-    said = stated(made.guarantee_, charge=None, around=(), tally=cast(Any, register.tally(first)))
+    said = widen_guarantee(made.guarantee_, charge=None, search=(), tally=cast(Any, register.tally(first)))
     assert said.epsilon == np.inf and said.loss == "more than can be added up over 2 fits of this process"
 
 
@@ -199,7 +199,9 @@ def test_losses_with_a_delta_of_their_own_are_stated_at_the_sum() -> None:
 
     register = Fits()
     for _ in range(3):
-        fit = register.enter(X, losses=Counter({Approx(1, 1e-6): 1}), delta=Decimal("1e-6"), ledger=None, family=None)
+        fit = register.register(
+            X, losses=Counter({Approx(1, 1e-6): 1}), delta=Decimal("1e-6"), ledger=None, family=None
+        )
     tally: Any = register.tally(fit)
     assert tally.delta == Decimal("3e-6") and tally.spent.epsilon_at(Decimal("3e-6")) == 3
 
@@ -301,7 +303,7 @@ def test_a_choice_by_public_rows_costs_its_fits_and_no_more(tmp_path: Path) -> N
 def test_more_questions_than_are_remembered_are_admitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import comity.estimators.fits as module
 
-    monkeypatch.setattr(module, "_REMEMBERED", 20)
+    monkeypatch.setattr(module, "_MAX_REMEMBERED_ROWS", 20)
     ledger = books(tmp_path)
     first = estimator(ledger=ledger).fit(OTHERS, Y)
     first.predict(X[:50])
@@ -404,7 +406,7 @@ def _fitted_by_a_child(rows: Any) -> Any:
 def test_a_forked_process_goes_on_counting_and_its_models_keep_their_figures() -> None:
     import multiprocessing
 
-    import comity.estimators.face as module
+    import comity.estimators.simulated_estimator as module
     from comity.estimators.fits import FITS
 
     cast(Any, module).FITS = FITS  # the register that forks; the fixture puts its own back

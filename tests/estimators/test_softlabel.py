@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from comity.errors import BudgetExceeded, DataError, StudyError
 from comity.estimators import SoftLabelClassifier
-from comity.estimators.table import dealt, party_names
+from comity.estimators.table import name_parties, split_rows
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
@@ -115,9 +115,9 @@ def test_groups_are_the_parties() -> None:
 
 @pytest.mark.parametrize("names", [[0.5, 1.5, 2.5], ["St. Mary", "S\u00fcd", "a/b"], ["a", "A", "b"]])
 def test_groups_whose_names_no_party_may_have_are_numbered(names: list[Any]) -> None:
-    rows = dealt(6, 2, np.array(names * 2), "test")
+    rows = split_rows(6, 2, np.array(names * 2), "test")
     assert list(rows) == ["p0", "p1", "p2"] and sorted(np.concatenate(list(rows.values()))) == list(range(6))
-    assert party_names(["b", "a"]) == ["b", "a"]
+    assert name_parties(["b", "a"]) == ["b", "a"]
     assert estimator(parties=7).fit(X, Y).result_.parties == 7
 
 
@@ -170,7 +170,7 @@ def test_a_fit_is_debited_before_it_happens_or_refused(tmp_path: Path, monkeypat
         model.fit(X, Y)
     np.testing.assert_array_equal(model.coef_, first)
     assert len(draws(books)) == 1
-    import comity.estimators.face as module
+    import comity.estimators.simulated_estimator as module
 
     def broken(*arguments: Any, **options: Any) -> None:
         raise MemoryError

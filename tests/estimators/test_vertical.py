@@ -76,7 +76,7 @@ def test_groups_name_the_party_of_each_column() -> None:
     with pytest.raises(DataError, match="two parties"):
         made.fit(X, y, groups=["east"] * 4)
     # Names that no party may have are numbers of parties.
-    assert list(made._held(4, ["a b", "c", "c", "a b"])) == ["p0", "p1"]
+    assert list(made._split_columns(4, ["a b", "c", "c", "a b"])) == ["p0", "p1"]
 
 
 def test_one_column_is_enough_for_two_parties() -> None:
@@ -109,7 +109,7 @@ def test_what_is_missing_or_wrong_is_refused_before_anything_is_debited(tmp_path
 def test_the_share_of_clipped_rows_is_told_to_the_caller_alone() -> None:
     X, y = labelled(500)
     made = VerticalClassifier(bounds=(-1, 1), random_state=1)
-    with pytest.warns(UserWarning, match="no part of what is released"):
+    with pytest.warns(UserWarning, match="not released"):
         made.fit(X, y)
     assert made.clipped_ == pytest.approx(np.mean((np.abs(X) > 1).any(axis=1)))
     assert set(made.cut_) == {"instruments cut", "scores cut"} and not made.result_.assessment.measured

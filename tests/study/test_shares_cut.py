@@ -109,6 +109,6 @@ def test_nobody_but_a_simulation_asks_for_it(monkeypatch: pytest.MonkeyPatch) ->
         path for path in root.rglob("*.py") if re.search(r"\.clipped_fractions\(", path.read_text(encoding="utf-8"))
     ]
     assert sorted(path.relative_to(root).as_posix() for path in asking) == [
-        "estimators/face.py",
+        "estimators/simulated_estimator.py",
         "study/simulation/simulated.py",
     ]

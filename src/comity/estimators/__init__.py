@@ -1,4 +1,4 @@
-"""Faces of protocols for scikit-learn: thin, each fit a simulated run. Which there are, the methods' entries say."""
+"""scikit-learn estimators: each fit simulates a run. The methods' entries list them."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_array, validate_data
 
 from comity.data import Records
 from comity.errors import DataError
-from comity.estimators.face import ClassifierFace
-from comity.estimators.table import dealt, indexed
+from comity.estimators.simulated_estimator import SimulatedClassifier
+from comity.estimators.table import index_labels, split_rows
 from comity.learn import LinearClassifier
 from comity.methods.softlabel import PublishedSoftLabel, SoftLabel, SoftLabelProtocol
 from comity.methods.softlabel.published.protocol import LearnsFrom
@@ -24,34 +24,38 @@ from comity.privacy.unit import Unit
 Floats = NDArray[np.float64]
 
 
-class SoftLabelClassifier(ClassifierFace):
+class SoftLabelClassifier(SimulatedClassifier):
     """Linear classifier from what parties know about public rows, after Hamm, Cao and Belkin (2016).
 
-    Promise      the loss (epsilon, delta) for replacing a whole party, against whoever sees the fitted model, and one
-                 party beside (its own part of the noise it knows). The process that calls `fit` sees all rows.
-    Sensitivity  that of the protocol; rows are brought into the unit ball by the public `bound`, never by the data.
-    Public       the number of rows and features, which rows belong to one party, and the labels that occur: give
-                 `classes` where it is not known beforehand which can.
+        model = comity.SoftLabelClassifier(public_rows, parties=20, bound=2, classes=[0, 1]).fit(X, y)
+        model.predict(X), model.guarantee_
+
+    Promise      The loss (epsilon, delta) for replacing a whole party, against anyone who sees the fitted model, also
+                 together with one party, which knows its own part of the noise. The process that calls `fit` sees all
+                 rows.
+    Sensitivity  The protocol's. Rows are scaled into the unit ball by the public `bound`, never by the data.
+    Public       The number of rows and features, which rows belong to one party, and the labels that occur. Give
+                 `classes` where the possible labels are not public knowledge.
 
     Parameters
     ----------
     auxiliary : public, unlabelled rows (N, d), on the scale of X
-    parties : how many parties the rows are dealt to evenly, where `fit` gets no `groups`
+    parties : how many parties the rows are split over evenly, where `fit` gets no `groups`
     epsilon, delta : the loss of one fit; delta = 0 is pure differential privacy
-    statistic : what is summed, "auto" chooses it from public figures; or "votes", "histograms", "class-sums", "cells",
-        "models"
-    records_per_party : how many rows a party has; by default rows over parties, which are public here
-    method : None; or a published method with a trusted coordinator: "avg" of local models, "soft" or "vote" labels
+    statistic : what is summed: "votes", "histograms", "class-sums", "cells" or "models"; "auto" chooses from public
+        figures
+    records_per_party : how many rows a party has; by default rows divided by parties, both public here
+    method : None, or a published method with a trusted coordinator: "avg" of local models, "soft" or "vote" labels
     l2 : regularisation of local models, and in a published method of the global one
-    bound : public bound on the norm of a row, required; longer rows are scaled down to it, and a fit warns its caller
-        when they are many
+    bound : public bound on the norm of a row, required. Longer rows are scaled down to it, and `fit` warns where there
+        are many
     intercept : add a constant feature
-    classes : the labels, where they are not to be read off `y`
+    classes : the labels; by default those in `y`
     ledger : the table's ledger or its path. A fit is debited in full before its noise is drawn, or refused
     random_state : None for noise as released; an int for a repeatable simulation that protects nobody
 
-    A fitted one has `classes_`, `coef_`, `intercept_`, `model_` (the released model), `result_` (report, transcript),
-    `guarantee_` (of all known fits of these records; *simulation only* without a ledger file, or after a search).
+    After `fit`: `classes_`, `coef_`, `intercept_`, `model_` (the released model), `result_` (report, transcript)
+    and `guarantee_` (of all known fits of these records; *simulation only* without a ledger file, or after a search).
     """
 
     def __init__(
@@ -86,29 +90,29 @@ class SoftLabelClassifier(ClassifierFace):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
-        """Simulate one run; `groups` names each row's party. Everything is checked before anything is debited."""
+        """Simulate one run. `groups` names each row's party. All checks come before the debit."""
         X, y = validate_data(self, X, y, dtype=np.float64)
-        labels, indices = indexed(np.asarray(y), self.classes)
+        labels, indices = index_labels(np.asarray(y), self.classes)
         rows = self._rows(X)
-        split = dealt(len(rows), self.parties, groups, "softlabel")
+        split = split_rows(len(rows), self.parties, groups, "softlabel")
         records = {name: Records(rows[places], indices[places]) for name, places in split.items()}
         protocol = self._protocol(
-            self._rows(self._public(X.shape[1])), tuple(map(str, labels)), max(1, len(rows) // len(records))
+            self._rows(self._validate_auxiliary(X.shape[1])), tuple(map(str, labels)), max(1, len(rows) // len(records))
         )
-        self._told(X)
+        self._warn_of_bounds(X)
         outcome = self._run(
             protocol,
             X,
             records,
             unit=Unit.PARTY,
-            # Whoever reads the model may be a party, which knows its own part of the noise.
+            # A reader of the model may be a party, which knows its own part of the noise.
             colluders=1 if self.method is None and len(records) > 1 else 0,
             settings=self._settings(),
         )
         self.classes_ = labels
-        found = outcome.model
+        model = outcome.model
         self.model_ = LinearClassifier(
-            found.weights, classes=labels, feature_map=found.feature_map, constant=self._affine()[2]
+            model.weights, classes=labels, feature_map=model.feature_map, constant=self._affine()[2]
         )
         return self
 
@@ -125,7 +129,7 @@ class SoftLabelClassifier(ClassifierFace):
             local_l2=self.l2,
         )
 
-    def _public(self, width: int) -> Floats:
+    def _validate_auxiliary(self, width: int) -> Floats:
         if self.auxiliary is None:
             raise DataError(f"auxiliary is missing: give public, unlabelled rows of shape (N, {width})")
         rows: Floats = check_array(self.auxiliary, dtype=np.float64, input_name="auxiliary")

@@ -14,9 +14,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from comity.data import Bounded, Classes, Numeric, Records, Schema
 from comity.errors import DataError, StudyError
-from comity.estimators.bounds import columns_told, target_range, targets_told
-from comity.estimators.face import ClassifierFace, Face, RegressorFace
-from comity.estimators.table import indexed, party_names
+from comity.estimators.simulated_estimator import SimulatedClassifier, SimulatedEstimator, SimulatedRegressor
+from comity.estimators.table import (
+    check_target_range,
+    describe_column_bounds,
+    describe_target_range,
+    index_labels,
+    name_parties,
+)
 from comity.learn.classifiers import LinearClassifier
 from comity.learn.regressor import LinearRegressor
 from comity.methods.by_columns import ProductMethod
@@ -31,8 +36,8 @@ Floats = NDArray[np.float64]
 _TARGET = "target"
 
 
-class _ByColumns(Face):
-    """What the classifier and the regressor share: columns in public bounds, held by different parties, one run."""
+class _ByColumns(SimulatedEstimator):
+    """Common to the classifier and the regressor: columns in public bounds, held by different parties, one run."""
 
     parties: int
     bounds: ArrayLike | None
@@ -47,17 +52,17 @@ class _ByColumns(Face):
                 "on the records: one pair for all columns, or one for each",
                 key="bounds",
             )
-        found = np.asarray(self.bounds, np.float64)
-        if found.shape not in ((2,), (width, 2)):
+        ranges = np.asarray(self.bounds, np.float64)
+        if ranges.shape not in ((2,), (width, 2)):
             raise StudyError(
                 f"bounds must be one pair of low and high, or one for each of {width} columns, found shape "
-                f"{found.shape}",
+                f"{ranges.shape}",
                 key="bounds",
             )
-        found = np.broadcast_to(found, (width, 2))
-        if not (np.isfinite(found).all() and (found[:, 0] < found[:, 1]).all()):
+        ranges = np.broadcast_to(ranges, (width, 2))
+        if not (np.isfinite(ranges).all() and (ranges[:, 0] < ranges[:, 1]).all()):
             raise StudyError("bounds must have every low end below its high end, and both finite", key="bounds")
-        return found
+        return ranges
 
     def _schema(self, width: int, target: Classes | Bounded) -> Schema:
         ranges = self._ranges(width)
@@ -65,8 +70,8 @@ class _ByColumns(Face):
             tuple(Numeric(f"x{at}", float(low), float(high)) for at, (low, high) in enumerate(ranges)), target
         )
 
-    def _held(self, width: int, groups: ArrayLike | None) -> dict[str, tuple[str, ...]]:
-        """Which columns each party holds: as `groups` says, or in turn; the first one has the target."""
+    def _split_columns(self, width: int, groups: ArrayLike | None) -> dict[str, tuple[str, ...]]:
+        """Each party's columns: as `groups` says, or in turn. The first party has the target."""
         if groups is None:
             if self.parties < 2:
                 raise StudyError(
@@ -74,7 +79,7 @@ class _ByColumns(Face):
                     key="parties",
                 )
             count = min(self.parties, width + 1)
-            # The target's holder comes last in turn, so that one column is enough for two parties.
+            # The target's holder gets its first column last: one column is then enough for two parties.
             names = [f"p{(at + 1) % count}" for at in range(width)]
             order = [f"p{at}" for at in range(count)]
         else:
@@ -84,13 +89,13 @@ class _ByColumns(Face):
             order = list(dict.fromkeys(names))
             if len(order) < 2:
                 raise DataError("groups must name two parties or more: one party needs nobody else's columns")
-            called = dict(zip(order, party_names(order)))
-            names, order = [called[name] for name in names], list(called.values())
-        held = {party: [f"x{at}" for at, name in enumerate(names) if name == party] for party in order}
-        held[order[0]].append(_TARGET)
-        return {party: tuple(columns) for party, columns in held.items()}
+            party_of_group = dict(zip(order, name_parties(order)))
+            names, order = [party_of_group[name] for name in names], list(party_of_group.values())
+        columns = {party: [f"x{at}" for at, name in enumerate(names) if name == party] for party in order}
+        columns[order[0]].append(_TARGET)
+        return {party: tuple(listed) for party, listed in columns.items()}
 
-    def _simulated(self, protocol: ColumnRegression, X: Floats, targets: NDArray[Any]) -> Outcome:
+    def _simulate(self, protocol: ColumnRegression, X: Floats, targets: NDArray[Any]) -> Outcome:
         frame = _frame(X)
         records = {}
         for party in protocol.layout.parties:
@@ -121,8 +126,8 @@ class _ByColumns(Face):
         low, high = self._ranges(self.n_features_in_).T
         return 2 / (high - low), -(low + high) / (high - low), 1.0 if self.intercept else None
 
-    def _warn(self, X: Floats, *more: str) -> None:
-        for text in (columns_told(X, self._ranges(X.shape[1])), *more):
+    def _warn_of_bounds(self, X: Floats, *more: str) -> None:
+        for text in (describe_column_bounds(X, self._ranges(X.shape[1])), *more):
             if text:
                 warnings.warn(text, stacklevel=3)
 
@@ -131,37 +136,40 @@ def _frame(X: Floats) -> pd.DataFrame:
     return pd.DataFrame({f"x{at}": column for at, column in enumerate(X.T)})
 
 
-def _most(rows: int) -> int:
-    """Rows that products have room for: a power of two, since their number is public under replacement."""
+def _max_rows(rows: int) -> int:
+    """The rows that products are sized for: a power of two. The number of rows is public under replacement."""
     return 1 << max(10, (rows - 1).bit_length())
 
 
-class VerticalClassifier(ClassifierFace, _ByColumns):
-    """Logistic regression over columns of different parties, who hold them of the same rows.
+class VerticalClassifier(SimulatedClassifier, _ByColumns):
+    """Logistic regression over columns that different parties hold of the same rows.
 
-    Promise      the loss (epsilon, delta) for replacing one row, all of its columns at all parties, against whoever
+        model = comity.VerticalClassifier(bounds=(0, 10), classes=[0, 1]).fit(X, y, groups=["bank", "shop", "shop"])
+        model.predict(X), model.guarantee_
+
+    Promise      The loss (epsilon, delta) for replacing one row, all of its columns at all parties, against anyone who
                  sees the fitted model, and against the coordinator or up to `colluders` parties together.
-    Sensitivity  that of the protocol; columns are clipped to the public `bounds`, never to what is in the data.
-    Public       the number of rows, the columns, and the two labels that occur: give `classes` where it is not known
-                 beforehand which can.
+    Sensitivity  The protocol's. Columns are clipped to the public `bounds`, never to what is in the data.
+    Public       The number of rows, the columns, and the two labels that occur. Give `classes` where the possible
+                 labels are not public knowledge.
 
     Parameters
     ----------
-    parties : how many parties the columns are dealt to in turn, where `fit` gets no `groups`; the first has the target
+    parties : how many parties get the columns in turn, where `fit` gets no `groups`; the first has the target
     epsilon, delta : the loss of one fit; delta = 0 is pure differential privacy
     bounds : public low and high end, one pair for all columns or one for each, required; values outside are clipped
-    solver : "quadratic" (one release), "gradient" (private rounds after it), or "auto": rounds where they help
+    solver : "quadratic" (one release), "gradient" (private rounds after it), or "auto" (rounds where they help)
     rounds : private rounds, where there are any
     products : "dealer" (the coordinator deals and works with no party) or "rlwe"
     colluders : parties that may pool what they saw
     intercept : add a constant feature
-    classes : the labels, where they are not to be read off `y`
+    classes : the labels; by default those in `y`
     ledger : the table's ledger or its path. A fit is debited in full before its noise is drawn, or refused
     random_state : None for noise as released; an int for a repeatable simulation that protects nobody
 
-    A fitted one has `classes_`, `coef_`, `intercept_`, `model_` (the released model), `result_` (report, transcript),
-    `guarantee_` (of all known fits of these records) and `clipped_`, the share of rows with a value outside its bounds:
-    that is read off the records, is no part of what is released, and is not in copies or pickles.
+    After `fit`: `classes_`, `coef_`, `intercept_`, `model_` (the released model), `result_` (report, transcript),
+    `guarantee_` (of all known fits of these records) and `clipped_` (the exact share of rows with a value outside its
+    bounds: not released, and not in copies or pickles).
     """
 
     def __init__(
@@ -199,34 +207,37 @@ class VerticalClassifier(ClassifierFace, _ByColumns):
         return tags
 
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
-        """Simulate one run; `groups` names each column's party. Everything is checked before anything is debited."""
+        """Simulate one run. `groups` names each column's party. All checks come before the debit."""
         X, y = validate_data(self, X, y, dtype=np.float64)
-        known, places = indexed(np.asarray(y), self.classes)
-        if len(known) != 2:
+        labels, indices = index_labels(np.asarray(y), self.classes)
+        if len(labels) != 2:
             raise DataError(
                 "Only binary classification is supported. The type of the target is multiclass: vertical regression "
-                f"has two classes, found {len(known)}; merge some, or use AveragedClassifier"
+                f"has two classes, found {len(labels)}; merge some, or use AveragedClassifier"
             )
         quadratic = Vertical.quadratic(
-            schema=self._schema(X.shape[1], Classes(_TARGET, tuple(str(label) for label in known))),
-            columns=self._held(X.shape[1], groups),
+            schema=self._schema(X.shape[1], Classes(_TARGET, tuple(str(label) for label in labels))),
+            columns=self._split_columns(X.shape[1], groups),
             pure=not self.delta,
             products=self.products,
             intercept=self.intercept,
-            max_rows=_most(len(X)),
+            max_rows=_max_rows(len(X)),
         )
         protocol: ColumnRegression = quadratic
         if self.solver != "quadratic":
             protocol = GradientRegression(quadratic=quadratic, solver=self.solver, rounds=self.rounds)
-        self._warn(X)
-        outcome = self._simulated(protocol, X, places)
-        self.classes_ = known
-        self.model_ = LinearClassifier(outcome.model.weights, classes=known, constant=self._affine()[2])
+        self._warn_of_bounds(X)
+        outcome = self._simulate(protocol, X, indices)
+        self.classes_ = labels
+        self.model_ = LinearClassifier(outcome.model.weights, classes=labels, constant=self._affine()[2])
         return self
 
 
-class VerticalRegressor(RegressorFace, _ByColumns):
-    """Linear regression over columns of different parties; targets are clipped to [low, high], public and required.
+class VerticalRegressor(SimulatedRegressor, _ByColumns):
+    """Linear regression over columns of different parties. Targets are clipped to [low, high], public and required.
+
+        model = comity.VerticalRegressor(bounds=(0, 10), low=-20, high=20).fit(X, y, groups=["bank", "shop", "shop"])
+        model.predict(X), model.interval()
 
     Promise, sensitivity and the other parameters are those of `VerticalClassifier`. `interval` gives intervals of the
     coefficients, and `dominated_` marks those that a ridge decides.
@@ -260,23 +271,23 @@ class VerticalRegressor(RegressorFace, _ByColumns):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
-        """Simulate one run; `groups` names each column's party. Everything is checked before anything is debited."""
+        """Simulate one run. `groups` names each column's party. All checks come before the debit."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        low, high = target_range(self.low, self.high)
+        low, high = check_target_range(self.low, self.high)
         protocol = Vertical.quadratic(
             schema=self._schema(X.shape[1], Bounded(_TARGET, low, high)),
-            columns=self._held(X.shape[1], groups),
+            columns=self._split_columns(X.shape[1], groups),
             pure=not self.delta,
             products=self.products,
             intercept=self.intercept,
-            max_rows=_most(len(X)),
+            max_rows=_max_rows(len(X)),
         )
         targets = np.asarray(y, np.float64)
-        self._warn(X, targets_told(targets, low, high))
-        outcome = self._simulated(protocol, X, targets)
-        found = outcome.model
+        self._warn_of_bounds(X, describe_target_range(targets, low, high))
+        outcome = self._simulate(protocol, X, targets)
+        model = outcome.model
         self.model_ = LinearRegressor(
-            found.weights, low, high, None, found.errors, found.shrunk, constant=self._affine()[2]
+            model.weights, low, high, None, model.errors, model.shrunk, constant=self._affine()[2]
         )
         return self
 

@@ -1,14 +1,21 @@
-"""What every estimator over a simulated run has: a fit that is charged and counted, and the model's answers."""
+"""The base of every estimator whose `fit` simulates a run: charged, counted, and answering by the released model.
+
+Exact figures about the fitted records, such as the share of clipped rows, stay in the process that fitted: they are
+kept beside the estimator, not in it. Pickles, copies, clones, saved models, `vars` and every `repr` are without them,
+and a private model can be handed on as it is.
+"""
 
 from __future__ import annotations
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar, overload
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +25,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from comity.data import Records
 from comity.entropy import fresh_seed
 from comity.errors import StudyError
-from comity.estimators.bounds import row_bound, rows_clipped, rows_told
-from comity.estimators.debit import debit, draws_of, losses_of, name_of, opened
-from comity.estimators.exact_figures import ExactFigure
 from comity.estimators.fits import FITS, Fit
-from comity.estimators.guarantee import Charge, stated
-from comity.estimators.surroundings import surroundings
-from comity.estimators.table import Floats, rows_in_ball, scale_in_ball, seed_of
+from comity.estimators.guarantee import Charge, charge_fit, find_enclosing_search, list_draws, widen_guarantee
+from comity.estimators.table import (
+    Floats,
+    ball_scale,
+    check_row_bound,
+    check_seed,
+    clipped_rows,
+    describe_row_bound,
+    scale_into_ball,
+)
 from comity.federation.agreement import Agreement
 from comity.federation.assessment import Assessment
 from comity.federation.declare.consortium import Consortium
@@ -40,8 +51,40 @@ from comity.study.results.outcome import Guarantee, Outcome
 from comity.study.simulation.ledgers import in_memory
 from comity.study.simulation.simulated import simulated
 
+Value = TypeVar("Value")
 
-class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+_FIGURES: WeakKeyDictionary[object, dict[str, Any]] = WeakKeyDictionary()
+
+
+class ExactFigure(Generic[Value]):
+    """An attribute of an estimator that was read off its records."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> ExactFigure[Value]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Value: ...
+    def __get__(self, instance: object | None, owner: type) -> ExactFigure[Value] | Value:
+        if instance is None:
+            return self
+        try:
+            figure: Value = _FIGURES[instance][self._name]
+        except KeyError:
+            raise AttributeError(
+                f"{owner.__name__}.{self._name} is an exact figure about the fitted records: it exists after fit, in "
+                "the object that was fitted, and not in copies, pickles or saved models; fit where the records are"
+            ) from None
+        return figure
+
+    def __set__(self, instance: object, value: Value) -> None:
+        _FIGURES.setdefault(instance, {})[self._name] = value
+
+
+class SimulatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """`_run` charges, counts and simulates a fit; `guarantee_` and `result_` say what it cost and gave."""
+
     epsilon: float
     delta: float
     bound: float | None
@@ -49,37 +92,37 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     ledger: Ledger | str | PathLike[str] | None
     random_state: int | None
     clipped_ = ExactFigure[float]()
-    """The share of fitted rows that were longer than `bound`, exactly: for their holder, in this process."""
+    """The exact share of fitted rows that were longer than `bound`."""
     cut_ = ExactFigure[dict[str, float]]()
-    """The shares of rows, or of parties, that the method's own bounds clipped after that; as exact, and as private."""
+    """The exact shares of rows, or of parties, that the method's own bounds clipped after that."""
 
     _family: int
-    _place: Fit
+    _fit: Fit
     _charge: Charge | None
-    _around: tuple[str, ...]
-    _kept: Result
-    _stated: Guarantee
+    _search: tuple[str, ...]
+    _run_result: Result
+    _last_guarantee: Guarantee
 
     @property
     def guarantee_(self) -> Guarantee:
         """What the fitted records are known to have paid, and what can be claimed (`comity.estimators.guarantee`).
 
-        It grows with every further fit of the same records in this process. A model that was sent to another process
-        says what was known when it left.
+        Every further fit of the same records in this process widens it. A model that was sent to another process says
+        what was known when it was sent.
         """
         check_is_fitted(self, "model_")
-        tally = FITS.tally(self._place)
+        tally = FITS.tally(self._fit)
         if tally is None:
-            return self._stated
-        return stated(self._kept.guarantee, charge=self._charge, around=self._around, tally=tally)
+            return self._last_guarantee
+        return widen_guarantee(self._run_result.guarantee, charge=self._charge, search=self._search, tally=tally)
 
     @property
     def result_(self) -> Result:
         """The run with its report and transcript, under `guarantee_`."""
         guarantee = self.guarantee_
-        outcome = self._kept.outcome
+        outcome = self._run_result.outcome
         return replace(
-            self._kept,
+            self._run_result,
             guarantee=guarantee,
             outcome=None if outcome is None else replace(outcome, guarantee=guarantee),
         )
@@ -94,89 +137,90 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         colluders: int,
         settings: Mapping[str, Any],
     ) -> Outcome:
-        """Charge, count, simulate. What can be refused is refused before anything is charged."""
+        """Charge, count and simulate a fit. Every refusal comes before the charge."""
         if not self.epsilon > 0:
             raise StudyError(f"epsilon must be positive, found {self.epsilon}", key="epsilon")
-        seed = seed_of(self.random_state)
+        seed = check_seed(self.random_state)
         loss = loss_of(self.epsilon, self.delta)
         consortium = Consortium(parties=tuple(parties), loss=loss, unit=unit, colluders=colluders)
-        draws = draws_of(protocol, consortium)
-        around = surroundings(X)
+        draws = list_draws(protocol, consortium)
+        search = find_enclosing_search(X)
         charge = None
         if self.ledger is not None:
             if seed is not None:
                 warnings.warn("a fit with random_state protects nobody, and is debited all the same", stacklevel=3)
-            ledger = opened(self.ledger)
-            charge = Charge(name_of(ledger), ledger.path is not None, debit(ledger, protocol, consortium, draws))
-        # A ledger counts copies by itself, and copies may have ledgers and records of their own.
-        place = FITS.enter(
+            charge = charge_fit(self.ledger, protocol, consortium, draws)
+        # A ledger counts the fits of copies itself, and a copy may have another ledger and other records.
+        fit = FITS.register(
             X,
-            losses=losses_of(draws),
+            losses=Counter(draw.loss for draw in draws),
             delta=loss.delta if isinstance(loss, Approx) else Decimal(0),
             ledger=None if charge is None else charge.ledger,
-            family=self._marked() if charge is None else None,
+            family=self._mark_family() if charge is None else None,
         )
         agreed = Agreement(fresh_seed().hex(), protocol, consortium, "estimator")
         outcome = simulated(agreed, Material(parties), ledgers=in_memory(agreed), seed=seed)
         outcome = replace(outcome, settings=dict(settings))
         found = protocol.clipped_fractions(outcome.released, list(parties.values()), consortium)
         self.cut_ = {figure.name: figure.value for figure in found}
-        self._place, self._charge, self._around, self._kept = place, charge, around, Result.of(outcome)
+        self._fit, self._charge, self._search, self._run_result = fit, charge, search, Result.of(outcome)
         return outcome
 
-    def _marked(self) -> int:
-        """The mark that this estimator shares with its copies."""
+    def _mark_family(self) -> int:
+        """The random mark that this estimator shares with its clones."""
         if not hasattr(self, "_family"):
             self._family = int.from_bytes(os.urandom(8), "big")
         return self._family
 
     def __sklearn_clone__(self) -> Self:
         copy: Self = super().__sklearn_clone__()
-        copy._family = self._marked()
+        copy._family = self._mark_family()
         return copy
 
     def __dir__(self) -> list[str]:
-        """Without exact figures: scikit-learn shows every attribute that is listed in notebooks."""
+        """Without exact figures: in notebooks scikit-learn shows every attribute that is listed here."""
         return [name for name in super().__dir__() if not isinstance(getattr(type(self), name, None), ExactFigure)]
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         if hasattr(self, "model_"):
-            state["_stated"] = self.guarantee_
-            state["_kept"] = _without_exact_figures(self._kept)
+            state["_last_guarantee"] = self.guarantee_
+            state["_run_result"] = _without_exact_figures(self._run_result)
         return state
 
     def _rows(self, X: Floats) -> Floats:
-        return rows_in_ball(X, row_bound(self.bound, X.shape[1]), intercept=self.intercept)
+        return scale_into_ball(X, check_row_bound(self.bound, X.shape[1]), intercept=self.intercept)
 
     def _affine(self) -> tuple[Floats, Floats, float | None]:
         """How rows within their bounds are scaled: (scale, shift) of each column, and the constant feature's value."""
-        scale, constant = scale_in_ball(row_bound(self.bound, self.n_features_in_), intercept=self.intercept)
+        scale, constant = ball_scale(check_row_bound(self.bound, self.n_features_in_), intercept=self.intercept)
         return np.full(self.n_features_in_, scale), np.zeros(self.n_features_in_), constant
 
-    def _told(self, X: Floats, *more: str) -> None:
-        """Tell the caller of `fit`, who holds the records, how many rows the bound shortened, and warn of bounds that
-        do not fit them."""
-        self.clipped_ = rows_clipped(X, row_bound(self.bound, X.shape[1]))
-        for text in (rows_told(X, row_bound(self.bound, X.shape[1])), *more):
+    def _warn_of_bounds(self, X: Floats, *more: str) -> None:
+        """Warn the caller of `fit`, who holds the records, of bounds that do not fit them; sets `clipped_`."""
+        bound = check_row_bound(self.bound, X.shape[1])
+        self.clipped_ = clipped_rows(X, bound)
+        for text in (describe_row_bound(X, bound), *more):
             if text:
                 warnings.warn(text, stacklevel=3)
 
-    def _seen(self, X: Any) -> Floats:
+    def _validate_rows(self, X: Any) -> Floats:
         check_is_fitted(self, "model_")
         X = validate_data(self, X, dtype="float64", reset=False)
-        FITS.ask(X)
+        FITS.record_query(X)
         return self._rows(X)
 
 
-class ClassifierFace(ClassifierMixin, Face):  # type: ignore[misc]  # scikit-learn has no types
+class SimulatedClassifier(ClassifierMixin, SimulatedEstimator):  # type: ignore[misc]  # scikit-learn has no types
     model_: LinearClassifier
 
     @property
     def coef_(self) -> Floats:
-        """Of the columns of X, (1, d) for two classes, (C, d) for more: `X @ coef_.T + intercept_` is
-        `decision_function(X)` for rows within their bounds, and longer ones are brought there first. Where the method's
-        public feature map is not linear, coefficients of what it makes of the rows: those of `model_`."""
+        """Of the columns of X, (1, d) for two classes, (C, d) for more.
+
+        `X @ coef_.T + intercept_` is `decision_function(X)` for rows within their bounds; longer rows are clipped
+        first. Where the method's public feature map is not linear these are the coefficients of `model_`, for the
+        mapped rows."""
         return self._decision()[0]
 
     @property
@@ -193,19 +237,19 @@ class ClassifierFace(ClassifierMixin, Face):  # type: ignore[misc]  # scikit-lea
         return model.coef_ * scale, model.intercept_ + model.coef_ @ shift
 
     def decision_function(self, X: Any) -> Floats:
-        rows = self._seen(X)
+        rows = self._validate_rows(X)
         return self.model_.decision_function(rows)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        rows = self._seen(X)
+        rows = self._validate_rows(X)
         return self.model_.predict(rows)
 
     def predict_proba(self, X: Any) -> Floats:
-        rows = self._seen(X)
+        rows = self._validate_rows(X)
         return self.model_.predict_proba(rows)
 
 
-class RegressorFace(RegressorMixin, Face):  # type: ignore[misc]  # scikit-learn has no types
+class SimulatedRegressor(RegressorMixin, SimulatedEstimator):  # type: ignore[misc]  # scikit-learn has no types
     model_: LinearRegressor
 
     @property
@@ -225,12 +269,12 @@ class RegressorFace(RegressorMixin, Face):  # type: ignore[misc]  # scikit-learn
         return self.model_.interval(confidence) * self._affine()[0][:, None]
 
     def predict(self, X: Any) -> Floats:
-        rows = self._seen(X)
+        rows = self._validate_rows(X)
         return self.model_.predict(rows)
 
 
 def _without_exact_figures(result: Result) -> Result:
-    """A result without what was read off the records, and without what stays with each party."""
+    """The result without figures that were read off the records, and without what stays with each party."""
     bare: dict[str, Any] = {"assessment": Assessment(), "findings": ()}
     outcome = None if result.outcome is None else replace(result.outcome, kept={}, **bare)
     return replace(result, outcome=outcome, **bare)
