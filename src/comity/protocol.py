@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from comity.data import Encoding as Encoding
     from comity.data import Records as Records
     from comity.data import Schema as Schema
-    from comity.federation.assessment import Assessment as Assessment
-    from comity.federation.assessment import Baseline as Baseline
-    from comity.federation.assessment import Figure as Figure
-    from comity.federation.assessment import auc as auc
-    from comity.federation.assessment import log_loss as log_loss
     from comity.federation.coordinator.parties import Parties as Parties
     from comity.federation.coordinator.released import Total as Total
     from comity.federation.coordinator.released import perturb as perturb
@@ -45,6 +40,11 @@ if TYPE_CHECKING:
     from comity.federation.declare.release import Array as Array
     from comity.federation.declare.release import Count as Count
     from comity.federation.declare.release import Release as Release
+    from comity.federation.evaluation.assessment import Assessment as Assessment
+    from comity.federation.evaluation.assessment import Baseline as Baseline
+    from comity.federation.evaluation.assessment import Figure as Figure
+    from comity.federation.evaluation.assessment import auc as auc
+    from comity.federation.evaluation.assessment import log_loss as log_loss
     from comity.federation.owner.site import Site as Site
     from comity.federation.part import step as step
     from comity.federation.protocol import Protocol as Protocol
@@ -123,9 +123,9 @@ _HOMES = {
     "ITSELF": "comity.federation.declare.consortium",
     "Approx": "comity.privacy.loss",
     "Array": "comity.federation.declare.release",
-    "Assessment": "comity.federation.assessment",
+    "Assessment": "comity.federation.evaluation.assessment",
     "Ball": "comity.federation.declare.bounds",
-    "Baseline": "comity.federation.assessment",
+    "Baseline": "comity.federation.evaluation.assessment",
     "Block": "comity.study.local.cohort",
     "Cohort": "comity.study.local.cohort",
     "Computed": "comity.federation.declare.protection",
@@ -138,7 +138,7 @@ _HOMES = {
     "Disclosed": "comity.federation.declare.protection",
     "Encoding": "comity.data",
     "EntrySum": "comity.federation.declare.bounds",
-    "Figure": "comity.federation.assessment",
+    "Figure": "comity.federation.evaluation.assessment",
     "Gaussian": "comity.privacy.mechanisms",
     "Laplace": "comity.privacy.mechanisms",
     "Loss": "comity.privacy.loss",
@@ -160,8 +160,8 @@ _HOMES = {
     "Table": "comity.artefacts.table",
     "Total": "comity.federation.coordinator.released",
     "Unit": "comity.privacy.unit",
-    "auc": "comity.federation.assessment",
-    "log_loss": "comity.federation.assessment",
+    "auc": "comity.federation.evaluation.assessment",
+    "log_loss": "comity.federation.evaluation.assessment",
     "budget_to_rho": "comity.privacy.accounting",
     "perturb": "comity.federation.coordinator.released",
     "simulate": "comity.study.simulation.simulate",

@@ -13,12 +13,12 @@ from comity.artefacts.dataset import Dataset
 from comity.artefacts.section import Bar, Bars, Grid, Section
 from comity.artefacts.table import Table
 from comity.data import Categorical, Numeric, Records, Schema
-from comity.federation.assessment import Assessment, Figure
 from comity.federation.declare.bounds import Ball
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Noised, Summed
 from comity.federation.declare.release import Array
+from comity.federation.evaluation.assessment import Assessment, Figure
 from comity.federation.protocol import Protocol, step
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.mechanisms.gaussian import Gaussian

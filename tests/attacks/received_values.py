@@ -25,7 +25,7 @@ from comity.data import Bounded, Classes, Numeric, Records, Schema
 from comity.federation.declare.bounds import RecordSum
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.evaluation import split_budget
-from comity.federation.evaluation.protocol import WholeRecords
+from comity.federation.evaluation.protocol import RecordEvaluation
 from comity.federation.owner.site import Rows
 from comity.federation.part import Part, StepSpec
 from comity.methods.averaging import Averaging, AveragingProtocol
@@ -210,14 +210,14 @@ def evaluated(kind: str) -> Case:
         if kind != "linear":
             labels = labels % len(built.classes)
         site = Batch(added(evaluated=True), "ash", rows, labels, blocks=1 + len(rows) // 50)
-        WholeRecords(built).evaluate(cast(Any, site), message)
+        RecordEvaluation(built).evaluate(cast(Any, site), message)
         return site.sent
 
     def messages(rows: Floats) -> Iterator[Any]:
         for _, _, weights in hostile(rows):
             yield np.resize(weights, averaging(rows.shape[1], kind).shape)
 
-    return Case("WholeRecords.evaluate", seen, messages)
+    return Case("RecordEvaluation.evaluate", seen, messages)
 
 
 @cache
@@ -238,7 +238,7 @@ def evaluated_behind_a_map() -> Case:
         for _, _, weights in hostile(found(rows)):
             yield np.stack([weights, -weights])
 
-    return Case("WholeRecords.evaluate", seen, messages, kind="single")
+    return Case("RecordEvaluation.evaluate", seen, messages, kind="single")
 
 
 # Summaries.
@@ -338,13 +338,13 @@ def in_rounds(kind: Any, step: str) -> Case:
 
 def errors_by_columns(classes: bool) -> Case:
     @cache
-    def measuring(width: int) -> ErrorsByColumns:
+    def model_evaluation(width: int) -> ErrorsByColumns:
         layout = by_columns(width, classes=classes)
         method = Vertical.quadratic(schema=layout.schema, columns=dict(layout.held), max_rows=1 << 10)
         return ErrorsByColumns(method, method)
 
     def seen(rows: Floats, labels: NDArray[Any], message: Any) -> Floats:
-        built, site = measuring(rows.shape[1]), Batch(added(), "ash", rows, labels)
+        built, site = model_evaluation(rows.shape[1]), Batch(added(), "ash", rows, labels)
         built.receive(cast(Any, site), message)
         return built.product.matrix(cast(Any, site))
 

@@ -34,7 +34,7 @@ def test_every_step_that_takes_a_value_is_tried_or_has_its_reason_not_to_be() ->
     assert known == tried | set(EXEMPT)
     assert {
         "AveragingProtocol.gradient",
-        "WholeRecords.evaluate",
+        "RecordEvaluation.evaluate",
         "ErrorsByColumns.receive",
         "AuctionSummary.bid",
     } <= known
@@ -92,7 +92,7 @@ def test_sums_whose_order_follows_the_number_of_rows_are_found_out(case: Case, m
 
 
 @pytest.mark.parametrize(
-    "name", ["AveragingProtocol.whitened_moment", "AveragingProtocol.gradient", "WholeRecords.evaluate"]
+    "name", ["AveragingProtocol.whitened_moment", "AveragingProtocol.gradient", "RecordEvaluation.evaluate"]
 )
 def test_products_of_blas_are_found_out_where_they_depend_on_the_batch(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from comity.federation.coordinator.lifecycle import run
-from comity.federation.own_score import OwnScore
+from comity.federation.evaluation.own_score import OwnScore
 from tests.synthetic import by_columns
 from tests.vertical import consortia as vertical
 

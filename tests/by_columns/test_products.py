@@ -16,7 +16,7 @@ from comity.crypto.products.fixed_point import FixedPoint
 from comity.data import Records
 from comity.errors import Refused, Stopped
 from comity.federation.coordinator.lifecycle import run
-from comity.federation.declare.bounds import Opened
+from comity.federation.declare.bounds import OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Summed
@@ -68,7 +68,7 @@ class Cross(Protocol):
                     to=COORDINATOR,
                     protection=Summed(Gaussian(ZCDP(5))),
                     form=Array((self.size(),), "<i8"),
-                    bound=Opened(
+                    bound=OpenedValue(
                         l2=width + self.product.unit * sqrt(self.size()),
                         limit=float(self.product.max_rows),
                         ring=self.product.bits,

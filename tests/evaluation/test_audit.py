@@ -19,7 +19,7 @@ from comity.audit.bound import mu_lower_bound
 from comity.data import Records
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.evaluation import split_budget
-from comity.federation.evaluation.split import holdout_mask, only
+from comity.federation.evaluation.holdout import holdout_mask, select_records
 from comity.methods.averaging import Averaging
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx
@@ -62,8 +62,8 @@ def training_sum(records: Records) -> np.ndarray:
 
 
 def evaluation_sum(records: Records, consortium: Consortium) -> np.ndarray:
-    measuring = METHOD.measured(consortium)
-    card = measuring.card(consortium)  # type: ignore[attr-defined]
+    model_evaluation = METHOD.model_evaluation(consortium)
+    card = model_evaluation.card(consortium)  # type: ignore[attr-defined]
     return np.asarray(card.sums(METHOD.present({"model": MODEL}, consortium), records.features, records.labels))
 
 
@@ -112,7 +112,7 @@ def key_for(changed: int, aside: bool, consortium: Consortium) -> bytes:
 def honest(key: bytes, consortium: Consortium) -> object:
     def split(records: Records) -> tuple[Any, Any]:
         mask = holdout_mask(records, consortium.evaluation, key, unit=consortium.unit, neighbours=consortium.neighbours)  # type: ignore[arg-type]
-        return only(records, ~mask), only(records, mask)
+        return select_records(records, ~mask), select_records(records, mask)
 
     return split
 
@@ -147,6 +147,6 @@ def test_a_split_by_content_is_found_out() -> None:
     def split(records: Records) -> tuple[Any, Any]:
         assert records.labels is not None
         yes = records.labels == 1
-        return only(records, ~yes), only(records, yes)
+        return select_records(records, ~yes), select_records(records, yes)
 
     assert measured(held(0), held(1), consortium, split) > 1.1 * CLAIM

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from comity.federation.evaluation.card import CAP, Card, Predicts
 from comity.federation.evaluation.consistency import _system, consistent_sums
-from comity.federation.evaluation.figures import Figure, Figures, figures_of
+from comity.federation.evaluation.figures import Estimate, Figures, estimate_figures
+from comity.federation.evaluation.score_card import CAP, PredictionTask, ScoreCard
 from comity.privacy.unit import Neighbours, Unit
-from tests.evaluation.test_card import Says
+from tests.evaluation.test_score_card import Says
 
 Z = 1.96
 SLACK = 1e-6
@@ -50,8 +50,10 @@ def contradictions(found: Figures, classes: int) -> list[str]:
     return out
 
 
-def truth(classes: int, relation: tuple[Unit, Neighbours], generator: np.random.Generator) -> tuple[Card, np.ndarray]:
-    card = Card(Predicts(classes), 4, *relation)
+def truth(
+    classes: int, relation: tuple[Unit, Neighbours], generator: np.random.Generator
+) -> tuple[ScoreCard, np.ndarray]:
+    card = ScoreCard(PredictionTask(classes), 4, *relation)
     sharp = generator.choice([0.3, 1.0, 4.0])
     rows = generator.uniform(size=(300, classes)) ** sharp
     labels = np.where(generator.uniform(size=300) < 0.7, rows.argmax(1), generator.integers(0, classes, 300))
@@ -69,15 +71,15 @@ def test_figures_do_not_contradict_each_other(classes: int, relation: tuple[Unit
         card, exact = truth(classes, relation, generator)
         deviation = noise * (3.0 if card.unit is Unit.PARTY else 60.0)
         opened = exact + deviation * generator.normal(size=card.size)
-        found = figures_of(card, opened, deviation, z=Z, of="records")
+        found = estimate_figures(card, opened, deviation, z=Z, of="records")
         assert not contradictions(found, classes)
 
 
 def test_the_figures_that_were_printed_can_not_both_be_true() -> None:
     """Accuracy .976 beside a squared error of .578, from sums of which both could be read off."""
-    card = Card(Predicts(2), 2, Unit.RECORD, Neighbours.REPLACE)
+    card = ScoreCard(PredictionTask(2), 2, Unit.RECORD, Neighbours.REPLACE)
     opened = np.array([40.0, 3.0, 2.0, 55.0, 97.6, 35.0 / CAP, 28.9, 1600.0])
-    found = figures_of(card, opened, 20.0, z=Z, of="records")
+    found = estimate_figures(card, opened, 20.0, z=Z, of="records")
     assert not contradictions(found, 2)
     assert found["accuracy"].value < 0.976 and found["squared error"].value < 0.578
     assert found["accuracy"].low <= 0.769 <= found["accuracy"].high
@@ -92,7 +94,7 @@ def test_what_records_add_up_to_is_left_as_it_is(classes: int, relation: tuple[U
         if classes:
             card, exact = truth(classes, relation, generator)
         else:
-            card = Card(Predicts(0, -3.0, 5.0), 2, *relation)
+            card = ScoreCard(PredictionTask(0, -3.0, 5.0), 2, *relation)
             guess = generator.uniform(-3, 5, 200)
             y = np.clip(guess + generator.normal(size=200), -3, 5)
             exact = card.sums(Says(0), guess[:, None], y)
@@ -107,7 +109,7 @@ def test_the_projection_comes_no_further_from_the_truth(classes: int) -> None:
         if classes:
             card, exact = truth(classes, relation, generator)
         else:
-            card = Card(Predicts(0), 2, *relation)
+            card = ScoreCard(PredictionTask(0), 2, *relation)
             guess = generator.uniform(-1, 1, 200)
             exact = card.sums(Says(0), guess[:, None], np.clip(guess + 0.3, -1, 1))
         opened = exact + 50 * generator.normal(size=card.size)
@@ -118,7 +120,7 @@ def test_the_projection_comes_no_further_from_the_truth(classes: int) -> None:
 
 def test_every_answer_is_near_an_atom() -> None:
     """The two-class atoms against the card's own arithmetic: one record with that probability and that label."""
-    card = Card(Predicts(2), 4, Unit.RECORD, Neighbours.REPLACE)
+    card = ScoreCard(PredictionTask(2), 4, Unit.RECORD, Neighbours.REPLACE)
     atoms = _system(card)[0].T
     for probability in (0.0, 0.3, 0.5, 0.7, 1.0):
         for label in (0, 1):
@@ -129,7 +131,7 @@ def test_every_answer_is_near_an_atom() -> None:
 
 def test_numbers_have_moments_that_numbers_can_have() -> None:
     generator = np.random.default_rng(5)
-    card = Card(Predicts(0), 2, Unit.RECORD, Neighbours.REPLACE)
+    card = ScoreCard(PredictionTask(0), 2, Unit.RECORD, Neighbours.REPLACE)
     guess = generator.uniform(-1, 1, 300)
     exact = card.sums(Says(0), guess[:, None], np.clip(guess + 0.4 * generator.normal(size=300), -1, 1))
     for _ in range(20):
@@ -141,7 +143,7 @@ def test_numbers_have_moments_that_numbers_can_have() -> None:
 
 
 def test_targets_that_do_not_vary_have_no_r_squared_and_constant_predictions_no_slope() -> None:
-    card = Card(Predicts(0), 2, Unit.RECORD, Neighbours.REPLACE)
+    card = ScoreCard(PredictionTask(0), 2, Unit.RECORD, Neighbours.REPLACE)
     guess = np.linspace(-0.8, 0.8, 400)
     for sums, name in (
         (card.sums(Says(0), guess[:, None], np.full(400, 1.0)), "R²"),
@@ -149,15 +151,15 @@ def test_targets_that_do_not_vary_have_no_r_squared_and_constant_predictions_no_
     ):
         # Moments that only a variance below zero would have, far beyond the noise.
         sums[card.entries.index("target²" if name == "R²" else "prediction²")] -= 40
-        found = figures_of(card, sums, 1.0, z=Z, of="records")
+        found = estimate_figures(card, sums, 1.0, z=Z, of="records")
         assert str(found[name]) == "too few records to tell", found.figures
         assert found["mean squared error"].told
 
 
 @pytest.mark.parametrize("relation", RELATIONS[:2])
 def test_numbers_never_count_fewer_than_no_records(relation: tuple[Unit, Neighbours]) -> None:
-    card = Card(Predicts(0), 2, *relation)
-    found = figures_of(card, np.full(card.size, -30.0), 20.0, z=Z, of="records")
+    card = ScoreCard(PredictionTask(0), 2, *relation)
+    found = estimate_figures(card, np.full(card.size, -30.0), 20.0, z=Z, of="records")
     assert found.records >= 0 and not any(one.told for one in found.figures.values())
 
 
@@ -165,8 +167,8 @@ def test_numbers_never_count_fewer_than_no_records(relation: tuple[Unit, Neighbo
 
 
 def test_an_interval_that_says_nothing_new_is_said_in_words() -> None:
-    card = Card(Predicts(2), 2, Unit.RECORD, Neighbours.REPLACE)
-    found = figures_of(card, np.zeros(card.size), 30.0, z=Z, of="records")
+    card = ScoreCard(PredictionTask(2), 2, Unit.RECORD, Neighbours.REPLACE)
+    found = estimate_figures(card, np.zeros(card.size), 30.0, z=Z, of="records")
     for name in ("accuracy", "squared error", "log loss", "AUC"):
         assert str(found[name]) == "too few records to tell" and not found[name].told
         assert found.as_json()["figures"][name]["value"] is None
@@ -176,14 +178,14 @@ def test_an_interval_that_says_nothing_new_is_said_in_words() -> None:
 
 
 def test_r_squared_that_allows_a_constant_and_perfection_is_said_in_words() -> None:
-    assert str(Figure(-324.8, -324.8, 1.0, known=(-np.inf, 1.0))) == "too few records to tell"
-    assert str(Figure(0.3, -0.1, 0.99, known=(-np.inf, 1.0))) == "too few records to tell"
-    assert Figure(0.9, 0.2, 1.0, known=(-np.inf, 1.0)).told
-    assert Figure(-3.0, -9.0, -1.0, known=(-np.inf, 1.0)).told
+    assert str(Estimate(-324.8, -324.8, 1.0, known=(-np.inf, 1.0))) == "too few records to tell"
+    assert str(Estimate(0.3, -0.1, 0.99, known=(-np.inf, 1.0))) == "too few records to tell"
+    assert Estimate(0.9, 0.2, 1.0, known=(-np.inf, 1.0)).told
+    assert Estimate(-3.0, -9.0, -1.0, known=(-np.inf, 1.0)).told
 
 
 def test_an_interval_comes_before_its_point() -> None:
-    assert str(Figure(0.8, 0.7, 0.9, known=(0.0, 1.0))) == "0.700 to 0.900 (best estimate 0.800)"
-    assert str(Figure(0.8, 0.7, 1.0, known=(0.0, 1.0))) == "0.700 to 1.000 (best estimate 0.800)"
-    assert str(Figure(1.663, -np.inf, np.inf)) == "too few records to tell"
+    assert str(Estimate(0.8, 0.7, 0.9, known=(0.0, 1.0))) == "0.700 to 0.900 (best estimate 0.800)"
+    assert str(Estimate(0.8, 0.7, 1.0, known=(0.0, 1.0))) == "0.700 to 1.000 (best estimate 0.800)"
+    assert str(Estimate(1.663, -np.inf, np.inf)) == "too few records to tell"
     assert expit(-4) < 0.02

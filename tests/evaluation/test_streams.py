@@ -10,8 +10,8 @@ import pytest
 
 from comity.data import Encoding, Records, Schema, StreamedRecords, open_source
 from comity.federation.declare.evaluation import split_budget
-from comity.federation.evaluation.card import MAX_RECORDS
-from comity.federation.evaluation.split import holdout_mask, only
+from comity.federation.evaluation.holdout import holdout_mask, select_records
+from comity.federation.evaluation.score_card import MAX_RECORDS
 from comity.methods.averaging import Averaging
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
@@ -46,7 +46,7 @@ def test_a_stream_has_the_parts_that_its_records_have(
     _, terms = split_budget(LOSS, Unit.RECORD, neighbours)
     masks = [holdout_mask(one, terms, bytes(32), unit=Unit.RECORD, neighbours=neighbours) for one in (whole, stream)]
     assert (masks[0] == masks[1]).all()
-    part = only(stream, masks[0])
+    part = select_records(stream, masks[0])
     blocks = [np.array(block.features) for block in part.blocks()]
     assert len(part) == masks[0].sum() and len(blocks) > 1
     assert np.array_equal(np.concatenate(blocks), whole.features[masks[0]])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from comity.errors import Refused
-from comity.federation.declare.bounds import Ball, EntrySum, Opened, RecordSum, Simplex
+from comity.federation.declare.bounds import Ball, EntrySum, OpenedValue, RecordSum, Simplex
 
 SHAPE = (3,)
 
@@ -65,7 +65,7 @@ def test_bounds_say_whether_their_neutral_value_lies_within() -> None:
     for bound, shape in ((Ball(2.0), SHAPE), (Simplex(2, 3), (2, 3))):
         assert bound.neutral_within
         np.testing.assert_array_equal(bound.enforce(bound.neutral(shape), shape), bound.neutral(shape))
-    assert not Opened(l2=1.0, limit=1.0).neutral_within
+    assert not OpenedValue(l2=1.0, limit=1.0).neutral_within
 
 
 def test_a_sum_over_records_counts_its_rounding_and_the_last_digits_of_each_part() -> None:

@@ -28,7 +28,7 @@ from .toy import Rounds, host, make_consortium, setup
 
 PROTOCOL = Rounds(rounds=1)
 # Imported before any fork, or each child would import them, and what they need, for itself.
-STANDING = (Lifecycle, SecureSum)
+ALWAYS_MOUNTED = (Lifecycle, SecureSum)
 _MEASURED_EVERY = 100
 
 

@@ -12,7 +12,7 @@ import pytest
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.lifecycle import begin
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.bounds import Ball, Opened
+from comity.federation.declare.bounds import Ball, OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Entrusted, Perturbed, Public, Summed
@@ -75,7 +75,7 @@ class Curated(Protocol):
                     to=EVERYONE,
                     protection=Perturbed(self.noise, of="mean"),
                     form=Array((3,)),
-                    bound=Opened(l2=4.0, limit=20.0),
+                    bound=OpenedValue(l2=4.0, limit=20.0),
                     grid=2.0**-10,
                     times=self.rounds,
                 ),

@@ -11,7 +11,7 @@ import pytest
 from comity.errors import DataError, Refused
 from comity.federation.coordinator.lifecycle import begin
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.bounds import Ball, Opened
+from comity.federation.declare.bounds import Ball, OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.payers import largest
@@ -152,7 +152,7 @@ def test_what_nobody_pays_for_is_not_made() -> None:
         Ranked(pays_for=("others",)).declare(consortium).accept(consortium)
     declared = Ranked(pays_for=("others",)).declare(consortium)
     noise = Perturbed(Gaussian(GDP(1)), of="numbers")
-    noisy = replace(declared["told"], protection=noise, bound=Opened(l2=1.0, limit=9.0), form=Array((5,)), times=1)
+    noisy = replace(declared["told"], protection=noise, bound=OpenedValue(l2=1.0, limit=9.0), form=Array((5,)), times=1)
     with pytest.raises(ValueError, match="no entrusted release"):
         replace(declared, releases=(declared["numbers"], noisy)).accept(consortium)
     replace(Ranked().declare(consortium), releases=(Ranked().declare(consortium)["numbers"], noisy)).accept(consortium)

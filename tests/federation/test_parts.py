@@ -24,7 +24,7 @@ from comity.federation.declare.payers import spent_by
 from comity.federation.declare.policy import Policy
 from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
-from comity.federation.evaluation.card import Predicts
+from comity.federation.evaluation.score_card import PredictionTask
 from comity.federation.messages.ask import StepPath
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
@@ -65,8 +65,8 @@ class Sums(Protocol):
     sly: bool = False
 
     @property
-    def predicts(self) -> Predicts:
-        return Predicts(2)
+    def prediction_task(self) -> PredictionTask:
+        return PredictionTask(2)
 
     def declare(self, consortium: Consortium) -> Declaration:
         noise = Summed(Gaussian(gaussian_budget(consortium.loss)))

@@ -12,7 +12,17 @@ from comity.errors import Implausible, Refused
 from comity.federation.coordinator.journal import ABANDONED
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare import plausibility
-from comity.federation.declare.bounds import Ball, Bound, Counts, EntrySum, Opened, Range, RecordSum, Simplex, Weights
+from comity.federation.declare.bounds import (
+    Ball,
+    Bound,
+    Counts,
+    EntrySum,
+    OpenedValue,
+    Range,
+    RecordSum,
+    Simplex,
+    Weights,
+)
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declare.plausibility import NoiseTail, require_plausible
 from comity.federation.declare.protection import Entrusted, Noised, Summed
@@ -163,8 +173,8 @@ FAR: list[tuple[Bound, Any]] = [
     (Simplex(3, 4), lambda far: np.tile([5 / 4 + far] * 4, (3, 1))),
     (Counts((1, 1, 1), True, 50), lambda far: np.full(SHAPE, -far)),
     (Counts((1, 1, 1), True, 50), lambda far: np.full(SHAPE, 250 + far)),
-    (Opened(l2=1.0, limit=30.0), lambda far: np.full(SHAPE, 30 + far)),
-    (Opened(l2=1.0, limit=30.0), lambda far: np.full(SHAPE, -30 - far)),
+    (OpenedValue(l2=1.0, limit=30.0), lambda far: np.full(SHAPE, 30 + far)),
+    (OpenedValue(l2=1.0, limit=30.0), lambda far: np.full(SHAPE, -30 - far)),
     (EntrySum(1.0, 2.0, 40.0, 40), lambda far: np.full(SHAPE, 200 + far)),
     (EntrySum(1.0, 2.0, 1.0), lambda far: np.full(SHAPE, -5 - far)),
 ]

@@ -121,7 +121,7 @@ def test_a_restore_between_two_steps_without_a_debit_is_noticed_before_an_answer
     begin(parties)
     parties.ask(Rounds.average)
     view = parties.under("sum")
-    set_up = _set_up(view, parties.agreement.circle("mean/0"))
+    set_up = _set_up(view, parties.agreement.sum_group("mean/0"))
     members = sorted(parties.alive)
     view.ask("mask", label="mean/0", each={party: {"roll": set_up.roll} for party in members})
     back_up(folder)

@@ -14,7 +14,7 @@ from comity.crypto.sealing import PublicIdentity
 from comity.data import Records
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.lifecycle import run
-from comity.federation.declare.bounds import Ball, Opened
+from comity.federation.declare.bounds import Ball, OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Entrusted, Noised, Perturbed, Public, Sealed, Selected, Summed
@@ -74,7 +74,7 @@ def test_a_sum_that_could_wrap_is_refused() -> None:
     consortium = make_consortium()
 
     def declared(limit: Any) -> Release:
-        bound = Opened(l2=1.0, limit=limit, ring=40)
+        bound = OpenedValue(l2=1.0, limit=limit, ring=40)
         form = Array((3,), "<i8")
         noise = Summed(Gaussian(ZCDP(0.1)))
         return Release(
@@ -234,7 +234,7 @@ class Trusting(Rounds):
                     to=EVERY_PARTY,
                     protection=Perturbed(noise, of="mean"),
                     form=Array((3,)),
-                    bound=Opened(l2=4.0, limit=20.0),
+                    bound=OpenedValue(l2=4.0, limit=20.0),
                 ),
             ),
             adversary="whoever sees the result",

@@ -12,7 +12,7 @@ import pytest
 
 from comity.cli.simulate import text_as_run
 from comity.demo import run_demo
-from comity.federation.assessment import Assessment
+from comity.federation.evaluation.assessment import Assessment
 from comity.methods import PROTOCOLS
 from comity.report import figures
 from comity.report.result import load_result

@@ -10,8 +10,8 @@ import pytest
 
 from comity.artefacts.section import Curve, Curves, Dot, Dots
 from comity.data import clinics
-from comity.federation.assessment import Assessment, Baseline
 from comity.federation.coordinator.transcript import Line, Transcript
+from comity.federation.evaluation.assessment import Assessment, Baseline
 from comity.learn import LinearClassifier, LinearRegressor
 from comity.learn.classifiers import find_strongest
 from comity.learn.feature_map import FeatureMap

@@ -12,11 +12,11 @@ import pytest
 import comity
 from comity.data import Records, clinics
 from comity.errors import BadInput, DataError
-from comity.federation.assessment import Assessment
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Sealed
 from comity.federation.declare.release import Array
+from comity.federation.evaluation.assessment import Assessment
 from comity.privacy.loss import Pure
 from comity.report.page import render_result
 from comity.report.result import Result, load_result

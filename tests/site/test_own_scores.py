@@ -15,7 +15,7 @@ import pytest
 
 from comity.cli import main
 from comity.cli.run_folder import read_manifest
-from comity.federation.own_score import OwnScore
+from comity.federation.evaluation.own_score import OwnScore
 from comity.federation.protocol import Protocol
 from comity.methods.averaging import AveragingProtocol
 from comity.site.results import load_own_score, results_folder

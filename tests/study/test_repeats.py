@@ -11,7 +11,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import StudyError
-from comity.federation.assessment import Assessment, Figure, Repeats
+from comity.federation.evaluation.assessment import Assessment, Figure, Repeats
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.report.result import load_result
 from comity.study.simulation.repeated import WITH_HOSTS, WITHOUT_MASKS

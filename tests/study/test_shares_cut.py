@@ -14,8 +14,8 @@ from scipy.special import expit
 import comity
 from comity.data import Records
 from comity.federation.agreement import Agreement
-from comity.federation.assessment import Assessment
 from comity.federation.coordinator.lifecycle import run
+from comity.federation.evaluation.assessment import Assessment
 from comity.methods.averaging import Averaging
 from comity.methods.softlabel import SoftLabel
 from comity.methods.vertical import GradientRegression

@@ -12,7 +12,7 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.data import Categorical, Numeric, Schema
-from comity.federation.declare.bounds import Opened
+from comity.federation.declare.bounds import OpenedValue
 from comity.methods.synthetic import SyntheticColumnsProtocol
 from comity.methods.synthetic.columns import PLACES, Holding, sensitivity
 from comity.methods.synthetic.counts import LAPLACE, Layout
@@ -113,7 +113,7 @@ def test_the_noise_of_a_study_is_scaled_for_replaced_records_and_the_carry(produ
         weights = np.array(layout.weights)
         least = 2 * weights.sum() if isinstance(loss, Pure) else sqrt(2 * (weights**2).sum())
         carry = 2 * UNIT * sum(block.weight * block.cells for block in tried.holding.across(layout))
-        assert isinstance(release.bound, Opened) and release.grid == tried.product.unit == UNIT
+        assert isinstance(release.bound, OpenedValue) and release.grid == tried.product.unit == UNIT
         if products == "dealer":
             assert release.sensitivity == pytest.approx(least, rel=1e-15)
         else:

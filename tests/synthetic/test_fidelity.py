@@ -10,7 +10,7 @@ import pytest
 
 from comity.artefacts.section import read_section, section_page
 from comity.data import Records
-from comity.federation.assessment import Assessment
+from comity.federation.evaluation.assessment import Assessment
 from comity.methods.synthetic.counts import fit_counting
 from comity.methods.synthetic.fidelity import (
     Task,

@@ -37,8 +37,8 @@ from comity.estimators.table import (
     scale_into_ball,
 )
 from comity.federation.agreement import Agreement
-from comity.federation.assessment import Assessment
 from comity.federation.declare.consortium import Consortium
+from comity.federation.evaluation.assessment import Assessment
 from comity.federation.protocol import Protocol
 from comity.learn.classifiers import LinearClassifier
 from comity.learn.regressor import LinearRegressor

@@ -1,5 +1,7 @@
-"""What the participants of a study agreed on, in one value: hosts and coordinator are made from it, so that the hash,
-the protocol and the consortium can't be of different studies."""
+"""The agreement: a study's hash, its protocol and its consortium in one value.
+
+Hosts and coordinator are built from it, so the three can't belong to different studies.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ from typing import Any
 
 from comity.errors import Malformed, Refused
 from comity.federation.declare.consortium import COORDINATOR, Consortium
-from comity.federation.declare.declaration import Circle, Declaration, Release
+from comity.federation.declare.declaration import Declaration, Release, SumGroup
 from comity.federation.declare.release import is_release_name
 from comity.federation.evaluation.figures import Figures
-from comity.federation.evaluation.protocol import Measuring
+from comity.federation.evaluation.protocol import ModelEvaluation
 from comity.federation.lifecycle import Lifecycle
 from comity.federation.messages.ask import StepPath
 from comity.federation.messages.received import Received
-from comity.federation.part import EVALUATION, RUN, STANDING, SUM, Part, StepSpec, spec_of
+from comity.federation.part import ALWAYS_MOUNTED, EVALUATION, RUN, SUM, Part, StepSpec, spec_of
 from comity.federation.protocol import Protocol
 from comity.federation.sum.site import SecureSum
 from comity.representation import short_repr
@@ -29,9 +31,9 @@ _MOUNT = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """`study` is the study's hash, `title` what its ledger entries are called by.
+    """`study` is the study's hash; `title` names the study in ledger entries.
 
-    Declarations are made once: the same value serves every step and, in a simulation, every host.
+    Each declaration is made once. In a simulation all hosts share one agreement.
     """
 
     __repr__ = short_repr
@@ -46,58 +48,59 @@ class Agreement:
 
     @cached_property
     def mounts(self) -> Mapping[str, Part]:
-        """Every part of the run by what it is mounted under, the study's own protocol under the empty name."""
+        """Every part of the run by its mount. The study's own protocol has the empty mount."""
         parts = dict(self.protocol.parts)
         for name in parts:
-            if name in STANDING or name.startswith(EVALUATION) or not _MOUNT.fullmatch(name):
+            if name in ALWAYS_MOUNTED or name.startswith(EVALUATION) or not _MOUNT.fullmatch(name):
                 raise ValueError(
-                    f"a part can't be mounted as {name!r}: a plain name was expected, not {(*STANDING, EVALUATION)}"
+                    f"a part can't be mounted as {name!r}: expected a plain name other than "
+                    f"{', '.join((*ALWAYS_MOUNTED, EVALUATION))}"
                 )
-        return {"": self.protocol, RUN: Lifecycle(), SUM: SecureSum(), **parts, **self._measuring}
+        return {"": self.protocol, RUN: Lifecycle(), SUM: SecureSum(), **parts, **self._evaluation_parts}
 
     @cached_property
-    def measuring(self) -> Measuring | None:
-        """How the run's model is measured, where the study has an evaluation."""
-        return None if self.consortium.evaluation is None else self.protocol.measured(self.consortium)
+    def model_evaluation(self) -> ModelEvaluation | None:
+        """The part that evaluates the model, if the study has an evaluation."""
+        return None if self.consortium.evaluation is None else self.protocol.model_evaluation(self.consortium)
 
     @property
-    def _measuring(self) -> Mapping[str, Part]:
-        if self.measuring is None:
+    def _evaluation_parts(self) -> Mapping[str, Part]:
+        if self.model_evaluation is None:
             return {}
-        named = {f"{EVALUATION}_{name}": part for name, part in self.measuring.parts.items()}
-        return {EVALUATION: self.measuring, **named}
+        named = {f"{EVALUATION}_{name}": part for name, part in self.model_evaluation.parts.items()}
+        return {EVALUATION: self.model_evaluation, **named}
 
     @property
-    def measuring_mounts(self) -> tuple[str, ...]:
-        return tuple(self._measuring)
+    def evaluation_mounts(self) -> tuple[str, ...]:
+        return tuple(self._evaluation_parts)
 
     def is_holdout(self, mount: str) -> bool:
-        """Whether steps of what is mounted here see the records that were set aside, instead of the others."""
-        return self.measuring is not None and (mount == EVALUATION or mount.startswith(f"{EVALUATION}_"))
+        """Whether the steps of this mount see the held-out records, and not the others."""
+        return self.model_evaluation is not None and (mount == EVALUATION or mount.startswith(f"{EVALUATION}_"))
 
     @property
     def declaration(self) -> Declaration:
-        """What the protocol itself declares, accepted for this consortium."""
+        """The protocol's declaration, accepted for this consortium."""
         return self.declared("")
 
     def declared(self, mount: str) -> Declaration:
-        """What the protocol under this name declares."""
+        """The declaration of the part with this mount."""
         known = self._declared
         if mount not in known:
             with self._declaring:
                 if mount not in known:
                     consortium = self.consortium
-                    made = self._owner(mount).declare(consortium) if mount else self.protocol.declared(consortium)
-                    for release in made.releases:
+                    found = self._part(mount).declare(consortium) if mount else self.protocol.declared(consortium)
+                    for release in found.releases:
                         if not is_release_name(release.name):
-                            raise ValueError(f"{release.name!r} is no name for a release: letters, digits, - and _")
-                    known[mount] = made if mount else made.accept(consortium)
+                            raise ValueError(f"a release can't be named {release.name!r}: use letters, digits, - and _")
+                    known[mount] = found if mount else found.accept(consortium)
         return known[mount]
 
     @cached_property
     def letters(self) -> Mapping[str, str]:
-        """Which protocol each kind of letter belongs to. A protocol may list a part's letters for its plan; two parts
-        with one name for theirs would read each other's."""
+        """The mount that writes each kind of letter, by the letter's name. A protocol may repeat a part's letters, to
+        show them in its plan. Two parts may not use one name: each would read the other's letters."""
         return self._letters(holdout=False)
 
     @cached_property
@@ -105,7 +108,7 @@ class Agreement:
         return self._letters(holdout=True)
 
     def writer_of(self, name: str, *, holdout: bool) -> str | None:
-        """Which protocol's letters have this name: among those of one part of the records, a name has one owner."""
+        """The mount whose letters have this name, among the steps that see held-out records or among the others."""
         return (self._holdout_letters if holdout else self.letters).get(name)
 
     def _letters(self, *, holdout: bool) -> dict[str, str]:
@@ -118,43 +121,43 @@ class Agreement:
                     continue
                 before = owners.get(release.name)
                 if before or (before == "" and self.declared("")[release.name] != release):
-                    raise ValueError(f"{before or 'the protocol'} and {mount} both call a letter {release.name!r}")
+                    raise ValueError(f"{before or 'the protocol'} and {mount} both have a letter {release.name!r}")
                 owners[release.name] = mount
         return owners
 
     def step(self, path: StepPath) -> tuple[Callable[..., Any], StepSpec]:
-        """The step that a path names, where it may be asked for under this label."""
-        function = self._owner(path.mount).find(path.step)
+        """The step of this path. Refuses a label under which it may not be asked for."""
+        function = self._part(path.mount).find(path.step)
         spec = spec_of(function, self.consortium)
         if spec.per_sum and path.label in self.declaration.sums():
             return function, spec
-        if spec.per_circle and path.label in self._set_ups:
+        if spec.per_sum_group and path.label in self._set_ups:
             return function, spec
         if spec.sends and (spec.sends in self.declaration.holdout) != self.is_holdout(path.mount):
             raise Refused(f"{path} does not see the records that {spec.sends} is made from", code="undeclared")
-        times = self.declaration[spec.sends].times if spec.sends else 0 if spec.per_circle else spec.times
+        times = self.declaration[spec.sends].times if spec.sends else 0 if spec.per_sum_group else spec.times
         label = path.label
         if not (label.isascii() and label.isdecimal()) or label != str(int(label)) or int(label) >= times:
             raise Refused(f"{path}: asked for more often than declared", code="too-often")
         return function, spec
 
     @cached_property
-    def _set_ups(self) -> Mapping[str, Circle]:
-        return {str(circle.place): circle for circle in self.declaration.circles(self.consortium)}
+    def _set_ups(self) -> Mapping[str, SumGroup]:
+        return {str(group.place): group for group in self.declaration.sum_groups(self.consortium)}
 
     @cached_property
-    def _circles(self) -> Mapping[str, Circle]:
-        return {**self._set_ups, **{label: circle for circle in self._set_ups.values() for label in circle.sums}}
+    def _sum_groups(self) -> Mapping[str, SumGroup]:
+        return {**self._set_ups, **{label: group for group in self._set_ups.values() for label in group.sums}}
 
-    def circle(self, label: str) -> Circle:
-        """Who sums together, by the label of a sum or of their set-up, which is their place among the circles."""
-        found = self._circles.get(label)
+    def sum_group(self, label: str) -> SumGroup:
+        """The parties of a sum, by the label of the sum or of its set-up (the group's place)."""
+        found = self._sum_groups.get(label)
         if found is None:
             raise Refused(f"no parties sum under {label!r}", code="too-often")
         return found
 
     def letter(self, path: str, name: str) -> Release:
-        """The release that a letter of this name is, sent by the step of this path."""
+        """The release of a letter with this name that the step of this path sent."""
         known = self._sent.get((path, name))
         if known is not None:
             return known
@@ -162,12 +165,13 @@ class Agreement:
         self.step(sent)
         if self.writer_of(name, holdout=self.is_holdout(sent.mount)) != sent.mount:
             raise Malformed(f"{name!r} is not declared as a letter of {path}", code="undeclared")
-        # As many as there are steps and labels: what is refused is not remembered.
+        # At most one entry for each step, label and name: refused letters are not remembered.
         release = self._sent[path, name] = self.declared(sent.mount)[name]
         return release
 
     def writers(self) -> dict[str, set[str]]:
-        """Which parties may write letters in this run, and to whom; the secure sum hands round its keys itself."""
+        """Which parties may write letters in this run, and to whom. Letters of the secure sum are left out: its own
+        steps distribute their keys."""
         out: dict[str, set[str]] = {}
         consortium = self.consortium
         for name, mount in (*self.letters.items(), *self._holdout_letters.items()):
@@ -180,13 +184,14 @@ class Agreement:
                     out.setdefault(party, set()).update(receivers - {party})
         return {party: to for party, to in out.items() if to}
 
-    def _owner(self, mount: str) -> Part:
-        owner = self.mounts.get(mount)
-        if owner is None:
+    def evaluation_figures(self, received: Received) -> Figures | None:
+        """The figures of the run's evaluation, from what a party received; None without an evaluation, or if its sums
+        were not released to that party."""
+        evaluation = self.model_evaluation
+        return None if evaluation is None else evaluation.figures(received.releases, self.consortium)
+
+    def _part(self, mount: str) -> Part:
+        part = self.mounts.get(mount)
+        if part is None:
             raise Refused(f"nothing is mounted as {mount!r}", code="no-step")
-        return owner
-
-
-def measured_by(agreement: Agreement, found: Received) -> Figures | None:
-    """What the run's evaluation says to this receiver; None where there is none, or it was not released to it."""
-    return None if agreement.measuring is None else agreement.measuring.figures(found.releases, agreement.consortium)
+        return part

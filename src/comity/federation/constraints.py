@@ -54,7 +54,7 @@ class Rule:
         return _bounds(self.within, True) if self.even and value % 2 else None
 
 
-def check(method: Part) -> None:
+def check_fields(method: Part) -> None:
     """Refuse a method of which a field holds what its type rules out; None is left to whoever allows it."""
     kind: Any = type(method)
     for rule in _rules(kind):

@@ -29,7 +29,7 @@ class StepSpec:
     times: int
     takes: tuple[str, ...]
     per_sum: bool
-    per_circle: bool
+    per_sum_group: bool
     gives: tuple[str, ...] = ()
     may_give: tuple[str, ...] = ()
     sends_by: ByTerms | None = None
@@ -47,7 +47,7 @@ def step(
     stacked: bool = False,
     times: int = 1,
     per_sum: bool = False,
-    per_circle: bool = False,
+    per_sum_group: bool = False,
 ) -> Callable[[Step], Step]:
     """Mark a method as run at a site. Its parameters after `site` are declared releases.
 
@@ -72,7 +72,7 @@ def step(
             times=times,
             takes=takes,
             per_sum=per_sum,
-            per_circle=per_circle,
+            per_sum_group=per_sum_group,
             gives=tuple(gives),
             may_give=tuple(may_give),
             sends_by=sends if callable(sends) else None,
@@ -100,7 +100,7 @@ def steps_of(part: object, consortium: Consortium) -> list[StepSpec]:
 
 
 RUN, SUM = "run", "sum"
-STANDING = (RUN, SUM)
+ALWAYS_MOUNTED = (RUN, SUM)
 """Mounted in every run."""
 EVALUATION = "evaluation"
 """Mounted where a study has an evaluation; names of its parts begin with it."""

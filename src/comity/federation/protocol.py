@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from comity.artefacts.artefact import Artefact
 from comity.data import LocalRecords, Records
 from comity.errors import StudyError
-from comity.federation.assessment import Assessment, Baseline, Figure, of_predictor
-from comity.federation.constraints import check
+from comity.federation.constraints import check_fields
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration, TrueLoss
 from comity.federation.declare.evaluation import Evaluation
-from comity.federation.evaluation.card import Predicts
-from comity.federation.evaluation.protocol import Measuring, WholeRecords
+from comity.federation.evaluation.assessment import Assessment, Baseline, Figure, assess_predictor
+from comity.federation.evaluation.own_score import OwnScore, score_predictor
+from comity.federation.evaluation.protocol import ModelEvaluation, RecordEvaluation
+from comity.federation.evaluation.score_card import PredictionTask
 from comity.federation.messages.received import Received
-from comity.federation.own_score import OwnScore, score_predictor
 from comity.federation.part import Part, step
 from comity.privacy.unit import Unit
 from comity.representation import short_repr
@@ -48,7 +48,7 @@ class Protocol(Part):
 
     def __post_init__(self) -> None:
         """Every field holds what its type says; a method that has more to check does so after this."""
-        check(self)
+        check_fields(self)
 
     @property
     def stackable(self) -> bool:
@@ -82,7 +82,7 @@ class Protocol(Part):
         if consortium.evaluation is None:
             return own
         names = {release.name for release in own.releases}
-        measured = self.measured(consortium).declare(consortium).releases
+        measured = self.model_evaluation(consortium).declare(consortium).releases
         clash = [r.name for r in measured if r.name in names and r not in own.releases]
         if clash:
             raise StudyError(f"{self.name} and its evaluation both release {clash[0]!r}", key="evaluation")
@@ -91,7 +91,7 @@ class Protocol(Part):
         return replace(own, releases=(*own.releases, *added), holdout=holdout)
 
     @property
-    def predicts(self) -> Predicts | None:
+    def prediction_task(self) -> PredictionTask | None:
         """What the presented model answers about a record; None where it answers nothing that a label could check."""
         return None
 
@@ -99,14 +99,14 @@ class Protocol(Part):
         """The same method, laid out for the records that its study's evaluation leaves to it."""
         return self
 
-    def measured(self, consortium: Consortium) -> Measuring:
+    def model_evaluation(self, consortium: Consortium) -> ModelEvaluation:
         """How the presented model is measured on records that were set aside."""
-        if self.predicts is None:
+        if self.prediction_task is None:
             raise StudyError(
                 f"[evaluation] measures a model that predicts; {self.titled(consortium)} releases none: leave it out",
                 key="evaluation",
             )
-        return WholeRecords(self)
+        return RecordEvaluation(self)
 
     def streams(self, consortium: Consortium) -> bool:
         """Whether all that its steps take from an owner's records is `site.total`, so that they may come in blocks."""
@@ -144,7 +144,7 @@ class Protocol(Part):
         None where nobody asked for comparisons. This is for models that predict; a method whose quality is not one
         number has its own."""
         compared = [] if train is None else self.compare(train, test)
-        return of_predictor(presented, test, self.score(presented, test), compared)
+        return assess_predictor(presented, test, self.score(presented, test), compared)
 
     def clipped_fractions(
         self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
@@ -164,7 +164,7 @@ class Protocol(Part):
     def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
         """How good what an owner was presented is on its own records, which never leaves it; None where they can't say.
         This is for models that predict from whole records."""
-        return score_predictor(presented, records, self.predicts) if hasattr(presented, "predict") else None
+        return score_predictor(presented, records, self.prediction_task) if hasattr(presented, "predict") else None
 
     def expectation(self, consortium: Consortium) -> str:
         """One line for the plan: how much noise to expect, from public quantities; empty if there is no estimate."""

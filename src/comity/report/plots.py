@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from comity.artefacts.section import Bar, Bars, Curves, Dots, Matrices, Panels, Pictures, Plot
-from comity.federation.assessment import Baseline
+from comity.federation.evaluation.assessment import Baseline
 from comity.report.drawing import DARK, LINE, PALE, SIZE, Drawing
 
 _WIDTH = 345.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from comity.federation.assessment import Baseline
+    from comity.federation.evaluation.assessment import Baseline
     from comity.report.result import Result
 
 

@@ -18,12 +18,12 @@ from typing import Any
 from comity.artefacts.artefact import Artefact, load_artefact, save_artefact
 from comity.artefacts.writing import write_text
 from comity.errors import ComityError, DataError
-from comity.federation.assessment import Assessment, Baseline
 from comity.federation.coordinator.transcript import Line, Transcript
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.declaration import TrueLoss
 from comity.federation.declare.payers import Payer
 from comity.federation.declare.protection import Perturbed
+from comity.federation.evaluation.assessment import Assessment, Baseline
 from comity.federation.evaluation.figures import Figures
 from comity.federation.plan import Plan, PlanRow
 from comity.files import make_folder

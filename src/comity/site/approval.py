@@ -205,7 +205,7 @@ def make_owners_view(host: Host, plan: Plan, *, dataset: str, runs: int) -> Owne
     known = KnownParties.of(consortium, party, host.policy.pinned)
     begun = host.store.runs_of(agreement.study, other_than="")
     after = host.store.foresee(host.reservation(), *(f"run {number}" for number in range(begun, runs)))
-    parts = (agreement.declared(mount) for mount in (*agreement.protocol.parts, *agreement.measuring_mounts))
+    parts = (agreement.declared(mount) for mount in (*agreement.protocol.parts, *agreement.evaluation_mounts))
     exact = [release for made in (agreement.declaration, *parts) for release in made.disclosures(party, consortium)]
     declaration = agreement.declaration
     leaves = [

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 from comity.artefacts.writing import write_text
 from comity.crypto import key_file
 from comity.errors import BadInput, Stopped
-from comity.federation.agreement import measured_by
 from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declare.consortium import COORDINATOR
-from comity.federation.own_score import OwnScore
+from comity.federation.evaluation.own_score import OwnScore
 from comity.federation.protocol import presented_to
 from comity.privacy.ledger import Ledger
 from comity.site.inbox import Inbox
@@ -66,7 +65,7 @@ def write_results(host: Host, home: Path, run: str) -> None:
         declaration=host.declaration,
         consortium=host.consortium,
         kept=host.agreement.protocol.present_own(found.own, host.consortium),
-        measured=measured_by(host.agreement, found),
+        measured=host.agreement.evaluation_figures(found),
     )
     names = sorted(one.name for one in folder.iterdir() if one.name != NAME and not one.name.startswith("."))
     sign_files(folder, names, host.keys, study=study, run=run)

@@ -19,7 +19,7 @@ from comity.federation.declare.protection import Summed
 from comity.federation.messages.codec import encode
 from comity.federation.messages.received import is_kept
 from comity.federation.messages.signatures import sign_value
-from comity.federation.part import STANDING, StepSpec
+from comity.federation.part import ALWAYS_MOUNTED, StepSpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ def _taken_by_steps(agreement: Agreement) -> set[str]:
     specs = (
         getattr(getattr(type(protocol), name, None), "spec", None)
         for mount, protocol in agreement.mounts.items()
-        if mount not in STANDING
+        if mount not in ALWAYS_MOUNTED
         for name in dir(type(protocol))
     )
     return {name for spec in specs if isinstance(spec, StepSpec) for name in spec.takes}

@@ -13,7 +13,7 @@ from comity.errors import Malformed
 from comity.federation.coordinator.journal import Journal, Trace
 from comity.federation.coordinator.replies import Reader, Refusal, plain
 from comity.federation.declare.consortium import Consortium
-from comity.federation.declare.declaration import Needed
+from comity.federation.declare.declaration import Quorums
 from comity.federation.messages import heads
 from comity.federation.messages.channel import (
     ABSENT,
@@ -84,7 +84,7 @@ class Terms:
     `unanimous`, one refusal decides. `valid` checks the values of a reply beyond their declaration."""
 
     need: int
-    needed: Needed = ()
+    needed: Quorums = ()
     unanimous: bool = False
     valid: Check | None = None
     timeouts: Timeouts = NO_TIMEOUT
@@ -165,7 +165,7 @@ def _is_decided(done: Round, asked: int, terms: Terms) -> bool:
     return enough or asked - len(done.faults) < terms.need or (terms.unanimous and said_no)
 
 
-def lacking(needed: Needed, answered: Iterable[str]) -> int:
+def lacking(needed: Quorums, answered: Iterable[str]) -> int:
     """How many more parties must answer for every group to have enough."""
     here = frozenset(answered)
     return sum(max(0, least - len(members & here)) for members, least in needed)

@@ -71,8 +71,8 @@ def _run_method(parties: Parties) -> list[dict[str, Any]]:
     of what all receive and of what it receives alone.
     """
     values = check_released(parties.protocol.coordinate(parties), parties.declaration, parties.consortium, parties.dims)
-    if parties.agreement.measuring is not None:
-        found = parties.agreement.measuring.measure(parties.under(EVALUATION), values)
+    if parties.agreement.model_evaluation is not None:
+        found = parties.agreement.model_evaluation.measure(parties.under(EVALUATION), values)
         values = {**values, **check_released(found, parties.declaration, parties.consortium, parties.dims)}
     kept = parties.kept
     common, single = split_by_receiver(parties.agreement, values, kept)

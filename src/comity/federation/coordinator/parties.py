@@ -31,7 +31,7 @@ from comity.federation.coordinator.replies import PartyValues, Reader, too_few
 from comity.federation.coordinator.transcript import Transcript, entrusted_steps, transcript_of
 from comity.federation.declare.bounds import Range
 from comity.federation.declare.consortium import COORDINATOR, Consortium
-from comity.federation.declare.declaration import Declaration, Needed
+from comity.federation.declare.declaration import Declaration, Quorums
 from comity.federation.declare.plausibility import require_plausible, require_ranges
 from comity.federation.declare.protection import Summed
 from comity.federation.declare.release import Count, Release
@@ -227,7 +227,7 @@ class Parties:
         each: Mapping[str, Mapping[str, Any]] | None = None,
         label: str | int = 0,
         need: int | None = None,
-        needed: Needed = (),
+        needed: Quorums = (),
         valid: Check | None = None,
         unanimous: bool = False,
         timeouts: Timeouts | None = None,

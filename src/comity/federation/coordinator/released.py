@@ -46,7 +46,7 @@ def open_release(
 ) -> Total:
     """Open a release after the parties have replied with `got`: by the secure sum, or by adding what each site sent."""
     if isinstance(release.protection, Summed):
-        found = open_sum(summing, agreement.circle(f"{release.name}/{index}"), release, index)
+        found = open_sum(summing, agreement.sum_group(f"{release.name}/{index}"), release, index)
     else:
         units = np.zeros(release.shape, "<i8")
         for values in got.values():

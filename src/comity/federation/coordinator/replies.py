@@ -17,7 +17,7 @@ import numpy as np
 from comity.crypto.sealing import Identity
 from comity.errors import Malformed, Refused, SiteLost, Stopped
 from comity.federation.agreement import Agreement
-from comity.federation.declare.bounds import Opened
+from comity.federation.declare.bounds import OpenedValue
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.plausibility import require_plausible
 from comity.federation.declare.protection import Entrusted, Noised, Summed
@@ -119,7 +119,7 @@ class Reader:
     def _check_own(self, party: str, release: Release, units: Any) -> None:
         """A contribution that the coordinator sees by itself lies within its bound, give or take its noise. A share has
         no bound."""
-        if isinstance(release.protection, Noised | Entrusted) and not isinstance(release.bound, Opened | None):
+        if isinstance(release.protection, Noised | Entrusted) and not isinstance(release.bound, OpenedValue | None):
             consortium = self.agreement.consortium
             value = np.asarray(units * release.spacing(consortium), np.float64)
             require_plausible(release, consortium, value, 1, sender=party)

@@ -315,7 +315,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedValue:
     """For a value that no single party holds: shares of it, or a model that a trusted coordinator perturbs.
 
     Sensitivity and largest entry are those of the opened value and must hold for every message, not only honest ones.

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from comity.crypto.share_holders import choose_degree
 from comity.errors import Malformed, Refused
-from comity.federation.declare.bounds import Opened
+from comity.federation.declare.bounds import OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, ITSELF, Consortium, format_participants
 from comity.federation.declare.evaluation import HOLDOUT, TRAINING
 from comity.federation.declare.protection import (
@@ -28,7 +28,7 @@ from comity.privacy.ledger import Draw
 from comity.privacy.parallel import WHOLE
 from comity.representation import short_repr
 
-__all__ = ["DISCLOSING", "PRIVATE", "Circle", "Declaration", "Needed", "Release", "is_unproven"]
+__all__ = ["DISCLOSING", "PRIVATE", "Declaration", "Quorums", "Release", "SumGroup", "is_unproven"]
 
 PRIVATE = "private"
 DISCLOSING = "not private: what is marked EXACT leaves as it is, outside every guarantee"
@@ -40,7 +40,7 @@ def is_unproven(claim: str) -> bool:
     return claim not in (PRIVATE, DISCLOSING)
 
 
-Needed = tuple[tuple[frozenset[str], int], ...]
+Quorums = tuple[tuple[frozenset[str], int], ...]
 """Groups of parties, and how many of each."""
 
 
@@ -123,7 +123,7 @@ class Declaration:
             for draw in release.draws(self.part_of(release, consortium))
         ]
 
-    def needed(self, consortium: Consortium) -> Needed:
+    def needed(self, consortium: Consortium) -> Quorums:
         """How many parties of each group a run needs: of each release's source, as many as must send it."""
         sources = {frozenset(consortium.among(one.source)): one.min_parties(consortium) for one in self.releases}
         return tuple((members, least) for members, least in sources.items() if members)
@@ -152,7 +152,7 @@ class Declaration:
     def _sums(self) -> tuple[str, ...]:
         return tuple(f"{r.name}/{i}" for r in self.releases if isinstance(r.protection, Summed) for i in range(r.times))
 
-    def circles(self, consortium: Consortium) -> tuple[Circle, ...]:
+    def sum_groups(self, consortium: Consortium) -> tuple[SumGroup, ...]:
         """The sums of a run, grouped by their parties: sums over the same parties share one set-up of masks."""
         found: dict[tuple[str, ...], tuple[Consortium, list[str]]] = {}
         for release in self.releases:
@@ -160,11 +160,11 @@ class Declaration:
                 over = release.summed_over(consortium)
                 _, labels = found.setdefault(tuple(over.parties), (over, []))
                 labels += [f"{release.name}/{index}" for index in range(release.times)]
-        return tuple(Circle(place, over, tuple(labels)) for place, (over, labels) in enumerate(found.values()))
+        return tuple(SumGroup(place, over, tuple(labels)) for place, (over, labels) in enumerate(found.values()))
 
 
 @dataclass(frozen=True)
-class Circle:
+class SumGroup:
     """Parties that sum together: their place among the circles of the run, their consortium, and their sums' labels."""
 
     place: int
@@ -175,7 +175,7 @@ class Circle:
 def _settled(release: Release, consortium: Consortium) -> Release:
     protection = release.protection
     alone = isinstance(protection, Summed) and len(consortium.among(release.source)) == 1
-    if not alone or isinstance(release.bound, Opened):
+    if not alone or isinstance(release.bound, OpenedValue):
         return release
     assert isinstance(protection, Summed)
     return replace(release, protection=Noised(protection.noise))

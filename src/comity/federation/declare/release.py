@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.declare.bounds import Bound, Counts, Opened
+from comity.federation.declare.bounds import Bound, Counts, OpenedValue
 from comity.federation.declare.consortium import ITSELF, Consortium, Participants, format_participants
 from comity.federation.declare.protection import (
     Computed,
@@ -189,7 +189,7 @@ class Release:
     @property
     def ring(self) -> int:
         """Bits of the ring in which contributions are added."""
-        return self.bound.ring if isinstance(self.bound, Opened) else 64
+        return self.bound.ring if isinstance(self.bound, OpenedValue) else 64
 
     @property
     def sensitivity(self) -> float:

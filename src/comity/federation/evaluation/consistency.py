@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from comity.federation.evaluation.card import CAP, REACH, Card
+from comity.federation.evaluation.score_card import CAP, REACH, ScoreCard
 
 Floats = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ _EXACTLY = 1e4
 """Weight of an equation that holds without noise."""
 
 
-def consistent_sums(card: Card, opened: Floats) -> Floats:
+def consistent_sums(card: ScoreCard, opened: Floats) -> Floats:
     """The sums nearest to `opened` that records can add up to, in the units of the card."""
     atoms, ties = _system(card)
     return nearest(atoms, opened, ties)
@@ -50,14 +50,14 @@ def nearest(atoms: Floats, opened: Floats, ties: Floats | None = None, totals: F
 
 
 @lru_cache(maxsize=32)
-def _system(card: Card) -> tuple[Floats, Floats | None]:
+def _system(card: ScoreCard) -> tuple[Floats, Floats | None]:
     """What one record may add to the sums, a column for each kind of record, and the ties between their weights."""
-    if not card.predicts.classes:
+    if not card.task.classes:
         return _of_numbers(card), None
     return (_of_two_classes(card), None) if card.binary else _of_classes(card)
 
 
-def _column(card: Card, cells: list[int], entries: tuple[float, ...], count: float = 1.0) -> Floats:
+def _column(card: ScoreCard, cells: list[int], entries: tuple[float, ...], count: float = 1.0) -> Floats:
     out = np.zeros(card.size)
     out[cells] = 1.0
     out[card.cells : -1] = np.asarray(entries) * card.weights
@@ -70,7 +70,7 @@ def _lost(own: float) -> float:
     return float(-np.log(np.clip(own, expit(-REACH), expit(REACH))) / CAP)
 
 
-def _of_two_classes(card: Card) -> Floats:
+def _of_two_classes(card: ScoreCard) -> Floats:
     """A prediction and a label decide everything: the cell, whether it is right, and both losses."""
     ends = np.concatenate([[0.0], expit(card.edges), [1.0]])
     columns = []
@@ -91,9 +91,9 @@ def _squares(total: float, most: float, number: int) -> tuple[float, float]:
     return total * total / number, full * most * most + max(0.0, total - full * most) ** 2
 
 
-def _of_classes(card: Card) -> tuple[Floats, Floats]:
+def _of_classes(card: ScoreCard) -> tuple[Floats, Floats]:
     """Cells of the confusion and predictions are coupled by being right or wrong alone: of as many records each."""
-    classes, first = card.predicts.classes, card.predicts.classes**2
+    classes, first = card.task.classes, card.task.classes**2
     ends = np.concatenate([[1 / classes], card.edges, [1.0]])
     right, wrong = [], []
     for place, (low, high) in enumerate(pairwise(ends)):
@@ -115,7 +115,7 @@ def _of_classes(card: Card) -> tuple[Floats, Floats]:
     return np.column_stack([*confusion, *right, *wrong]), ties
 
 
-def _of_numbers(card: Card) -> Floats:
+def _of_numbers(card: ScoreCard) -> Floats:
     side = np.linspace(0.0, 1.0, _NUMBERS)
     pairs = product(side, side)
     return np.column_stack([_column(card, [], ((y - f) ** 2, y, y * y, f, f * f, y * f)) for y, f in pairs])

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from comity.federation.evaluation.card import CAP, REACH, Card
 from comity.federation.evaluation.consistency import consistent_sums
+from comity.federation.evaluation.score_card import CAP, REACH, ScoreCard
 
 Floats = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ _ROOM = 0.025
 
 
 @dataclass(frozen=True, eq=False)
-class Figure:
+class Estimate:
     """A 95 % interval, and the best estimate inside it. `known` is where the figure lies whatever was measured.
 
     Where the interval is as wide as that, nothing was learned: `told` is False, and neither terminal, page nor JSON
@@ -62,7 +62,7 @@ class Figure:
         return self.value if self.told else None, self.low, self.high, self.known
 
     def __eq__(self, other: object) -> bool:
-        return self._said() == other._said() if isinstance(other, Figure) else NotImplemented
+        return self._said() == other._said() if isinstance(other, Estimate) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._said())
@@ -93,7 +93,7 @@ class Figure:
         return {"value": value, "low": first, "high": last, "known": ends, "told": self.told}
 
     @classmethod
-    def from_json(cls, page: Mapping[str, Any]) -> Figure:
+    def from_json(cls, page: Mapping[str, Any]) -> Estimate:
         low, high = (_end(page[key], open_) for key, open_ in (("low", -inf), ("high", inf)))
         first, last = page.get("known", (None, None))
         # Nothing was learned where there is no estimate: then any value inside the interval is as good.
@@ -111,7 +111,7 @@ class Bin:
 
     low: float
     high: float
-    share: Figure
+    share: Estimate
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Figures:
     is none where the accuracy is not told.
     """
 
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, Estimate]
     records: float
     of: str
     noise: float
@@ -130,7 +130,7 @@ class Figures:
     calibration: tuple[Bin, ...] = ()
     confusion: tuple[tuple[float, ...], ...] = ()
 
-    def __getitem__(self, name: str) -> Figure:
+    def __getitem__(self, name: str) -> Estimate:
         return self.figures[name]
 
     def as_json(self) -> dict[str, Any]:
@@ -144,30 +144,30 @@ class Figures:
     @classmethod
     def from_json(cls, page: Mapping[str, Any]) -> Figures:
         return cls(
-            figures={name: Figure.from_json(one) for name, one in page["figures"].items()},
+            figures={name: Estimate.from_json(one) for name, one in page["figures"].items()},
             records=float(page["records"]),
             of=str(page["of"]),
             noise=float(page["noise"]),
             notes=tuple(page["notes"]),
             calibration=tuple(
-                Bin(one["low"], one["high"], Figure.from_json(one["share"])) for one in page["calibration"]
+                Bin(one["low"], one["high"], Estimate.from_json(one["share"])) for one in page["calibration"]
             ),
             confusion=tuple(tuple(map(float, row)) for row in page["confusion"]),
         )
 
 
 @dataclass(frozen=True)
-class Noisy:
+class NoisySum:
     """A sum and the deviation of its noise."""
 
     value: float
     deviation: float
 
 
-def share(total: Noisy, count: Noisy, z: float, chance: float = 1.0) -> Figure:
+def estimate_share(total: NoisySum, count: NoisySum, z: float, chance: float = 1.0) -> Estimate:
     """θ = total/count in [0, 1]; `chance` times θ(1 − θ) is the variance of one record's part."""
     if count.value <= 0:
-        return Figure(0.5, 0.0, 1.0)
+        return Estimate(0.5, 0.0, 1.0)
     n = count.value
     above = min(n, max(0.0, total.value))
     value = above / n
@@ -175,28 +175,28 @@ def share(total: Noisy, count: Noisy, z: float, chance: float = 1.0) -> Figure:
     b = -2 * above * n - z**2 * n * chance
     c = above**2 - z**2 * total.deviation**2
     if a <= 0:
-        return Figure(0.5, 0.0, 1.0)
+        return Estimate(0.5, 0.0, 1.0)
     # Not negative but for rounding: `value` itself is never rejected.
     inside = max(0.0, b * b - 4 * a * c)
     low, high = ((-b - sqrt(inside)) / (2 * a), (-b + sqrt(inside)) / (2 * a))
-    return Figure(float(value), float(min(value, max(0.0, low))), float(max(value, min(1.0, high))))
+    return Estimate(float(value), float(min(value, max(0.0, low))), float(max(value, min(1.0, high))))
 
 
-def scaled(figure: Figure, factor: float) -> Figure:
+def scale_estimate(figure: Estimate, factor: float) -> Estimate:
     low, high = figure.known
-    return Figure(figure.value * factor, figure.low * factor, figure.high * factor, (low * factor, high * factor))
+    return Estimate(figure.value * factor, figure.low * factor, figure.high * factor, (low * factor, high * factor))
 
 
-def estimated(figure: Figure, value: float, known: tuple[float, float] = (-inf, inf)) -> Figure:
+def widen_to_estimate(figure: Estimate, value: float, known: tuple[float, float] = (-inf, inf)) -> Estimate:
     """An interval with an estimate of its own, to which it is widened."""
     value = min(known[1], max(known[0], value))
-    return Figure(value, max(known[0], min(figure.low, value)), min(known[1], max(figure.high, value)), known)
+    return Estimate(value, max(known[0], min(figure.low, value)), min(known[1], max(figure.high, value)), known)
 
 
 UNIT = (0.0, 1.0)
 
 
-def area(table: Floats, deviation: float, z: float) -> tuple[Figure, float]:
+def estimate_auc(table: Floats, deviation: float, z: float) -> tuple[Estimate, float]:
     """AUC from (bins, 2) noisy counts of negatives and positives, and how much of it the bins leave open.
 
     Inside a bin the order of records is not known: half of the pairs count as right, and the true area is off by at
@@ -207,7 +207,7 @@ def area(table: Floats, deviation: float, z: float) -> tuple[Figure, float]:
     q, p = table[:, 0], table[:, 1]
     total_q, total_p = float(q.sum()), float(p.sum())
     if min(total_q, total_p) <= 0:
-        return Figure(0.5, 0.0, 1.0), 0.5
+        return Estimate(0.5, 0.0, 1.0), 0.5
     w = np.tril(np.ones((len(p), len(p))), -1) + np.eye(len(p)) / 2
     pairs = total_q * total_p
     ordered = min(pairs, max(0.0, float(p @ w @ q)))
@@ -223,16 +223,16 @@ def area(table: Floats, deviation: float, z: float) -> tuple[Figure, float]:
     kept = areas[off**2 <= z**2 * (noise + chance)]
     low, high = (kept[0], kept[-1]) if len(kept) else (value, value)
     tied = min(1.0, float((np.maximum(p, 0) * np.maximum(q, 0)).sum()) / pairs)
-    found = Figure(value, max(0.0, min(value, float(low)) - tied / 2), min(1.0, max(value, float(high)) + tied / 2))
+    found = Estimate(value, max(0.0, min(value, float(low)) - tied / 2), min(1.0, max(value, float(high)) + tied / 2))
     return found, tied / 2
 
 
-def figures_of(card: Card, opened: Floats, deviation: float, *, z: float, of: str) -> Figures:
+def estimate_figures(card: ScoreCard, opened: Floats, deviation: float, *, z: float, of: str) -> Figures:
     """From an opened score card, in the units of its entries; `deviation` is that of the noise in each."""
-    count = Noisy(float(opened[-1]) / card.count_weight, deviation / card.count_weight)
+    count = NoisySum(float(opened[-1]) / card.count_weight, deviation / card.count_weight)
     at = card.cells
     sums = {
-        name: Noisy(float(value) / weight, deviation / weight)
+        name: NoisySum(float(value) / weight, deviation / weight)
         for name, value, weight in zip(card.entries, opened[at:-1], card.weights)
     }
     together = consistent_sums(card, opened)
@@ -242,27 +242,30 @@ def figures_of(card: Card, opened: Floats, deviation: float, *, z: float, of: st
         name: float(value) / float(weight) / n
         for name, value, weight in zip(card.entries, together[at:-1], card.weights)
     }
-    if not card.predicts.classes:
+    if not card.task.classes:
         return _of_numbers(card, sums, count, means, records, z, of)
     figures = {
-        "accuracy": estimated(share(sums["right"], count, z), means["right"], UNIT),
-        "log loss": scaled(
-            estimated(share(sums["log loss"], count, z), means["log loss"], (_LEAST_LOSS / CAP, 1.0)), CAP
+        "accuracy": widen_to_estimate(estimate_share(sums["right"], count, z), means["right"], UNIT),
+        "log loss": scale_estimate(
+            widen_to_estimate(estimate_share(sums["log loss"], count, z), means["log loss"], (_LEAST_LOSS / CAP, 1.0)),
+            CAP,
         ),
-        "squared error": estimated(share(sums["squared error"], count, z), means["squared error"], UNIT),
+        "squared error": widen_to_estimate(
+            estimate_share(sums["squared error"], count, z), means["squared error"], UNIT
+        ),
     }
     notes = [
         f"log loss: probabilities count as at least {expit(-REACH):.3f}, so that no record counts more than {CAP:.2f}"
     ]
-    first = 0 if card.binary else card.predicts.classes**2
+    first = 0 if card.binary else card.task.classes**2
     table, fitted = (values[first:at].reshape(card.bins, 2) for values in (opened, together))
     if card.binary:
-        found, open_ = area(table, deviation, z)
-        figures["AUC"] = estimated(found, area(fitted, 0.0, z)[0].value, UNIT)
+        found, open_ = estimate_auc(table, deviation, z)
+        figures["AUC"] = widen_to_estimate(found, estimate_auc(fitted, 0.0, z)[0].value, UNIT)
         notes.append(f"AUC: the order inside {card.bins} bins of the score is not known; that is +-{open_:.3f} of it")
         confusion = np.stack([fitted[: card.bins // 2].sum(0), fitted[card.bins // 2 :].sum(0)])
     else:
-        confusion = together[:first].reshape(card.predicts.classes, -1)
+        confusion = together[:first].reshape(card.task.classes, -1)
         notes.append("squared error: half of the sum over classes, so that it lies between 0 and 1")
     return Figures(
         figures=figures,
@@ -278,36 +281,42 @@ def figures_of(card: Card, opened: Floats, deviation: float, *, z: float, of: st
     )
 
 
-def _calibration(card: Card, table: Floats, fitted: Floats, deviation: float, z: float) -> tuple[Bin, ...]:
+def _calibration(card: ScoreCard, table: Floats, fitted: Floats, deviation: float, z: float) -> tuple[Bin, ...]:
     edges = card.edges
     ends = expit(np.concatenate([[-np.inf], edges, [np.inf]])) if card.binary else None
     if ends is None:
-        ends = np.concatenate([[1 / card.predicts.classes], edges, [1.0]])
+        ends = np.concatenate([[1 / card.task.classes], edges, [1.0]])
     out = []
     for number, (other, as_predicted) in enumerate(table):
         # The count of a bin is the sum of two noisy cells: its noise and that of the second cell belong together, which
         # the interval counts as if they did not.
-        held = Noisy(float(other + as_predicted), sqrt(2) * deviation)
-        found = share(Noisy(float(as_predicted), deviation), held, z)
+        held = NoisySum(float(other + as_predicted), sqrt(2) * deviation)
+        found = estimate_share(NoisySum(float(as_predicted), deviation), held, z)
         inside = float(fitted[number].sum())
         value = float(fitted[number, 1]) / inside if inside > 0 else 0.5
-        out.append(Bin(float(ends[number]), float(ends[number + 1]), estimated(found, value, UNIT)))
+        out.append(Bin(float(ends[number]), float(ends[number + 1]), widen_to_estimate(found, value, UNIT)))
     return tuple(out)
 
 
-def ratio(above: Noisy, below: Noisy, z: float) -> Figure:
+def estimate_ratio(above: NoisySum, below: NoisySum, z: float) -> Estimate:
     """A ratio of a number to a variance, which both have an error; without an end where the variance may be zero."""
     a = below.value**2 - z**2 * below.deviation**2
     value = above.value / below.value if below.value else 0.0
     if a <= 0 or below.value < 0:
-        return Figure(value, -inf, inf)
+        return Estimate(value, -inf, inf)
     b, c = -2 * above.value * below.value, above.value**2 - z**2 * above.deviation**2
     root = sqrt(max(0.0, b * b - 4 * a * c))
-    return Figure(float(value), float((-b - root) / (2 * a)), float((-b + root) / (2 * a)))
+    return Estimate(float(value), float((-b - root) / (2 * a)), float((-b + root) / (2 * a)))
 
 
 def _of_numbers(
-    card: Card, sums: Mapping[str, Noisy], count: Noisy, means: Mapping[str, float], records: float, z: float, of: str
+    card: ScoreCard,
+    sums: Mapping[str, NoisySum],
+    count: NoisySum,
+    means: Mapping[str, float],
+    records: float,
+    z: float,
+    of: str,
 ) -> Figures:
     """Squared error in the target's own units; the share of its variance that is explained; the slope of the target on
     the prediction, 1 where predictions are neither too bold nor too timid. `means` and `records` are consistent ones.
@@ -315,10 +324,10 @@ def _of_numbers(
     Deviations of moments around a mean: their own noise, that of the means, and chance, each product being at most its
     second factor's square times the largest first one.
     """
-    n, width = max(1.0, count.value), card.predicts.high - card.predicts.low
+    n, width = max(1.0, count.value), card.task.high - card.task.low
     mean = {name: one.value / n for name, one in sums.items()}
     d = {name: one.deviation / n for name, one in sums.items()}
-    wrong = share(sums["squared error"], count, z)
+    wrong = estimate_share(sums["squared error"], count, z)
     y, f = mean["target"], mean["prediction"]
     varied, spread = mean["target²"] - y * y, mean["prediction²"] - f * f
     far_y, far_f = max(y, 1 - y) ** 2, max(f, 1 - f) ** 2
@@ -326,12 +335,12 @@ def _of_numbers(
     of_guess = hypot(d["prediction²"], 2 * f * d["prediction"], sqrt(max(spread, 0.0) * far_f / n))
     together = hypot(d["product"], y * d["prediction"], f * d["target"], sqrt(max(spread, 0.0) * far_y / n))
     error = hypot(d["squared error"], sqrt(wrong.value * (1 - wrong.value) / n))
-    left = ratio(Noisy(max(0.0, mean["squared error"]), error), Noisy(varied, of_target), z)
-    slope = ratio(Noisy(mean["product"] - y * f, together), Noisy(spread, of_guess), z)
+    left = estimate_ratio(NoisySum(max(0.0, mean["squared error"]), error), NoisySum(varied, of_target), z)
+    slope = estimate_ratio(NoisySum(mean["product"] - y * f, together), NoisySum(spread, of_guess), z)
     figures = {
-        "mean squared error": scaled(estimated(wrong, means["squared error"], UNIT), width**2),
-        "R²": explained(left, means["squared error"], _variance(means, "target")),
-        "slope": slope_of(
+        "mean squared error": scale_estimate(widen_to_estimate(wrong, means["squared error"], UNIT), width**2),
+        "R²": estimate_r_squared(left, means["squared error"], _variance(means, "target")),
+        "slope": estimate_slope(
             slope, means["product"] - means["target"] * means["prediction"], _variance(means, "prediction")
         ),
     }
@@ -340,17 +349,19 @@ def _of_numbers(
     return Figures(figures=figures, records=records, of=of, noise=noise, notes=notes)
 
 
-def explained(left: Figure, error: float, variance: float) -> Figure:
+def estimate_r_squared(left: Estimate, error: float, variance: float) -> Estimate:
     """R² from the interval of what is `left` of the variance; its estimate from a consistent error and variance. Where
     the latter is nothing there is no R²."""
     if variance <= _LITTLE:
-        return Figure(0.0, -inf, 1.0, (-inf, 1.0))
-    return estimated(Figure(1 - left.value, 1 - left.high, min(1.0, 1 - left.low)), 1 - error / variance, (-inf, 1.0))
+        return Estimate(0.0, -inf, 1.0, (-inf, 1.0))
+    return widen_to_estimate(
+        Estimate(1 - left.value, 1 - left.high, min(1.0, 1 - left.low)), 1 - error / variance, (-inf, 1.0)
+    )
 
 
-def slope_of(interval: Figure, covariance: float, variance: float) -> Figure:
+def estimate_slope(interval: Estimate, covariance: float, variance: float) -> Estimate:
     """The slope with its estimate from consistent moments. There is none where predictions do not vary."""
-    return Figure(0.0, -inf, inf) if variance <= _LITTLE else estimated(interval, covariance / variance)
+    return Estimate(0.0, -inf, inf) if variance <= _LITTLE else widen_to_estimate(interval, covariance / variance)
 
 
 def _variance(means: Mapping[str, float], name: str) -> float:

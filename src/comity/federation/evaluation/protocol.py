@@ -26,8 +26,15 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.evaluation import Evaluation
 from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
-from comity.federation.evaluation.card import MAX_RECORDS, Card, CardBound, Predicts, Rowwise, bins_for
-from comity.federation.evaluation.figures import Z_GAUSSIAN, Z_LAPLACE, Figures, figures_of
+from comity.federation.evaluation.figures import Z_GAUSSIAN, Z_LAPLACE, Figures, estimate_figures
+from comity.federation.evaluation.score_card import (
+    MAX_RECORDS,
+    PredictionTask,
+    Rowwise,
+    ScoreCard,
+    ScoreCardBound,
+    choose_bins,
+)
 from comity.federation.part import Part, step
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
@@ -48,7 +55,7 @@ MODEL, SUMS, QUALITY = "model", "evaluation", "quality"
 
 
 @dataclass(frozen=True, eq=False)
-class Measuring(Part):
+class ModelEvaluation(Part):
     """What every way of measuring has in common: one sum that is paid for, of the set-aside part."""
 
     name: ClassVar[str] = "evaluation"
@@ -105,26 +112,26 @@ class Measuring(Part):
 
 
 @dataclass(frozen=True, eq=False)
-class WholeRecords(Measuring):
+class RecordEvaluation(ModelEvaluation):
     """Every party has whole records, and scores its own."""
 
-    def _answers(self) -> Predicts:
-        found = self.method.predicts
+    def _answers(self) -> PredictionTask:
+        found = self.method.prediction_task
         assert found is not None
         return found
 
-    def card(self, consortium: Consortium) -> Card:
+    def card(self, consortium: Consortium) -> ScoreCard:
         """Bins by public figures: the declared number of units, and the noise."""
-        card = Card(self._answers(), 2, consortium.unit, consortium.neighbours)
+        card = ScoreCard(self._answers(), 2, consortium.unit, consortium.neighbours)
         units, share = self.method.protected(consortium), self.terms(consortium).share
         # The method declares the records that it trains on.
         holdout = (
             None if units is None else float(units) if consortium.unit is Unit.PARTY else units * share / (1 - share)
         )
         rough = self._sums(card, consortium).opened_deviation(consortium, consortium.size)
-        return Card(card.predicts, bins_for(holdout, rough), consortium.unit, consortium.neighbours)
+        return ScoreCard(card.task, choose_bins(holdout, rough), consortium.unit, consortium.neighbours)
 
-    def _sums(self, card: Card, consortium: Consortium) -> Release:
+    def _sums(self, card: ScoreCard, consortium: Consortium) -> Release:
         party = consortium.unit is Unit.PARTY
         most = card.count_weight * (1.0 if party else MAX_RECORDS)
         return Release(
@@ -133,7 +140,7 @@ class WholeRecords(Measuring):
             to=COORDINATOR,
             protection=Summed(self.noise(consortium)),
             form=Array((card.size,), "<i8"),
-            bound=CardBound(card.l2, card.l1, most, neutral_within=party),
+            bound=ScoreCardBound(card.l2, card.l1, most, neutral_within=party),
         )
 
     def declare(self, consortium: Consortium) -> Declaration:
@@ -175,4 +182,4 @@ class WholeRecords(Measuring):
         card, party = self.card(consortium), consortium.unit is Unit.PARTY
         deviation = self._sums(card, consortium).opened_deviation(consortium, round(float(quality[-1])))
         of = "parties, each weighing the same" if party else "records"
-        return figures_of(card, np.asarray(quality[:-1], np.float64), deviation, z=self.z(consortium), of=of)
+        return estimate_figures(card, np.asarray(quality[:-1], np.float64), deviation, z=self.z(consortium), of=of)

@@ -18,7 +18,7 @@ from comity.federation.agreement import Agreement
 from comity.federation.declare.consortium import COORDINATOR, Consortium
 from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.policy import Policy, Reservation
-from comity.federation.evaluation.split import holdout_mask, only
+from comity.federation.evaluation.holdout import holdout_mask, select_records
 from comity.federation.messages import heads
 from comity.federation.messages.ask import ABANDON, BEGIN, END, READY, Ask, StepPath
 from comity.federation.messages.codec import encode
@@ -142,12 +142,12 @@ class Host:
             consortium, whole = self.consortium, self.records
             terms = consortium.evaluation
             assert terms is not None
-            measuring = self.agreement.measuring
-            aligned = measuring is not None and measuring.common == "identifiers"
+            model_evaluation = self.agreement.model_evaluation
+            aligned = model_evaluation is not None and model_evaluation.common == "identifiers"
             which = holdout_mask(
                 whole, terms, key, unit=consortium.unit, neighbours=consortium.neighbours, aligned=aligned
             )
-            parts = self._parts = (key, only(whole, ~which), only(whole, which))
+            parts = self._parts = (key, select_records(whole, ~which), select_records(whole, which))
         _, training, held_out = parts
         return held_out if holdout else training
 
@@ -173,7 +173,7 @@ class Host:
             consortium=agreement.consortium,
             counted_in=None if self.policy.epsilon_per_study is None else self.store.counted_in(),
         )
-        for mount in (*agreement.protocol.parts, *agreement.measuring_mounts):
+        for mount in (*agreement.protocol.parts, *agreement.evaluation_mounts):
             self.policy.check_disclosures(agreement.declared(mount), self.party, agreement.consortium)
 
     def received(self, run: str) -> Received:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from comity.federation.declare.declaration import Circle
+from comity.federation.declare.declaration import SumGroup
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.heads import Head
 from comity.privacy.permit import Permit
@@ -61,13 +61,13 @@ class RunState:
         stored_before: Callable[[str], bytes | None],
         *,
         holdout: bool,
-        circle: Circle | None = None,
+        sum_group: SumGroup | None = None,
     ) -> None:
         self.effects = effects
         self.holdout = holdout
         self.dims: Mapping[str, int] = _Dimensions(self)
         self._stored_before = stored_before
-        self._circle = circle
+        self._sum_group = sum_group
 
     def keep(self, name: str, value: Any) -> None:
         self.effects.state[self._place(name)] = encode(value)
@@ -85,8 +85,8 @@ class RunState:
         return state[place] if place in state else self._stored_before(place)
 
     def _place(self, name: str) -> str:
-        if self._circle is not None and self._circle.place and name.startswith(_OF_SUMS):
-            name = f"{name}@{self._circle.place}"
+        if self._sum_group is not None and self._sum_group.place and name.startswith(_OF_SUMS):
+            name = f"{name}@{self._sum_group.place}"
         return place_of(name, holdout=self.holdout)
 
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from comity.crypto.sealing import PublicIdentity
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import BadInput, Malformed, Refused, Stopped
-from comity.federation.declare.bounds import Opened
+from comity.federation.declare.bounds import OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, ITSELF, Consortium
-from comity.federation.declare.declaration import Circle
+from comity.federation.declare.declaration import SumGroup
 from comity.federation.declare.protection import Computed, Entrusted, EntrustedRounds, Selected, Summed
 from comity.federation.declare.release import Release, is_release_name
 from comity.federation.messages.ask import StepPath
@@ -78,20 +78,20 @@ class Site:
         self._host = host
         self._study = agreement.study
         self._sends = sends
-        self._circle = agreement.circle(path.label) if path.mount == SUM else None
+        self._sum_group = agreement.sum_group(path.label) if path.mount == SUM else None
         self.run = run
         self.path = path
         self.label = path.label
         self.party = host.party
-        self.consortium: Consortium = agreement.consortium if self._circle is None else self._circle.consortium
-        if self._circle is not None and not self.consortium.knows(self.party):
+        self.consortium: Consortium = agreement.consortium if self._sum_group is None else self._sum_group.consortium
+        if self._sum_group is not None and not self.consortium.knows(self.party):
             raise Refused(f"{self.party} takes no part in the sums of {path}", code="sum")
         self.effects = Effects()
         self._state = RunState(
             self.effects,
             lambda place: host.store.state(run, place),
             holdout=agreement.is_holdout(path.mount),
-            circle=self._circle,
+            sum_group=self._sum_group,
         )
         self.dims: Mapping[str, int] = self._state.dims
         self.mailbox = Mailbox(host, run, path, self._state, self.consortium)
@@ -103,10 +103,10 @@ class Site:
         return self._host.agreement.declaration[name]
 
     @property
-    def circle(self) -> Circle:
+    def sum_group(self) -> SumGroup:
         """The parties that sum together, in a step of the secure sum."""
-        assert self._circle is not None
-        return self._circle
+        assert self._sum_group is not None
+        return self._sum_group
 
     # Memory between the steps of a run.
 
@@ -189,8 +189,8 @@ class Site:
             )
 
     def _holdout_key(self) -> bytes:
-        measuring = self._host.agreement.measuring
-        if measuring is not None and measuring.common:
+        model_evaluation = self._host.agreement.model_evaluation
+        if model_evaluation is not None and model_evaluation.common:
             return derive(self._study.encode(), "set aside")
         key: bytes | None = self.kept(HOLDOUT_KEY)
         if key is None:
@@ -260,7 +260,7 @@ class Site:
         release = self.release(self._sends)
         self._require_source(release)
         shape, index = release.shape, int(self.label)
-        if isinstance(release.bound, Opened):
+        if isinstance(release.bound, OpenedValue):
             if share is None or share.shape != shape:
                 raise Malformed(f"{release.name}: a share of shape {shape} was declared", code="form", key=release.name)
             units = share.astype("<u8").view("<i8")

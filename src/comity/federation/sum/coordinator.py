@@ -21,7 +21,7 @@ from comity.crypto import masks, shamir
 from comity.crypto.sealing import unlock
 from comity.errors import Malformed, SiteLost, Stopped
 from comity.federation.declare.consortium import Consortium
-from comity.federation.declare.declaration import Circle
+from comity.federation.declare.declaration import SumGroup
 from comity.federation.declare.release import Release
 from comity.federation.messages.codec import decode, encode
 from comity.federation.sum.terms import degree_of, digest_of, to_units, word_type
@@ -89,10 +89,10 @@ class Sum:
 
 
 # The rounds of one sum, with the check of each reply beside its round.
-def open_sum(parties: Summing, circle: Circle, release: Release, index: int) -> Sum:  # noqa: C901
+def open_sum(parties: Summing, sum_group: SumGroup, release: Release, index: int) -> Sum:  # noqa: C901
     """Open one sum of a circle, after its parties have contributed."""
-    label, consortium, degree = f"{release.name}/{index}", circle.consortium, degree_of(circle.consortium)
-    set_up = _set_up(parties, circle)
+    label, consortium, degree = f"{release.name}/{index}", sum_group.consortium, degree_of(sum_group.consortium)
+    set_up = _set_up(parties, sum_group)
     # If all parties hold shares of all, a threshold of replies suffices; otherwise each party needs its own holders.
     need = degree.threshold if degree.degree == consortium.size - 1 else consortium.survivors
     present = set(parties.alive)
@@ -192,15 +192,15 @@ def _verify(parties: Summing, party: str, signature: bytes, *what: Any) -> None:
 # The set-up, once per run and circle, for all of its sums.
 
 
-def _set_up(parties: Summing, circle: Circle) -> SetUp:
-    if circle.place not in parties.set_ups:
-        parties.set_ups[circle.place] = _make_set_up(parties, circle)
-    return parties.set_ups[circle.place]
+def _set_up(parties: Summing, sum_group: SumGroup) -> SetUp:
+    if sum_group.place not in parties.set_ups:
+        parties.set_ups[sum_group.place] = _make_set_up(parties, sum_group)
+    return parties.set_ups[sum_group.place]
 
 
-def _make_set_up(parties: Summing, circle: Circle) -> SetUp:
-    consortium, label = circle.consortium, circle.place
-    least, sums = consortium.survivors, set(circle.sums)
+def _make_set_up(parties: Summing, sum_group: SumGroup) -> SetUp:
+    consortium, label = sum_group.consortium, sum_group.place
+    least, sums = consortium.survivors, set(sum_group.sums)
 
     def advertises(party: str, values: Mapping[str, Any]) -> None:
         chosen = values["holders"]

@@ -72,14 +72,14 @@ class SecureSum(Part):
 
     # Set-up, once per circle.
 
-    @step(per_circle=True, gives=("holders",))
+    @step(per_sum_group=True, gives=("holders",))
     def advertise(self, site: Site) -> dict[str, Any]:
         consortium = site.consortium
         holders = list(draw_holders(consortium.parties, site.party, degree_of(consortium).degree, site.secret()))
         site.keep("sum.holders", holders)
         return {"holders": holders}
 
-    @step(per_circle=True)
+    @step(per_sum_group=True)
     def deal(self, site: Site, keys: dict[str, Any]) -> None:
         holders = _holders(site)
         if not set(keys) <= set(holders) - {site.party}:
@@ -92,7 +92,9 @@ class SecureSum(Part):
         points = range(1, len(holders) + 1)
         threshold = degree_of(site.consortium).threshold
         shared = {
-            kind: {label: shamir.split(site.seed(root, kind, label), threshold, points) for label in site.circle.sums}
+            kind: {
+                label: shamir.split(site.seed(root, kind, label), threshold, points) for label in site.sum_group.sums
+            }
             for kind in ("self", "will")
         }
         seeded = set(seeded_by(site.consortium, site.party, holders[:-1]))
@@ -108,7 +110,7 @@ class SecureSum(Part):
                 site.send(party, "shares", value, opened_by[party])
         site.keep("sum.dealt", sorted(keys))
 
-    @step(per_circle=True, gives=("wills", "unserved"))
+    @step(per_sum_group=True, gives=("wills", "unserved"))
     def meet(self, site: Site, dealers: list[str]) -> dict[str, Any]:
         """Open and keep what was dealt to this party. It names the dealers whose letter is missing or malformed."""
         root = site.kept("sum.root")
@@ -125,7 +127,7 @@ class SecureSum(Part):
         }
         site.keep("sum.seeds", seeds)
         recovery_seeds = {}
-        for label in site.circle.sums:
+        for label in site.sum_group.sums:
             pair_seeds = {
                 way: {party: site.seed(seed, "mask", label) for party, seed in of.items()} for way, of in seeds.items()
             }
@@ -133,7 +135,7 @@ class SecureSum(Part):
             recovery_seeds[label] = lock(site.seed(root, "will", label), encode(pair_seeds), context)
         return {"wills": recovery_seeds, "unserved": [party for party in dealers if party not in held]}
 
-    @step(per_circle=True, gives=("enlisted",))
+    @step(per_sum_group=True, gives=("enlisted",))
     def enlist(self, site: Site, members: list[str]) -> dict[str, Any]:
         # A party outside of the circle adds no noise: it must not make up the number of survivors.
         if not site.consortium.knows_all(members):
@@ -159,7 +161,8 @@ class SecureSum(Part):
         if enlisted is None or vector is None:
             raise Refused("a party masks after it signed the list of members and contributed", code="sum")
         if not site.kept("sum.seated", False):
-            self._require_signed(site, roll, enlisted["company"], "members", str(site.circle.place), enlisted["digest"])
+            place = str(site.sum_group.place)
+            self._require_signed(site, roll, enlisted["company"], "members", place, enlisted["digest"])
             site.keep("sum.seated", True)
         release, seeds = site.release(label.rpartition("/")[0]), site.kept("sum.seeds")
         total = to_words(vector, word_type(release, site.consortium))
@@ -234,7 +237,7 @@ def _holders(site: Site) -> list[str]:
 def _is_complete(site: Site, dealer: str, value: Mapping[str, Any]) -> bool:
     """Whether a dealer's letter holds what its holder needs: a share of each secret of each sum, and a pair seed where
     the two make a pair mask."""
-    seeded, labels = bool(seeded_by(site.consortium, dealer, [site.party])), set(site.circle.sums)
+    seeded, labels = bool(seeded_by(site.consortium, dealer, [site.party])), set(site.sum_group.sums)
     return ("seed" in value) == seeded and set(value["self"]) == set(value["will"]) == labels
 
 

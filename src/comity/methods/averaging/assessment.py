@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from comity.data import Records
-from comity.federation.assessment import Baseline, Figure, auc, log_loss
 from comity.federation.declare.consortium import Consortium
+from comity.federation.evaluation.assessment import Baseline, Figure, auc, log_loss
 from comity.learn.record_sum import in_unit_ball
 from comity.methods.averaging import descent
 from comity.methods.averaging.moment_blocks import moments

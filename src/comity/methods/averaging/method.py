@@ -22,7 +22,6 @@ from pydantic import Field
 
 from comity.data import Bounded, Classes, Encoding, Records, Schema, Target
 from comity.errors import Refused, StudyError
-from comity.federation.assessment import Baseline, Figure
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import RecordSum
@@ -31,7 +30,8 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.evaluation import Evaluation
 from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
-from comity.federation.evaluation.card import Predicts
+from comity.federation.evaluation.assessment import Baseline, Figure
+from comity.federation.evaluation.score_card import PredictionTask
 from comity.federation.owner.site import Rows, Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.record_sum import in_unit_ball
@@ -615,8 +615,8 @@ class AveragingProtocol(Protocol):
     # Where records are set aside.
 
     @property
-    def predicts(self) -> Predicts:
-        return Predicts(0 if self.model == "linear" else len(self.classes), self.low, self.high)
+    def prediction_task(self) -> PredictionTask:
+        return PredictionTask(0 if self.model == "linear" else len(self.classes), self.low, self.high)
 
     def on_training_part(self, terms: Evaluation) -> AveragingProtocol:
         sizes = self.sizes

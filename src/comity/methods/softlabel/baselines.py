@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from comity.data import Records
 from comity.data.records import stack_records
-from comity.federation.assessment import Baseline, auc, log_loss
+from comity.federation.evaluation.assessment import Baseline, auc, log_loss
 from comity.learn.fits import fit_logistic
 from comity.learn.local_models import linear_weights
 

@@ -22,7 +22,6 @@ from pydantic import Field
 
 from comity.data import Classes, Encoding, Records, Schema
 from comity.errors import StudyError
-from comity.federation.assessment import Baseline, Figure
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -30,7 +29,8 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.evaluation import Evaluation
 from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
-from comity.federation.evaluation.card import Predicts
+from comity.federation.evaluation.assessment import Baseline, Figure
+from comity.federation.evaluation.score_card import PredictionTask
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.local_models import Ballot, linear_votes, local_votes
@@ -267,8 +267,8 @@ class SoftLabelProtocol(Protocol):
         return isinstance(self.choice(consortium).statistic, RecordTotal)
 
     @property
-    def predicts(self) -> Predicts:
-        return Predicts(len(self.classes))
+    def prediction_task(self) -> PredictionTask:
+        return PredictionTask(len(self.classes))
 
     def on_training_part(self, terms: Evaluation) -> SoftLabelProtocol:
         return self if self.sizes is None else replace(self, sizes=terms.left(self.sizes))

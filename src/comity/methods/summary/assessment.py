@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from comity.artefacts.section import Grid, Panel, Panels, Section
 from comity.data import Encoding, LocalRecords, Records
 from comity.entropy import Stream
-from comity.federation.assessment import Assessment, Baseline, Figure
-from comity.federation.own_score import OwnScore, of_classes
+from comity.federation.evaluation.assessment import Assessment, Baseline, Figure
+from comity.federation.evaluation.own_score import OwnScore, of_classes
 from comity.methods.summary.artefact import BoughtRecords, RatioWeights
 from comity.methods.summary.features import FourierFeatures
 from comity.methods.summary.herding import herd_features, herd_towards, mmd2

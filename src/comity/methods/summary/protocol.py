@@ -25,8 +25,8 @@ from comity.privacy.loss import GDP
 from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
-    from comity.federation.assessment import Assessment
-    from comity.federation.own_score import OwnScore
+    from comity.federation.evaluation.assessment import Assessment
+    from comity.federation.evaluation.own_score import OwnScore
     from comity.methods.summary.artefact import Basis, Bought, BoughtRecords
 
 Floats = NDArray[np.float64]

@@ -27,7 +27,7 @@ from comity.data import CellEncoding, LocalRecords, Records, Schema, split_colum
 from comity.data.schemas.reading import canonical_id
 from comity.errors import StudyError
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.bounds import Counts, Opened
+from comity.federation.declare.bounds import Counts, OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Noised, Summed
@@ -42,8 +42,8 @@ from comity.methods.synthetic.method import CountsProtocol
 from comity.privacy.unit import Neighbours
 
 if TYPE_CHECKING:
-    from comity.federation.assessment import Assessment
-    from comity.federation.own_score import OwnScore
+    from comity.federation.evaluation.assessment import Assessment
+    from comity.federation.evaluation.own_score import OwnScore
     from comity.methods.synthetic.artefact import SyntheticDataset
 
 # Who holds which columns, as one-hot cells.
@@ -321,7 +321,7 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
             to=COORDINATOR,
             protection=Summed(self._noise(consortium)),
             form=Array((layout.counts,), "<i8"),
-            bound=Opened(
+            bound=OpenedValue(
                 l2=moved.l2, l1=moved.l1, limit=float(max(layout.weights) * self.max_rows), ring=self.product.bits
             ),
             grid=unit,

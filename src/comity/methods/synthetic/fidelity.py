@@ -19,8 +19,8 @@ from threadpoolctl import threadpool_limits
 from comity.artefacts.section import Grid, Matrices, Panel, Panels, Section, Square
 from comity.data import Bounded, LocalRecords, Records
 from comity.entropy import Stream
-from comity.federation.assessment import Assessment, Baseline, Figure, auc
-from comity.federation.own_score import OwnScore, of_classes
+from comity.federation.evaluation.assessment import Assessment, Baseline, Figure, auc
+from comity.federation.evaluation.own_score import OwnScore, of_classes
 from comity.methods.synthetic.artefact import SyntheticDataset
 from comity.methods.synthetic.counts import Counting
 

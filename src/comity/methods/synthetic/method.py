@@ -63,8 +63,8 @@ from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
     from comity.artefacts.artefact import Artefact
-    from comity.federation.assessment import Assessment
-    from comity.federation.own_score import OwnScore
+    from comity.federation.evaluation.assessment import Assessment
+    from comity.federation.evaluation.own_score import OwnScore
     from comity.methods.synthetic.artefact import SyntheticDataset
 
 Floats = NDArray[np.float64]

@@ -30,7 +30,7 @@ from comity.crypto.products import dealer_combination as vectors
 from comity.entropy import derive, fresh_seed
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.bounds import Opened
+from comity.federation.declare.bounds import OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Sealed
@@ -64,8 +64,8 @@ class DealtRounds(Rounds):
         return float(2.0 ** -(RESPONSE_PLACES + PLACES))
 
     @property
-    def bound(self) -> Opened:
-        return Opened(l2=gradient_sensitivity(), limit=self.max_rows * LARGEST_RESIDUAL)
+    def bound(self) -> OpenedValue:
+        return OpenedValue(l2=gradient_sensitivity(), limit=self.max_rows * LARGEST_RESIDUAL)
 
     def declare(self, consortium: Consortium) -> Declaration:
         def release(name: str, source: str, to: str, protection: Sealed | Derived, form: Form) -> Release:

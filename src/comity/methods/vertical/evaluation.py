@@ -37,7 +37,7 @@ from comity.data import Bounded, Records
 from comity.data.row_products import clip_received, products
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.bounds import Opened
+from comity.federation.declare.bounds import OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Disclosed, Public, Summed
@@ -46,17 +46,17 @@ from comity.federation.evaluation.consistency import nearest
 from comity.federation.evaluation.figures import (
     UNIT,
     Z_LAPLACE,
-    Figure,
+    Estimate,
     Figures,
-    Noisy,
-    estimated,
-    explained,
-    ratio,
-    scaled,
-    share,
-    slope_of,
+    NoisySum,
+    estimate_r_squared,
+    estimate_ratio,
+    estimate_share,
+    estimate_slope,
+    scale_estimate,
+    widen_to_estimate,
 )
-from comity.federation.evaluation.protocol import MODEL, QUALITY, SUMS, Measuring
+from comity.federation.evaluation.protocol import MODEL, QUALITY, SUMS, ModelEvaluation
 from comity.federation.owner.site import Site
 from comity.federation.part import EVALUATION, Part
 from comity.federation.protocol import step
@@ -175,7 +175,7 @@ class ErrorProducts(Products):
 
 
 @dataclass(frozen=True, eq=False)
-class ErrorsByColumns(Measuring):
+class ErrorsByColumns(ModelEvaluation):
     """Owners hold different columns of the holdout rows. `quadratic` says how these are multiplied, also for a `method`
     that makes rounds after it."""
 
@@ -208,7 +208,7 @@ class ErrorsByColumns(Measuring):
         owners, unit = len(self.quadratic.layout.parties), self.product.unit
         # An opened entry adds up to 2·SQUARES·pairs products, each of which may be one unit off at either neighbour.
         carry = 0.0 if self.quadratic.products == "dealer" else 2 * unit * SQUARES * owners**2
-        bound = Opened(
+        bound = OpenedValue(
             l2=L2 * (1 + 1e-9) + carry * sqrt(_ENTRIES),
             l1=L1 * (1 + 1e-9) + carry * _ENTRIES,
             limit=float(SQUARES * self.quadratic.max_rows),
@@ -319,32 +319,34 @@ class ErrorsByColumns(Measuring):
         if two_classes:
             tt, of_tt = 1.0, 0.0
         z, span = self.z(consortium), scale**2
-        mean = scaled(share(Noisy(ee * rows / span, of_ee * rows / span), Noisy(rows, 0.0), z), span)
+        mean = scale_estimate(
+            estimate_share(NoisySum(ee * rows / span, of_ee * rows / span), NoisySum(rows, 0.0), z), span
+        )
         error = hypot(of_ee, sqrt(max(mean.value * (span - mean.value), 0.0) / rows))
         var_t, cov, var_e = max(tt - t * t, 0.0), et - e * t, max(ee - e * e, 0.0)
         far_t, far_e = 1 + abs(t), scale + abs(e)
         d_t = hypot(of_tt, 2 * t * of_t, far_t * sqrt(var_t / rows))
         d_et = hypot(of_et, e * of_t, t * of_e, min(far_e * sqrt(var_t / rows), far_t * sqrt(var_e / rows)))
         d_e = hypot(of_ee, 2 * e * of_e, far_e * sqrt(var_e / rows))
-        left = ratio(Noisy(max(0.0, ee), error), Noisy(var_t, d_t), z)
+        left = estimate_ratio(NoisySum(max(0.0, ee), error), NoisySum(var_t, d_t), z)
         true = consistent_moments(found, units, limit=scale - 1, two_classes=two_classes)
         varied = true.tt - true.t**2
         name, factor, note = self._named()
         figures = {
-            name: scaled(estimated(mean, true.ee, (0.0, span)), factor),
-            "R²": explained(left, true.ee, varied),
+            name: scale_estimate(widen_to_estimate(mean, true.ee, (0.0, span)), factor),
+            "R²": estimate_r_squared(left, true.ee, varied),
         }
         if two_classes:
             spread = self._wide(consortium) * np.hypot(units * noise, _by_chance(found, scale, rows))
             figures = {"accuracy": accuracy_of(found, spread, true, limit=scale - 1), **figures}
         else:
             # The prediction is t − e: its covariance with t, and its variance.
-            slope = ratio(
-                Noisy(var_t - cov, hypot(d_t, d_et)), Noisy(var_t - 2 * cov + var_e, hypot(d_t, 2 * d_et, d_e)), z
+            slope = estimate_ratio(
+                NoisySum(var_t - cov, hypot(d_t, d_et)), NoisySum(var_t - 2 * cov + var_e, hypot(d_t, 2 * d_et, d_e)), z
             )
             together = true.et - true.e * true.t
             guesses = varied - 2 * together + true.ee - true.e**2
-            figures["slope"] = slope_of(slope, varied - together, guesses)
+            figures["slope"] = estimate_slope(slope, varied - together, guesses)
         return Figures(figures=figures, records=rows, of="records", noise=noise * rows, notes=(note,))
 
     def _wide(self, consortium: Consortium) -> float:
@@ -408,7 +410,7 @@ def consistent_moments(found: Floats, units: Floats, *, limit: float, two_classe
     return Moments.of(nearest(rows / units[:, None], np.asarray(found, np.float64) / units, ones, np.ones(1)) * units)
 
 
-def accuracy_of(found: Floats, spread: Floats, center: Moments, *, limit: float) -> Figure:
+def accuracy_of(found: Floats, spread: Floats, center: Moments, *, limit: float) -> Estimate:
     """The shares of right answers that moments within `spread` of the found ones allow, for any rows.
 
     The estimate assumes normal margins, as far as the consistent moments `center` of the other figures allow.
@@ -418,7 +420,7 @@ def accuracy_of(found: Floats, spread: Floats, center: Moments, *, limit: float)
     deviation = sqrt(max(1e-12, 1 - 2 * center.et + center.ee - margin * margin))
     least, largest = _allowed(np.array([center.e, center.t, center.ee, center.et]), np.zeros(4), limit)
     value = min(largest, max(least, float(ndtr(margin / deviation))))
-    return Figure(value, min(low, value), max(high, value), UNIT)
+    return Estimate(value, min(low, value), max(high, value), UNIT)
 
 
 def _allowed(found: Floats, spread: Floats, limit: float) -> tuple[float, float]:

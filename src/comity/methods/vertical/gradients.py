@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from comity.data import Records, Schema
 from comity.errors import StudyError
-from comity.federation.assessment import Figure
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
+from comity.federation.evaluation.assessment import Figure
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import step
@@ -56,7 +56,7 @@ from comity.privacy.loss import GDP, Approx, Loss
 from comity.privacy.mechanisms.gaussian import Gaussian
 
 if TYPE_CHECKING:
-    from comity.federation.evaluation.protocol import Measuring
+    from comity.federation.evaluation.protocol import ModelEvaluation
     from comity.learn.classifiers import LinearClassifier
     from comity.learn.regressor import LinearRegressor
 
@@ -367,7 +367,7 @@ class GradientRegression(ColumnRegression):
             for name, share in held.cut(weights, ends).items()
         )
 
-    def measured(self, consortium: Consortium) -> Measuring:
+    def model_evaluation(self, consortium: Consortium) -> ModelEvaluation:
         from comity.methods.vertical.evaluation import ErrorsByColumns
 
         return ErrorsByColumns(self, self.quadratic)

@@ -28,14 +28,14 @@ from pydantic import Field
 
 from comity.data import Bounded, Encoding, LocalRecords, Records, Schema, split_columns
 from comity.errors import StudyError
-from comity.federation.assessment import Baseline
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.bounds import Opened, Range
+from comity.federation.declare.bounds import OpenedValue, Range
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.plausibility import moment_ranges
 from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
+from comity.federation.evaluation.assessment import Baseline
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.by_columns import AlignmentMethod, MaxRows, ProductMethod
@@ -65,8 +65,8 @@ from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.unit import Neighbours
 
 if TYPE_CHECKING:
-    from comity.federation.evaluation.protocol import Measuring
-    from comity.federation.own_score import OwnScore
+    from comity.federation.evaluation.own_score import OwnScore
+    from comity.federation.evaluation.protocol import ModelEvaluation
     from comity.learn.classifiers import LinearClassifier
     from comity.learn.regressor import LinearRegressor
 
@@ -384,7 +384,7 @@ class VerticalRegression(ColumnRegression):
             loss = self.blocks.loss(self.entries)
             # A vector is never longer in L2 than in L1.
             l1 = l2 = self.blocks.sensitivity(self.entries)
-        bound = Opened(l2=l2, l1=l1, limit=float(self._heaviest * self.max_rows), ring=self.product.bits)
+        bound = OpenedValue(l2=l2, l1=l1, limit=float(self._heaviest * self.max_rows), ring=self.product.bits)
         return Release(
             name="moments",
             source=EVERY_PARTY,
@@ -431,7 +431,7 @@ class VerticalRegression(ColumnRegression):
         shares = self.product.shares(site, site.dims["rows"])
         site.contribute(share=self.entries.share(site.party, self.product.own(site), shares))
 
-    def measured(self, consortium: Consortium) -> Measuring:
+    def model_evaluation(self, consortium: Consortium) -> ModelEvaluation:
         from comity.methods.vertical.evaluation import ErrorsByColumns
 
         return ErrorsByColumns(self, self)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from comity.data import Records
 from comity.data.schemas.reading import canonical_id
-from comity.federation.assessment import Baseline
 from comity.federation.declare.consortium import Consortium
+from comity.federation.evaluation.assessment import Baseline
 from comity.learn.fits import fit_logistic
 from comity.methods.vertical.layout import LABEL, PLACES, Layout, scaled_target
 from comity.methods.vertical.moments import MomentEntries, fit_regression

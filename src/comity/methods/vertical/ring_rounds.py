@@ -53,7 +53,7 @@ from comity.crypto.products.rlwe_product import NONCE_BYTES, Encryptor, Evaluato
 from comity.entropy import Stream, derive
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.bounds import Opened
+from comity.federation.declare.bounds import OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Sealed
@@ -90,12 +90,12 @@ class RingRounds(Rounds):
         return product_bits(LINES * self.max_rows, _FORM, _FORM, noise=_NOISE_ROOM) + 2
 
     @property
-    def bound(self) -> Opened:
+    def bound(self) -> OpenedValue:
         """Twice the largest contribution of a record, plus one unit of carry in every product at each of two
         neighbours."""
         largest = rounded_residual(self.size)
         l2 = 2 * largest * (1 + 1e-12) + 2 * self.grid * sqrt(self.size)
-        return Opened(l2=l2, limit=self.max_rows * largest, ring=self.bits)
+        return OpenedValue(l2=l2, limit=self.max_rows * largest, ring=self.bits)
 
     @cached_property
     def partner(self) -> dict[str, str]:

@@ -43,7 +43,7 @@ from comity.data import Records
 from comity.data.row_products import clip_received, products
 from comity.errors import Refused, StudyError
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.bounds import Opened
+from comity.federation.declare.bounds import OpenedValue
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol
 from comity.methods.by_columns.alignment import ROWS
@@ -271,7 +271,7 @@ class Rounds(Protocol, ABC):
 
     @property
     @abstractmethod
-    def bound(self) -> Opened:
+    def bound(self) -> OpenedValue:
         """Bound of the sums: how far a replaced record moves them, for all weights, intervals and matrices that a
         coordinator may send. With a dealer it assumes that words are dealt correctly: they are part of the sums, and no
         party can check their total."""

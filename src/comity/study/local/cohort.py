@@ -19,7 +19,7 @@ from comity.federation.coordinator.delivery import KeptValues, opened_sum
 from comity.federation.coordinator.parties import Parties, Progress
 from comity.federation.coordinator.released import Total, check_released, perturb
 from comity.federation.coordinator.transcript import Line, Transcript
-from comity.federation.declare.bounds import Opened, Range
+from comity.federation.declare.bounds import OpenedValue, Range
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.plausibility import require_plausible, require_ranges
@@ -142,7 +142,7 @@ class Cohort:
         if spec.sends is None or not spec.stacked:
             raise Refused(f"{spec.name} does not run on stacks of parties; use at most 1,000 parties", code="no-step")
         release = self.declaration[spec.sends]
-        if isinstance(release.bound, Opened):
+        if isinstance(release.bound, OpenedValue):
             raise Refused(f"{release.name} is a share: it needs real sites, at most 1,000", code="no-step")
         index = self._next(release)
         with self.ledger.transaction() as transaction:

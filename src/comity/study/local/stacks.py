@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from comity.errors import StudyError
-from comity.federation.declare.bounds import Opened
+from comity.federation.declare.bounds import OpenedValue
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.protection import Computed, EntrustedRounds
@@ -37,7 +37,7 @@ def require_stacks(protocol: Protocol, declaration: Declaration, consortium: Con
         one.name
         for one in paid
         if one.name not in stacked
-        or isinstance(one.bound, Opened)
+        or isinstance(one.bound, OpenedValue)
         or isinstance(one.protection, Computed | EntrustedRounds)
     ]
     if single or not protocol.stackable:

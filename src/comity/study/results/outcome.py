@@ -9,11 +9,11 @@ from typing import Any
 
 from comity.artefacts.artefact import Artefact
 from comity.federation.agreement import Agreement
-from comity.federation.assessment import Assessment, Baseline
 from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.payers import Payer, delta_of, describe, in_words, largest, payers
+from comity.federation.evaluation.assessment import Assessment, Baseline
 from comity.federation.evaluation.figures import Figures
 from comity.federation.messages.received import Received
 from comity.federation.plan import Plan, plan
@@ -176,7 +176,7 @@ class Outcome:
             seed=seed,
             evaluation=None
             if consortium.evaluation is None
-            else made(lambda: protocol.measured(consortium).figures(released, consortium)),
+            else made(lambda: protocol.model_evaluation(consortium).figures(released, consortium)),
         )
 
     @property

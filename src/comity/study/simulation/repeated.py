@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from comity.entropy import derive
 from comity.errors import StudyError
 from comity.federation.agreement import Agreement
-from comity.federation.assessment import Assessment, Repeats
 from comity.federation.declare.consortium import Consortium
+from comity.federation.evaluation.assessment import Assessment, Repeats
 from comity.federation.protocol import Protocol
 from comity.learn.local_models import LocalModel
 from comity.privacy.randomness import SeededDraws

@@ -15,9 +15,9 @@ from typing import Any
 from comity.data import StreamedRecords
 from comity.errors import StudyError
 from comity.federation.agreement import Agreement
-from comity.federation.assessment import Assessment, Baseline
 from comity.federation.coordinator.parties import Progress
 from comity.federation.coordinator.transcript import Transcript
+from comity.federation.evaluation.assessment import Assessment, Baseline
 from comity.federation.messages.received import Received
 from comity.federation.protocol import presented_to
 from comity.study.local.chance import new_run_id, noise_source

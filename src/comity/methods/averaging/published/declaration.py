@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from comity.errors import StudyError
-from comity.federation.declare.bounds import Opened
+from comity.federation.declare.bounds import OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Protection, Public, Sealed, Selected
@@ -100,7 +100,7 @@ def declared(
                 to=EVERYONE,
                 protection=Selected(noise.mechanism),
                 form=Array((noise.width,), "<i8"),
-                bound=Opened(l2=largest, l1=largest, limit=radius),
+                bound=OpenedValue(l2=largest, l1=largest, limit=radius),
                 grid=noise.grid,
             ),
             release("product", EVERY_PARTY, EVERY_PARTY, Sealed("noise under the curator's key"), many),

@@ -29,12 +29,12 @@ from comity.crypto.products.fixed_point import split_values
 from comity.data import Encoding, Records
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.assessment import Baseline
 from comity.federation.constraints import Positive, Why
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Ball
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import INFINITE, Declaration, TrueLoss
+from comity.federation.evaluation.assessment import Baseline
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step

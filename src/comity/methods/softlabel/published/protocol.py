@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from comity.data import Encoding, Records
 from comity.errors import DataError, Refused, Stopped, StudyError
-from comity.federation.assessment import Baseline
 from comity.federation.constraints import Positive, Why
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.bounds import Ball, Bound, Opened, Simplex
+from comity.federation.declare.bounds import Ball, Bound, OpenedValue, Simplex
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declare.declaration import INFINITE, Declaration, Release, TrueLoss
 from comity.federation.declare.protection import Entrusted, Perturbed
 from comity.federation.declare.release import Array
+from comity.federation.evaluation.assessment import Baseline
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.fits import Fit, contrasts, fit_logistic, fit_softmax, hard_votes, one_hot
@@ -154,7 +154,7 @@ class PublishedSoftLabel(Protocol):
                     to=EVERYONE,
                     protection=Perturbed(noise, of=self._sent),
                     form=Array(self.shape),
-                    bound=Opened(l2=moved, limit=self.radius + 2.0 * TOLERANCE / self.l2),
+                    bound=OpenedValue(l2=moved, limit=self.radius + 2.0 * TOLERANCE / self.l2),
                 ),
             ),
             adversary="everyone who sees the model; the coordinator is trusted"

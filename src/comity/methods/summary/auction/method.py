@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from comity.entropy import Stream
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.bounds import Opened, RecordSum
+from comity.federation.declare.bounds import OpenedValue, RecordSum
 from comity.federation.declare.consortium import COORDINATOR, Consortium
 from comity.federation.declare.declaration import DISCLOSING, Declaration, Release
 from comity.federation.declare.protection import Noised, Perturbed
@@ -203,7 +203,7 @@ class AuctionSummary(Market):
                         to=COORDINATOR,
                         protection=Perturbed(self.running(consortium), of="bids"),
                         form=Array((width,)),
-                        bound=Opened(l2=2.0 * LENGTH, limit=LENGTH * self.records),
+                        bound=OpenedValue(l2=2.0 * LENGTH, limit=LENGTH * self.records),
                         times=max(1, self.records - 1),
                     ),
                 ),

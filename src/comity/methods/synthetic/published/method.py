@@ -27,15 +27,15 @@ from numpy.typing import NDArray
 from comity.data import Bounded, Encoding, LocalRecords, Records, Schema, Target
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.assessment import Baseline
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium
 from comity.federation.declare.declaration import PRIVATE, Declaration, TrueLoss
 from comity.federation.declare.protection import Computed, Derived
 from comity.federation.declare.release import Array, Each, Fields, Form, Release
-from comity.federation.evaluation.card import Predicts
-from comity.federation.own_score import OwnScore, score_predictor
+from comity.federation.evaluation.assessment import Baseline
+from comity.federation.evaluation.own_score import OwnScore, score_predictor
+from comity.federation.evaluation.score_card import PredictionTask
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.methods.synthetic.published.predictor import (
@@ -70,7 +70,7 @@ from comity.privacy.unit import Neighbours, Unit
 if TYPE_CHECKING:
     from comity.artefacts.artefact import Artefact
     from comity.artefacts.dataset import Dataset
-    from comity.federation.assessment import Assessment
+    from comity.federation.evaluation.assessment import Assessment
 
 # What the published noise costs.
 #
@@ -468,7 +468,7 @@ class PublishedSynthetic(Protocol):
         return {"model": build_model(self.target, own["model"], self.encoding)} if "model" in own else {}
 
     def assess(self, presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
-        from comity.federation.assessment import Assessment
+        from comity.federation.evaluation.assessment import Assessment
 
         compared = [] if train is None else self.compare(train, test)
         numbers = isinstance(self.target, Bounded)
@@ -494,7 +494,7 @@ class PublishedSynthetic(Protocol):
         found = self.encoding.encode(presented.frame).records
         assert found.labels is not None
         weights = train_model(self.kind, self.target, found.features, found.labels, self.l2)
-        numbers = Predicts(0, self.target.low, self.target.high) if isinstance(self.target, Bounded) else None
+        numbers = PredictionTask(0, self.target.low, self.target.high) if isinstance(self.target, Bounded) else None
         return score_predictor(build_model(self.target, weights, self.encoding), records, numbers)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from comity.data import Bounded, Classes, Encoding, Records, Target
 from comity.errors import StudyError
-from comity.federation.assessment import Baseline
+from comity.federation.evaluation.assessment import Baseline
 from comity.learn.fits import fit_logistic, fit_ridge, fit_smoothed_hinge, fit_softmax, hard_votes
 
 if TYPE_CHECKING:

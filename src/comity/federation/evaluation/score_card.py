@@ -60,7 +60,7 @@ class Rowwise(Protocol):
 
 
 @dataclass(frozen=True)
-class Predicts:
+class PredictionTask:
     """What a presented model answers: one of so many classes, or (classes = 0) a number between public bounds."""
 
     classes: int = 0
@@ -69,10 +69,10 @@ class Predicts:
 
 
 @dataclass(frozen=True)
-class Card:
+class ScoreCard:
     """The layout of an evaluation's sums. `bins` of the score or the confidence; an even number, with an edge at ½."""
 
-    predicts: Predicts
+    task: PredictionTask
     bins: int
     unit: Unit
     neighbours: Neighbours
@@ -81,26 +81,26 @@ class Card:
 
     @property
     def binary(self) -> bool:
-        return self.predicts.classes == 2
+        return self.task.classes == 2
 
     @property
     def tables(self) -> tuple[tuple[int, int], ...]:
         """Shapes of the one-hot tables."""
-        classes = self.predicts.classes
+        classes = self.task.classes
         if not classes:
             return ()
         return ((self.bins, 2),) if self.binary else ((classes, classes), (self.bins, 2))
 
     @property
     def entries(self) -> tuple[str, ...]:
-        if self.predicts.classes:
+        if self.task.classes:
             return ("right", "log loss", "squared error")
         return ("squared error", "target", "target²", "prediction", "prediction²", "product")
 
     @property
     def weights(self) -> Floats:
         """Of the entries: what most people ask for weighs most. One party's worth of noise leaves little to divide."""
-        if not self.predicts.classes:
+        if not self.task.classes:
             return np.array([1.0, 0.5, 0.5, 0.5, 0.5, 0.5])
         return np.array([1.0, 0.5 if self.unit is Unit.PARTY else 1.0, 0.5])
 
@@ -122,7 +122,7 @@ class Card:
         """Inner edges of the bins: of scores, in steps of equal width; of confidences, from 1/classes to 1."""
         if self.binary:
             return np.linspace(-REACH, REACH, self.bins + 1)[1:-1]
-        return np.linspace(1 / max(1, self.predicts.classes), 1.0, self.bins + 1)[1:-1]
+        return np.linspace(1 / max(1, self.task.classes), 1.0, self.bins + 1)[1:-1]
 
     # How far one unit moves it.
 
@@ -155,7 +155,7 @@ class Card:
         rows = np.clip(np.nan_to_num(np.asarray(features, np.float64)), -1e9, 1e9)
         one = (
             self._of_classes(predictor, rows, labels)
-            if self.predicts.classes
+            if self.task.classes
             else self._of_numbers(predictor, rows, labels)
         )
         return np.append(one, float(count))
@@ -171,7 +171,7 @@ class Card:
         return np.append(one, self.count_weight * count)
 
     def _of_classes(self, predictor: Any, rows: Floats, labels: NDArray[Any]) -> Floats:
-        classes = self.predicts.classes
+        classes = self.task.classes
         shares = np.clip(np.nan_to_num(np.asarray(predictor.predict_proba(rows), np.float64)), 0.0, 1.0)
         truth = np.clip(np.nan_to_num(np.asarray(labels, np.float64)), 0, classes - 1).astype(np.int64)
         own = np.take_along_axis(shares, truth[:, None], 1)[:, 0]
@@ -194,7 +194,7 @@ class Card:
 
     def _scaled(self, values: Any) -> Floats:
         """On [0, 1] by the target's bounds; predictions outside count as the nearest one inside."""
-        low, high = self.predicts.low, self.predicts.high
+        low, high = self.task.low, self.task.high
         return np.clip((np.nan_to_num(np.asarray(values, np.float64)) - low) / (high - low), 0.0, 1.0)
 
     def _entered(self, entries: Floats) -> Floats:
@@ -206,7 +206,7 @@ def _table(one: NDArray[np.int64], other: NDArray[np.int64], shape: tuple[int, i
     return np.bincount(one * shape[1] + other, minlength=shape[0] * shape[1]).astype(np.float64)
 
 
-def bins_for(records: float | None, deviation: float) -> int:
+def choose_bins(records: float | None, deviation: float) -> int:
     """As many bins as leave a cell twice the noise on average: an even number from 2 to 20; 10 where nothing is known
     of the number of records. From public figures, and not tuned on data."""
     if records is None:
@@ -215,7 +215,7 @@ def bins_for(records: float | None, deviation: float) -> int:
 
 
 @dataclass(frozen=True)
-class CardBound:
+class ScoreCardBound:
     """Where a party's sums lie: nothing below zero, nothing above what `most` records can add up to.
 
     A whole party's may be the neutral one whatever went wrong; where a record is protected it may not.

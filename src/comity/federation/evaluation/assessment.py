@@ -183,7 +183,7 @@ class Assessment:
         )
 
 
-def of_predictor(presented: Any, test: Records, error: float | None, baselines: Sequence[Baseline]) -> Assessment:
+def assess_predictor(presented: Any, test: Records, error: float | None, baselines: Sequence[Baseline]) -> Assessment:
     """The error of a model beside its baselines; with probabilities also their log loss and, of two classes, the AUC.
 
     `presented` takes encoded rows, and labels are the places of its classes.

@@ -10,7 +10,13 @@ import pytest
 from comity.data import Records
 from comity.errors import DataError, StudyError
 from comity.federation.declare.evaluation import Evaluation, split_budget
-from comity.federation.evaluation.split import by_coins, by_identifier, by_position, holdout_mask, only
+from comity.federation.evaluation.holdout import (
+    hold_out_by_coins,
+    hold_out_by_identifier,
+    hold_out_by_position,
+    holdout_mask,
+    select_records,
+)
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
@@ -45,9 +51,9 @@ def test_what_records_say_does_not_move_them(neighbours: Neighbours) -> None:
 
 
 def test_another_key_sets_other_records_aside_each_equally_often() -> None:
-    often = np.mean([by_position(20, 5, key(number)) for number in range(4000)], axis=0)
+    often = np.mean([hold_out_by_position(20, 5, key(number)) for number in range(4000)], axis=0)
     assert np.abs(often - 0.25).max() < 0.03
-    coins = np.array([by_coins(20, 0.25, key(number)) for number in range(4000)])
+    coins = np.array([hold_out_by_coins(20, 0.25, key(number)) for number in range(4000)])
     assert np.abs(coins.mean(axis=0) - 0.25).max() < 0.03
     assert np.abs(np.corrcoef(coins.T) - np.eye(20)).max() < 0.08
 
@@ -56,9 +62,9 @@ def test_a_fixed_number_would_move_others_when_a_record_goes() -> None:
     """Why coins: without the last record the lowest hashes of the rest are other ones, in a quarter of all cases."""
     moved = 0
     for number in range(200):
-        whole, less = by_position(8, 2, key(number))[:7], by_position(7, 2, key(number))
+        whole, less = hold_out_by_position(8, 2, key(number))[:7], hold_out_by_position(7, 2, key(number))
         moved += int((whole != less).any())
-        assert (by_coins(8, 0.25, key(number))[:7] == by_coins(7, 0.25, key(number))).all()
+        assert (hold_out_by_coins(8, 0.25, key(number))[:7] == hold_out_by_coins(7, 0.25, key(number))).all()
     assert moved > 20
 
 
@@ -74,13 +80,13 @@ def test_where_records_come_and_go_none_moves_another() -> None:
 
 def test_a_person_lies_in_one_part_at_every_owner() -> None:
     ids = [f"p{number % 30}" for number in range(90)]
-    aside = by_identifier(np.array(ids, object), 0.3, key())
+    aside = hold_out_by_identifier(np.array(ids, object), 0.3, key())
     parts = {name: {bool(one) for one, own in zip(aside, ids) if own == name} for name in ids}
     assert all(len(part) == 1 for part in parts.values())
-    elsewhere = by_identifier(np.array([" p3 ", "p1", "p2"], object), 0.3, key())
+    elsewhere = hold_out_by_identifier(np.array([" p3 ", "p1", "p2"], object), 0.3, key())
     assert [bool(one) for one in elsewhere] == [next(iter(parts[name])) for name in ("p3", "p1", "p2")]
     chosen = holdout_mask(records(90, ids=ids), TERMS, key(), unit=Unit.RECORD, neighbours=ADD_REMOVE)
-    assert (chosen == by_identifier(np.array(ids, object), 0.25, key())).all()
+    assert (chosen == hold_out_by_identifier(np.array(ids, object), 0.25, key())).all()
 
 
 def test_persons_without_identifiers_are_refused() -> None:
@@ -90,8 +96,8 @@ def test_persons_without_identifiers_are_refused() -> None:
 
 def test_the_parts_are_all_records() -> None:
     whole = records(9, ids=list("abcdefghi"))
-    aside = by_position(9, 3, key())
-    one, other = only(whole, aside), only(whole, ~aside)
+    aside = hold_out_by_position(9, 3, key())
+    one, other = select_records(whole, aside), select_records(whole, ~aside)
     assert sorted([*one.ids, *other.ids]) == list("abcdefghi")  # type: ignore[misc]
     assert len(one) == 3 and len(one.labels) == 3  # type: ignore[arg-type]
 

@@ -49,25 +49,25 @@ def holdout_mask(
             key="identifier",
         )
     if ids is not None:
-        return by_identifier(ids, terms.share, key)
+        return hold_out_by_identifier(ids, terms.share, key)
     if neighbours is Neighbours.ADD_REMOVE:
-        return by_coins(len(records), terms.share, key)
-    return by_position(len(records), terms.count(len(records)), key)
+        return hold_out_by_coins(len(records), terms.share, key)
+    return hold_out_by_position(len(records), terms.count(len(records)), key)
 
 
-def by_position(records: int, count: int, key: bytes) -> Mask:
+def hold_out_by_position(records: int, count: int, key: bytes) -> Mask:
     """The `count` positions with the lowest keyed hash."""
     holdout = np.zeros(records, bool)
     holdout[np.argsort(_words(records, key), kind="stable")[:count]] = True
     return holdout
 
 
-def by_coins(records: int, share: float, key: bytes) -> Mask:
+def hold_out_by_coins(records: int, share: float, key: bytes) -> Mask:
     """Each position by itself."""
     return _words(records, key) < _below(share)
 
 
-def by_identifier(ids: NDArray[np.object_], share: float, key: bytes) -> Mask:
+def hold_out_by_identifier(ids: NDArray[np.object_], share: float, key: bytes) -> Mask:
     """Each identifier by itself; the same one falls on the same side wherever it stands."""
     secret = derive(key, "identifiers")
     # In the form in which an alignment compares them, or two owners of one person would disagree.
@@ -77,7 +77,7 @@ def by_identifier(ids: NDArray[np.object_], share: float, key: bytes) -> Mask:
 
 
 @dataclass(frozen=True, eq=False)
-class StreamedPart:
+class StreamedSubset:
     """Some of the records of a stream, block by block; stands where the stream stands."""
 
     whole: StreamedRecords
@@ -89,7 +89,7 @@ class StreamedPart:
     def blocks(self) -> Iterator[Records]:
         start = 0
         for block in self.whole.blocks():
-            yield _taken(block, self.which[start : start + len(block)])
+            yield _select(block, self.which[start : start + len(block)])
             start += len(block)
 
     def require_memory(self) -> None:
@@ -110,11 +110,11 @@ class StreamedPart:
         return None if ids is None else ids[self.which]
 
 
-def only(records: LocalRecords, which: Mask) -> LocalRecords:
+def select_records(records: LocalRecords, which: Mask) -> LocalRecords:
     """These records, in memory or out of it as all of them are."""
     if isinstance(records, Records):
-        return _taken(records, which)
-    return cast("LocalRecords", StreamedPart(records, which))
+        return _select(records, which)
+    return cast("LocalRecords", StreamedSubset(records, which))
 
 
 def _identifiers(records: LocalRecords) -> NDArray[np.object_] | None:
@@ -124,7 +124,7 @@ def _identifiers(records: LocalRecords) -> NDArray[np.object_] | None:
     return np.concatenate(present) if present and len(present) == len(found) else None
 
 
-def _taken(records: Records, which: Mask) -> Records:
+def _select(records: Records, which: Mask) -> Records:
     return Records(
         records.features[which],
         None if records.labels is None else records.labels[which],

@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from comity.federation.evaluation.card import Card, CardBound, Predicts, bins_for
+from comity.federation.evaluation.score_card import PredictionTask, ScoreCard, ScoreCardBound, choose_bins
 from comity.privacy.unit import Neighbours, Unit
 
 RELATIONS = [
@@ -16,7 +16,7 @@ RELATIONS = [
     (Unit.RECORD, Neighbours.ADD_REMOVE),
     (Unit.PARTY, Neighbours.REPLACE),
 ]
-KINDS = [Predicts(2), Predicts(4), Predicts(0, -3.0, 5.0)]
+KINDS = [PredictionTask(2), PredictionTask(4), PredictionTask(0, -3.0, 5.0)]
 
 
 class Says:
@@ -34,12 +34,12 @@ class Says:
         return rows[:, 0]
 
 
-def candidates(predicts: Predicts) -> tuple[np.ndarray, np.ndarray]:
+def candidates(task: PredictionTask) -> tuple[np.ndarray, np.ndarray]:
     """Extreme records, some in between, and some that no schema allows."""
-    width = max(predicts.classes, 1)
-    if predicts.classes:
+    width = max(task.classes, 1)
+    if task.classes:
         rows = [*np.eye(width), np.ones(width), *(np.eye(width) + 0.2), np.full(width, np.nan)]
-        labels: list[float] = [*range(predicts.classes), 99, -3]
+        labels: list[float] = [*range(task.classes), 99, -3]
     else:
         rows = [np.array([value]) for value in (-3.0, 5.0, 1.0, -99.0, 99.0, np.nan)]
         labels = [-3.0, 5.0, 1.0, 77.0, float("nan")]
@@ -47,9 +47,9 @@ def candidates(predicts: Predicts) -> tuple[np.ndarray, np.ndarray]:
     return np.array([row for row, _ in pairs]), np.array([label for _, label in pairs])
 
 
-def moves(card: Card) -> tuple[float, float]:
+def moves(card: ScoreCard) -> tuple[float, float]:
     """The largest L2 and L1 distances between the sums of neighbours, over all candidates."""
-    model, (rows, labels) = Says(card.predicts.classes), candidates(card.predicts)
+    model, (rows, labels) = Says(card.task.classes), candidates(card.task)
     held = np.arange(3)
     sums = []
     for at in range(len(rows)):
@@ -66,16 +66,16 @@ def moves(card: Card) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("predicts", KINDS)
-def test_no_unit_moves_the_sums_further_than_declared(predicts: Predicts, relation: tuple[Unit, Neighbours]) -> None:
-    card = Card(predicts, 4, *relation)
+@pytest.mark.parametrize("task", KINDS)
+def test_no_unit_moves_the_sums_further_than_declared(task: PredictionTask, relation: tuple[Unit, Neighbours]) -> None:
+    card = ScoreCard(task, 4, *relation)
     l2, l1 = moves(card)
     assert l2 <= card.l2 and l1 <= card.l1
     assert l2 >= 0.75 * card.l2
 
 
 def test_two_classes_reach_the_declared_sensitivity() -> None:
-    card = Card(Predicts(2), 4, Unit.RECORD, Neighbours.REPLACE)
+    card = ScoreCard(PredictionTask(2), 4, Unit.RECORD, Neighbours.REPLACE)
     l2, _ = moves(card)
     assert card.l2 == sqrt(2 + 1 + 1 + 0.25)
     assert l2 > 0.99 * card.l2
@@ -84,17 +84,17 @@ def test_two_classes_reach_the_declared_sensitivity() -> None:
 def test_a_card_without_its_bounds_would_move_further() -> None:
     """The control: log loss without its cap."""
 
-    class Uncapped(Card):
+    class Uncapped(ScoreCard):
         def _entered(self, entries: np.ndarray) -> np.ndarray:
             return np.asarray((10 * entries).sum(0) * self.weights)
 
-    assert moves(Uncapped(Predicts(2), 4, Unit.RECORD, Neighbours.REPLACE))[0] > 2
+    assert moves(Uncapped(PredictionTask(2), 4, Unit.RECORD, Neighbours.REPLACE))[0] > 2
 
 
 def test_the_cells_are_counts_and_add_up() -> None:
     generator = np.random.default_rng(1)
     rows, labels = generator.uniform(size=(500, 3)), generator.integers(0, 3, 500)
-    card = Card(Predicts(3), 6, Unit.RECORD, Neighbours.REPLACE)
+    card = ScoreCard(PredictionTask(3), 6, Unit.RECORD, Neighbours.REPLACE)
     sums = card.sums(Says(3), rows, labels)
     assert sums[:9].sum() == sums[9:21].sum() == 500 and sums[-1] == 16 * 500
     assert sums[21] == (rows.argmax(1) == labels).sum() == np.trace(sums[:9].reshape(3, 3))
@@ -103,7 +103,7 @@ def test_the_cells_are_counts_and_add_up() -> None:
 
 
 def test_an_edge_lies_where_the_prediction_changes() -> None:
-    card = Card(Predicts(2), 4, Unit.RECORD, Neighbours.REPLACE)
+    card = ScoreCard(PredictionTask(2), 4, Unit.RECORD, Neighbours.REPLACE)
     rows = np.array([[0.5, 0.5], [0.499, 0.501], [0.501, 0.499]])
     cells = np.array([card.sums(Says(2), rows[[at]], np.array([1]))[:8].reshape(4, 2)[:, 1] for at in range(3)])
     assert cells.argmax(1).tolist() == [1, 2, 1]
@@ -111,12 +111,12 @@ def test_an_edge_lies_where_the_prediction_changes() -> None:
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_a_party_without_such_records_adds_nothing(relation: tuple[Unit, Neighbours]) -> None:
-    card = Card(Predicts(2), 4, *relation)
+    card = ScoreCard(PredictionTask(2), 4, *relation)
     assert (card.sums(Says(2), np.zeros((0, 2)), np.zeros(0)) == 0).all()
 
 
 def test_cutting_off_brings_nothing_further_apart() -> None:
-    bound, generator = CardBound(2.0, 3.0, 10.0, neutral_within=False), np.random.default_rng(0)
+    bound, generator = ScoreCardBound(2.0, 3.0, 10.0, neutral_within=False), np.random.default_rng(0)
     one, other = 30 * generator.normal(size=(2, 100, 7))
     inside = bound.enforce(one, (7,)), bound.enforce(other, (7,))
     assert (np.abs(inside[0] - inside[1]) <= np.abs(one - other)).all()
@@ -124,4 +124,4 @@ def test_cutting_off_brings_nothing_further_apart() -> None:
 
 
 def test_bins_follow_from_public_figures() -> None:
-    assert [bins_for(n, 10.0) for n in (None, 0, 100, 250, 1e9)] == [10, 2, 2, 6, 20]
+    assert [choose_bins(n, 10.0) for n in (None, 0, 100, 250, 1e9)] == [10, 2, 2, 6, 20]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from comity.data import Records
-from comity.federation.evaluation.card import Predicts
-from comity.federation.own_score import OwnScore, of_classes, score_predictor
+from comity.federation.evaluation.own_score import OwnScore, of_classes, score_predictor
+from comity.federation.evaluation.score_card import PredictionTask
 from comity.learn.classifiers import LinearClassifier
 from comity.learn.regressor import LinearRegressor
 
@@ -35,8 +35,8 @@ def test_a_number() -> None:
     given = records(400, 1, numbers=True)
     good: Any = LinearRegressor(np.array([1.0, 0.0]), -1.0, 1.0)
     bad: Any = LinearRegressor(np.array([-1.0, 0.0]), -1.0, 1.0)
-    predicts = Predicts(0, -1.0, 1.0)
-    first, second = (score_predictor(model, given, predicts) for model in (good, bad))
+    task = PredictionTask(0, -1.0, 1.0)
+    first, second = (score_predictor(model, given, task) for model in (good, bad))
     assert first is not None and second is not None and not first.is_worse and second.is_worse
 
 

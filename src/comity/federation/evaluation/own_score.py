@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import LocalRecords
-from comity.federation.evaluation.card import Predicts
+from comity.federation.evaluation.score_card import PredictionTask
 
 Floats = NDArray[np.float64]
 
@@ -53,15 +53,15 @@ class OwnScore:
         return f"on your records: {beside}"
 
 
-def score_predictor(model: Any, records: LocalRecords, predicts: Predicts | None) -> OwnScore | None:
+def score_predictor(model: Any, records: LocalRecords, task: PredictionTask | None) -> OwnScore | None:
     """Of a model that predicts classes or, between the bounds of `predicts`, numbers; block by block. None where there
     is nothing to compare with."""
     classes = getattr(model, "classes_", None)
     if classes is not None:
         return _of_classes(model, np.asarray(classes), records)
-    if predicts is None or predicts.classes:
+    if task is None or task.classes:
         return None
-    return _of_numbers(model, records, predicts)
+    return _of_numbers(model, records, task)
 
 
 def _blocks(records: LocalRecords) -> Iterator[tuple[Floats, NDArray[Any]]]:
@@ -92,10 +92,10 @@ def of_classes(counts: NDArray[np.int64], wrong: NDArray[np.int64]) -> OwnScore 
     return OwnScore(count, error, constant, _CHANCE * sqrt(lost + won) / count, WRONG)
 
 
-def _of_numbers(model: Any, records: LocalRecords, predicts: Predicts) -> OwnScore | None:
-    width = predicts.high - predicts.low
+def _of_numbers(model: Any, records: LocalRecords, task: PredictionTask) -> OwnScore | None:
+    width = task.high - task.low
     pairs = [
-        (np.clip((np.asarray(values, np.float64) - predicts.low) / width, 0.0, 1.0) for values in pair)
+        (np.clip((np.asarray(values, np.float64) - task.low) / width, 0.0, 1.0) for values in pair)
         for pair in ((labels, model.predict(features)) for features, labels in _blocks(records))
     ]
     if not pairs:

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from comity.artefacts.section import Section
 from comity.data import Records, clinics
-from comity.federation.assessment import Assessment, Baseline, Figure, auc, log_loss, of_predictor
+from comity.federation.evaluation.assessment import Assessment, Baseline, Figure, assess_predictor, auc, log_loss
 from comity.learn import LinearClassifier, LinearRegressor
 from comity.report.page import render_result
 from tests.report.small_run import protocol, simulated
@@ -36,14 +36,16 @@ def test_a_class_that_is_absent_has_no_auc_and_certainty_costs_no_infinity() -> 
 
 def test_a_model_with_probabilities_has_both_and_one_without_has_neither() -> None:
     test = Records(np.array([[1.0], [-1.0], [0.5]]), np.array([1, 0, 0]))
-    found = of_predictor(LinearClassifier([[2.0]], ("no", "yes")), test, 0.3, [Baseline("constant", 0.5)])
+    found = assess_predictor(LinearClassifier([[2.0]], ("no", "yes")), test, 0.3, [Baseline("constant", 0.5)])
     assert [figure.name for figure in found.figures] == ["AUC", "log loss"] and found.figures[0].value == 1.0
     assert found.measure == "share of test records that is predicted wrongly" and found.error == 0.3
-    three = of_predictor(LinearClassifier(np.eye(3)[:, :1], ("a", "b", "c")), test, 0.3, [])
+    three = assess_predictor(LinearClassifier(np.eye(3)[:, :1], ("a", "b", "c")), test, 0.3, [])
     assert [figure.name for figure in three.figures] == ["log loss"]
-    regression = of_predictor(LinearRegressor([1.0]), test, 0.1, [])
+    regression = assess_predictor(LinearRegressor([1.0]), test, 0.1, [])
     assert regression.figures == () and "squared" in regression.measure
-    nobody = of_predictor(LinearClassifier([[2.0]], ("no", "yes")), Records(np.zeros((0, 1)), np.zeros(0)), None, [])
+    nobody = assess_predictor(
+        LinearClassifier([[2.0]], ("no", "yes")), Records(np.zeros((0, 1)), np.zeros(0)), None, []
+    )
     assert nobody.figures == ()
 
 
