@@ -16,7 +16,7 @@ import pytest
 from comity.artefacts.csv_cells import escape_cell, escape_frame, unescape_cell, unescape_frame
 from comity.artefacts.dataset import Dataset
 from comity.artefacts.table import Table
-from comity.cli.released import _show, _show_rows
+from comity.cli.released import _show_predictions, _show_rows
 from comity.data import Categorical, Numeric, Schema
 
 FORMULAS = [
@@ -153,7 +153,7 @@ def test_a_table_of_figures(tmp_path: Path) -> None:
     assert Table.load(tmp_path) == made
 
 
-@pytest.mark.parametrize("write", [_show, _show_rows])
+@pytest.mark.parametrize("write", [_show_predictions, _show_rows])
 def test_what_commands_write(tmp_path: Path, write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     frame = pd.DataFrame({"id": ["=1+1", "@x", "a"], "score": [-1.5, 0.25, 3]})
     write(frame, tmp_path / "out.csv", as_json=False)
@@ -163,6 +163,6 @@ def test_what_commands_write(tmp_path: Path, write: Any, capsys: pytest.CaptureF
 
 
 def test_what_a_prediction_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    _show(pd.DataFrame({"id": ["=1+1", "a"], "score": [-1.5, 0.25]}), None, as_json=False)
+    _show_predictions(pd.DataFrame({"id": ["=1+1", "a"], "score": [-1.5, 0.25]}), None, as_json=False)
     rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
     assert rows == [["id", "score"], ["'=1+1", "-1.500000"], ["a", "0.250000"]]

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from comity.artefacts.artefact import save_artefact
-from comity.cli.run_folder import RunManifest, begin
+from comity.cli.run_folder import RunManifest, begin_run
 from comity.data import Categorical, Classes, Numeric, Schema
 from comity.federation.messages.sealed_channel import sealed
 from comity.methods.synthetic.artefact import NoisyCounts, SyntheticDataset
@@ -64,7 +64,7 @@ def test_toml_that_can_not_be_read_is_bad_input(comity: Comity, tmp_path: Path, 
     (folder / "roster.toml").write_text(HOSTILE[kind])
     (folder / "membership.toml").write_text(HOSTILE[kind])
     (tmp_path / "records.csv").write_text("a\n1\n")
-    begin(folder, RunManifest("r1", "study.toml", ".", "ab" * 32, None, {}, 2, resumable=True, deployed=True), "")
+    begin_run(folder, RunManifest("r1", "study.toml", ".", "ab" * 32, None, {}, 2, resumable=True, deployed=True), "")
     (folder / "result.json").write_text("{}")
     (tmp_path / "study.toml").write_text(STUDY.replace("schema.toml", "file.toml"))
     for words in (
@@ -84,7 +84,7 @@ def test_toml_that_can_not_be_read_is_bad_input(comity: Comity, tmp_path: Path, 
     # A list of runs shows the run all the same.
     run = RunManifest("r1", "study.toml", ".", "ab" * 32, None, {}, 2, resumable=True)
     (tmp_path / "runs" / "r1").mkdir(parents=True)
-    begin(tmp_path / "runs" / "r1", run, HOSTILE[kind])
+    begin_run(tmp_path / "runs" / "r1", run, HOSTILE[kind])
     assert comity("runs", "--out", tmp_path / "runs").code == 0
 
 
@@ -154,7 +154,7 @@ def test_a_list_of_runs_writes_nothing_to_the_terminal(comity: Comity, tmp_path:
     folder = tmp_path / "runs" / "2026-11-18-1"
     folder.mkdir(parents=True)
     run = RunManifest(EVIL, "study.toml", ".", EVIL, None, {}, 2, resumable=True)
-    begin(folder, run, f"[study]\nname = {KEY}\n")
+    begin_run(folder, run, f"[study]\nname = {KEY}\n")
     (folder / "result.json").write_text(json.dumps({"guarantee": {"loss": EVIL}}))
     listed = comity("runs", "--out", folder.parent)
     assert listed.code == 0 and listed.out.count(FORGED) == 3

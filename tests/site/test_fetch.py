@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from comity.cli import main
-from comity.cli.deployed import JOURNAL, _manifest, save_signed
-from comity.cli.run_folder import begin, make_folder, read_manifest, write_manifest
+from comity.cli.run_folder import begin_run, make_folder, read_manifest, write_manifest
+from comity.cli.study import JOURNAL, make_manifest, save_signed
 from comity.crypto.sealing import Identity
 from comity.federation.coordinator.journal import Journal
 from comity.federation.owner.host import Answer
@@ -43,7 +43,7 @@ def ran(sites: Sites, study: Study, out: Path) -> Path:
     for service in services.values():
         approve(service, service.received(sites.packed(study)))
     folder = make_folder(out)
-    begin(folder, _manifest(study.folder / "study.toml", study), study.text)
+    begin_run(folder, make_manifest(study.folder / "study.toml", study), study.text)
     run = read_manifest(folder).run
     record_submission(study.hash, run, study.text, sites.coordinator.public)
     parties = connect_parties(
@@ -289,7 +289,7 @@ def test_runs_are_listed_with_state_and_cost(
     _, study, folder = done
     out = folder.parent
     waiting = make_folder(out)
-    begin(waiting, _manifest(study.folder / "study.toml", study), study.text)
+    begin_run(waiting, make_manifest(study.folder / "study.toml", study), study.text)
     (out / "other").mkdir()
     capsys.readouterr()
     assert main(["runs", "--out", str(out), "--json"]) == 0

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from comity.cli.options import AsJson
+from comity.cli.options import AsJson, ConsortiumFolder
 from comity.cli.output import show, table, warn
 
 app = typer.Typer(
@@ -18,12 +18,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The consortium's folder.", show_default=False)]
-
 
 @app.command()
 def init(
-    folder: Folder,
+    folder: ConsortiumFolder,
     address: Annotated[
         str, typer.Option(help="HOST or HOST:PORT at which members reach the relay.", show_default=False)
     ],
@@ -104,7 +102,7 @@ def join(
 
 @app.command()
 def add(
-    folder: Folder,
+    folder: ConsortiumFolder,
     request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The signing request that came back.")],
     party: Annotated[
         str, typer.Option(help="The member that sent the request; the name inside the request is ignored.")
@@ -133,7 +131,7 @@ def add(
 
 @app.command()
 def renew(
-    folder: Folder,
+    folder: ConsortiumFolder,
     authority: Annotated[
         Path | None, typer.Option(help="The authority's folder, if it is kept elsewhere.", show_default=False)
     ] = None,
@@ -155,7 +153,11 @@ def renew(
 
 
 @app.command()
-def revoke(folder: Folder, party: Annotated[str, typer.Argument(metavar="PARTY")], as_json: AsJson = False) -> None:
+def revoke(
+    folder: ConsortiumFolder,
+    party: Annotated[str, typer.Argument(metavar="PARTY", help="The member to revoke.")],
+    as_json: AsJson = False,
+) -> None:
     """Revoke a member's key for good: a relay that runs here cuts the member off at once.
 
     Example: comity consortium revoke consortium north
@@ -167,7 +169,7 @@ def revoke(folder: Folder, party: Annotated[str, typer.Argument(metavar="PARTY")
 
 
 @app.command("show")
-def members(folder: Folder, as_json: AsJson = False) -> None:
+def members(folder: ConsortiumFolder, as_json: AsJson = False) -> None:
     """Show the members of a consortium.
 
     Example: comity consortium show consortium

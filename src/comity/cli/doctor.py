@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from comity.cli.failure import BAD_INPUT
 from comity.cli.options import AsJson
 from comity.cli.output import show
 
 if TYPE_CHECKING:
     from comity.site.health import Finding
 
-BAD_INPUT = 3
 _SYNCS = 20
 
 
@@ -43,11 +43,11 @@ def doctor(
     Example: comity doctor --consortium consortium
     """
     if site is not None or consortium is not None:
-        _show_findings(_found(site, consortium), as_json=as_json)
+        _show_findings(_collect_findings(site, consortium), as_json=as_json)
         return
     from comity.report.versions import versions
 
-    home, data, sync = _home(), _data(), _durable_write()
+    home, data, sync = _check_home(), _check_datasets(), _time_durable_write()
     document = {"versions": versions(), "machine": machine(), "home": home, "data": data, "durable_write": sync}
     lines = [f"  {name.ljust(14)}  {version}" for name, version in versions().items()]
     for name, finding in (("COMITY_HOME", home), ("COMITY_DATA", data), ("durable write", sync)):
@@ -57,7 +57,7 @@ def doctor(
         raise typer.Exit(BAD_INPUT)
 
 
-def _found(site: Path | None, consortium: Path | None) -> list[Finding]:
+def _collect_findings(site: Path | None, consortium: Path | None) -> list[Finding]:
     found: list[Finding] = []
     if site is not None:
         from comity.site.health import check_site
@@ -82,7 +82,7 @@ def _show_findings(found: list[Finding], *, as_json: bool) -> None:
         raise typer.Exit(BAD_INPUT)
 
 
-def _home() -> dict[str, Any]:
+def _check_home() -> dict[str, Any]:
     from comity.privacy.ledger import heads_folder
 
     folder = heads_folder()
@@ -95,7 +95,7 @@ def _home() -> dict[str, Any]:
     }
 
 
-def _data() -> dict[str, Any]:
+def _check_datasets() -> dict[str, Any]:
     from comity.data import DATASETS
 
     named = os.environ.get("COMITY_DATA")
@@ -107,7 +107,7 @@ def _data() -> dict[str, Any]:
     return {"ok": True, "sentence": f"{named}: {len(there)} of {len(DATASETS)} known datasets"}
 
 
-def _durable_write() -> dict[str, Any]:
+def _time_durable_write() -> dict[str, Any]:
     """The median time of an fsync in this folder, where run folders and ledgers would be."""
     try:
         with tempfile.TemporaryFile(dir=Path.cwd()) as file:

@@ -16,7 +16,8 @@ import typer
 from comity.errors import BudgetExceeded, ComityError
 from comity.untrusted.text import bounded, escaped, json_text, one_line
 
-DEFECT, USAGE, STOPPED = 1, 2, 5
+DEFECT, USAGE, BAD_INPUT, REFUSED, STOPPED = 1, 2, 3, 4, 5
+"""Exit codes; 4 is also the code when an owner answers no."""
 
 
 def report_failure(error: BaseException, *, as_json: bool) -> int:
@@ -64,7 +65,7 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
     return code
 
 
-_WORDS = {1: "error", 2: "usage", 3: "bad input", 4: "refused", 5: "stopped"}
+_WORDS = {DEFECT: "error", USAGE: "usage", BAD_INPUT: "bad input", REFUSED: "refused", STOPPED: "stopped"}
 
 
 def _details(error: ComityError) -> dict[str, str]:

@@ -34,7 +34,7 @@ def new(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> None:
     from comity.federation.declare.consortium import check_party_name
 
     check_party_name(party, key="party")
-    _print(key_file.create(path).public, party, as_json=as_json)
+    _show_public(key_file.create(path).public, party, as_json=as_json)
 
 
 @app.command("show")
@@ -47,10 +47,10 @@ def show_keys(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> 
     from comity.federation.declare.consortium import check_party_name
 
     check_party_name(party, key="party")
-    _print(key_file.load(path).public, party, as_json=as_json)
+    _show_public(key_file.load(path).public, party, as_json=as_json)
 
 
-def _print(public: PublicIdentity, party: str, *, as_json: bool) -> None:
+def _show_public(public: PublicIdentity, party: str, *, as_json: bool) -> None:
     texts = public.to_texts()
     # The coordinator has a separate table in a study.
     table = "coordinator.keys" if party == "coordinator" else f"parties.{party}.keys"
@@ -66,7 +66,7 @@ TEXTS = ("sign", "mlkem", "x25519")
 _KEY_FILE = b"comity-identity-"
 
 
-def key_texts(path: Path, *, key: str) -> dict[str, str]:
+def read_key_texts(path: Path, *, key: str) -> dict[str, str]:
     """The three public keys in a TOML file, at any depth. `key` is the option that named the file."""
     from comity.untrusted.toml import BadToml, tables_of
 
@@ -91,7 +91,7 @@ def read_public_keys(path: Path, *, key: str) -> PublicIdentity:
     if is_key_file:
         return key_file.load(path).public
     try:
-        return PublicIdentity.from_texts(key_texts(path, key=key))
+        return PublicIdentity.from_texts(read_key_texts(path, key=key))
     except ValueError as error:
         raise BadInput(
             f"{path}: sign, mlkem and x25519 are hexadecimal text; write it with: comity keys show", key=key

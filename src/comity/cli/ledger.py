@@ -59,7 +59,7 @@ def init(
     ledger = Ledger.create(
         path,
         dataset=dataset,
-        grant=grant_of(epsilon, delta),
+        grant=parse_grant(epsilon, delta),
         unit=unit,
         neighbours=neighbours,
         currency=currency,
@@ -88,7 +88,7 @@ def add(
 
     ledger = Ledger(path)
     ledger.add_dataset(
-        dataset=dataset, grant=grant_of(epsilon, delta), unit=unit, neighbours=neighbours, currency=currency
+        dataset=dataset, grant=parse_grant(epsilon, delta), unit=unit, neighbours=neighbours, currency=currency
     )
     show_accounts(path, ledger.summary(), as_json=as_json)
 
@@ -131,7 +131,7 @@ def grant(
     from comity.privacy.ledger import Ledger
 
     ledger = Ledger(path)
-    ledger.grant_more(grant_of(epsilon, delta, least=0), why, dataset=dataset)
+    ledger.grant_more(parse_grant(epsilon, delta, least=0), why, dataset=dataset)
     show_accounts(path, ledger.summary(), as_json=as_json)
 
 
@@ -274,11 +274,11 @@ def write_off(
     if epsilon is None and delta is not None:
         raise typer.BadParameter("--delta needs --epsilon; --all writes off everything that is left.")
     ledger = Ledger(path)
-    ledger.write_off("all" if epsilon is None else grant_of(epsilon, delta or "0", least=None), why)
+    ledger.write_off("all" if epsilon is None else parse_grant(epsilon, delta or "0", least=None), why)
     show_accounts(path, ledger.summary(), as_json=as_json)
 
 
-def grant_of(epsilon: str, delta: str, *, least: int | None = 1) -> Pure | Approx:
+def parse_grant(epsilon: str, delta: str, *, least: int | None = 1) -> Pure | Approx:
     """The loss that the options give. With `least` 0 it may be a delta alone; with None it may be zero."""
     from comity.errors import BadInput
     from comity.privacy.loss import Approx, Pure

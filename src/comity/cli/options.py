@@ -1,14 +1,18 @@
-"""Options and arguments that several commands share, and the records that a command reads."""
+"""Options, arguments and questions that several commands share, and the records that a command reads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from comity.untrusted.text import one_line
 from comity.untrusted.toml import BadToml, tables_of
 
 if TYPE_CHECKING:
@@ -16,14 +20,32 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file, study.toml.", show_default=False)]
+ConsortiumFolder = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="The consortium's folder.", show_default=False)
+]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a key for a simulation: --set privacy.epsilon=0.5"),
 ]
+RunsFolder = Annotated[Path, typer.Option(help="The folder of run folders.")]
+RUNS = Path("runs")
+RelayFolder = Annotated[Path, typer.Option(help="The coordinator's folder of: comity consortium join")]
+RELAY = Path("relay")
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Answer yes to the question.")]
 
 
-def overrides(sets: Sequence[str] | None) -> dict[str, Any]:
-    """`table.key=value` pairs; a value is read as TOML where it is TOML, and as text otherwise."""
+def confirm(question: str, *, yes: bool, as_json: bool) -> bool:
+    """Ask at the terminal, unless --yes was given."""
+    if yes:
+        return True
+    if as_json or not sys.stdin.isatty():
+        raise typer.BadParameter(f"{question} There is no terminal to ask at: give --yes.")
+    return typer.confirm(one_line(question))
+
+
+def parse_overrides(sets: Sequence[str] | None) -> dict[str, Any]:
+    """Parse `table.key=value` pairs. A value is read as TOML where it is TOML, and as text otherwise."""
     found: dict[str, Any] = {}
     for pair in sets or ():
         key, equals, value = pair.partition("=")
@@ -41,49 +63,72 @@ def _value(text: str) -> Any:
     return table["value"] if set(table) == {"value"} else text
 
 
-TableOption = Annotated[str | None, typer.Option(help="Read this table of a database.", show_default=False)]
-QueryOption = Annotated[
-    str | None, typer.Option(help="Read the result of this SELECT; a CSV or Parquet file is its table `data`.")
-]
-PasswordFileOption = Annotated[
-    Path | None,
-    typer.Option(help="File with the password of a database's URL, readable by you alone.", show_default=False),
-]
-SeparatorOption = Annotated[
-    str | None, typer.Option(help="What separates the fields of a CSV file.", show_default="comma")
-]
-DecimalOption = Annotated[str | None, typer.Option(help="The decimal mark of a CSV file.", show_default="point")]
-EncodingOption = Annotated[str | None, typer.Option(help="The encoding of a CSV file.", show_default="utf-8")]
-
-
-def dialect_of(separator: str | None, decimal: str | None, encoding: str | None) -> dict[str, str]:
-    """The given options of a CSV file, by the keys of a source."""
-    # A shell passes \t as two characters.
-    named = {"separator": "\t" if separator == "\\t" else separator, "decimal": decimal, "encoding": encoding}
-    return {key: value for key, value in named.items() if value is not None}
-
-
 @dataclass(frozen=True)
 class Reading:
-    """How to read DATA: a CSV or Parquet file, a database file, or the URL of a database."""
+    """How to read DATA: a CSV or Parquet file, a database file, or the URL of a database. Each field is an option."""
 
-    table: str | None = None
-    query: str | None = None
-    password_file: Path | None = None
-    separator: str | None = None
-    decimal: str | None = None
-    encoding: str | None = None
+    table: Annotated[str | None, typer.Option(help="Read this table of a database.", show_default=False)] = None
+    query: Annotated[
+        str | None, typer.Option(help="Read the result of this SELECT; a CSV or Parquet file is its table `data`.")
+    ] = None
+    password_file: Annotated[
+        Path | None,
+        typer.Option(help="File with the password of a database's URL, readable by you alone.", show_default=False),
+    ] = None
+    separator: Annotated[
+        str | None, typer.Option(help="What separates the fields of a CSV file.", show_default="comma")
+    ] = None
+    decimal: Annotated[str | None, typer.Option(help="The decimal mark of a CSV file.", show_default="point")] = None
+    encoding: Annotated[str | None, typer.Option(help="The encoding of a CSV file.", show_default="utf-8")] = None
+
+    def source_table(self, data: str) -> dict[str, str]:
+        """DATA as a site file has it under [data.NAME]."""
+        password_file = None if self.password_file is None else str(self.password_file)
+        sql = _given(table=self.table, query=self.query, password_file=password_file)
+        # A shell passes \t as two characters.
+        separator = "\t" if self.separator == "\\t" else self.separator
+        csv = _given(separator=separator, decimal=self.decimal, encoding=self.encoding)
+        if "://" in data:
+            return {"source": "sql", "url": data, **sql, **csv}
+        if sql:
+            return {"source": "sql", "path": data, **sql, **csv}
+        if csv:
+            return {"source": "csv", "path": data, **csv}
+        kind = Path(data).suffix.lower().lstrip(".")
+        return {"source": kind if kind in ("csv", "parquet") else "parquet", "path": data}
 
     def open(self, data: str) -> Source:
         from comity.data import open_source
 
-        sql: dict[str, Any] = {"table": self.table, "query": self.query, "password_file": self.password_file}
-        csv = dialect_of(self.separator, self.decimal, self.encoding)
-        named = {key: value for key, value in sql.items() if value is not None} | csv
-        if "://" in data:
-            return open_source({"source": "sql", "url": data, **named}, "DATA")
-        if any(value is not None for value in sql.values()):
-            return open_source({"source": "sql", "path": data, **named}, data)
-        if csv:
-            return open_source({"source": "csv", "path": data, **named}, data)
-        return open_source(Path(data), data)
+        if self == BY_SUFFIX and "://" not in data:
+            return open_source(Path(data), data)
+        # A URL may contain a password, so messages call it DATA.
+        return open_source(self.source_table(data), "DATA" if "://" in data else data)
+
+
+BY_SUFFIX = Reading()
+"""No option given: the suffix of the file says how to read it."""
+
+
+def _given(**options: str | None) -> dict[str, str]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def reads_data(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `Reading`, which it receives as its argument `reading`."""
+    names = [field.name for field in fields(Reading)]
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        reading = Reading(**{name: given.pop(name) for name in names})
+        command(**given, reading=reading)
+
+    options = inspect.signature(Reading, eval_str=True).parameters.values()
+    parameters: list[inspect.Parameter] = []
+    for one in inspect.signature(command, eval_str=True).parameters.values():
+        parameters += options if one.name == "reading" else [one]
+    # Typer makes a command's options from its signature and annotations.
+    keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    with_options.__dict__["__signature__"] = inspect.Signature(keywords)
+    with_options.__annotations__ = {one.name: one.annotation for one in parameters}
+    return with_options

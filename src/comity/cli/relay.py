@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from comity.cli.options import AsJson
+from comity.cli.options import AsJson, ConsortiumFolder
 from comity.cli.output import show
 
 app = typer.Typer(
@@ -17,11 +14,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The consortium's folder.", show_default=False)]
-
 
 @app.command("serve")
-def serve_relay(folder: Folder, as_json: AsJson = False) -> None:
+def serve_relay(folder: ConsortiumFolder, as_json: AsJson = False) -> None:
     """Run the relay until stopped. It cuts off a member when its certificate expires.
 
     Example: comity relay serve consortium
@@ -41,7 +36,7 @@ def serve_relay(folder: Folder, as_json: AsJson = False) -> None:
 
 
 @app.command("reload")
-def reload_relay(folder: Folder, as_json: AsJson = False) -> None:
+def reload_relay(folder: ConsortiumFolder, as_json: AsJson = False) -> None:
     """Apply the roster to a running relay, and check that the relay took it.
 
     Example: comity relay reload consortium

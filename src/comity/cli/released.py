@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from comity.cli.options import (
-    AsJson,
-    DecimalOption,
-    EncodingOption,
-    PasswordFileOption,
-    QueryOption,
-    Reading,
-    SeparatorOption,
-    TableOption,
-)
+from comity.cli.options import BY_SUFFIX, AsJson, Reading, reads_data
 from comity.cli.output import say, show
 from comity.untrusted.text import one_line
 
@@ -29,7 +20,8 @@ if TYPE_CHECKING:
     from comity.methods.synthetic.artefact import SyntheticDataset
 
 
-def predict(  # noqa: PLR0913 (a parameter for each option of the command)
+@reads_data
+def predict(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="A model's folder, or the folder of its run.", show_default=False)
     ],
@@ -68,12 +60,7 @@ def predict(  # noqa: PLR0913 (a parameter for each option of the command)
         Path | None, typer.Option(metavar="RUN", help="With --keys: continue a prediction.", show_default=False)
     ] = None,
     to: Annotated[Path | None, typer.Option(help="Write this file (.csv or .parquet) instead of printing CSV.")] = None,
-    table: TableOption = None,
-    query: QueryOption = None,
-    password_file: PasswordFileOption = None,
-    separator: SeparatorOption = None,
-    decimal: DecimalOption = None,
-    encoding: EncodingOption = None,
+    reading: Reading = BY_SUFFIX,
     as_json: AsJson = False,
 ) -> None:
     """Predict with a released model: the class of each record, with the probability of each class.
@@ -92,32 +79,31 @@ def predict(  # noqa: PLR0913 (a parameter for each option of the command)
             raise typer.BadParameter(
                 "--keys needs --jointly and --records, and takes no DATA, because sites have their own."
             )
-        predicted = _with_sites(model, keys, relay, records, receiver, out, resume, quiet=as_json)
-        _show(predicted, to, as_json=as_json)
+        predicted = _predict_with_sites(model, keys, relay, records, receiver, out, resume, quiet=as_json)
+        _show_predictions(predicted, to, as_json=as_json)
         return
     if receiver is not None or records is not None or resume is not None:
         raise typer.BadParameter("--records, --receiver and --resume need --keys.")
     if not jointly and len(data) != 1:
         raise typer.BadParameter(f"give one file of records, found {len(data)}; for a file per party add --jointly.")
-    reading = Reading(table, query, password_file, separator, decimal, encoding)
     if jointly and not data:
         raise typer.BadParameter("--jointly needs the records of each party, or --keys to ask the parties' own sites.")
-    predicted = _jointly(model, data, reading) if jointly else _at_home(model, data[0], reading)
-    _show(predicted, to, as_json=as_json)
+    predicted = _predict_jointly(model, data, reading) if jointly else _predict_locally(model, data[0], reading)
+    _show_predictions(predicted, to, as_json=as_json)
 
 
-def _show(predicted: pd.DataFrame, to: Path | None, *, as_json: bool) -> None:
+def _show_predictions(predicted: pd.DataFrame, to: Path | None, *, as_json: bool) -> None:
     from comity.artefacts.csv_cells import escape_frame
 
     if to is None:
         text = escape_frame(predicted).to_csv(index=False, float_format="%.6f").rstrip("\n")
         show(text, predicted.to_dict("records"), as_json=as_json)
         return
-    _write(predicted, to)
+    _write_table(predicted, to)
     show(f"{to}: {len(predicted)} predictions", {"path": str(to), "records": len(predicted)}, as_json=as_json)
 
 
-def _at_home(model: Path, data: str, reading: Reading) -> pd.DataFrame:
+def _predict_locally(model: Path, data: str, reading: Reading) -> pd.DataFrame:
     """Apply the whole model to whole records."""
     from comity.data import Encoding as RecordEncoding
     from comity.learn import load_model
@@ -131,7 +117,7 @@ def _at_home(model: Path, data: str, reading: Reading) -> pd.DataFrame:
     return frame.iloc[:, :0].assign(**loaded.predicted(rows))
 
 
-def _jointly(folder: Path, data: list[str], reading: Reading) -> pd.DataFrame:
+def _predict_jointly(folder: Path, data: list[str], reading: Reading) -> pd.DataFrame:
     """Sum the partial scores of the parties in the run's study; prints the plan to stderr."""
     import pandas as pd
 
@@ -141,7 +127,7 @@ def _jointly(folder: Path, data: list[str], reading: Reading) -> pd.DataFrame:
 
     study = load_study(folder, read_manifest(folder))
     loaded = load_model(folder / "model")
-    files = _files(data, list(study.consortium.parties))
+    files = _party_files(data, list(study.consortium.parties))
     frames = {file: reading.open(file).read() for file in dict.fromkeys(files.values())}
     found = predict_jointly(
         study, _weights(loaded), {party: frames[file] for party, file in files.items()}, where=files
@@ -152,7 +138,7 @@ def _jointly(folder: Path, data: list[str], reading: Reading) -> pd.DataFrame:
     return frame.assign(**loaded.of_scores().predicted(found.scores[:, None]))
 
 
-def _with_sites(
+def _predict_with_sites(
     folder: Path,
     keys: Path,
     relay: Path,
@@ -168,8 +154,8 @@ def _with_sites(
 
     from comity.artefacts.artefact import load_artefact
     from comity.artefacts.table import Table as Figures
-    from comity.cli.deployed import submit_study
     from comity.cli.run_folder import load_study, read_manifest
+    from comity.cli.study import submit_study
     from comity.learn import load_model
     from comity.study.predicting import write_prediction
     from comity.study.study import Study
@@ -192,7 +178,7 @@ def _weights(model: Any) -> NDArray[np.float64]:
     return np.asarray(getattr(model, "weights", []), np.float64).reshape(-1)
 
 
-def _files(data: list[str], parties: list[str]) -> dict[str, str]:
+def _party_files(data: list[str], parties: list[str]) -> dict[str, str]:
     """Each party's file: one file for all, or PARTY=FILE for each."""
     # A URL may contain an equals sign.
     if len(data) == 1 and "=" not in data[0].partition("://")[0]:
@@ -291,7 +277,7 @@ def synth(
         raise typer.BadParameter("--on needs --regress.")
     if to is not None and to.suffix not in (".csv", ".parquet"):
         raise typer.BadParameter(f"--to writes .csv or .parquet, found {to.name!r}.")
-    dataset = _opened(run)
+    dataset = _load_dataset(run)
     if rows is not None or target is not None:
         if to is None:
             raise typer.BadParameter("rows go into a file: add --to rows.parquet.")
@@ -302,13 +288,15 @@ def synth(
     else:
         made = dataset.correlations() if regress is None else dataset.regression(regress, on)
     if to is not None:
-        _show_rows(_frame(made), to, as_json=as_json)
+        _show_rows(_to_frame(made), to, as_json=as_json)
         return
-    text = f"{one_line(made.about)}\n{_frame(made).to_string(index=False, float_format=lambda value: f'{value:.4g}')}"
-    show(text, {"about": made.about, "rows": _frame(made).to_dict("records")}, as_json=as_json)
+    text = (
+        f"{one_line(made.about)}\n{_to_frame(made).to_string(index=False, float_format=lambda value: f'{value:.4g}')}"
+    )
+    show(text, {"about": made.about, "rows": _to_frame(made).to_dict("records")}, as_json=as_json)
 
 
-def _opened(run: Path) -> SyntheticDataset:
+def _load_dataset(run: Path) -> SyntheticDataset:
     from comity.artefacts.artefact import load_artefact
     from comity.errors import BadInput
     from comity.methods.synthetic.artefact import SyntheticDataset
@@ -319,18 +307,18 @@ def _opened(run: Path) -> SyntheticDataset:
     return found
 
 
-def _frame(table: Table) -> pd.DataFrame:
+def _to_frame(table: Table) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(list(table.rows), columns=list(table.heads))
 
 
 def _show_rows(frame: pd.DataFrame, to: Path, *, as_json: bool) -> None:
-    _write(frame, to)
+    _write_table(frame, to)
     show(f"{to}: {len(frame):,} rows", {"path": str(to), "rows": len(frame)}, as_json=as_json)
 
 
-def _write(frame: pd.DataFrame, to: Path) -> None:
+def _write_table(frame: pd.DataFrame, to: Path) -> None:
     """As CSV or Parquet, readable by its owner alone."""
     from comity.artefacts.csv_cells import escape_frame
     from comity.errors import BadInput

@@ -65,7 +65,7 @@ def make_folder(out: Path) -> Path:
     raise AssertionError("unreachable")
 
 
-def begin(folder: Path, manifest: RunManifest, text: str) -> None:
+def begin_run(folder: Path, manifest: RunManifest, text: str) -> None:
     """Write the study as run, then `run.json`: a folder with `run.json` can be resumed."""
     _write(folder / "study.toml", text)
     write_manifest(folder, manifest)

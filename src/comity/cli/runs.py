@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from comity.cli.options import AsJson
+from comity.cli.options import RUNS, AsJson, RunsFolder
 from comity.cli.output import say, show, table
 
 if TYPE_CHECKING:
     from comity.cli.run_folder import RunManifest
-
-Out = Annotated[Path, typer.Option(help="The folder of run folders.")]
-OUT = Path("runs")
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ class RunSummary:
     folder: str
 
 
-def runs(out: Out = OUT, as_json: AsJson = False) -> None:
+def runs(out: RunsFolder = RUNS, as_json: AsJson = False) -> None:
     """List the runs that were started from here, simulated and deployed, newest first.
 
     Example: comity runs
@@ -86,7 +83,7 @@ def _summary(folder: Path) -> RunSummary:
 
 
 def _state(folder: Path, manifest: RunManifest) -> str:
-    """done, refused and abandoned are final; manifest, waiting and stopped runs can be resumed."""
+    """done, refused and abandoned are final; begun, waiting and stopped runs can be resumed."""
     from comity.errors import ComityError
     from comity.federation.coordinator.journal import ABANDONED, BEGUN, Journal
     from comity.federation.messages.ask import BEGIN
@@ -136,7 +133,7 @@ def fetch(
         Path | None,
         typer.Option(help="The coordinator's public keys, for a run submitted elsewhere.", show_default=False),
     ] = None,
-    out: Out = OUT,
+    out: RunsFolder = RUNS,
     as_json: AsJson = False,
 ) -> None:
     """Check the signatures of a finished run's results, and write the results into a new folder.
@@ -152,16 +149,16 @@ def fetch(
     Example: comity fetch copied/2026-11-17-1 --keys coordinator.toml
     """
     if site is None:
-        show_run(_at_coordinator(run, to, out, keys), as_json=as_json)
+        show_run(_fetch_at_coordinator(run, to, out, keys), as_json=as_json)
         return
-    folder, said = _at_site(run, to, site)
+    folder, said = _fetch_at_site(run, to, site)
     if said:
         # To the terminal only: it depends on this owner's records.
         say(said, err=True)
     show_run(folder, as_json=as_json)
 
 
-def _at_site(run: str, to: Path | None, path: Path) -> tuple[Path, str]:
+def _fetch_at_site(run: str, to: Path | None, path: Path) -> tuple[Path, str]:
     """The new folder, and a sentence on how good the result is on this owner's records."""
     from comity.artefacts.writing import write_text
     from comity.report.result import Result
@@ -172,12 +169,12 @@ def _at_site(run: str, to: Path | None, path: Path) -> tuple[Path, str]:
     loaded = SiteFile.load(path)
     study, outcome = load_results(loaded, run)
     score = load_own_score(loaded.home, study.hash, outcome.run)
-    folder = _create(to or Path(safe_name(outcome.run)))
+    folder = _create_folder(to or Path(safe_name(outcome.run)))
     write_text(folder / "study.toml", study.text)
     return Result.of(outcome).save(folder), "" if score is None else f"{loaded.party}: {score.sentence}"
 
 
-def _at_coordinator(run: str, to: Path | None, out: Path, keys: Path | None) -> Path:
+def _fetch_at_coordinator(run: str, to: Path | None, out: Path, keys: Path | None) -> Path:
     from comity.cli.keys import read_public_keys
     from comity.cli.run_folder import read_manifest
     from comity.errors import BadInput, Stopped
@@ -200,12 +197,12 @@ def _at_coordinator(run: str, to: Path | None, out: Path, keys: Path | None) -> 
     expected = require_submission(source, study=manifest.study_hash, run=manifest.run, given=given)
     files = checked_files(source, expected.coordinator, study=expected.study, run=expected.run)
     check_submitted(source, files, expected)
-    folder = _create(to or Path(safe_name(manifest.run)))
+    folder = _create_folder(to or Path(safe_name(manifest.run)))
     write_files(files, folder)
     return folder
 
 
-def _create(folder: Path) -> Path:
+def _create_folder(folder: Path) -> Path:
     from comity.errors import BadInput
     from comity.files import make_folder
 

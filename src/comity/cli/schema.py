@@ -8,16 +8,8 @@ from typing import Annotated
 
 import typer
 
-from comity.cli.options import (
-    AsJson,
-    DecimalOption,
-    EncodingOption,
-    PasswordFileOption,
-    QueryOption,
-    Reading,
-    SeparatorOption,
-    TableOption,
-)
+from comity.cli.failure import BAD_INPUT
+from comity.cli.options import BY_SUFFIX, AsJson, Reading, reads_data
 from comity.cli.output import show, warn
 
 app = typer.Typer(
@@ -26,10 +18,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-BAD_INPUT = 3
-
 
 @app.command()
+@reads_data
 def check(
     schema: Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema, a TOML file.", show_default=False)],
     data: Annotated[
@@ -45,12 +36,7 @@ def check(
     unit: Annotated[
         str | None, typer.Option(help="The unit that the study protects: record, person or party.", show_default=False)
     ] = None,
-    table: TableOption = None,
-    query: QueryOption = None,
-    password_file: PasswordFileOption = None,
-    separator: SeparatorOption = None,
-    decimal: DecimalOption = None,
-    encoding: EncodingOption = None,
+    reading: Reading = BY_SUFFIX,
     as_json: AsJson = False,
 ) -> None:
     """Explain every mismatch between a schema and your records. Quotes values, so keep the output to yourself.
@@ -65,7 +51,6 @@ def check(
 
     if unit not in (None, "record", "person", "party"):
         raise typer.BadParameter(f"--unit must be record, person or party, found {unit!r}.")
-    reading = Reading(table, query, password_file, separator, decimal, encoding)
     frame = reading.open(data).read()
     findings = explain(Schema.load(schema), frame, where=data, unit=unit, records=records)
     errors = sum(finding.severity == "error" for finding in findings)
@@ -81,6 +66,7 @@ def check(
 
 
 @app.command()
+@reads_data
 def draft(
     data: Annotated[
         str,
@@ -91,12 +77,7 @@ def draft(
     target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
     identifier: Annotated[str | None, typer.Option(help="The column that identifies the person of a record.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write this file instead of printing the schema.")] = None,
-    table: TableOption = None,
-    query: QueryOption = None,
-    password_file: PasswordFileOption = None,
-    separator: SeparatorOption = None,
-    decimal: DecimalOption = None,
-    encoding: EncodingOption = None,
+    reading: Reading = BY_SUFFIX,
     as_json: AsJson = False,
 ) -> None:
     """Draft a schema from a PUBLIC sample. Bounds taken from private data void the guarantee.
@@ -107,7 +88,6 @@ def draft(
     from comity.errors import BadInput
     from comity.files import write_new
 
-    reading = Reading(table, query, password_file, separator, decimal, encoding)
     text = drafted(reading.open(data).read(), target=target, identifier=identifier, where=data)
     warn(
         f"WARNING: bounds and values of this draft come from {data}. If its records are PRIVATE, the draft gives them "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from comity.cli.options import AsJson, Sets, StudyFile, overrides
+from comity.cli.options import RUNS, AsJson, Quiet, RunsFolder, Sets, StudyFile, parse_overrides
 from comity.cli.output import progress_bar, say, show
 from comity.methods import PROTOCOLS, entry_of
 from comity.untrusted.toml import tables_of
@@ -72,7 +72,7 @@ def plan(
     from comity.study.simulation.grants import require_grant
     from comity.study.study import Study
 
-    loaded = Study.load(study, overrides=overrides(sets))
+    loaded = Study.load(study, overrides=parse_overrides(sets))
     planned, defaults = loaded.plan(), loaded.defaults()
     require_grant(loaded)
     document: dict[str, Any] = {**planned.as_json(), "hash": loaded.hash, "notices": list(loaded.notices)}
@@ -99,14 +99,14 @@ def run(
         ),
     ] = None,
     sets: Sets = None,
-    out: Annotated[Path, typer.Option(help="The folder for run folders.")] = Path("runs"),
+    out: RunsFolder = RUNS,
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Continue a run that was stopped.", show_default=False)
     ] = None,
     repeats: Annotated[
         int, typer.Option(help="Repeat it with fresh simulated noise, and show mean, spread and worst.", min=0)
     ] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Simulate a study on this machine, and write its result, page and transcript into a new run folder.
@@ -124,20 +124,21 @@ def run(
             raise typer.BadParameter(
                 "--resume uses the seed and the settings of the stopped run; leave --seed and --set out."
             )
-        folder = _resume(resume, study, out, repeats=repeats, quiet=quiet)
+        folder = _resume_run(resume, study, out, repeats=repeats, quiet=quiet)
     elif study is None:
         raise typer.BadParameter("give a study file, as in: comity run study.toml; or a run: --resume RUN.")
     else:
-        folder = _start(study, seed, overrides(sets), out, repeats=repeats, quiet=quiet, notes=not (quiet or as_json))
+        settings, notes = parse_overrides(sets), not (quiet or as_json)
+        folder = _start_run(study, seed, settings, out, repeats=repeats, quiet=quiet, notes=notes)
     from comity.cli.runs import show_run
 
     show_run(folder, as_json=as_json)
 
 
-def _start(
+def _start_run(
     path: Path, seed: int | None, settings: dict[str, Any], out: Path, *, repeats: int, quiet: bool, notes: bool
 ) -> Path:
-    from comity.cli.run_folder import RunManifest, begin, make_folder
+    from comity.cli.run_folder import RunManifest, begin_run, make_folder
     from comity.study.local.chance import new_run_id
     from comity.study.records.gather import gather
     from comity.study.simulation.run import can_resume
@@ -164,12 +165,12 @@ def _start(
         resumable=can_resume(study, material),
     )
     folder = make_folder(out)
-    begin(folder, manifest, text_as_run(study.text, settings))
-    _simulate(study, manifest, folder, material, repeats=repeats, quiet=quiet)
+    begin_run(folder, manifest, text_as_run(study.text, settings))
+    _run_and_save(study, manifest, folder, material, repeats=repeats, quiet=quiet)
     return folder
 
 
-def _resume(named: Path, path: Path | None, out: Path, *, repeats: int, quiet: bool) -> Path:
+def _resume_run(named: Path, path: Path | None, out: Path, *, repeats: int, quiet: bool) -> Path:
     from comity.cli.run_folder import find_folder, load_study, read_manifest, require_resumable
     from comity.errors import Refused
     from comity.study.records.gather import gather
@@ -183,11 +184,11 @@ def _resume(named: Path, path: Path | None, out: Path, *, repeats: int, quiet: b
         return folder
     require_resumable(folder, manifest)
     study = load_study(folder, manifest)
-    _simulate(study, manifest, folder, gather(study), repeats=repeats, quiet=quiet)
+    _run_and_save(study, manifest, folder, gather(study), repeats=repeats, quiet=quiet)
     return folder
 
 
-def _simulate(
+def _run_and_save(
     study: Study, manifest: RunManifest, folder: Path, material: Material, *, repeats: int, quiet: bool
 ) -> None:
     from comity.cli.run_folder import site_log, write_manifest
@@ -235,33 +236,33 @@ def text_as_run(text: str, overrides: Mapping[str, Any]) -> str:
         for name in path:
             at = at.setdefault(name, {})
         at[leaf] = value
-    return "\n".join(_table(tables, ())).lstrip() + "\n"
+    return "\n".join(_toml_lines(tables, ())).lstrip() + "\n"
 
 
-def _table(table: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
+def _toml_lines(table: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
     plain = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
     deeper = {key: value for key, value in table.items() if isinstance(value, Mapping)}
-    lines = ["", f"[{'.'.join(map(_key, path))}]"] if path and (plain or not deeper) else []
-    lines += [f"{_key(key)} = {_value(value)}" for key, value in plain.items()]
+    lines = ["", f"[{'.'.join(map(_toml_key, path))}]"] if path and (plain or not deeper) else []
+    lines += [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in plain.items()]
     for key, value in deeper.items():
-        lines += _table(value, (*path, key))
+        lines += _toml_lines(value, (*path, key))
     return lines
 
 
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
+def _toml_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml_value(name)
 
 
-def _value(value: Any) -> str:
+def _toml_value(value: Any) -> str:
     if isinstance(value, str):
         # JSON's escapes are TOML's, except that TOML wants the delete character escaped too.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(_toml_value, value))}]"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_key(key)} = {_value(entry)}' for key, entry in value.items())}}}"
+        return f"{{{', '.join(f'{_toml_key(key)} = {_toml_value(entry)}' for key, entry in value.items())}}}"
     return str(value)
 
 
@@ -279,11 +280,11 @@ def demo(
 
     with progress_bar("demo") as progress:
         found = run_demo(out, progress)
-    lines = [_line(row) for rows in found["tables"].values() for row in rows]
+    lines = [_demo_line(row) for rows in found["tables"].values() for row in rows]
     show([*lines, f"page: {found['report']}"], found, as_json=as_json)
 
 
-def _line(row: Mapping[str, Any]) -> str:
+def _demo_line(row: Mapping[str, Any]) -> str:
     known = ("protocol", "dataset", "epsilon", "error")
     compared = " · ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in row.items() if name not in known)
     error = "" if row["error"] is None else f"  error {row['error']:.3f}  ({compared})"

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from errno import EDQUOT, EFBIG, ENOSPC
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from comity.cli.options import AsJson, StudyFile
-from comity.cli.output import show
+from comity.cli.options import RELAY, RUNS, AsJson, Quiet, RelayFolder, RunsFolder, StudyFile
+from comity.cli.output import progress_bar, show, warn
+
+if TYPE_CHECKING:
+    from comity.cli.run_folder import RunManifest
+    from comity.crypto.sealing import Identity
+    from comity.relay.address import RelayAddress
+    from comity.report.result import Result
+    from comity.study.study import Study
 
 app = typer.Typer(
     help="Pack a study for its parties, or submit it to them and run it.\n\n"
@@ -53,10 +62,10 @@ def pack(
 def submit(
     study: StudyFile,
     keys: Annotated[Path, typer.Option(help="The coordinator's key file.", show_default=False)],
-    relay: Annotated[Path, typer.Option(help="The coordinator's folder of: comity consortium join")] = Path("relay"),
-    out: Annotated[Path, typer.Option(help="Where run folders are written.")] = Path("runs"),
+    relay: RelayFolder = RELAY,
+    out: RunsFolder = RUNS,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Resume a run.", show_default=False)] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Deliver a study to its parties and run it with them. The run starts only once every party has agreed.
@@ -67,7 +76,152 @@ def submit(
 
     Example: comity study submit study.toml --keys coordinator.key --resume runs/2026-11-15-1
     """
-    from comity.cli.deployed import submit_study
     from comity.cli.runs import show_run
 
     show_run(submit_study(study, keys, relay, out, resume, quiet=quiet or as_json), as_json=as_json)
+
+
+JOURNAL = "journal.sqlite"
+
+
+def submit_study(path: Path, keys: Path, relay: Path, out: Path, resume: Path | None, *, quiet: bool) -> Path:
+    """Deliver the study and run it, or resume a run of it. Returns the run's folder, which has the form of a
+    simulation's."""
+    from comity.crypto import key_file
+    from comity.errors import BadInput, Refused, Stopped
+    from comity.federation.declare.consortium import COORDINATOR
+    from comity.relay.membership import load_membership
+    from comity.study.study import Study
+
+    if find_spec("nats") is None:
+        raise BadInput("nats is missing; run: pip install 'comity[deploy]'")
+    study, identity = Study.load(path), key_file.load(keys)
+    study.plan()
+    member, address = load_membership(relay)
+    if member != COORDINATOR:
+        raise BadInput(
+            f"{relay}: expected the coordinator's membership, found that of {member}; change --relay", key="relay"
+        )
+    address.check_files()
+    folder = _open_folder(path, study, out, resume)
+    if _is_complete(folder):
+        return folder
+    _record_submission(path, study, folder, identity)
+    remedy = f"comity study submit {path} --keys {keys} --relay {relay} --resume {folder}"
+    try:
+        _deliver_and_run(study, identity, address, folder, remedy, quiet=quiet)
+    except (KeyboardInterrupt, Stopped) as stop:
+        why = f" ({stop})" if isinstance(stop, Stopped) else ""
+        raise Stopped(f"{folder}: the run was stopped before its end{why}. Resume it: {remedy}") from stop
+    except OSError as error:
+        if error.errno not in (ENOSPC, EDQUOT, EFBIG):
+            raise
+        raise Stopped(
+            f"{folder}: the disk is full ({error.strerror}). Free some space, then resume: {remedy}"
+        ) from error
+    except Refused as refusal:
+        if refusal.code not in ("study", "approval"):
+            raise
+        raise Refused(
+            f"{refusal}. Once its owner has approved the study (comity site approve {study.hash[:12]}), "
+            f"resume: {remedy}",
+            code=refusal.code,
+            key=refusal.key,
+            party=refusal.party,
+        ) from refusal
+    return folder
+
+
+def _open_folder(path: Path, study: Study, out: Path, resume: Path | None) -> Path:
+    """A new run folder, or the one to resume; refused if that one is of another study."""
+    from comity.cli.run_folder import begin_run, find_folder, make_folder, read_manifest
+    from comity.errors import Refused
+
+    if resume is None:
+        folder = make_folder(out)
+        begin_run(folder, make_manifest(path, study), study.text)
+        return folder
+    folder = find_folder(resume, out)
+    if read_manifest(folder).study_hash != study.hash:
+        raise Refused(f"{path} is not the study of {folder}; start a new run with it", code="study")
+    return folder
+
+
+def _is_complete(folder: Path) -> bool:
+    """Whether the result is signed and every party knows that the run ended."""
+    from comity.cli.run_folder import read_manifest
+    from comity.relay.deployment import unnotified_parties
+    from comity.study.results.signed_files import NAME as SIGNED
+
+    return (folder / SIGNED).exists() and not unnotified_parties(folder / JOURNAL, read_manifest(folder).run)
+
+
+def _record_submission(path: Path, study: Study, folder: Path, identity: Identity) -> None:
+    """Record the study of the folder as submitted; refused if its file was changed since the run began."""
+    from comity.cli.run_folder import read_manifest
+    from comity.errors import Refused
+    from comity.relay.submissions import record_submission
+    from comity.study.study import Study
+
+    as_run = (folder / "study.toml").read_text(encoding="utf-8")
+    if Study.parse(as_run, folder=path.parent, where=str(folder / "study.toml")).hash != study.hash:
+        raise Refused(f"{folder / 'study.toml'}: is not the study {path}; restore it from a backup", code="study")
+    record_submission(study.hash, read_manifest(folder).run, as_run, identity.public)
+
+
+def _deliver_and_run(
+    study: Study, identity: Identity, address: RelayAddress, folder: Path, remedy: str, *, quiet: bool
+) -> None:
+    from comity.cli.run_folder import read_manifest, site_log
+    from comity.relay.channel import NatsChannel
+    from comity.relay.deployment import deliver_study, run_deployed, unnotified_parties
+    from comity.report.result import Result
+    from comity.study.results.signed_files import NAME as SIGNED
+
+    run, is_signed = read_manifest(folder).run, (folder / SIGNED).exists()
+    with (
+        site_log(folder),
+        progress_bar(study.name, quiet=quiet) as progress,
+        NatsChannel(address, study.consortium.parties) as channel,
+    ):
+        channel.wait_until_connected()
+        if not is_signed:
+            if progress is not None:
+                progress("delivering the study")
+            deliver_study(study, keys=identity, channel=channel)
+        outcome = run_deployed(
+            study, run=run, keys=identity, channel=channel, journal=folder / JOURNAL, progress=progress
+        )
+        if not is_signed:
+            save_signed(Result.of(outcome), folder, identity)
+        if missing := unnotified_parties(folder / JOURNAL, run):
+            warn(
+                f"{', '.join(missing)}: not yet told that the run ended, and without its results; when they serve "
+                f"again, run: {remedy}"
+            )
+
+
+def save_signed(result: Result, folder: Path, keys: Identity) -> None:
+    """Save a result beside the study as run, and sign all files together, except journal and logs."""
+    from comity.study.results.signed_files import sign_files
+
+    result.save(folder)
+    names = ["result.json", "transcript.json", "report.html", "study.toml", "released", *result.artefacts]
+    sign_files(folder, names, keys, study=result.study_hash, run=result.run)
+
+
+def make_manifest(path: Path, study: Study) -> RunManifest:
+    from comity.cli.run_folder import RunManifest
+    from comity.study.local.chance import new_run_id
+
+    return RunManifest(
+        run=new_run_id(),
+        study=str(path.absolute()),
+        study_folder=str(path.parent.absolute()),
+        study_hash=study.hash,
+        seed=None,
+        overrides={},
+        parties=study.consortium.size,
+        resumable=True,
+        deployed=True,
+    )

@@ -265,6 +265,13 @@ class ApprovalPreview:
     view: OwnersView
     data_warnings: tuple[str, ...]
 
+    def as_json(self) -> dict[str, Any]:
+        return {"view": self.view.as_json(), "findings": list(self.data_warnings)}
+
+    def as_text(self) -> str:
+        warnings = (one_line(f"  WARNING        {sentence}") for sentence in self.data_warnings)
+        return "\n".join([self.view.as_text(), *warnings])
+
 
 def choose_dataset(site: SiteFile, named: str | None) -> str:
     """The named dataset, or the only one if none is named."""
