@@ -27,7 +27,7 @@ from comity.federation.declare.protection import Sealed
 from comity.federation.declare.release import Array
 from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode
-from comity.federation.messages.letters import Head, opened_values
+from comity.federation.messages.letters import Head, open_values
 from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
@@ -351,7 +351,7 @@ def views(parties: Any) -> Any:
             everything += exchange.message + exchange.reply
             if path.startswith("align."):
                 heads = partial(Head, parties.study, parties.run, path, party, COORDINATOR)
-                found = opened_values(decode(exchange.reply)["ok"], declared, parties.run_key, heads)
+                found = open_values(decode(exchange.reply)["ok"], declared, parties.run_key, heads)
                 if "tokens" in found:
                     tokens[party] = found["tokens"]
     everything += b"".join(tokens.values())

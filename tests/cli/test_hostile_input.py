@@ -17,7 +17,7 @@ import pytest
 from comity.artefacts.artefact import save_artefact
 from comity.cli.run_folder import RunManifest, begin_run
 from comity.data import Categorical, Classes, Numeric, Schema
-from comity.federation.messages.sealed_channel import sealed
+from comity.federation.messages.sealed_channel import seal_messages
 from comity.methods.synthetic.artefact import NoisyCounts, SyntheticDataset
 from comity.methods.synthetic.counts import fit_counting
 from comity.site.logs import JsonLines, TextLines
@@ -205,7 +205,7 @@ def test_what_a_site_refused_writes_nothing_to_its_owners_terminal_or_log(comity
             files = {**files_of(sites.packed(sites.study())), "study.toml": text.replace(old, new, 1)}
             (tmp_path / kind).write_bytes(forged(sites, files))
             check_ended(comity("site", "receive", tmp_path / kind, "--site", sites.site("north")), 3)
-            sealed_pack = sealed({"north": (tmp_path / kind).read_bytes}, {"north": north.public}, "study")
+            sealed_pack = seal_messages({"north": (tmp_path / kind).read_bytes}, {"north": north.public}, "study")
             sites.services()["north"].submitted(sealed_pack.messages["north"]())
         named = {**files_of(sites.packed(sites.study())), EVIL: b""}
         (tmp_path / "named").write_bytes(forged(sites, named))

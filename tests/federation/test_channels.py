@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from comity.federation.messages.channel import MAX_BYTES, Channel
-from comity.federation.messages.sealed_channel import SealedChannel, opened_ask
+from comity.federation.messages.sealed_channel import SealedChannel, open_ask
 from comity.federation.owner.host import Answer
 from comity.study.local.channel import LocalChannel
 
@@ -63,7 +63,7 @@ class Sealed(Local):
     @staticmethod
     def _boxed(name: Any, site: Any) -> Any:
         def answer(raw: Any) -> bytes:
-            ask = opened_ask(identity(name), name, raw)
+            ask = open_ask(identity(name), name, raw)
             return ask.reply(site(ask.raw))
 
         return answer

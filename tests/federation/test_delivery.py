@@ -17,7 +17,7 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Derived, Noised, Summed
 from comity.federation.declare.release import Array
 from comity.federation.messages.codec import decode
-from comity.federation.messages.letters import Head, sealed_value
+from comity.federation.messages.letters import Head, seal_value
 from comity.federation.messages.received import SIGNATURES
 from comity.federation.owner.host import Host
 from comity.federation.protocol import step
@@ -124,7 +124,7 @@ def boxed(one: Any, values: Any, **head: Any) -> bytes:
     if isinstance(values, dict):
         signed = {name: {"run.end[0]": signature(name, "run.end[0]", value)} for name, value in values.items()}
         values = {**values, SIGNATURES: signed}
-    return sealed_value(values, key, Head(**{**written, **head}))
+    return seal_value(values, key, Head(**{**written, **head}))
 
 
 @pytest.mark.parametrize(

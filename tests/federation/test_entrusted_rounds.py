@@ -14,7 +14,7 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Ball, OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declare.declaration import Declaration, Release
-from comity.federation.declare.payers import largest
+from comity.federation.declare.payers import largest_cost
 from comity.federation.declare.protection import Curated, EntrustedRounds, Perturbed
 from comity.federation.declare.release import Array
 from comity.federation.messages.codec import decode
@@ -90,7 +90,7 @@ def test_all_rounds_are_one_debit_paid_with_the_first() -> None:
         assert drawn(one) == [("numbers", 0)]
         assert one.store.ledger.summary()[0].spent.pure == 1
     declared = parties.declaration
-    assert largest(declared, parties.consortium).pure == 1
+    assert largest_cost(declared, parties.consortium).pure == 1
     shown = plan("study", Ranked(), make_consortium())
     assert shown.rows[0].loss == "eps 1.00" and "one loss for all rounds" in shown.rows[0].protection
     assert "by the coordinator, with noisy threshold" in shown.rows[1].protection

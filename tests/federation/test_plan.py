@@ -14,7 +14,7 @@ from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Conso
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Noised, Summed
 from comity.federation.declare.release import Array
-from comity.federation.plan import of_two, plan
+from comity.federation.plan import double_loss, plan
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, budget_to_rho, zcdp_epsilon
 from comity.privacy.loss import ZCDP, Approx, Loss, Pure, shown
@@ -47,7 +47,7 @@ class Mean(Protocol):
         )
         return Declaration((release,), adversary="a curious coordinator")
 
-    def protected(self, consortium: Consortium) -> int | None:
+    def declared_units(self, consortium: Consortium) -> int | None:
         return self.units
 
 
@@ -104,8 +104,8 @@ def test_a_person_at_several_parties_is_said_to_be_one() -> None:
 
 
 def test_group_privacy_of_two_adds_a_step_for_each() -> None:
-    assert of_two(Pure("0.3")) == Pure("0.6")
-    assert cast(ZCDP, of_two(budget_to_rho(Approx(1, 1e-6)))).rho == budget_to_rho(Approx(1, 1e-6)).rho * 4
+    assert double_loss(Pure("0.3")) == Pure("0.6")
+    assert cast(ZCDP, double_loss(budget_to_rho(Approx(1, 1e-6)))).rho == budget_to_rho(Approx(1, 1e-6)).rho * 4
 
 
 @pytest.mark.parametrize(("epsilon", "warned"), [("20", False), ("20.1", True), ("29", True)])

@@ -14,7 +14,7 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Public, Sealed
 from comity.federation.declare.release import Count
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.letters import Head, opened_values, sealed_values
+from comity.federation.messages.letters import Head, open_values, seal_values
 from comity.federation.messages.signatures import SIGNATURE_BYTES, sign_reply
 from tests.support.noise import NoNoise
 
@@ -69,22 +69,22 @@ def head(path: str = "blind[0]", to: str = "ash") -> Any:
 
 
 def test_a_sealed_value_crosses_in_a_box_that_opens_in_its_place_alone() -> None:
-    crossed = sealed_values({"hand": {"seed": 7}, "rows": 3}, DECLARED, identity("ash").public, head())
+    crossed = seal_values({"hand": {"seed": 7}, "rows": 3}, DECLARED, identity("ash").public, head())
     assert crossed["rows"] == 3 and type(crossed["hand"]) is bytes
-    assert opened_values(crossed, DECLARED, identity("ash"), head()) == {"hand": {"seed": 7}, "rows": 3}
+    assert open_values(crossed, DECLARED, identity("ash"), head()) == {"hand": {"seed": 7}, "rows": 3}
     for keys, where in (
         (identity("birch"), head()),
         (identity("ash"), head(path="blind[1]")),
         (identity("ash"), head(to="birch")),
     ):
         with pytest.raises(Malformed):
-            opened_values(crossed, DECLARED, keys, where)
+            open_values(crossed, DECLARED, keys, where)
 
 
 @pytest.mark.parametrize("clear", [{"seed": 7}, 7, [7], None, "seed"])
 def test_a_sealed_value_that_crossed_in_clear_is_refused(clear: Any) -> None:
     with pytest.raises(Malformed, match="must arrive in a sealed box"):
-        opened_values({"hand": clear}, DECLARED, identity("ash"), head())
+        open_values({"hand": clear}, DECLARED, identity("ash"), head())
 
 
 def test_what_comes_after_an_ask_was_decided_is_lost_for_good() -> None:

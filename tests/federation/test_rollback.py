@@ -187,7 +187,7 @@ def test_heads_that_nobody_signed_freeze_nothing() -> None:
     ledger = one.store.ledger.commit_head().ledger
     made_up = {"ledger": ledger, "count": 10**6, "head": "ab" * 32, "signature": bytes(64)}
     assert decode(answer(one, ask_for("run.begin[0]", seen=[made_up])))["refused"] == "signature"
-    stolen = heads.signed(identity("birch"), "ash", ledger, 10**6, "ab" * 32)
+    stolen = heads.sign_head(identity("birch"), "ash", ledger, 10**6, "ab" * 32)
     assert decode(answer(one, ask_for("run.begin[0]", seen=[stolen])))["refused"] == "signature"
     assert not frozen(one)
     assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
@@ -197,7 +197,7 @@ def test_a_peers_made_up_head_reaches_nobody() -> None:
     """A party that hands back a head which its owner did not sign freezes no ledger and ends no run."""
     parties, hosts = setup(Rounds(protection=Noised), epsilon=50.0)
     ledger = hosts["birch"].store.ledger.commit_head().ledger
-    lie = heads.signed(identity("ash"), "birch", ledger, 10**6, "ab" * 32)
+    lie = heads.sign_head(identity("ash"), "birch", ledger, 10**6, "ab" * 32)
     store = hosts["ash"].store
     cast(Any, store).remembered = lambda party, key: [lie] if party == "birch" else []
     run(parties)
@@ -208,8 +208,8 @@ def test_a_head_that_its_owner_did_not_sign_is_not_remembered() -> None:
     consortium = make_consortium()
     one = host(Rounds(protection=Noised), consortium, "ash")
     answer(one, ask_for("run.begin[0]"))
-    good = heads.signed(identity("birch"), "birch", "ab" * 32, 7, "cd" * 32)
-    bad = heads.signed(identity("doum"), "cedar", "ab" * 32, 7, "cd" * 32)
+    good = heads.sign_head(identity("birch"), "birch", "ab" * 32, 7, "cd" * 32)
+    bad = heads.sign_head(identity("doum"), "cedar", "ab" * 32, 7, "cd" * 32)
     shown = {"birch": [good], "cedar": [bad]}
     assert "ok" in decode(answer(one, ask_for("run.end[0]", heads=shown)))
     assert one.store.remembered("birch", consortium.roster["birch"].sign) == [good]
@@ -218,7 +218,7 @@ def test_a_head_that_its_owner_did_not_sign_is_not_remembered() -> None:
 
 def test_heads_of_another_form_are_refused() -> None:
     one = host(Rounds(), make_consortium(), "ash")
-    good = heads.signed(identity("ash"), "ash", "ab" * 32, 1, "ab" * 32)
+    good = heads.sign_head(identity("ash"), "ash", "ab" * 32, 1, "ab" * 32)
     seen: list[Any]
     for seen in ([{}], [7], [good, good], [good] * 9, [{**good, "more": 1}], [{**good, "count": -1}]):
         assert decode(answer(one, ask_for("run.begin[0]", seen=seen)))["refused"] == "form"
@@ -228,10 +228,10 @@ def test_each_party_is_watched_by_a_bounded_number_of_others() -> None:
     for size in (1, 2, 5):
         consortium = make_consortium(size, dropouts=0, colluders=min(1, size - 1))
         for party in consortium.parties:
-            assert set(heads.watched(consortium, party)) == set(consortium.parties) - {party}
+            assert set(heads.watched_parties(consortium, party)) == set(consortium.parties) - {party}
     names = tuple(f"p{k}" for k in range(50))
     many = type(consortium)(parties=names, loss=consortium.loss)
-    watched = [heads.watched(many, name) for name in names]
+    watched = [heads.watched_parties(many, name) for name in names]
     assert all(len(set(of)) == heads.WATCHERS for of in watched)
     assert all(sum(name in of for of in watched) == heads.WATCHERS for name in names)
 

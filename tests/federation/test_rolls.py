@@ -10,22 +10,22 @@ from comity.crypto.sealing import Identity
 from comity.errors import Malformed
 from comity.federation.messages import heads
 from comity.federation.messages.ask import NONCE_BYTES, Ask, ask_bytes
-from comity.federation.messages.codec import DEPTH, Embedded, decode, embedded, encode, encoded_names, names_digest
-from comity.federation.sum.terms import digest_of, joined
+from comity.federation.messages.codec import DEPTH, Embedded, decode, embed, encode, encode_names, names_digest
+from comity.federation.sum.terms import digest_of, join_digests
 
 NAMES = [f"clinic {number:03}" for number in range(120)]
 
 
 def parsed(shared: bytes, own: bytes = encode({})) -> Ask:
-    none = embedded([], depth=1)
+    none = embed([], depth=1)
     return Ask.parse(ask_bytes("study", "run-1", "sum.enlist[0]", shared, own, none, bytes(NONCE_BYTES), none))
 
 
 def test_a_roll_is_the_encoded_list() -> None:
-    assert encode(encoded_names(NAMES)) == encode(NAMES)
-    assert encode({"a": 1, "names": encoded_names(NAMES)}) == encode({"a": 1, "names": NAMES})
+    assert encode(encode_names(NAMES)) == encode(NAMES)
+    assert encode({"a": 1, "names": encode_names(NAMES)}) == encode({"a": 1, "names": NAMES})
     assert names_digest(NAMES) == hashlib.sha256(encode(NAMES)).digest()
-    assert digest_of(NAMES, NAMES[1:]) == joined(
+    assert digest_of(NAMES, NAMES[1:]) == join_digests(
         hashlib.sha256(encode(NAMES)).digest(), hashlib.sha256(encode(NAMES[1:])).digest()
     )
 
@@ -71,15 +71,15 @@ def test_an_embedded_value_stands_where_it_may() -> None:
     deep: list[object] = []
     for _ in range(DEPTH - 1):
         deep = [deep]
-    assert decode(encode([embedded(deep, depth=1)])) == [deep]
+    assert decode(encode([embed(deep, depth=1)])) == [deep]
     with pytest.raises(TypeError, match="nested deeper"):
-        embedded([deep], depth=1)
+        embed([deep], depth=1)
     assert encode(Embedded(encode({"a": [1.5, b"x"]}))) == encode({"a": [1.5, b"x"]})
 
 
 def test_a_head_is_signed_for_a_number_and_not_for_what_equals_it() -> None:
     keys = Identity(bytes(32))
-    good = heads.signed(keys, "ash", "ab" * 32, 1, "cd" * 32)
+    good = heads.sign_head(keys, "ash", "ab" * 32, 1, "cd" * 32)
     heads.verify(keys.public, "ash", good)
     with pytest.raises(Malformed):
         heads.verify(keys.public, "ash", {**good, "count": True})

@@ -9,7 +9,7 @@ import pytest
 
 from comity.errors import Malformed, Refused
 from comity.federation.messages.channel import NO_TIMEOUT, PendingAsk, Replied, Timeouts
-from comity.federation.messages.sealed_channel import SealedChannel, opened_ask, sealed
+from comity.federation.messages.sealed_channel import SealedChannel, open_ask, seal_messages
 
 from .toy import identity
 
@@ -29,7 +29,7 @@ class Echo:
         asking = PendingAsk(messages, timeouts, most=1 << 30)
         for party, make in messages.items():
             self.asked[party] = make(), make()
-            opened = opened_ask(identity(party), party, self.asked[party][0])
+            opened = open_ask(identity(party), party, self.asked[party][0])
             self.replies[party] = opened.reply(b"reply to " + opened.raw)
             asking.replied(party, self.change(party, self.replies[party]))
         return asking
@@ -66,10 +66,10 @@ def test_a_box_opens_for_its_party_alone() -> None:
     line = Echo()
     heard(SealedChannel(line, ROSTER))
     box = line.asked["ash"][0]
-    assert opened_ask(identity("ash"), "ash", box).raw == b"a message"
+    assert open_ask(identity("ash"), "ash", box).raw == b"a message"
     for keys, party in (("birch", "ash"), ("ash", "birch"), ("coordinator", "ash")):
         with pytest.raises(Malformed):
-            opened_ask(identity(keys), party, box)
+            open_ask(identity(keys), party, box)
 
 
 @pytest.mark.parametrize("place", [0, 3, 4, 5, 6, 40, 1_200, -100, -1])
@@ -79,7 +79,7 @@ def test_a_box_that_was_altered_opens_nowhere(place: int) -> None:
     box = bytearray(line.asked["ash"][0])
     box[place] ^= 1
     with pytest.raises(Malformed):
-        opened_ask(identity("ash"), "ash", bytes(box))
+        open_ask(identity("ash"), "ash", bytes(box))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_box_that_was_altered_opens_nowhere(place: int) -> None:
 )
 def test_whatever_is_no_box_is_malformed(raw: Any) -> None:
     with pytest.raises(Malformed) as error:
-        opened_ask(identity("ash"), "ash", raw)
+        open_ask(identity("ash"), "ash", raw)
     assert error.value.code == "sealed"
 
 
@@ -104,12 +104,12 @@ def test_a_box_opens_for_its_purpose_alone() -> None:
     purpose: Any
     other: Any
     for purpose, other in (("ask", "study"), ("study", "ask")):
-        boxes = sealed({"ash": lambda: b"what is inside"}, ROSTER, purpose)
+        boxes = seal_messages({"ash": lambda: b"what is inside"}, ROSTER, purpose)
         box = boxes.messages["ash"]()
-        found = opened_ask(identity("ash"), "ash", box, purpose)
+        found = open_ask(identity("ash"), "ash", box, purpose)
         assert found.raw == b"what is inside" and boxes.opened("ash", found.reply(b"yes")) == b"yes"
         with pytest.raises(Malformed, match="does not open"):
-            opened_ask(identity("ash"), "ash", box, other)
+            open_ask(identity("ash"), "ash", box, other)
 
 
 def test_a_party_without_a_pinned_key_is_not_asked() -> None:

@@ -20,7 +20,7 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Entrusted, Noised, Perturbed, Public, Sealed, Selected, Summed
 from comity.federation.declare.release import Array, Blob, Count
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.letters import Head, delivered, seal, seal_in_common
+from comity.federation.messages.letters import Head, attach_box, seal, seal_in_common
 from comity.federation.protocol import step
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Gaussian, Spherical
@@ -193,7 +193,7 @@ def test_a_letter_counts_only_if_the_sender_on_its_head_signed_it() -> None:
         assert heard(turn, seal(identity(writer), key, head, encode(b"forged"))) == 0
         (letter,), box = seal_in_common(identity(writer), {"ash": key}, {"ash": head}, encode(b"forged"))
         kept: Callable[[bytes], bytes] = partial(lambda box, _: box, box)
-        assert heard(2 + turn, delivered(letter, kept)) == 0
+        assert heard(2 + turn, attach_box(letter, kept)) == 0
     assert heard(4, seal(identity("birch"), key, head, encode(b"own"))) == 1
 
 

@@ -17,7 +17,7 @@ from comity.cli import main
 from comity.crypto.sealing import Identity
 from comity.federation.messages.channel import Lost, Replied, Timeouts
 from comity.federation.messages.codec import decode
-from comity.federation.messages.sealed_channel import Purpose, sealed
+from comity.federation.messages.sealed_channel import Purpose, seal_messages
 from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.relay import endpoint
 from comity.relay.channel import NatsChannel
@@ -147,7 +147,7 @@ class Attacked:
         return self.said(pack, party, "study")
 
     def said(self, raw: bytes, party: str = "north", purpose: Purpose = "ask") -> dict[str, Any]:
-        boxes = sealed({party: lambda: raw}, self.study.consortium.roster, purpose)
+        boxes = seal_messages({party: lambda: raw}, self.study.consortium.roster, purpose)
         return decoded(self.carry(boxes.messages, purpose, boxes.opened)[party])
 
     def carry(

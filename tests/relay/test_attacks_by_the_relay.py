@@ -12,7 +12,7 @@ import pytest
 
 from comity.crypto.sealing import Identity
 from comity.errors import Stopped
-from comity.federation.messages.sealed_channel import sealed
+from comity.federation.messages.sealed_channel import seal_messages
 from comity.federation.owner.registry import Registry
 from comity.relay import agent
 from comity.relay.agent import MAX_SEALED_PACK_BYTES
@@ -84,7 +84,7 @@ def test_an_ask_that_the_relay_made_is_refused(row: Any, attacked: Any) -> None:
     """Swapping the coordinator's key for its own: the box opens, as anybody can seal to a pinned key, and says who
     signed it."""
     raw = sign_ask(Identity(), "north", ask_for("run.ready[0]", study=attacked.study.hash))
-    boxes = sealed({"north": lambda: raw}, attacked.study.consortium.roster)
+    boxes = seal_messages({"north": lambda: raw}, attacked.study.consortium.roster)
     box = boxes.messages["north"]()
     before = len(attacked.operator.carried)
     attacked.operator.says(NORTH, Frame(Kind.ASK, message_id(box), len(box), box).to_bytes())
@@ -117,7 +117,7 @@ def test_boxes_say_what_they_are_for(row: Any, attacked: Any) -> None:
     pack = attacked.sites.packed(attacked.study)
     purpose: Any
     for inner, purpose, other in ((raw, "ask", "study"), (pack, "study", "ask")):
-        boxes = sealed({"north": partial(bytes, inner)}, attacked.study.consortium.roster, purpose)
+        boxes = seal_messages({"north": partial(bytes, inner)}, attacked.study.consortium.roster, purpose)
         found = attacked.carry(boxes.messages, other)["north"]
         assert decoded(found)["refused"] == row.told and attacked.sees(row.sees)
 

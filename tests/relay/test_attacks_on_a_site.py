@@ -196,11 +196,11 @@ def test_a_head_that_this_party_did_not_sign_freezes_nothing(row: Any, attacked:
     known = ledger.commit_head()
     south = attacked.sites.identity("south")
     for keys, party in ((south, "south"), (south, "north"), (attacked.sites.identity("north"), "south")):
-        foreign = heads.signed(keys, party, known.ledger, known.count + 7, "f" * 64)
+        foreign = heads.sign_head(keys, party, known.ledger, known.count + 7, "f" * 64)
         found = attacked.ask("run.ready[0]", seen=[foreign])
         assert found["refused"] == row.told and attacked.sees(row.sees)
     # Of a ledger that is not here it says nothing.
-    elsewhere = heads.signed(south, "south", "another", 5, "f" * 64)
+    elsewhere = heads.sign_head(south, "south", "another", 5, "f" * 64)
     assert "ok" in attacked.ask("run.ready[0]", seen=[elsewhere])
 
 

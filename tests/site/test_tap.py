@@ -11,7 +11,7 @@ from comity.data import public_cohort
 from comity.errors import SiteLost
 from comity.federation.coordinator.lifecycle import ready
 from comity.federation.messages.codec import decode
-from comity.federation.messages.sealed_channel import sealed
+from comity.federation.messages.sealed_channel import seal_messages
 from comity.federation.messages.signatures import SIGNATURE_BYTES, verify_reply
 from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
@@ -108,7 +108,7 @@ def test_an_ask_that_is_not_sealed_is_refused_and_written_down(sites: Sites, ins
 def test_a_packed_study_comes_sealed_and_what_its_site_says_of_it_is_signed(sites: Sites) -> None:
     study, north = sites.study(), SiteService(sites.site("north"))
     packed, key = sites.packed(study), sites.identity("north").public
-    boxes = sealed({"north": lambda: packed}, study.consortium.roster, "study")
+    boxes = seal_messages({"north": lambda: packed}, study.consortium.roster, "study")
     box = boxes.messages["north"]()
     words = [study.hash, "readmission", "averaging", "schema.toml", "epsilon", *NAMES]
     assert all(word.encode() in packed for word in words[1:]) and not [word for word in words if word.encode() in box]
@@ -123,7 +123,7 @@ def test_a_packed_study_comes_sealed_and_what_its_site_says_of_it_is_signed(site
         in Refusals(sites.home("north")).last(1)[0].sentence
     )
     # What can't be kept is a stop, and no exception: a full disk is no refusal.
-    again = sealed({"north": lambda: packed}, study.consortium.roster, "study")
+    again = seal_messages({"north": lambda: packed}, study.consortium.roster, "study")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SiteService, "received", lambda self, raw: (_ for _ in ()).throw(OSError("no space left")))
         stopped = again.opened("north", north.submitted(again.messages["north"]()))

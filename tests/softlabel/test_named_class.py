@@ -107,5 +107,5 @@ def test_a_run_opens_counts_and_nothing_else() -> None:
     parties = {f"p{place}": Records(ROWS[:3], np.full(3, place % 2 and 2)) for place in range(5)}
     outcome = simulate(protocol(), parties=parties, epsilon=0.5, delta=1e-6, seed=4)
     assert {"class-sums", "model"} >= set(outcome.released) and np.isfinite(outcome.released["model"]).all()
-    assert protocol().titled(make_consortium(5, 0.5)) == "softlabel (class-sums, Laplace)"
+    assert protocol().title_in(make_consortium(5, 0.5)) == "softlabel (class-sums, Laplace)"
     assert "delta is not spent" in protocol().notes(make_consortium(5, 0.5))[0]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from comity.crypto.sealing import Identity
-from comity.federation.messages.signatures import signed_ask
+from comity.federation.messages import signatures
 
 
 def sign_ask(keys: Identity, party: str, ask: bytes) -> bytes:
     """The ask as it is sent to `party`, signed with `keys`."""
-    return signed_ask(keys, party, ask)[0]
+    return signatures.sign_ask(keys, party, ask)[0]

@@ -322,7 +322,7 @@ def test_the_plan_says_what_is_counted_twice_and_how_narrow_that_is() -> None:
         "two rounds: the first counts all tables with 40% of the loss" in said
         and "chosen from the opened counts" in said
     )
-    assert "two rounds" in built.titled(consortium)
+    assert "two rounds" in built.title_in(consortium)
     once, twice = (synthetic(schema=schema(), rounds=k)._planned(consortium) for k in (1, 2))
     labelled = built.recount(consortium).labelled[0].key
     assert twice[labelled] < once[labelled] and twice[(0,)] > once[(0,)]

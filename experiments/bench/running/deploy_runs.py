@@ -27,7 +27,7 @@ from comity.crypto import key_file
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.lifecycle import execute, run
 from comity.federation.messages.channel import Channel, Timeouts
-from comity.federation.messages.sealed_channel import SealedChannel, opened_ask
+from comity.federation.messages.sealed_channel import SealedChannel, open_ask
 from comity.federation.owner.host import Answer, Host
 from comity.privacy import ReleasedNoise
 from comity.relay import sandbox
@@ -179,7 +179,7 @@ class _Sealed:
         return Answer(self.answer(raw))
 
     def answer(self, raw: bytes) -> bytes:
-        ask = opened_ask(keys_of(self.party), self.party, raw)
+        ask = open_ask(keys_of(self.party), self.party, raw)
         return ask.reply(self._host.answer(ask.raw))
 
     def receive(self, pack: bytes) -> bytes:

@@ -30,7 +30,7 @@ from comity.entropy import fresh_seed
 from comity.estimators.fits import Tally
 from comity.estimators.table import Floats
 from comity.federation.declare.consortium import Consortium
-from comity.federation.declare.payers import describe
+from comity.federation.declare.payers import format_spent
 from comity.federation.protocol import Protocol
 from comity.privacy.ledger import Account, Draw, Ledger
 from comity.privacy.loss import Approx, float_above
@@ -168,7 +168,7 @@ def _widen_to_process(of_run: Guarantee, tally: Tally) -> Guarantee:
         return replace(of_run, loss=f"more than can be added up over {tally.fits} fits of this process", epsilon=inf)
     return replace(
         of_run,
-        loss=f"{describe(tally.spent, tally.delta)} over {tally.fits} fits of this process",
+        loss=f"{format_spent(tally.spent, tally.delta)} over {tally.fits} fits of this process",
         epsilon=float_above(tally.spent.epsilon_at(tally.delta)),
         delta=float(tally.delta),
     )
@@ -180,7 +180,7 @@ def _widen_to_ledger(of_run: Guarantee, account: Account) -> Guarantee:
         delta = account.granted.delta if isinstance(account.granted, Approx) else Decimal(0)
     return replace(
         of_run,
-        loss=f"{describe(account.spent, delta)} in all on its ledger",
+        loss=f"{format_spent(account.spent, delta)} in all on its ledger",
         epsilon=float_above(account.spent.epsilon_at(delta)),
         delta=float(delta),
         unit="a whole party" if account.unit is Unit.PARTY else f"a {account.unit}",

@@ -10,7 +10,15 @@ from typing import Any
 from comity.crypto.share_holders import choose_degree
 from comity.federation.declare.consortium import Consortium, format_participants
 from comity.federation.declare.declaration import PRIVATE, Declaration, TrueLoss, is_unproven
-from comity.federation.declare.payers import Payer, delta_of, describe, groups, in_words, payers, spent_at_two_parties
+from comity.federation.declare.payers import (
+    Payer,
+    delta_of,
+    format_payers,
+    format_spent,
+    payer_groups,
+    payers,
+    spent_at_two_parties,
+)
 from comity.federation.declare.protection import Summed
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, convert
@@ -63,7 +71,7 @@ class Plan:
     @property
     def in_all(self) -> str:
         """What the run costs whom."""
-        return in_words(self.payers) if self.payers else f"{self.guarantee} for each party"
+        return format_payers(self.payers) if self.payers else f"{self.guarantee} for each party"
 
     @property
     def claim_warnings(self) -> tuple[str, ...]:
@@ -122,7 +130,7 @@ class Plan:
 
     @property
     def _remarks(self) -> list[tuple[str, str]]:
-        paid = [in_words((payer,)) for payer in self.payers] or [self.in_all]
+        paid = [format_payers((payer,)) for payer in self.payers] or [self.in_all]
         found = [("in all", one) for one in paid]
         found += [("true loss", str(loss)) for loss in self.true_losses]
         found += [("WARNING", one) for one in (*self.claim_warnings, *self.warnings)]
@@ -152,24 +160,27 @@ def plan(study: str, protocol: Protocol, consortium: Consortium) -> Plan:
     notes += _holders(declaration, consortium)
     notes += _evaluated(consortium)
     if consortium.unit is not Unit.PARTY and any(release.loss is not None for release in declaration.releases):
-        charged = protocol.charged_once or of_several(declaration, consortium)
+        charged = protocol.charged_once or two_parties_note(declaration, consortium)
         notes.append(f"the unit is {_UNITS[consortium.unit.value]}. {charged[0].upper()}{charged[1:]}")
-    spent = groups(declaration, consortium)[0].spent
+    spent = payer_groups(declaration, consortium)[0].spent
     return Plan(
         study=study,
-        protocol=protocol.titled(consortium),
+        protocol=protocol.title_in(consortium),
         parties=consortium.size,
         unit=_UNITS[consortium.unit.value],
         neighbours="replaced" if consortium.neighbours.value == "replace" else "added or removed",
         rows=tuple(rows),
         total=consortium.loss,
-        guarantee=describe(spent, delta_of(consortium)),
+        guarantee=format_spent(spent, delta_of(consortium)),
         adversary=declaration.adversary,
         claim=declaration.claim,
         exposed=declaration.exposed,
         expected=protocol.expectation(consortium),
         notes=(*notes, *protocol.notes(consortium)),
-        warnings=(*loose(spent, protocol.protected(consortium), consortium), *protocol.warnings(consortium)),
+        warnings=(
+            *loose_warnings(spent, protocol.declared_units(consortium), consortium),
+            *protocol.warnings(consortium),
+        ),
         payers=payers(declaration, consortium),
         true_losses=_true_losses(protocol, consortium),
     )
@@ -230,7 +241,7 @@ def _evaluated(consortium: Consortium) -> list[str]:
     return [f"{share}. A whole party is in both parts and pays for both, out of the study's epsilon"]
 
 
-def of_several(declaration: Declaration, consortium: Consortium) -> str:
+def two_parties_note(declaration: Declaration, consortium: Consortium) -> str:
     """What someone with records at two parties loses: group privacy.
 
     Two databases that differ in m units are m steps apart. Under pure ε each step adds ε. Under Gaussian noise what
@@ -238,8 +249,8 @@ def of_several(declaration: Declaration, consortium: Consortium) -> str:
     """
     losses = {release.name: release.loss for release in declaration.releases if release.loss is not None}
     delta = delta_of(consortium)
-    once = groups(declaration, consortium)[0].spent
-    twice = spent_at_two_parties(declaration, consortium, {name: of_two(loss) for name, loss in losses.items()})
+    once = payer_groups(declaration, consortium)[0].spent
+    twice = spent_at_two_parties(declaration, consortium, {name: double_loss(loss) for name, loss in losses.items()})
     records = "" if consortium.unit is Unit.PERSON else "with records "
     return (
         f"someone {records}at two parties is protected at eps {_epsilon(twice, delta)} instead of "
@@ -251,7 +262,7 @@ def _epsilon(spent: Spent, delta: Decimal) -> str:
     return shown(spent.epsilon_at(delta), decimals=2)
 
 
-def of_two(loss: Loss) -> Loss:
+def double_loss(loss: Loss) -> Loss:
     """The loss of two units at once: a replaced unit is one that left and one that came."""
     return convert(loss, Unit.RECORD, Neighbours.ADD_REMOVE, Unit.RECORD, Neighbours.REPLACE)
 
@@ -260,7 +271,7 @@ LOOSE_EPSILON = 20
 _UNDECLARED = 10_000
 
 
-def loose(spent: Spent, units: int | None, consortium: Consortium) -> tuple[str, ...]:
+def loose_warnings(spent: Spent, units: int | None, consortium: Consortium) -> tuple[str, ...]:
     """Warnings about an epsilon or delta so large that the guarantee says next to nothing."""
     found, delta = [], delta_of(consortium)
     epsilon = spent.epsilon_at(delta)

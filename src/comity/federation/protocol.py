@@ -103,7 +103,7 @@ class Protocol(Part):
         """How the presented model is measured on records that were set aside."""
         if self.prediction_task is None:
             raise StudyError(
-                f"[evaluation] measures a model that predicts; {self.titled(consortium)} releases none: leave it out",
+                f"[evaluation] measures a model that predicts; {self.title_in(consortium)} releases none: leave it out",
                 key="evaluation",
             )
         return RecordEvaluation(self)
@@ -176,7 +176,7 @@ class Protocol(Part):
         own: then a person with records at several parties loses more than any one of them is charged."""
         return ""
 
-    def protected(self, consortium: Consortium) -> int | None:
+    def declared_units(self, consortium: Consortium) -> int | None:
         """How many units the study declares, in all; None where it declares no number."""
         return consortium.size if consortium.unit is Unit.PARTY else None
 
@@ -189,7 +189,7 @@ class Protocol(Part):
         """What nobody should overlook in the plan, beyond the claim."""
         return ()
 
-    def titled(self, consortium: Consortium) -> str:
+    def title_in(self, consortium: Consortium) -> str:
         """The method as it runs in this consortium, in a few words."""
         return str(getattr(self, "title", self.name))
 

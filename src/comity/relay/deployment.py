@@ -20,7 +20,7 @@ from comity.federation.coordinator.replies import plain
 from comity.federation.messages.ask import ABANDON, END
 from comity.federation.messages.channel import NO_TIMEOUT, Channel, Lost, Replied, Timeouts
 from comity.federation.messages.codec import decode
-from comity.federation.messages.sealed_channel import SealedChannel, sealed
+from comity.federation.messages.sealed_channel import SealedChannel, seal_messages
 from comity.federation.messages.signatures import verify_reply
 from comity.privacy.randomness import ReleasedNoise
 from comity.site.pack import pack
@@ -74,7 +74,7 @@ def deliver_study(
     harmless. Only the party's signature counts as proof that it arrived or was refused."""
     packed, roster = pack(study, keys), study.consortium.roster
     messages: dict[str, Callable[[], bytes]] = dict.fromkeys(study.consortium.parties, lambda: packed)
-    boxes = sealed(messages, roster, "study")
+    boxes = seal_messages(messages, roster, "study")
     refused: dict[str, str] = {}
     missing: dict[str, str] = {}
     with channel.submit(boxes.messages, timeouts=timeouts) as asking:

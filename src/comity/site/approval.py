@@ -16,7 +16,7 @@ import numpy as np
 from comity.errors import BadInput, ComityError, Malformed, Refused
 from comity.federation.declare.consortium import COORDINATOR, format_participants
 from comity.federation.declare.declaration import Release
-from comity.federation.declare.payers import delta_of, describe, spent_by
+from comity.federation.declare.payers import delta_of, format_spent, spent_by
 from comity.federation.declare.policy import KnownParties
 from comity.federation.evaluation.protocol import MODEL
 from comity.federation.messages.ask import END
@@ -225,7 +225,7 @@ def make_owners_view(host: Host, plan: Plan, *, dataset: str, runs: int) -> Owne
         reaches=tuple(
             _release_row(one, one.source) for one in declaration.seen_by(party, consortium) if one not in leaves
         ),
-        cost=describe(spent_by(declaration, party, consortium, runs=runs), delta_of(consortium)),
+        cost=format_spent(spent_by(declaration, party, consortium, runs=runs), delta_of(consortium)),
         before=_left(host.store.ledger.summary(), dataset),
         after=_left(after, dataset),
     )

@@ -25,7 +25,7 @@ from comity.errors import BadInput, ComityError, Malformed, Refused, Stopped, St
 from comity.federation.coordinator.replies import plain
 from comity.federation.messages.ask import END, study_of
 from comity.federation.messages.codec import encode
-from comity.federation.messages.sealed_channel import opened_ask
+from comity.federation.messages.sealed_channel import open_ask
 from comity.federation.messages.signatures import sign_reply
 from comity.federation.owner.host import Answer, Host
 from comity.federation.owner.registry import Approval, Registry
@@ -68,7 +68,7 @@ class SiteService:
         self.refresh()
         keys, party = self._owner.keys, self.site.party
         try:
-            ask = opened_ask(keys, party, raw)
+            ask = open_ask(keys, party, raw)
         except Malformed as error:
             # There is no key to seal this reply to; it reveals nothing but a code.
             self.record_refusal(error)
@@ -92,7 +92,7 @@ class SiteService:
         self.refresh()
         keys, party = self._owner.keys, self.site.party
         try:
-            box = opened_ask(keys, party, raw, "study")
+            box = open_ask(keys, party, raw, "study")
         except Malformed as error:
             self.record_refusal(error)
             return sign_reply(keys, party, raw, _verdict(error))

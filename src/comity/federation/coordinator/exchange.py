@@ -31,7 +31,7 @@ from comity.federation.messages.channel import (
 )
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import split_boxes
-from comity.federation.messages.signatures import SIGNATURE_BYTES, Digests, signed_ask, verified_reply
+from comity.federation.messages.signatures import SIGNATURE_BYTES, Digests, sign_ask, verified_reply
 
 Check = Callable[[str, dict[str, Any]], None]
 """Raises Malformed about the values of a party."""
@@ -84,7 +84,7 @@ class Terms:
     `unanimous`, one refusal decides. `valid` checks the values of a reply beyond their declaration."""
 
     need: int
-    needed: Quorums = ()
+    quorums: Quorums = ()
     unanimous: bool = False
     valid: Check | None = None
     timeouts: Timeouts = NO_TIMEOUT
@@ -128,7 +128,7 @@ def exchange(  # noqa: C901 (a branch for each event of a channel)
 
     def message(party: str) -> Callable[[], bytes]:
         def made() -> bytes:
-            signed, digests = signed_ask(keys, party, ask(party))
+            signed, digests = sign_ask(keys, party, ask(party))
             sent[party] = len(signed) - SIGNATURE_BYTES, digests
             return signed
 
@@ -161,14 +161,14 @@ def exchange(  # noqa: C901 (a branch for each event of a channel)
 def _is_decided(done: Round, asked: int, terms: Terms) -> bool:
     """Whether no further reply can change how the ask ends."""
     said_no = any(one.code != "stopped" for one in done.refusals.values())
-    enough = len(done.answered) >= terms.need and not lacking(terms.needed, done.answered)
+    enough = len(done.answered) >= terms.need and not count_missing(terms.quorums, done.answered)
     return enough or asked - len(done.faults) < terms.need or (terms.unanimous and said_no)
 
 
-def lacking(needed: Quorums, answered: Iterable[str]) -> int:
+def count_missing(quorums: Quorums, answered: Iterable[str]) -> int:
     """How many more parties must answer for every group to have enough."""
     here = frozenset(answered)
-    return sum(max(0, least - len(members & here)) for members, least in needed)
+    return sum(max(0, least - len(members & here)) for members, least in quorums)
 
 
 def _take(

@@ -27,7 +27,7 @@ from comity.errors import Stopped, StudyError
 from comity.federation.messages.ask import ask_bytes
 from comity.federation.messages.codec import Embedded, decode, encode
 from comity.federation.messages.heads import Head, newest
-from comity.federation.messages.letters import Letter, delivered, join_boxes
+from comity.federation.messages.letters import Letter, attach_box, join_boxes
 from comity.forks import ForkLock
 
 _VERSION = 3
@@ -154,7 +154,7 @@ class Journal:
                 ).fetchone()
             letters: Sequence[Letter] | Embedded = Embedded(mail)
             if _BULK in mail:
-                letters = [delivered(letter, lambda digest: self._box(run, digest)) for letter in decode(mail)]
+                letters = [attach_box(letter, lambda digest: self._box(run, digest)) for letter in decode(mail)]
             return ask_bytes(study, run, path, shared, own, letters, nonce, Embedded(seen))
 
         return made

@@ -17,7 +17,7 @@ from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages import heads
 from comity.federation.messages.ask import ABANDON, BEGIN, END, READY
 from comity.federation.messages.codec import encode
-from comity.federation.messages.letters import Head, sealed_value
+from comity.federation.messages.letters import Head, seal_value
 from comity.federation.messages.received import SIGNATURES, YOURS
 from comity.federation.messages.signatures import Signatures
 from comity.federation.part import EVALUATION, RUN
@@ -91,8 +91,8 @@ def _run_method(parties: Parties) -> list[dict[str, Any]]:
 def ready(parties: Parties) -> None:
     """Ask every party whether it could begin. It binds no party; the error names all that refuse, and why."""
     consortium = parties.consortium
-    needed = parties.declaration.needed(consortium)
-    parties.under(RUN).ask("ready", need=consortium.survivors, needed=needed, unanimous=True)
+    quorums = parties.declaration.quorums(consortium)
+    parties.under(RUN).ask("ready", need=consortium.survivors, quorums=quorums, unanimous=True)
 
 
 def begin(parties: Parties) -> None:
@@ -108,17 +108,17 @@ def begin(parties: Parties) -> None:
         PublicIdentity.from_sealing(signed["key"]).seal(b"", b"")
 
     # A party that no other can replace is not lost here: without it a later ask would wait for ever.
-    needed = parties.declaration.needed(consortium)
+    quorums = parties.declaration.quorums(consortium)
     begun = view.ask(
-        "begin", need=consortium.survivors, needed=needed, unanimous=True, valid=has_key, coordinator_key=key
+        "begin", need=consortium.survivors, quorums=quorums, unanimous=True, valid=has_key, coordinator_key=key
     )
     keys = {party: values["run_key"] for party, values in begun.items()}
     parties.meet(keys)
-    parties.remember(heads.handed_back(consortium, (values["remembered"] for values in begun.values())))
+    parties.remember(heads.collect_heads(consortium, (values["remembered"] for values in begun.values())))
     writers = parties.agreement.writers()
     if writers:
         need = len(writers) - consortium.dropouts
-        needed = tuple((members, least) for members, least in needed if members <= writers.keys())
+        quorums = tuple((members, least) for members, least in quorums if members <= writers.keys())
         circles = {party: {*to, party} for party, to in writers.items()}
         circle = next(iter(circles.values()))
         if all(other == circle for other in circles.values()):
@@ -127,12 +127,12 @@ def begin(parties: Parties) -> None:
                 "meet",
                 to=list(writers),
                 need=need,
-                needed=needed,
+                quorums=quorums,
                 run_keys={p: keys[p] for p in sorted(circle) if p in keys},
             )
         else:
             each = {party: {"run_keys": {p: keys[p] for p in sorted(to) if p in keys}} for party, to in writers.items()}
-            view.ask("meet", each=each, need=need, needed=needed)
+            view.ask("meet", each=each, need=need, quorums=quorums)
 
 
 def _end(
@@ -152,12 +152,12 @@ def _end(
     each: dict[str, dict[str, Any]] = {}
     for party in consortium.parties:
         if party in begun:
-            seen = {peer: parties.seen(peer) for peer in heads.watched(consortium, party)}
+            seen = {peer: parties.seen(peer) for peer in heads.watched_parties(consortium, party)}
             box = b""
             if party in single:
                 head = Head(parties.study, name, str(END), COORDINATOR, party, YOURS)
                 mine = {**single[party], SIGNATURES: alone[party]}
-                box = sealed_value(mine, PublicIdentity.from_sealing(keys[party]), head)
+                box = seal_value(mine, PublicIdentity.from_sealing(keys[party]), head)
             watched = {peer: of for peer, of in seen.items() if of}
             each[party] = {"heads": watched, YOURS: box, "signed": signed[party]}
     view = parties.under(RUN)

@@ -24,7 +24,7 @@ from comity.entropy import fresh_seed
 from comity.errors import Refused, Stopped
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.delivery import KeptValues, Sent, opened_sum
-from comity.federation.coordinator.exchange import Cancellation, Check, Round, Terms, Watch, exchange, lacking
+from comity.federation.coordinator.exchange import Cancellation, Check, Round, Terms, Watch, count_missing, exchange
 from comity.federation.coordinator.journal import Journal, PartyAsk
 from comity.federation.coordinator.released import Total, curate, open_release, perturb, summed_release
 from comity.federation.coordinator.replies import PartyValues, Reader, too_few
@@ -39,7 +39,7 @@ from comity.federation.messages import heads as ledger_heads
 from comity.federation.messages.ask import StepPath
 from comity.federation.messages.channel import NO_TIMEOUT, Channel, Timeouts
 from comity.federation.messages.codec import encode
-from comity.federation.messages.letters import Head, sealed_values
+from comity.federation.messages.letters import Head, seal_values
 from comity.federation.part import SUM, spec_of
 from comity.federation.sum.coordinator import SetUp
 from comity.privacy.randomness import NoiseSource
@@ -227,7 +227,7 @@ class Parties:
         each: Mapping[str, Mapping[str, Any]] | None = None,
         label: str | int = 0,
         need: int | None = None,
-        needed: Quorums = (),
+        quorums: Quorums = (),
         valid: Check | None = None,
         unanimous: bool = False,
         timeouts: Timeouts | None = None,
@@ -250,7 +250,7 @@ class Parties:
         if not self.journal.is_closed(self.run, str(path)):
             terms = Terms(
                 need=len(named) if need is None else need,
-                needed=needed,
+                quorums=quorums,
                 unanimous=unanimous,
                 valid=valid,
                 timeouts=timeouts or self.timeouts,
@@ -312,7 +312,7 @@ class Parties:
             for party in asked:
                 mine = {**for_one, **each.get(party, {})}
                 if any(declared[key].sealed for key in mine):
-                    mine = sealed_values(mine, declared, self._sealing_key(party), self._heads(path, party))
+                    mine = seal_values(mine, declared, self._sealing_key(party), self._heads(path, party))
                 yield party, PartyAsk(encode(mine), encode(mail[party]), self.seen(party))
 
         common = {key: value for key, value in values.items() if key not in for_one}
@@ -327,11 +327,11 @@ class Parties:
 
     def _decide(self, path: StepPath, terms: Terms) -> None:
         before = self.journal.answered(self.run, str(path))
-        left = tuple((members - {*before}, least - len(members & {*before})) for members, least in terms.needed)
-        done = self._send(path, replace(terms, need=terms.need - len(before), needed=left))
+        left = tuple((members - {*before}, least - len(members & {*before})) for members, least in terms.quorums)
+        done = self._send(path, replace(terms, need=terms.need - len(before), quorums=left))
         got = len(before) + len(done.answered)
         said_no = {party: one for party, one in done.refusals.items() if one.code != "stopped"}
-        lacks = max(terms.need - got, lacking(terms.needed, [*before, *done.answered]))
+        lacks = max(terms.need - got, count_missing(terms.quorums, [*before, *done.answered]))
         enough = lacks <= 0 and not (terms.unanimous and said_no)
         self.journal.record(self.run, str(path), done.answers, decided=enough, why=done.faults)
         if not enough:

@@ -25,7 +25,7 @@ from comity.federation.declare.release import Release
 from comity.federation.messages import heads
 from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode
-from comity.federation.messages.letters import Head, Letter, is_split_letter, opened_values
+from comity.federation.messages.letters import Head, Letter, is_split_letter, open_values
 from comity.federation.part import StepSpec
 
 _MAX_WORD = 48
@@ -109,7 +109,7 @@ class Reader:
         if not spec.is_given(given):
             raise self._wrong(f"it gives {list(spec.gives)}, found {sorted(map(plain, given))}")
         heads_of = self._heads(party)
-        opened = opened_values(values, declared, self.keys, heads_of)
+        opened = open_values(values, declared, self.keys, heads_of)
         for key, value in opened.items():
             declared[key].check(value, party, COORDINATOR, agreement.consortium, self.dims)
             if key == spec.sends:

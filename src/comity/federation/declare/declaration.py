@@ -123,7 +123,7 @@ class Declaration:
             for draw in release.draws(self.part_of(release, consortium))
         ]
 
-    def needed(self, consortium: Consortium) -> Quorums:
+    def quorums(self, consortium: Consortium) -> Quorums:
         """How many parties of each group a run needs: of each release's source, as many as must send it."""
         sources = {frozenset(consortium.among(one.source)): one.min_parties(consortium) for one in self.releases}
         return tuple((members, least) for members, least in sources.items() if members)

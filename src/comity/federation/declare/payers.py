@@ -49,7 +49,7 @@ def delta_of(consortium: Consortium) -> Decimal:
     return consortium.loss.delta if isinstance(consortium.loss, Approx) else Decimal(0)
 
 
-def groups(declaration: Declaration, consortium: Consortium) -> tuple[Group, ...]:
+def payer_groups(declaration: Declaration, consortium: Consortium) -> tuple[Group, ...]:
     """The parties grouped by what they pay for, the largest cost first."""
     paid = [release for release in declaration.releases if release.loss is not None]
     everybody = [release for release in paid if len(consortium.among(release.source)) == consortium.size]
@@ -64,9 +64,9 @@ def groups(declaration: Declaration, consortium: Consortium) -> tuple[Group, ...
     return tuple(sorted(made, key=lambda group: -group.spent.epsilon_at(delta_of(consortium))))
 
 
-def largest(declaration: Declaration, consortium: Consortium) -> Spent:
+def largest_cost(declaration: Declaration, consortium: Consortium) -> Spent:
     """The largest cost of a run to any party."""
-    return groups(declaration, consortium)[0].spent
+    return payer_groups(declaration, consortium)[0].spent
 
 
 def spent_by(
@@ -97,20 +97,20 @@ def _parts(declaration: Declaration, consortium: Consortium) -> dict[str, str]:
 
 def payers(declaration: Declaration, consortium: Consortium) -> tuple[Payer, ...]:
     """Each distinct payer, the largest cost first."""
-    found = groups(declaration, consortium)
+    found = payer_groups(declaration, consortium)
     if len(found) == 1:
-        return (Payer("each party", consortium.size, describe(found[0].spent, delta_of(consortium))),)
+        return (Payer("each party", consortium.size, format_spent(found[0].spent, delta_of(consortium))),)
     return tuple(
         Payer(
             _called(group.parties, consortium),
             len(group.parties),
-            describe(group.spent, delta_of(consortium)) if group.releases else "nothing",
+            format_spent(group.spent, delta_of(consortium)) if group.releases else "nothing",
         )
         for group in found
     )
 
 
-def in_words(paid: Sequence[Payer]) -> str:
+def format_payers(paid: Sequence[Payer]) -> str:
     """One clause for all of them."""
     return "; ".join(f"{one.loss} for {one.name}" for one in paid)
 
@@ -118,7 +118,7 @@ def in_words(paid: Sequence[Payer]) -> str:
 def spent_at_two_parties(declaration: Declaration, consortium: Consortium, doubled: Mapping[str, Loss]) -> Spent:
     """The largest loss of a unit with records at two parties: two units' loss for a release that both pay for, one
     unit's loss for a release that only one of them pays for."""
-    found = groups(declaration, consortium)
+    found = payer_groups(declaration, consortium)
     pairs = ((a, b) for a, b in combinations_with_replacement(found, 2) if a is not b or len(a.parties) > 1)
     return max(
         (_of_pair(a, b, doubled) for a, b in pairs),
@@ -156,7 +156,7 @@ def _called(parties: Sequence[str], consortium: Consortium) -> str:
     return f"{role} ({names})" if len(parties) == 1 else f"each {role} ({names})"
 
 
-def describe(spent: Spent, delta: Decimal) -> str:
+def format_spent(spent: Spent, delta: Decimal) -> str:
     """The loss for people, at the agreed δ."""
     kinds = [kind for kind in ("pure", "gaussian", "rho", "delta") if getattr(spent, kind)]
     if kinds in ([], ["pure"]):

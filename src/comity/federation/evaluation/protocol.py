@@ -123,7 +123,7 @@ class RecordEvaluation(ModelEvaluation):
     def card(self, consortium: Consortium) -> ScoreCard:
         """Bins by public figures: the declared number of units, and the noise."""
         card = ScoreCard(self._answers(), 2, consortium.unit, consortium.neighbours)
-        units, share = self.method.protected(consortium), self.terms(consortium).share
+        units, share = self.method.declared_units(consortium), self.terms(consortium).share
         # The method declares the records that it trains on.
         holdout = (
             None if units is None else float(units) if consortium.unit is Unit.PARTY else units * share / (1 - share)

@@ -56,7 +56,7 @@ class Embedded:
     message: bytes
 
 
-def embedded(value: Value, *, depth: int) -> Embedded:
+def embed(value: Value, *, depth: int) -> Embedded:
     """A value to stand at most so deep inside of others."""
     parts: list[bytes | memoryview] = [MAGIC]
     _put(value, parts, depth)
@@ -310,7 +310,7 @@ class _Reader:
 _CACHED_LISTS = 16
 
 
-def encoded_names(names: Sequence[str]) -> Embedded:
+def encode_names(names: Sequence[str]) -> Embedded:
     """A list of parties, encoded."""
     return _encoded_names(tuple(names))[0]
 
@@ -322,5 +322,5 @@ def names_digest(names: Sequence[str]) -> bytes:
 
 @lru_cache(maxsize=_CACHED_LISTS)
 def _encoded_names(names: tuple[str, ...]) -> tuple[Embedded, bytes]:
-    made = embedded(list(names), depth=1)
+    made = embed(list(names), depth=1)
     return made, hashlib.sha256(made.message).digest()

@@ -56,7 +56,7 @@ def are_heads(value: Any) -> bool:
     )
 
 
-def signed(keys: Identity, party: str, ledger: str, count: int, head: str) -> Head:
+def sign_head(keys: Identity, party: str, ledger: str, count: int, head: str) -> Head:
     signature = keys.sign(_text(party, ledger, count, head))
     return {"ledger": ledger, "count": count, "head": head, "signature": signature}
 
@@ -66,7 +66,7 @@ def verify(identity: PublicIdentity, party: str, head: Head) -> None:
     identity.verify(head["signature"], _text(party, head["ledger"], head["count"], head["head"]))
 
 
-def authentic(identity: PublicIdentity, party: str, found: Iterable[Head]) -> list[Head]:
+def filter_authentic(identity: PublicIdentity, party: str, found: Iterable[Head]) -> list[Head]:
     """The heads that this party signed."""
     out = []
     for head in found:
@@ -87,7 +87,7 @@ def newest(known: Iterable[Head], found: Iterable[Head]) -> list[Head]:
     return list(out.values())[-MAX_LEDGERS:]
 
 
-def handed_back(
+def collect_heads(
     consortium: Consortium, memories: Iterable[Mapping[str, list[Head]]]
 ) -> dict[tuple[str, bytes], list[Head]]:
     """What parties remember of each other's ledgers, by party and pinned key."""
@@ -96,11 +96,11 @@ def handed_back(
         for party, found in remembered.items():
             identity = consortium.roster[party]
             whose = party, identity.sign
-            out[whose] = newest(out.get(whose, []), authentic(identity, party, found))
+            out[whose] = newest(out.get(whose, []), filter_authentic(identity, party, found))
     return out
 
 
-def watched(consortium: Consortium, party: str) -> tuple[str, ...]:
+def watched_parties(consortium: Consortium, party: str) -> tuple[str, ...]:
     """Whose heads this party keeps: those after it in the study's order, which wraps around."""
     names = list(consortium.parties)
     place = names.index(party)

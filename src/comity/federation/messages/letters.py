@@ -123,7 +123,7 @@ def is_split_letter(found: Any) -> bool:
             return False
 
 
-def delivered(letter: Letter, box_of: Callable[[bytes], bytes]) -> Letter:
+def attach_box(letter: Letter, box_of: Callable[[bytes], bytes]) -> Letter:
     """The letter with its box, fetched by digest where it is shared."""
     if "bulk" not in letter:
         return letter
@@ -153,7 +153,7 @@ def _in_common(head: bytes, sealed: bytes, digest: bytes) -> bytes:
 HeadOf = Callable[[str], Head]
 
 
-def sealed_values(
+def seal_values(
     values: Mapping[str, Any], declared: Declaration, receiver: PublicIdentity, head: HeadOf
 ) -> dict[str, Any]:
     """Values as they are sent: a box in place of each whose release is sealed. `head` makes the head of a name."""
@@ -163,17 +163,17 @@ def sealed_values(
     }
 
 
-def sealed_value(value: Any, receiver: PublicIdentity, head: Head) -> bytes:
+def seal_value(value: Any, receiver: PublicIdentity, head: Head) -> bytes:
     """One value in a box."""
     return receiver.seal(encode(value), _context(head))
 
 
-def opened_value(box: bytes, keys: Identity, head: Head) -> Any:
+def open_value(box: bytes, keys: Identity, head: Head) -> Any:
     """What `sealed_value` put into the box."""
     return _opened(head.name, box, keys, head)
 
 
-def opened_values(values: Mapping[str, Any], declared: Declaration, keys: Identity, head: HeadOf) -> dict[str, Any]:
+def open_values(values: Mapping[str, Any], declared: Declaration, keys: Identity, head: HeadOf) -> dict[str, Any]:
     """Values as they were before `sealed_values`. A sealed release that arrives in clear is refused."""
     return {
         name: _opened(name, value, keys, head(name)) if declared[name].sealed else value

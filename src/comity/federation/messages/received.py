@@ -83,7 +83,7 @@ def check_received(release: Release, value: Any, party: str, consortium: Consort
         raise Malformed(f"{release.name} is not of its declared form {release.form}", code="form", key=release.name)
 
 
-def received(stored: Mapping[str, Mapping[str, bytes]], declaration: Declaration) -> Received:
+def read_received(stored: Mapping[str, Mapping[str, bytes]], declaration: Declaration) -> Received:
     """Read a site's stored values: by name, in the order in which they came, each under the path of its ask."""
     releases: dict[str, Any] = {}
     own: dict[str, Any] = {}

@@ -45,7 +45,7 @@ class SealedChannel:
         self._roster = roster
 
     def ask(self, messages: Mapping[str, Message], *, timeouts: Timeouts = NO_TIMEOUT) -> PendingAsk:
-        boxes = sealed(messages, self._roster)
+        boxes = seal_messages(messages, self._roster)
         asking = self._channel.ask(boxes.messages, timeouts=timeouts)
         asking.open_with(boxes.opened)
         return asking
@@ -59,7 +59,9 @@ class Boxes:
     opened: Callable[[str, bytes], bytes]
 
 
-def sealed(messages: Mapping[str, Message], roster: Mapping[str, PublicIdentity], purpose: Purpose = "ask") -> Boxes:
+def seal_messages(
+    messages: Mapping[str, Message], roster: Mapping[str, PublicIdentity], purpose: Purpose = "ask"
+) -> Boxes:
     """Each message in a box for its party, sealed to the key that `roster` pins."""
     for party in messages:
         if party not in roster:
@@ -91,7 +93,7 @@ class OpenedAsk:
     reply: Callable[[bytes], bytes]
 
 
-def opened_ask(keys: Identity, party: str, box: bytes, purpose: Purpose = "ask") -> OpenedAsk:
+def open_ask(keys: Identity, party: str, box: bytes, purpose: Purpose = "ask") -> OpenedAsk:
     """Open a box for this party and purpose; Malformed if it is anything else. Its author is not known yet: anyone can
     seal to a pinned key."""
     context = _context(purpose, party)

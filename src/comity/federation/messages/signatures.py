@@ -51,7 +51,7 @@ class Digests:
         return cls.of(view[:-SIGNATURE_BYTES], view[-SIGNATURE_BYTES:])
 
 
-def signed_ask(keys: Identity, party: str, ask: bytes) -> tuple[bytes, Digests]:
+def sign_ask(keys: Identity, party: str, ask: bytes) -> tuple[bytes, Digests]:
     """The ask as it is sent to `party`, with its digests."""
     state = hashlib.sha256(ask)
     body = state.digest()

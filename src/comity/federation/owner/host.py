@@ -22,7 +22,7 @@ from comity.federation.evaluation.holdout import holdout_mask, select_records
 from comity.federation.messages import heads
 from comity.federation.messages.ask import ABANDON, BEGIN, END, READY, Ask, StepPath
 from comity.federation.messages.codec import encode
-from comity.federation.messages.received import Received, received
+from comity.federation.messages.received import Received, read_received
 from comity.federation.messages.signatures import Digests, sign_reply, verify_ask
 from comity.federation.owner.lifecycle import LifecycleSite
 from comity.federation.owner.site import Site
@@ -178,7 +178,7 @@ class Host:
 
     def received(self, run: str) -> Received:
         """What this party has of a run: what was released to it, and what its own steps delivered."""
-        return received(self.store.delivered(run), self.declaration)
+        return read_received(self.store.delivered(run), self.declaration)
 
     def answer(self, raw: bytes) -> bytes:
         """The signed reply to an ask. It never raises: a refusal leaves the site as a code and a key, any other error

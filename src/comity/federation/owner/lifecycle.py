@@ -11,7 +11,7 @@ from comity.errors import Malformed, Refused
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages import heads as ledger_heads
 from comity.federation.messages.codec import encode
-from comity.federation.messages.letters import opened_value
+from comity.federation.messages.letters import open_value
 from comity.federation.messages.received import OWN, SIGNATURES, YOURS, NamedValues, check_received
 from comity.federation.messages.signatures import Signatures, SignaturesForm, check_signed_value
 from comity.federation.owner.mailbox import COORDINATOR_KEY, KEY_OF, SECRET
@@ -60,17 +60,17 @@ class LifecycleSite:
     def remembered(self) -> dict[str, list[ledger_heads.Head]]:
         """The heads that this site keeps of the ledgers of the parties that it watches."""
         roster, known = self._consortium.roster, self._host.store.all_remembered()
-        watched = ledger_heads.watched(self._consortium, self._site.party)
+        watched = ledger_heads.watched_parties(self._consortium, self._site.party)
         pinned = ((party, roster[party].sign) for party in watched if party in roster)
         return {party: known[party, key] for party, key in pinned if (party, key) in known}
 
     def remember(self, shown: Mapping[str, list[ledger_heads.Head]]) -> None:
         """Keep the heads of parties that this site watches, if these signed them."""
-        watched = set(ledger_heads.watched(self._consortium, self._site.party))
+        watched = set(ledger_heads.watched_parties(self._consortium, self._site.party))
         for party, found in shown.items():
             if party in watched:
                 identity = self._host.identity_of(party)
-                self._effects.heads[party, identity.sign] = ledger_heads.authentic(identity, party, found)
+                self._effects.heads[party, identity.sign] = ledger_heads.filter_authentic(identity, party, found)
 
     # The end.
 
@@ -79,7 +79,7 @@ class LifecycleSite:
         signed by the coordinator, so that the owner can prove it to others. Valid signatures on values that came
         earlier are kept too."""
         site, consortium = self._site, self._consortium
-        alone = opened_value(box, site.mailbox.run_key(), site.mailbox.heads(COORDINATOR)(YOURS)) if box else {}
+        alone = open_value(box, site.mailbox.run_key(), site.mailbox.heads(COORDINATOR)(YOURS)) if box else {}
         if not NamedValues().fits(alone, site.dims, consortium) or set(alone) & set(released):
             raise Malformed("the values that a run releases to a party have names, each once", code="form")
         own = alone.pop(SIGNATURES, {})

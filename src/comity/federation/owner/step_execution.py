@@ -12,7 +12,7 @@ from comity.federation.agreement import Agreement
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.release import Count
-from comity.federation.messages.letters import opened_values, sealed_values
+from comity.federation.messages.letters import open_values, seal_values
 from comity.federation.messages.received import is_kept
 from comity.federation.owner.site import Site
 from comity.federation.part import StepSpec
@@ -58,7 +58,7 @@ class StepExecution:
             raise Malformed(f"{spec.name} takes {list(spec.takes)}, found {sorted(asked)}", code="form")
         sealed = any(declared[name].sealed for name in asked)
         values = (
-            opened_values(asked, declared, site.mailbox.run_key(), site.mailbox.heads(COORDINATOR)) if sealed else asked
+            open_values(asked, declared, site.mailbox.run_key(), site.mailbox.heads(COORDINATOR)) if sealed else asked
         )
         for key, value in values.items():
             release = declared[key]
@@ -102,7 +102,7 @@ class StepExecution:
         values = outcome.values if isinstance(outcome, Done) else {}
         if any(declared[key].sealed for key in values):
             heads = site.mailbox.heads(site.party, COORDINATOR)
-            values = sealed_values(values, declared, site.mailbox.coordinator_key(), heads)
+            values = seal_values(values, declared, site.mailbox.coordinator_key(), heads)
         if site.contribution is not None:
             assert spec.sends is not None
             values = {**values, spec.sends: site.contribution}

@@ -24,8 +24,8 @@ from comity.crypto.sealing import Identity
 from comity.errors import Refused
 from comity.federation.declare.policy import Reservation
 from comity.federation.messages.ask import ABANDON, BEGIN, END, MEET, StepPath
-from comity.federation.messages.codec import embedded, encode
-from comity.federation.messages.heads import Head, newest, signed
+from comity.federation.messages.codec import embed, encode
+from comity.federation.messages.heads import Head, newest, sign_head
 from comity.federation.owner.run_state import Effects
 from comity.privacy.ledger import Account, Ledger, Transaction, numbered_parameters
 from comity.privacy.unit import Neighbours, Unit
@@ -268,7 +268,7 @@ class Store:
         with self.ledger.trial() as transaction:
             self._reserve(transaction, reservation, self._key(run))
         head = self.ledger.commit_head()
-        return encode({**reply, "head": signed(keys, party, head.ledger, head.count, head.head)})
+        return encode({**reply, "head": sign_head(keys, party, head.ledger, head.count, head.head)})
 
     def foresee(self, reservation: Reservation, *runs: str) -> list[Account]:
         """The accounts as they would be if these runs began, or the refusal of the first that could not."""
@@ -344,10 +344,10 @@ class Store:
         self, transaction: Transaction, keys: Identity, party: str, what: list[Any], reply: Mapping[str, Any]
     ) -> bytes:
         """The reply with the head that the ledger has after this commit."""
-        parts = {name: embedded(value, depth=2) for name, value in reply.items()}
+        parts = {name: embed(value, depth=2) for name, value in reply.items()}
         transaction.note(hashlib.sha256(encode([*what, parts])).digest())
         head = transaction.commit_head()
-        return encode({**parts, "head": signed(keys, party, head.ledger, head.count, head.head)})
+        return encode({**parts, "head": sign_head(keys, party, head.ledger, head.count, head.head)})
 
     def check_head(self, seen: Head, verify: Callable[[], None]) -> None:
         """Compare a head that others saw of this owner's ledger. One that the ledger lacks freezes it, if `verify`

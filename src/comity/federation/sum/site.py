@@ -16,9 +16,9 @@ from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Conso
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Public, Sealed
 from comity.federation.declare.release import Array, Blob, Each, Fields, Form, Names
-from comity.federation.messages.codec import encode, encoded_names
+from comity.federation.messages.codec import encode, encode_names
 from comity.federation.part import Part, step
-from comity.federation.sum.terms import degree_of, digest_of, joined, seeded_by, to_words, word_type
+from comity.federation.sum.terms import degree_of, digest_of, join_digests, seeded_by, to_words, word_type
 
 if TYPE_CHECKING:
     from comity.federation.owner.site import Site
@@ -144,7 +144,7 @@ class SecureSum(Part):
             raise Refused("the list of members is too short, or this party holds no shares yet", code="sum")
         named = sorted(members)
         present_holders, listed = self._require_holders(site, members), digest_of(named)
-        site.keep("sum.members", encoded_names(named))
+        site.keep("sum.members", encode_names(named))
         # What later steps need of the list, without reading all of it.
         site.keep("sum.enlisted", {"digest": listed, "company": present_holders})
         present, seeds = set(members), site.kept("sum.seeds")
@@ -187,7 +187,7 @@ class SecureSum(Part):
         ):
             raise Refused("there are too few survivors, or some that are no members", code="sum")
         present_holders = self._require_holders(site, survivors)
-        agreed, held = joined(enlisted["digest"], listed), site.kept("sum.held")
+        agreed, held = join_digests(enlisted["digest"], listed), site.kept("sum.held")
         site.keep(
             f"sum.list/{site.label}",
             {

@@ -36,10 +36,10 @@ def word_type(release: Release, consortium: Consortium) -> str:
 def digest_of(*lists: Sequence[str]) -> bytes:
     """The digest that signatures on lists are over. Encoding the lists for every signature would take most of the time
     of a large sum."""
-    return joined(*map(names_digest, lists))
+    return join_digests(*map(names_digest, lists))
 
 
-def joined(*digests: bytes) -> bytes:
+def join_digests(*digests: bytes) -> bytes:
     """`digest_of` lists with these digests."""
     return digests[0] if len(digests) == 1 else hashlib.sha256(encode(list(digests))).digest()
 

@@ -650,7 +650,7 @@ class AveragingProtocol(Protocol):
         sets = [(in_unit_ball(records.features), self.targets(_labels(records))) for records in train]
         return baselines(self.objective, sets, in_unit_ball(test.features), self.targets(_labels(test)))
 
-    def protected(self, consortium: Consortium) -> int:
+    def declared_units(self, consortium: Consortium) -> int:
         return together(self.sizes, consortium)
 
     def warnings(self, consortium: Consortium) -> tuple[str, ...]:

@@ -408,7 +408,7 @@ class SoftLabelProtocol(Protocol):
 
     # What the plan says.
 
-    def titled(self, consortium: Consortium) -> str:
+    def title_in(self, consortium: Consortium) -> str:
         statistic = self.choice(consortium).statistic
         return f"softlabel ({statistic.name}, {type(self._noise(consortium)).__name__})".replace(
             "Spherical", "spherical"

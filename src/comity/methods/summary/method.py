@@ -335,7 +335,7 @@ class OneShotSummary(SummaryProtocol):
         """The map of hashes. Owners and consumer keep its seed from the curator."""
         return FourierFeatures.draw(self.columns, self.hash_dimensions, self.gamma, Stream(seed))
 
-    def titled(self, consortium: Consortium) -> str:
+    def title_in(self, consortium: Consortium) -> str:
         return f"summary (one-shot, {self.width(consortium)} features, delivers {self.deliver})"
 
     # What leaves.

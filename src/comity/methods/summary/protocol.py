@@ -165,7 +165,7 @@ class SummaryProtocol(Protocol):
 
     # What the plan says.
 
-    def protected(self, consortium: Consortium) -> int:
+    def declared_units(self, consortium: Consortium) -> int:
         return self.count_owned(consortium)
 
     def describe_kernel(self, dimensions: int) -> str:

@@ -369,7 +369,7 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
 
     # What the plan says.
 
-    def titled(self, consortium: Consortium) -> str:
+    def title_in(self, consortium: Consortium) -> str:
         return self._titled(consortium, f", columns of different parties by {self.products}")
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:

@@ -348,7 +348,7 @@ class CountsProtocol(Protocol):
         noise = "Laplace" if isinstance(consortium.loss, Pure) else "Gaussian"
         return f"synthetic ({self.chosen(consortium)}, {noise}{how})"
 
-    def protected(self, consortium: Consortium) -> int | None:
+    def declared_units(self, consortium: Consortium) -> int | None:
         return self.declared_rows(consortium)
 
     def _planned(self, consortium: Consortium) -> dict[tuple[int, ...], float]:
@@ -628,7 +628,7 @@ class SyntheticProtocol(CountsProtocol):
 
     # What the plan says.
 
-    def titled(self, consortium: Consortium) -> str:
+    def title_in(self, consortium: Consortium) -> str:
         alone = ", each party alone" if self.pooling == "none" else ""
         return self._titled(consortium, ", two rounds" if self.rounds == 2 else alone)
 

@@ -12,7 +12,7 @@ from comity.federation.agreement import Agreement
 from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration
-from comity.federation.declare.payers import Payer, delta_of, describe, in_words, largest, payers
+from comity.federation.declare.payers import Payer, delta_of, format_payers, format_spent, largest_cost, payers
 from comity.federation.evaluation.assessment import Assessment, Baseline
 from comity.federation.evaluation.figures import Figures
 from comity.federation.messages.received import Received
@@ -51,7 +51,7 @@ class Guarantee:
         return self.claim == "private" and not self.seeded
 
     def __str__(self) -> str:
-        paid = in_words(self.payers) if len(self.payers) > 1 else f"{self.loss} per party"
+        paid = format_payers(self.payers) if len(self.payers) > 1 else f"{self.loss} per party"
         text = f"{paid}; unit: {self.unit}, {self.neighbours}; against {self.adversary}"
         if self.claim != "private":
             text += f"; {self.claim}"
@@ -75,7 +75,7 @@ class Account:
         return cls(
             party,
             granted=unlimited if summary.granted is None else str(summary.granted),
-            spent=describe(summary.spent, delta_of(consortium)),
+            spent=format_spent(summary.spent, delta_of(consortium)),
             left=unlimited if summary.left is None else f"eps {format_rounded(summary.left, ROUND_FLOOR)}",
         )
 
@@ -144,7 +144,7 @@ class Outcome:
         protocol, consortium = agreed.protocol, agreed.consortium
         declaration = protocol.accepted(consortium)
         spent, delta, shown = (
-            largest(declaration, consortium),
+            largest_cost(declaration, consortium),
             delta_of(consortium),
             plan(agreed.title, protocol, consortium),
         )
@@ -157,7 +157,7 @@ class Outcome:
             beside=made(lambda: protocol.beside(released, consortium, study=agreed.study, run=run)) or {},
             released=NamedValues({**(kept or {}), **released}),
             guarantee=Guarantee(
-                loss=describe(spent, delta),
+                loss=format_spent(spent, delta),
                 epsilon=float_above(spent.epsilon_at(delta)),
                 delta=float(delta),
                 unit=shown.unit,

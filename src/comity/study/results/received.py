@@ -25,7 +25,7 @@ from comity.entropy import Stream
 from comity.errors import DataError, Malformed, Refused
 from comity.federation.declare.consortium import ITSELF, Consortium
 from comity.federation.declare.declaration import Declaration
-from comity.federation.declare.payers import delta_of, describe, spent_by
+from comity.federation.declare.payers import delta_of, format_spent, spent_by
 from comity.federation.evaluation.figures import Figures
 from comity.federation.messages.ask import END
 from comity.federation.messages.codec import encode
@@ -83,7 +83,7 @@ def save_received(
         "missing": [name for name in due if name not in found.releases],
         "presented": presented.place if isinstance(presented, Artefact) else None,
         "evaluation": None if measured is None else measured.as_json(),
-        "loss": describe(spent_by(declaration, party, consortium), delta_of(consortium)),
+        "loss": format_spent(spent_by(declaration, party, consortium), delta_of(consortium)),
         "claim": declaration.claim,
         "exposed": declaration.exposed,
     }

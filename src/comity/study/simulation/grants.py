@@ -7,7 +7,7 @@ from math import isinf
 
 from comity.errors import StudyError
 from comity.federation.declare.consortium import Consortium
-from comity.federation.declare.payers import delta_of, groups
+from comity.federation.declare.payers import delta_of, payer_groups
 from comity.privacy.loss import LOSSES, Approx, Pure, float_above, loss_of, shown
 from comity.study.study import Study
 
@@ -23,12 +23,13 @@ def require_grant(study: Study) -> None:
     if study.simulation.grant is None:
         return
     consortium = study.consortium
-    for group in groups(study.protocol.accepted(consortium), consortium):
+    for group in payer_groups(study.protocol.accepted(consortium), consortium):
         if isinf(float(group.spent.epsilon_at(delta_of(consortium)))):
             raise StudyError(
                 f"{study.where}: simulation.grant = {study.simulation.grant:g} is an epsilon at delta "
-                f"{study.privacy.delta:g}, and at that delta no epsilon covers what {study.protocol.titled(consortium)}"
-                " loses; remove simulation.grant, and each simulated ledger is granted what the study asks",
+                f"{study.privacy.delta:g}, and at that delta no epsilon covers what "
+                f"{study.protocol.title_in(consortium)} loses; remove simulation.grant, and each "
+                "simulated ledger is granted what the study asks",
                 key="simulation.grant",
             )
 
@@ -41,7 +42,7 @@ def grants_of(study: Study, consortium: Consortium) -> float | dict[str, float |
     if study.simulation.grant is not None or not consortium.roles:
         return usual
     grants: dict[str, float | Approx] = {}
-    for group in groups(study.protocol.accepted(consortium), consortium):
+    for group in payer_groups(study.protocol.accepted(consortium), consortium):
         asked = float_above(group.spent.epsilon_at(delta_of(consortium)))
         if isinf(asked):
             whole = LOSSES.add(group.spent.approx_epsilon, group.spent.pure)
