@@ -1,5 +1,4 @@
-"""What comes out: bought records, hashes of them, or the weights that owners' records would have; and who is paid
-what."""
+"""What comes out: bought records, hashes of them, or weights for owners' records; and who is paid what."""
 
 from __future__ import annotations
 
@@ -37,10 +36,14 @@ Basis = Literal["masses", "bids"]
 
 @dataclass(frozen=True)
 class Bought:
-    """For each owner how many records it was asked for and its share of the value, by noisy masses or winning bids;
-    MMD² between owners and consumer before and after, as the releases tell it (in an auction, between nothing or the
-    summary and the consumer); what is paid in all. `seen` is how many records, or hashes, the curator touched, `asked`
-    how many the summary was to have."""
+    """Who sold how much. For each owner `quotas` has the number of records asked of it, and `shares` its share of the
+    value, by noisy masses or winning bids (`basis`).
+
+    `before` and `after` are MMD² between owners and consumer without and with the purchase, estimated from the
+    releases; in an auction they are the distance of the consumer from zero and from the summary. `payment` is what is
+    paid in all, `asked` the number of records that the study asks for, and `seen` the number of records or hashes that
+    the curator received.
+    """
 
     owners: tuple[str, ...]
     quotas: tuple[int, ...]
@@ -63,7 +66,7 @@ class Bought:
         seen: int,
         basis: Basis = "masses",
     ) -> Self:
-        """`released` is the attribution."""
+        """`released` is the released attribution."""
         before, after = map(float, released["discrepancy"])
         return cls(
             owners,
@@ -79,20 +82,20 @@ class Bought:
 
     @property
     def value(self) -> float:
-        """By how much the objective falls, as the releases tell it."""
+        """How far the objective falls, estimated from the releases."""
         return self.before - self.after
 
     @property
     def parsimony(self) -> float:
-        """Records that the curator touched for each that was asked for."""
+        """Records that the curator received for each record asked for."""
         return self.seen / self.asked
 
     def payouts(self) -> tuple[float, ...]:
-        """The payment divided by shares of the value, to the hundredth, and whole in all."""
+        """The payment divided by shares of the value, in hundredths that add up to the payment."""
         cents = [math.floor(share * self.payment * 100) for share in self.shares]
-        rest = [share * self.payment * 100 - whole for share, whole in zip(self.shares, cents)]
+        remainders = [share * self.payment * 100 - whole for share, whole in zip(self.shares, cents)]
         left = round(self.payment * 100) - sum(cents)
-        for place in sorted(range(len(cents)), key=lambda at: -rest[at])[: max(0, left)]:
+        for place in sorted(range(len(cents)), key=lambda at: -remainders[at])[: max(0, left)]:
             cents[place] += 1
         return tuple(cent / 100 for cent in cents)
 
@@ -104,27 +107,24 @@ class Bought:
         return Grid(
             ("owner", "records", "share of the value", "MMD² that it takes away", "payout"),
             rows,
-            f"Of {self.payment:g} paid. Shares are those of {_BASIS_WORDS[self.basis]}",
+            f"Of {self.payment:g} paid. {_BASIS_SENTENCES[self.basis]}",
         )
 
     def sentences(self) -> tuple[str, ...]:
-        if self.basis == "bids":
-            found = (
-                f"Beside the consumer's noisy mean the objective falls from {self.before:.4f} without a record to "
-                f"{self.after:.4f}."
-            )
-            return (found, self._touched)
-        return (
-            f"By the noisy releases alone MMD² between owners and consumer falls from {self.before:.4f} to "
-            f"{self.after:.4f} along the directions that noise leaves.",
-            self._touched,
-        )
-
-    @property
-    def _touched(self) -> str:
-        return (
-            f"The curator touched {self.seen} records for {self.asked} that were asked for (parsimony "
+        received = (
+            f"The curator received {self.seen} records for {self.asked} that were asked for (parsimony "
             f"{self.parsimony:.2f})."
+        )
+        if self.basis == "bids":
+            return (
+                f"Measured against the consumer's noisy mean, the objective falls from {self.before:.4f} without any "
+                f"record to {self.after:.4f}.",
+                received,
+            )
+        return (
+            f"Estimated from the noisy releases, MMD² between owners and consumer falls from {self.before:.4f} to "
+            f"{self.after:.4f} along the directions that noise does not hide.",
+            received,
         )
 
     def save(self, folder: Path) -> None:
@@ -154,23 +154,24 @@ class Bought:
             raise DataError(f"{path}: can't be read ({error!r}); fetch the folder again") from error
 
 
-_BASIS_WORDS: Final[Mapping[Basis, str]] = {
-    "masses": "the owners' noisy masses: nothing else is known of them.",
-    "bids": "winning bids, along noisy broadcasts: they are curator's and consumer's to know, and whoever is paid by "
-    "them learns its own exactly.",
+_BASIS_SENTENCES: Final[Mapping[Basis, str]] = {
+    "masses": "Shares are those of the owners' noisy masses, which is all that is known of them.",
+    "bids": "Shares are those of winning bids. Only curator and consumer know them; an owner that is paid by its share "
+    "learns it exactly.",
 }
 
 
 Floats = NDArray[np.float64]
 
 _ARRAYS = "arrays.npz"
-# More pictures than a reader takes in.
+# The most pictures on a page.
 _MAX_PICTURES = 60
 
 
 @dataclass(frozen=True, eq=False)
 class RunSetting:
-    """What an assessment must know of a run beside what was released: the kernel, and who sits where."""
+    """What an assessment needs to know of a run beside the releases: the kernel's gamma, and the indices of owners and
+    consumer among the parties."""
 
     gamma: float
     owners: tuple[int, ...]
@@ -185,9 +186,10 @@ class RunSetting:
 
 @dataclass(frozen=True, eq=False)
 class BoughtRecords:
-    """Real records of the owners, `rows` encoded, with what was paid for them. `sellers` says by place whose each is.
+    """Real records of the owners, and what was paid for them. `rows` are encoded; `sellers` has the index of each row's
+    owner.
 
-    `setting` is there right after a run, for what is measured in a simulation.
+    `setting` is known only right after a run, where a simulation measures the records.
     """
 
     __repr__ = short_repr
@@ -208,15 +210,15 @@ class BoughtRecords:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """As the owners had them, by the schema; numbered columns where a study in Python has none."""
+        """The records in the form of the schema; columns are numbered if there is none."""
         if self.schema is not None:
             return decoded(Encoding(self.schema, scaling="unit"), self.rows, self.labels)
-        made = pd.DataFrame(self.rows, columns=[f"x{place}" for place in range(self.rows.shape[1])])
-        return made if self.labels is None else made.assign(label=self.labels)
+        frame = pd.DataFrame(self.rows, columns=[f"x{place}" for place in range(self.rows.shape[1])])
+        return frame if self.labels is None else frame.assign(label=self.labels)
 
     @property
     def owners(self) -> list[str]:
-        """Whose each record is."""
+        """The owner of each record."""
         return [self.bought.owners[place] for place in self.sellers]
 
     def save(self, folder: Path) -> None:
@@ -234,12 +236,10 @@ class BoughtRecords:
     def load(cls, folder: Path) -> Self:
         arrays, bought = read_arrays(folder / _ARRAYS), Bought.load(folder)
         try:
-            rows, sellers = np.asarray(arrays["rows"], np.float64), np.asarray(arrays["sellers"], np.int64)
-            labels, image = arrays.get("labels"), tuple(int(size) for size in arrays["image"])
-            if rows.ndim != 2 or sellers.shape != (len(rows),) or (labels is not None and len(labels) != len(rows)):
-                raise ValueError("a seller, and a label if there are any, for each record were expected")
+            rows, labels, sellers = _read_rows(arrays)
+            image = tuple(int(size) for size in arrays["image"])
             if len(rows) and not 0 <= sellers.min() <= sellers.max() < len(bought.owners):
-                raise ValueError("sellers are the places of owners")
+                raise ValueError("sellers are indices of owners")
             schema = Schema.load(folder / "schema.toml") if (folder / "schema.toml").exists() else None
         except (KeyError, ValueError, TypeError, SchemaError) as error:
             raise DataError(f"{folder}: no summary can be read here ({error!r}); fetch the folder again") from error
@@ -252,11 +252,11 @@ class BoughtRecords:
             "bought",
             {
                 "What it is": "Records as their owners have them, chosen by an exact function of each owner's data and "
-                "handed to curator and consumer. Towards these two there is no differential privacy; the guarantee is "
-                "about what the owners learn of each other and of the consumer.",
+                "handed to curator and consumer. Towards these two there is no differential privacy; the guarantee "
+                "limits what the owners learn about each other and about the consumer.",
                 "Who sold what": " ".join(self.bought.sentences()),
                 "Files": "`summary.parquet` (records with their `owner`), `schema.toml`, `bought.json` (quotas and "
-                "shares) and `arrays.npz` (encoded rows); no code is run by opening them. Use: any program that reads "
+                "shares) and `arrays.npz` (encoded rows); opening them runs no code. Use: any program that reads "
                 "tables, or `comity.load_artefact(folder)` in Python.",
             },
         )
@@ -270,15 +270,15 @@ class BoughtRecords:
         tables: tuple[Grid, ...] = (self.bought.grid(),)
         if self.schema is not None and self.image is None:
             tables = (*tables, *Dataset(self.frame, self.schema).section().tables)
-        said = f"{len(self):,} records were bought, exactly as many from each owner as its quota says."
-        return Section("What was bought from whom", (said, *self.bought.sentences()), plots, tables)
+        number = f"{len(self):,} records were bought, exactly as many from each owner as its quota says."
+        return Section("What was bought from whom", (number, *self.bought.sentences()), plots, tables)
 
 
 @dataclass(frozen=True, eq=False)
 class BoughtHashes:
     """Features of the owners' records under a seed that the curator does not know, with labels.
 
-    `features` come with the consumer's seed alone: `with_seed` puts its own records beside them.
+    `with_seed` gives the map that made them. Owners and consumer have the seed and can hash their own records too.
     """
 
     kind: ClassVar[str] = "hashes"
@@ -295,19 +295,19 @@ class BoughtHashes:
         return len(self.rows)
 
     def with_seed(self, seed: bytes) -> FourierFeatures:
-        """The map of the hashes, for whoever has the seed: consumer and owners."""
+        """The map of the hashes; consumer and owners have the seed."""
         from comity.entropy import Stream
 
         return FourierFeatures.draw(self.columns, self.rows.shape[1], self.gamma, Stream(seed))
 
     def linear_model(self, regularisation: float = 1.0) -> Any:
-        """A linear classifier of hashes, which is one of the Gaussian kernel on records: a curator that never saw a
-        record trains it, and whoever can hash a record uses it. It is scikit-learn's LinearSVC."""
+        """A linear classifier of hashes (scikit-learn's LinearSVC), which is a classifier of records with the Gaussian
+        kernel. A curator that saw no record can train it, and anyone with the seed can use it."""
         from sklearn.svm import LinearSVC
 
         if self.labels is None or len(np.unique(self.labels)) < 2:
             raise DataError(
-                "a classifier needs hashes of two or more classes; choose more records, or declare a target"
+                "a classifier needs hashes of at least two classes; choose more records, or declare a target"
             )
         return LinearSVC(C=regularisation).fit(self.rows, self.labels)
 
@@ -327,10 +327,8 @@ class BoughtHashes:
     def load(cls, folder: Path) -> Self:
         arrays, bought = read_arrays(folder / _ARRAYS), Bought.load(folder)
         try:
-            rows, sellers = np.asarray(arrays["rows"], np.float64), np.asarray(arrays["sellers"], np.int64)
-            labels, gamma, columns = arrays.get("labels"), float(arrays["gamma"]), int(arrays["columns"])
-            if rows.ndim != 2 or sellers.shape != (len(rows),) or (labels is not None and len(labels) != len(rows)):
-                raise ValueError("a seller, and a label if there are any, for each hash were expected")
+            rows, labels, sellers = _read_rows(arrays)
+            gamma, columns = float(arrays["gamma"]), int(arrays["columns"])
         except (KeyError, ValueError, TypeError) as error:
             raise DataError(f"{folder}: no hashes can be read here ({error!r}); fetch the folder again") from error
         return cls(rows, labels, sellers, bought, gamma, columns)
@@ -341,26 +339,29 @@ class BoughtHashes:
             f"Hashes of {len(self):,} real records of {len(self.bought.owners)} owners",
             "bought",
             {
-                "What it is": "Random features under a seed that owners and consumer share. Whoever has them and not "
-                "the seed knows their inner products, so the distances between records, and their labels; whoever has "
-                "the seed has the records. Towards curator and consumer there is no differential privacy.",
+                "What it is": "Random features under a seed that owners and consumer share. Without the seed they tell "
+                "labels and inner products, so the distances between records; with the seed anyone can compute the "
+                "records. Towards curator and consumer there is no differential privacy.",
                 "Who sold what": " ".join(self.bought.sentences()),
-                "Files": "`arrays.npz` (hashes, labels, sellers) and `bought.json`; no code is run by opening them. "
-                "Use: `comity.load_artefact(folder).linear_model()` in Python.",
+                "Files": "`arrays.npz` (hashes, labels, sellers) and `bought.json`; opening them runs no code. Use: "
+                " `comity.load_artefact(folder).linear_model()` in Python.",
             },
         )
 
     def section(self, noise: float | None = None) -> Section:
-        said = f"{len(self):,} hashes of {self.rows.shape[1]} numbers were bought; no record was."
+        number = f"{len(self):,} hashes of {self.rows.shape[1]} numbers were bought, and no record."
         return Section(
-            "What was bought from whom", (said, *self.bought.sentences()), (_bars(self.bought),), (self.bought.grid(),)
+            "What was bought from whom",
+            (number, *self.bought.sentences()),
+            (_bars(self.bought),),
+            (self.bought.grid(),),
         )
 
 
 @dataclass(frozen=True, eq=False)
 class RatioWeights:
-    """The released density ratio: how much a record of an owner would count for the consumer. No record was handed
-    over, and whatever is computed from it costs nothing more."""
+    """The released density ratio, which weighs an owner's records for the consumer. No record was handed over, and
+    using the ratio costs nothing more."""
 
     kind: ClassVar[str] = "weights"
     place: ClassVar[str] = "weights"
@@ -373,10 +374,10 @@ class RatioWeights:
     setting: RunSetting | None = None
 
     def weights(self, records: pd.DataFrame | Floats) -> Floats:
-        """(n,) importance weights of records, or of encoded rows: an owner's own, for training of its own."""
+        """(n,) importance weights of records or of encoded rows, for an owner's own training."""
         if isinstance(records, pd.DataFrame):
             if self.schema is None:
-                raise DataError("this ratio has no schema to read records by; give encoded rows")
+                raise DataError("this ratio has no schema to encode records with; give encoded rows")
             records = Encoding(self.schema, scaling="unit").encode_features(records)
         return Ratio(self.spectrum, self.theta)(self.features(records))
 
@@ -418,18 +419,26 @@ class RatioWeights:
             "learned",
             {
                 "What it is": "A clipped linear function of random features, made from noisy releases alone; no record "
-                "left its owner. Multiply an owner's losses by it, privately at home or in a secure sum, to train for "
-                "the consumer.",
+                "left its owner. To train for the consumer, multiply an owner's losses by it, at the owner or in a "
+                "secure sum.",
                 "Who holds what": self.bought.sentences()[0],
-                "Files": "`arrays.npz`, `bought.json` and `schema.toml`; no code is run by opening them. Use: "
+                "Files": "`arrays.npz`, `bought.json` and `schema.toml`; opening them runs no code. Use: "
                 "`comity.load_artefact(folder).weights(frame)` in Python.",
             },
         )
 
     def section(self, noise: float | None = None) -> Section:
-        said = f"Weights along {self.spectrum.rank} directions; no record left its owner."
-        sentences = (said, self.bought.sentences()[0])
+        directions = f"Weights along {self.spectrum.rank} directions; no record left its owner."
+        sentences = (directions, self.bought.sentences()[0])
         return Section("Whose records count", sentences, (_bars(self.bought),), (self.bought.grid(),))
+
+
+def _read_rows(arrays: Mapping[str, NDArray[Any]]) -> tuple[Floats, NDArray[Any] | None, NDArray[np.int64]]:
+    rows, sellers = np.asarray(arrays["rows"], np.float64), np.asarray(arrays["sellers"], np.int64)
+    labels = arrays.get("labels")
+    if rows.ndim != 2 or sellers.shape != (len(rows),) or (labels is not None and len(labels) != len(rows)):
+        raise ValueError("a seller, and a label if there are any, for each row were expected")
+    return rows, labels, sellers
 
 
 def _bars(bought: Bought) -> Bars:

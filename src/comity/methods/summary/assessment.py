@@ -1,4 +1,4 @@
-"""How good a summary is: in a simulation, beside what else a consumer could do; and on the consumer's own records."""
+"""How good a summary is: in a simulation, compared with other choices; and on the consumer's own records."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from comity.methods.summary.artefact import BoughtRecords, RatioWeights
 from comity.methods.summary.features import FourierFeatures
 from comity.methods.summary.herding import herd_features, herd_towards, mmd2
 
-# Other choices: some see everything, some see nothing. They exist in simulations only.
+# Other choices of records. They exist in simulations only: some see every record, others choose at random.
 
 Floats = NDArray[np.float64]
 
-# Features of the greedy choice that has no exact kernel: as many as the published method.
+# Features of the greedy choice without the exact kernel: as many as in the published method.
 _FEATURES = 140
-# A pooled classifier learns from so many records at most: a limit of time.
+# The most records that the pooled classifier learns from: a limit of time.
 _MAX_FITTED = 20_000
 
 
 @dataclass(frozen=True)
 class Measured:
-    """MMD² to the consumer's records and, where there are labels, a linear classifier's share of right answers."""
+    """A choice of records: its MMD² to the consumer's records and, where there are labels, the accuracy of a linear
+    classifier that learns from it."""
 
     name: str
     mmd2: float
@@ -45,8 +46,8 @@ def measure_choice(
 
 
 def measure_accuracy(rows: Floats, labels: NDArray[Any] | None, test: Records, gamma: float) -> float | None:
-    """Of a linear support vector machine (C = 1) on rows scaled so that the kernel has γ = 0.1, as in the paper's
-    experiments; None where there are no classes."""
+    """The accuracy of a linear support vector machine (C = 1) on rows scaled as for a kernel of γ = 0.1, as in the
+    paper's experiments; None where there are no classes."""
     if labels is None or test.labels is None or not len(test) or np.asarray(labels).dtype.kind != "i":
         return None
     classes = np.unique(labels)
@@ -62,34 +63,35 @@ def measure_accuracy(rows: Floats, labels: NDArray[Any] | None, test: Records, g
 def compare_choices(
     owners: Sequence[Records], consumer: Records, test: Records, *, count: int, gamma: float, label: str = "baselines"
 ) -> list[Measured]:
-    """p records by uniform sampling, of the largest owner alone, by greedy choices and by a pooled classifier."""
+    """`count` records chosen uniformly, from the largest owner alone, greedily, and by a pooled classifier."""
     rows = np.concatenate([records.features for records in owners])
-    known = [records.labels for records in owners]
-    labels = np.concatenate([np.asarray(one) for one in known]) if all(one is not None for one in known) else None
+    parts = [records.labels for records in owners]
+    labels = np.concatenate([np.asarray(one) for one in parts]) if all(one is not None for one in parts) else None
     target, stream = consumer.features, Stream.public("summary", label)
 
-    def of(name: str, places: Any, note: str) -> Measured:
+    def measure(name: str, places: Any, note: str) -> Measured:
         chosen = None if labels is None else labels[places]
         return measure_choice(name, rows[places], chosen, target=target, test=test, gamma=gamma, note=note)
 
     starts = np.cumsum([0, *(len(records) for records in owners)])
     largest = int(np.argmax(np.diff(starts)))
     count = min(count, len(rows))
-    found = [
-        of("uniform", _choose_uniformly(starts, count, stream), "as many of each owner, at random"),
-        of(
+    choices = [
+        measure("uniform", _choose_uniformly(starts, count, stream), "as many of each owner, at random"),
+        measure(
             "largest owner",
             starts[largest] + stream.permutation(int(np.diff(starts)[largest]))[:count],
-            "at random from the largest one alone",
+            "at random from the largest owner alone",
         ),
-        of("greedy", herd_towards(rows, target, count, gamma), "exact kernel, sees everything: not private"),
+        measure("greedy", herd_towards(rows, target, count, gamma), "exact kernel, sees everything: not private"),
     ]
     features = FourierFeatures.draw(rows.shape[1], _FEATURES, gamma, stream)
     by_features = herd_features(features(rows), features(target).mean(axis=0), count)
-    found.append(of("greedy, features", by_features, f"{_FEATURES} random features, sees everything: not private"))
+    note = f"{_FEATURES} random features, sees everything: not private"
+    choices.append(measure("greedy, features", by_features, note))
     weighed = _choose_by_classifier(rows, target, count, stream)
-    found.append(of("classifier weights", weighed, "drawn by odds of a pooled logistic classifier: not private"))
-    return found
+    choices.append(measure("classifier weights", weighed, "drawn by odds of a pooled logistic classifier: not private"))
+    return choices
 
 
 def _choose_uniformly(starts: NDArray[Any], count: int, stream: Stream) -> NDArray[np.int64]:
@@ -107,7 +109,7 @@ def _choose_by_classifier(rows: Floats, target: Floats, count: int, stream: Stre
     side = np.concatenate([np.zeros(len(some)), np.ones(len(target))])
     model = LogisticRegression(max_iter=200).fit(both, side)
     odds = np.exp(np.clip(model.decision_function(rows), -30, 30))
-    # Without replacement, in proportion to the odds (Efraimidis and Spirakis).
+    # A draw without replacement in proportion to the odds (Efraimidis and Spirakis).
     keys = np.log(stream.uniform(len(rows))) / odds
     return np.argsort(-keys, kind="stable")[:count].astype(np.int64)
 
@@ -115,13 +117,13 @@ def _choose_by_classifier(rows: Floats, target: Floats, count: int, stream: Stre
 # The figures of a simulation: MMD² to the consumer's records, and a classifier on test records.
 
 MEASURE = "MMD² to the consumer's records"
-# Columns, and cells of a number, that a reader takes in.
+# The most columns on a page, and the cells of a number.
 _MAX_COLUMNS, _NUMBER_CELLS = 9, 5
 
 
 def assess(presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
-    """Of records; of weights, how far they bring the owners' records. Hashes can't be put beside records by whoever has
-    no seed: the consumer measures them at home."""
+    """Measure records, or owners' records under their weights. Hashes are not measured: comparing them with records
+    takes the seed, which only consumer and owners have."""
     if isinstance(presented, BoughtRecords) and presented.setting is not None:
         return _assess_records(presented, train, test)
     if isinstance(presented, RatioWeights) and presented.setting is not None and train is not None:
@@ -149,7 +151,7 @@ def _assess_records(presented: BoughtRecords, train: Sequence[Records] | None, t
     rows = tuple((one.name, one.mmd2, one.accuracy, one.note) for one in (ours, *others))
     grid = Grid(("choice", MEASURE, "accuracy", "how"), rows, f"{len(presented)} records each.")
     plots = () if presented.schema is None or presented.image else (_draw_marginals(presented, target),)
-    section = Section("Beside what else could be bought", (), plots, (grid,))
+    section = Section("Compared with other choices", (), plots, (grid,))
     baselines = tuple(Baseline(one.name, one.mmd2, note=one.note) for one in others)
     return Assessment(ours.mmd2, MEASURE, baselines, tuple(figures), (section,))
 
@@ -168,7 +170,7 @@ def _assess_weights(presented: RatioWeights, train: Sequence[Records]) -> Assess
 
 
 def _draw_marginals(presented: BoughtRecords, target: Floats) -> Panels:
-    """Shares of the cells of each column, of the bought records beside the consumer's."""
+    """The shares of each column's cells, among the bought records and among the consumer's."""
     assert presented.schema is not None
     encoding = Encoding(presented.schema, scaling="unit")
     panels = []
@@ -182,7 +184,7 @@ def _draw_marginals(presented: BoughtRecords, target: Floats) -> Panels:
             names = tuple(f"to {edge:.0%} of its range" for edge in edges[1:])
             shares = [_histogram(rows[:, group.start], edges) for rows in (presented.rows, target)]
         panels.append(Panel(column.name, names, shares[0], shares[1]))
-    return Panels("Chosen records beside the consumer's", ("chosen", "consumer"), tuple(panels))
+    return Panels("Chosen records and the consumer's", ("chosen", "consumer"), tuple(panels))
 
 
 def _histogram(values: Floats, edges: Floats) -> tuple[float, ...]:
@@ -190,33 +192,33 @@ def _histogram(values: Floats, edges: Floats) -> tuple[float, ...]:
     return tuple(float(count) / max(1, len(values)) for count in counts)
 
 
-# How good bought records are on the consumer's own: what a linear classifier learns from them. The figure is for the
-# consumer only.
+# How good bought records are for the consumer: a linear classifier learns from them and predicts the consumer's own
+# records. The figure is for the consumer only.
 
-# Of a penalty per record: little, and enough for columns that repeat each other.
+# The ridge penalty per record: small, and enough for columns that repeat each other.
 _RIDGE = 1e-3
 
 
 def score_bought(presented: Any, records: LocalRecords) -> OwnScore | None:
-    """None of hashes and weights, and where records have no classes."""
+    """None for hashes and weights, and where records have no classes."""
     if not isinstance(presented, BoughtRecords) or presented.labels is None or not len(presented):
         return None
     if presented.labels.dtype.kind not in "iu":
         return None
-    known = presented.labels.astype(np.int64)
+    bought = presented.labels.astype(np.int64)
     own = [np.asarray(block.labels, np.int64) for block in records.blocks() if block.labels is not None and len(block)]
     if not own:
         return None
-    # By the labels that there are: one of another owner may be any number, where no schema says how many classes.
-    labels = np.unique(np.concatenate([known, *own]))
-    rows, target = _append_constant(presented.rows), np.eye(len(labels))[np.searchsorted(labels, known)]
+    # Classes are the labels that occur: without a schema, an owner's label may be any number.
+    labels = np.unique(np.concatenate([bought, *own]))
+    rows, target = _append_constant(presented.rows), np.eye(len(labels))[np.searchsorted(labels, bought)]
     weights = np.linalg.solve(rows.T @ rows + _RIDGE * len(rows) * np.eye(rows.shape[1]), rows.T @ target)
     counts, wrong = (np.zeros(len(labels), np.int64) for _ in range(2))
     for block in records.blocks():
         truth = np.searchsorted(labels, np.asarray(block.labels, np.int64))
-        told = (_append_constant(block.features) @ weights).argmax(axis=1)
+        predicted = (_append_constant(block.features) @ weights).argmax(axis=1)
         counts += np.bincount(truth, minlength=len(labels))
-        wrong += np.bincount(truth[told != truth], minlength=len(labels))
+        wrong += np.bincount(truth[predicted != truth], minlength=len(labels))
     return of_classes(counts, wrong)
 
 

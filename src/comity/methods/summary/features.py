@@ -1,9 +1,9 @@
 """Random Fourier features of a Gaussian kernel, in pairs of cosine and sine, and the moments that owners sum.
 
 After A. Rahimi, B. Recht, Random features for large-scale kernel machines, NeurIPS 2007, with frequencies that are
-orthogonal inside blocks (F. Yu et al., Orthogonal random features, NeurIPS 2016). The map comes from a public seed, or
-from one that owners and consumer keep from the curator. The kernel's width comes from public records or the schema. No
-private record is read for either.
+orthogonal inside blocks (F. Yu et al., Orthogonal random features, NeurIPS 2016). The map is drawn from a public seed,
+or from one that owners and consumer keep from the curator. The kernel's width comes from public records or the schema.
+Neither reads a private record.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ Floats = NDArray[np.float64]
 Real = TypeVar("Real", np.float32, np.float64)
 
 LENGTH = 1 + 1e-6
-"""No row of features is longer. Cosines and sines of single precision are off by a few times 2^-24, whatever the angle,
-so that a pair is no longer than this; a row that were is divided by its length."""
+"""The largest length of a row of features. Cosines and sines of single precision are off by a few times 2^-24, whatever
+the angle, so a pair is no longer than this. A longer row would be divided by its length."""
 
-# Lengths that are added in another order are that close to each other: a row below is none of those that are divided.
+# Below this squared length a row needs no division, in whatever order its squares are added.
 _CERTAINLY_SHORT = LENGTH**2 * (1 - 1e-9)
-# Single precision is twice as quick, and LENGTH pays for it. Entries at a time: what is computed of them stays in the
-# processor's cache. Results do not depend on it.
+# The number of entries computed at once, which fit in the processor's cache. Results do not depend on it.
 _BLOCK_ENTRIES = 1 << 15
 
 
@@ -40,8 +39,8 @@ _BLOCK_ENTRIES = 1 << 15
 class FourierFeatures:
     """φ(x) = √(2/D)·(cos(xᵀΩ), sin(xᵀΩ)), of length one; φ(x)·φ(y) is about exp(−γ·|x − y|²).
 
-    `frequencies` Ω is (columns, D/2). A pair's length does not depend on the angle: however large or inexact x is, a
-    row's length is one, up to `LENGTH`. A row that is not finite becomes zero. Features of a row do not depend on the
+    `frequencies` Ω is (columns, D/2). The length of a pair does not depend on the angle, so a row has length one, up to
+    `LENGTH`, however large or inexact x is. A row that is not finite becomes zero. Features of a row do not depend on
     other rows, to the last bit: angles are exact products (`comity.data.row_products`).
     """
 
@@ -49,10 +48,10 @@ class FourierFeatures:
 
     @classmethod
     def draw(cls, columns: int, dimensions: int, gamma: float, stream: Stream) -> FourierFeatures:
-        """`dimensions` features, an even number, for rows of so many columns and the kernel exp(−γ·|x − y|²).
+        """An even number `dimensions` of features of rows with `columns` columns, for the kernel exp(−γ·|x − y|²).
 
-        Within a block of `columns` frequencies they are orthogonal, each as long as a normal vector would be: the same
-        expectation as with independent ones, and less variance.
+        In each block of `columns` frequencies, these are orthogonal and as long as normal vectors. Products of features
+        have the same expectation as with independent frequencies, and less variance.
         """
         if columns < 1 or dimensions < 2 or dimensions % 2:
             raise DataError(
@@ -64,11 +63,11 @@ class FourierFeatures:
         blocks = []
         for start in range(0, dimensions // 2, columns):
             square = stream.normal((columns, columns))
-            turned, upper = np.linalg.qr(square)
-            # The signs of the triangle's diagonal make the rotation uniform, and the same everywhere.
-            turned = turned * np.where(np.diag(upper) < 0, -1.0, 1.0)
+            rotation, upper = np.linalg.qr(square)
+            # With these signs the rotation is uniform, and the same on every machine.
+            rotation = rotation * np.where(np.diag(upper) < 0, -1.0, 1.0)
             lengths = np.linalg.norm(stream.normal((columns, columns)), axis=0)
-            blocks.append((turned * lengths)[:, : dimensions // 2 - start])
+            blocks.append((rotation * lengths)[:, : dimensions // 2 - start])
         return cls(np.concatenate(blocks, axis=1) * sqrt(2 * gamma))
 
     @property
@@ -80,28 +79,29 @@ class FourierFeatures:
         return 2 * int(self.frequencies.shape[1])
 
     def __call__(self, rows: Floats) -> Floats:
-        """(n, columns) to (n, D); the angles to 26 bits, their cosines and sines in single precision."""
+        """(n, columns) to (n, D), with angles to 26 bits and cosines and sines in single precision, which is twice as
+        fast."""
         rows = np.asarray(rows)
         if rows.ndim != 2 or rows.shape[1] != self.columns:
             raise DataError(f"the features expect rows of {self.columns} columns, found shape {rows.shape}")
-        found = np.empty((len(rows), self.dimensions))
+        features = np.empty((len(rows), self.dimensions))
         step = max(16, _BLOCK_ENTRIES // max(self.columns, self.dimensions // 2))
         for start in range(0, len(rows), step):
-            self._fill(found[start : start + step], rows[start : start + step])
-        return found
+            self._fill(features[start : start + step], rows[start : start + step])
+        return features
 
     def _fill(self, block: Floats, rows: Floats) -> None:
-        """Write the features of some rows into their places."""
+        """Write the features of some rows into `block`."""
         half, length = self.dimensions // 2, np.float64(sqrt(2 / self.dimensions))
-        # What is not finite, or no longer is in single precision, is made zero below.
+        # Entries that are not finite, here or in single precision, become zero below.
         with np.errstate(invalid="ignore", over="ignore"):
             angles = self._angles.of_rows(rows).astype(np.float32)
             np.multiply(np.cos(angles), length, out=block[:, :half])
             np.multiply(np.sin(angles), length, out=block[:, half:])
-            # An infinite entry is brought into range before it is multiplied, and shows in the sum of all alone.
+            # Products clip an infinite entry, so only the sum of all entries shows it.
             if not np.isfinite(rows.sum()):
                 block[~np.isfinite(rows).all(axis=1)] = 0.0
-        # Written so that NaN fails. Each row is judged by itself: another one's length changes nothing.
+        # NaN fails this comparison. Each row is checked by itself, so no row depends on another.
         doubtful = np.flatnonzero(~(np.einsum("ij,ij->i", block, block) <= _CERTAINLY_SHORT))
         if len(doubtful):
             some = block[doubtful]
@@ -123,16 +123,16 @@ def public_features(columns: int, dimensions: int, gamma: float) -> FourierFeatu
 
 
 def gamma_of_records(public: Floats) -> float:
-    """γ of the kernel: one over the median squared distance of public rows, so that two typical ones are e⁻¹ alike.
+    """γ of the kernel: one over the median squared distance of public rows. The kernel of two typical rows is then e⁻¹.
 
-    Of seed or auxiliary records, which are everybody's: a width of private ones would be a release that nothing pays
-    for. Pairs that are alike say nothing about a scale and are left out.
+    The rows must be public: a width computed from private ones would be a release that nobody pays for. Equal rows say
+    nothing about a scale, so pairs of them are left out.
     """
     rows = np.asarray(public, np.float64)
     if rows.ndim != 2 or len(rows) < 2 or not np.isfinite(rows).all():
         raise DataError(
-            f"the kernel's width is that of two or more finite public rows, found shape {rows.shape}; give more "
-            "auxiliary records, or summary.gamma",
+            f"the kernel's width needs two or more finite public rows, found shape {rows.shape}; give more auxiliary "
+            "records, or summary.gamma",
             key="summary.gamma",
         )
     if len(rows) > _MAX_PUBLIC:
@@ -142,20 +142,20 @@ def gamma_of_records(public: Floats) -> float:
     apart = apart[apart > _EQUAL_DISTANCE * max(float((rows**2).sum(axis=1).max()), 1e-300)]
     if not apart.size:
         raise DataError(
-            "the auxiliary records are all the same: they have no width; give others, or summary.gamma",
+            "the auxiliary records are all equal and say nothing about a width; give others, or summary.gamma",
             key="summary.gamma",
         )
     return 1.0 / float(np.median(apart))
 
 
-# So many public rows settle a median: a limit of size.
+# The most public rows that the median is taken over: a limit of size.
 _MAX_PUBLIC = 1000
-# Squared distances of equal rows are rounding beside their lengths.
+# Rounding gives equal rows a squared distance of up to this times their squared length.
 _EQUAL_DISTANCE = 1e-13
 
 
 def squared_distances(first: NDArray[Real], second: NDArray[Real]) -> NDArray[Real]:
-    """|x − y|² of all pairs of rows (n, c) and (m, c), in the precision that they have."""
+    """|x − y|² of all pairs of rows (n, c) and (m, c), in their precision."""
     squares: NDArray[Real] = first @ second.T
     squares *= -2
     squares += np.einsum("ij,ij->i", first, first)[:, None]
@@ -165,51 +165,51 @@ def squared_distances(first: NDArray[Real], second: NDArray[Real]) -> NDArray[Re
 
 
 def gamma_of_schema(encoding: Encoding) -> float:
-    """γ = 1 over the mean squared distance of two records whose columns are uniform and independent, each in its own
-    range: 1/6 for a number on [0, 1], 2·(1 − 1/c) for one of c categories. A record of a schema's kind is rarely as
-    spread out, so that public records of the kind give a better one."""
+    """γ of the kernel: one over the mean squared distance of two records whose columns are uniform and independent. A
+    number on [0, 1] adds 1/6 to it, a column of c categories 2·(1 − 1/c). Real records are rarely that spread out, so
+    public records give a better width."""
     apart = 0.0
     for column in encoding.schema.columns:
         apart += 2 * (1 - 1 / column.width) if isinstance(column, Categorical) else 1 / 6
     return 1.0 / max(apart, 1e-9)
 
 
-# Moments: what a record adds to the owners' sum, its features and their products with each other, as one vector.
+# Moments: a record adds its features and their products with each other to the owners' sum, as one vector.
 #
-# Sensitivity  (proof.md, 1) For two records with features φ, ψ of length at most one and s = φ·ψ, the vector (φφᵀ, cφ)
-#              moves by ‖φφᵀ − ψψᵀ‖² + c²·|φ − ψ|² <= 2 − 2s² + c²·(2 − 2s) in square, at most 2·(1 + c²/2)², at
-#              s = −c²/2. One noise for both is slightly less than one for each, and one sum replaces two.
+# Sensitivity  (proof.md, 1) For two records with features φ, ψ of length at most one and s = φ·ψ, the squared distance
+#              of the vectors (φφᵀ, cφ) is ‖φφᵀ − ψψᵀ‖² + c²·|φ − ψ|² <= 2 − 2s² + c²·(2 − 2s), at most 2·(1 + c²/2)²,
+#              at s = −c²/2. One noise for both parts is slightly less than separate noise, and one sum replaces two.
 
 MEAN_WEIGHT = 0.2
-"""c: how much the mean counts beside the products. It needs far fewer digits. Settled on MNIST."""
-# Rows at a time: a limit of memory.
+"""c: the weight of the mean beside the products. The mean needs far fewer digits. Settled on MNIST."""
+# The most rows in memory at once as features: a limit of size.
 _MOMENT_ROWS = 4096
 
 MOMENT_SENSITIVITY = sqrt(2) * (1 + MEAN_WEIGHT**2 / 2) * LENGTH**2
-"""How far one record that is replaced moves the sum."""
+"""The largest distance by which one replaced record moves the sum."""
 MOMENT_LENGTH = sqrt(1 + MEAN_WEIGHT**2) * LENGTH**2
-"""How long one record's vector is at most."""
+"""The largest length of one record's vector."""
 
 
 def count_moments(dimensions: int) -> int:
-    """How many numbers the vector has."""
+    """The length of the vector of moments."""
     return dimensions * (dimensions + 1) // 2 + dimensions
 
 
 def sum_moments(rows: Floats, features: FourierFeatures) -> Floats:
-    """Σ (φφᵀ, cφ) over rows, products as their upper triangle, off the diagonal times √2."""
+    """Σ (φφᵀ, cφ) over rows. Of the products it holds the upper triangle, with entries off the diagonal times √2."""
     width = features.dimensions
     product, total = np.zeros((width, width)), np.zeros(width)
     for start in range(0, len(rows), _MOMENT_ROWS):
-        some = features(rows[start : start + _MOMENT_ROWS])
-        product += some.T @ some
-        total += some.sum(axis=0)
+        block = features(rows[start : start + _MOMENT_ROWS])
+        product += block.T @ block
+        total += block.sum(axis=0)
     row, column = np.triu_indices(width)
     triangle = product[row, column] * np.where(row == column, 1.0, sqrt(2.0))
     return np.concatenate([triangle, MEAN_WEIGHT * total])
 
 
 def split_moments(vector: Floats, dimensions: int) -> tuple[Floats, Floats]:
-    """Σφφᵀ and Σφ of such a sum."""
+    """Σφφᵀ and Σφ of the vector that `sum_moments` gives."""
     products = len(vector) - dimensions
     return from_upper_triangle(vector[:products], dimensions), np.asarray(vector[products:] / MEAN_WEIGHT, np.float64)

@@ -15,28 +15,28 @@ from comity.methods.summary.ratio import Spectrum
 
 # The squared maximum mean discrepancy between two sets of records under a Gaussian kernel.
 #
-# MMD² = |mean of φ over one − mean of φ over the other|² in the kernel's feature space: the mean over all pairs inside
-# each set, less twice the mean over pairs across. A record also pairs with itself (the plug-in value), so MMD² is never
-# negative and is zero between a set and itself.
+# MMD² is the squared distance of the two means of φ in the kernel's feature space: the mean kernel over all pairs
+# inside each set, less twice the mean over pairs across. A record also pairs with itself (the plug-in value), so MMD²
+# is never negative and is zero between a set and itself.
 
 Floats = NDArray[np.float64]
 
-# Pairs at a time: a limit of memory.
+# The most rows whose pairs are in memory at once: a limit of size.
 _KERNEL_ROWS = 512
 
 
 def kernel(first: NDArray[Real], second: NDArray[Real], gamma: float) -> NDArray[Real]:
-    """exp(−γ·|x − y|²) of all pairs of rows, (n, m), in the precision that they have."""
-    found = squared_distances(first, second)
-    found *= -gamma
-    np.exp(found, out=found)
-    return found
+    """exp(−γ·|x − y|²) of all pairs of rows, (n, m), in their precision."""
+    values = squared_distances(first, second)
+    values *= -gamma
+    np.exp(values, out=values)
+    return values
 
 
 def mean_kernel(rows: Floats, others: Floats, gamma: float, weights: Floats | None = None) -> Floats:
-    """(n,): the mean kernel between each of `rows` and `others`, weighted where there are `weights`, which sum to one.
+    """(n,): the mean kernel of each of `rows` with `others`, weighted by `weights` if given, which sum to one.
 
-    Single precision inside a block of pairs, double across: these are for choosing and measuring, not for a release.
+    It has single precision inside a block of pairs, which suffices: it chooses and measures, and is never released.
     """
     one, two = np.asarray(rows, np.float32), np.asarray(others, np.float32)
     share = np.full(len(two), 1 / max(len(two), 1), np.float32) if weights is None else np.asarray(weights, np.float32)
@@ -49,7 +49,7 @@ def mean_kernel(rows: Floats, others: Floats, gamma: float, weights: Floats | No
 
 
 def mmd2(first: Floats, second: Floats, gamma: float, weights: Floats | None = None) -> float:
-    """MMD² between two sets of rows; `weights`, which sum to one, are those of `first`."""
+    """MMD² between two sets of rows. `weights` are those of `first` and sum to one."""
     share = np.full(len(first), 1 / len(first)) if weights is None else np.asarray(weights, np.float64)
     inside = share @ mean_kernel(first, first, gamma, share)
     across = share @ mean_kernel(first, second, gamma)
@@ -60,32 +60,33 @@ def mmd2(first: Floats, second: Floats, gamma: float, weights: Floats | None = N
 #
 # With q records chosen, whose features sum to S, record x brings the summary to (S + φ(x))/(q + 1). Up to terms that do
 # not depend on x and with |φ| = 1, its squared distance from a target mean t is −2/(q + 1)·(t·φ(x) − S·φ(x)/(q + 1)).
-# The next record is therefore the one with the largest t·φ(x) − S·φ(x)/(q + 1). Only inner products are needed, of the
+# Therefore the next record is the one with the largest t·φ(x) − S·φ(x)/(q + 1). This needs only inner products, of the
 # exact kernel or of features.
 #
-# The first records were chosen for a smaller summary. So each record in turn may afterwards be exchanged for the one
+# The first records were chosen for a smaller summary. So afterwards each record in turn may be exchanged for the one
 # that is best beside all the others, by the same formula with q − 1 records present.
 
 Places = NDArray[np.int64]
 
 EXCHANGE_PASSES = 2
-"""Of exchanges after herding. On splits of credit defaults, CPS and MNIST that no figure is reported of, two take off
-most of what five do; a limit of time."""
+"""The number of passes of exchanges after herding: a limit of time. On splits of credit defaults, CPS and MNIST on
+which no figure is reported, two passes gain most of what five gain."""
 CLASS_WEIGHT = 0.3
-"""How much of a likeness is lost where classes differ. Chosen among 0, 0.3, 0.5 and 0.8 on credit defaults, motion and
-splits of Adult that no figure is reported of: a linear classifier gains two to four points in a hundred, MMD² of rows
-loses a tenth at most; more of it takes more from the rows. Neither MNIST nor CPS was looked at for it."""
+"""The share by which the kernel of two records of different classes is reduced. Chosen among 0, 0.3, 0.5 and 0.8 on
+credit defaults, motion and splits of Adult on which no figure is reported: the accuracy of a linear classifier gains
+two to four points in a hundred, and MMD² of rows loses at most a tenth; larger values lose more. Neither MNIST nor CPS
+was used for the choice."""
 
 
-def herd(attraction: Floats, alike: Callable[[int], NDArray[np.floating[Any]]], count: int) -> Places:
-    """`count` different places, in the order of choice.
+def herd(attraction: Floats, similarity: Callable[[int], NDArray[np.floating[Any]]], count: int) -> Places:
+    """Indices of `count` different candidates, in the order of choice.
 
-    `attraction` (n,) holds t·φ(x) of every candidate, `alike(i)` (n,) its inner product with candidate i. Ties go to
-    the first.
+    `attraction` (n,) holds t·φ(x) of every candidate, `similarity(i)` (n,) its inner product with candidate i. The
+    first of equals is chosen.
     """
     candidates = len(attraction)
     if not 0 <= count <= candidates:
-        raise DataError(f"as many records are chosen as there are at most: {count} asked of {candidates}")
+        raise DataError(f"the number of records to choose must lie between 0 and {candidates}, found {count}")
     crowding = np.zeros(candidates)
     left = np.array(attraction, np.float64)
     chosen = np.empty(count, np.int64)
@@ -93,38 +94,39 @@ def herd(attraction: Floats, alike: Callable[[int], NDArray[np.floating[Any]]], 
         best = int(np.argmax(left - crowding / (place + 1)))
         chosen[place] = best
         left[best] = -np.inf
-        crowding += alike(best)
+        crowding += similarity(best)
     return chosen
 
 
 def exchange(
-    attraction: Floats, alike: Callable[[int], NDArray[np.floating[Any]]], chosen: Places, passes: int
+    attraction: Floats, similarity: Callable[[int], NDArray[np.floating[Any]]], chosen: Places, passes: int
 ) -> Places:
-    """The chosen places, each left or exchanged for a better one in its turn, in so many passes or until none moves.
+    """The chosen indices after each in turn was kept or exchanged for a better one, in `passes` passes or until none
+    changes.
 
-    No exchange brings the summary further from its target, and places stay different.
+    No exchange brings the summary further from its target, and indices stay different.
     """
-    found, left = np.array(chosen, np.int64), np.array(attraction, np.float64)
+    places, left = np.array(chosen, np.int64), np.array(attraction, np.float64)
     crowding = np.zeros(len(left))
-    for place in found:
-        crowding += alike(int(place))
-    left[found] = -np.inf
+    for place in places:
+        crowding += similarity(int(place))
+    left[places] = -np.inf
     for _ in range(passes):
-        moved = False
-        for turn, place in enumerate(found):
+        changed = False
+        for turn, place in enumerate(places):
             left[place] = attraction[place]
-            crowding -= alike(int(place))
-            best = int(np.argmax(left - crowding / len(found)))
-            moved = moved or best != place
-            found[turn], left[best] = best, -np.inf
-            crowding += alike(best)
-        if not moved:
+            crowding -= similarity(int(place))
+            best = int(np.argmax(left - crowding / len(places)))
+            changed = changed or best != place
+            places[turn], left[best] = best, -np.inf
+            crowding += similarity(best)
+        if not changed:
             break
-    return found
+    return places
 
 
 def herd_rows(rows: Floats, attraction: Floats, count: int, gamma: float) -> Places:
-    """By the exact kernel, towards whatever `attraction` (n,) is the likeness to."""
+    """Herd by the exact kernel; `attraction` (n,) is each row's mean kernel with the target."""
     single = np.asarray(rows, np.float32)
     return herd(attraction, lambda best: kernel(single, single[best : best + 1], gamma)[:, 0], count)
 
@@ -132,11 +134,11 @@ def herd_rows(rows: Floats, attraction: Floats, count: int, gamma: float) -> Pla
 def herd_weighted(
     rows: Floats, weights: Floats, count: int, gamma: float, labels: NDArray[np.int64] | None = None
 ) -> Places:
-    """By the exact kernel, towards the rows' own distribution under `weights`, which sum to one, with exchanges.
+    """Herd by the exact kernel towards the rows' own distribution under `weights`, which sum to one, with exchanges.
 
-    With `labels`, classes, towards the distribution of rows and classes together: rows of different classes are less
-    alike by `OF_CLASSES`, which is a kernel too, the product of two. A summary of a hundred rows then has each class
-    where it belongs, and not by chance.
+    With `labels`, which are classes, herd towards the distribution of rows and classes together: `CLASS_WEIGHT` reduces
+    the kernel of rows of different classes, and the product is a kernel too. A summary of a hundred rows then has each
+    class where it belongs, and not by chance.
     """
     single, attraction = np.asarray(rows, np.float32), mean_kernel(rows, rows, gamma, weights)
     if labels is not None:
@@ -145,34 +147,33 @@ def herd_weighted(
             own = np.flatnonzero(labels == one)
             attraction[own] += CLASS_WEIGHT * mean_kernel(rows[own], rows[own], gamma, weights[own])
 
-    def alike(best: int) -> NDArray[np.float32]:
-        found = kernel(single, single[best : best + 1], gamma)[:, 0]
+    def similarity(best: int) -> NDArray[np.float32]:
+        values = kernel(single, single[best : best + 1], gamma)[:, 0]
         if labels is not None:
-            found[labels != labels[best]] *= 1 - CLASS_WEIGHT
-        return found
+            values[labels != labels[best]] *= 1 - CLASS_WEIGHT
+        return values
 
-    return exchange(attraction, alike, herd(attraction, alike, count), EXCHANGE_PASSES)
+    return exchange(attraction, similarity, herd(attraction, similarity, count), EXCHANGE_PASSES)
 
 
 def herd_towards(rows: Floats, target: Floats, count: int, gamma: float) -> Places:
-    """By the exact kernel, towards the rows of `target`: the greedy choice that knows everything."""
+    """Herd by the exact kernel towards the rows of `target`: the greedy choice that sees everything."""
     return herd_rows(rows, mean_kernel(rows, target, gamma), count, gamma)
 
 
 def herd_features(features: Floats, mean: Floats, count: int) -> Places:
-    """By features (n, D), towards a mean of features (D,)."""
+    """Herd by features (n, D) towards a mean of features (D,)."""
     return herd(features @ mean, lambda best: features @ features[best], count)
 
 
-# The choice at the site: smooth the ratio over the owner's records, then herd towards them and their classes.
-#
-# Only the chosen records leave, exactly as many as the quota says.
+# The choice at the site: smooth the ratio over the owner's records, then herd towards them and their classes. Exactly
+# as many records leave as the quota says.
 
 MAX_CANDIDATES = 10_000
-"""So many records are looked at: a limit of time, since all pairs of them are."""
+"""The most records that compete for the quota: a limit of time, since all their pairs are computed."""
 NEIGHBOURS = 12
-"""A record's ratio is averaged over so many nearest ones, itself included. Settled on MNIST."""
-# Settled on MNIST.
+"""The number of nearest records, itself included, over which a record's ratio is averaged. Settled on MNIST."""
+# The powers that smoothed ratios are raised to. Settled on MNIST.
 _POWERS = (0.8, 3.0)
 _NEIGHBOUR_ROWS = 256
 
@@ -188,11 +189,11 @@ def choose_records(
     stream: Stream,
     classes: NDArray[np.int64] | None = None,
 ) -> Places:
-    """Exactly `count` places among an owner's rows, whose ratios these are.
+    """Indices of exactly `count` of an owner's rows, by the `ratio` of each.
 
-    Candidates are those with a ratio above 0, at most `CANDIDATES` of them or as many as the quota, drawn by the
-    owner's own chance. Where they are fewer than the quota, others fill it: how many there are is not said. `classes`
-    of the rows, where they have some, are chosen like the rows: as often as the ratio counts them.
+    Candidates are the rows with a ratio above 0; of more than `MAX_CANDIDATES`, or than the quota if that is larger, so
+    many are drawn at random. If they are fewer than the quota, random other rows fill it, so nobody learns how many
+    there are. With `classes`, the choice has each class as often as the ratio weighs it.
     """
     candidates = np.flatnonzero(ratio > 0)
     order = stream.permutation(len(candidates))
@@ -202,39 +203,38 @@ def choose_records(
         more = rest[stream.permutation(len(rest))[: max(0, count - len(candidates))]]
         return np.concatenate([candidates, more])[:count].astype(np.int64)
     own, raw = rows[candidates], ratio[candidates]
-    turned = features(own) @ spectrum.axes
-    weights = sharpen_weights(smooth_ratio(own, raw), raw, turned)
-    known = None if classes is None else classes[candidates]
-    return candidates[herd_weighted(own, weights, count, gamma, known)]
+    along_axes = features(own) @ spectrum.axes
+    weights = sharpen_weights(smooth_ratio(own, raw), raw, along_axes)
+    labels = None if classes is None else classes[candidates]
+    return candidates[herd_weighted(own, weights, count, gamma, labels)]
 
 
 def smooth_ratio(rows: Floats, ratio: Floats) -> Floats:
-    """The mean ratio of each row's nearest ones, itself included: a direction that the noise made up disagrees with its
-    neighbours, one that is there agrees."""
+    """The mean ratio of each row's nearest rows, itself included. Ratios that differ from those of their neighbours are
+    mostly due to noise."""
     count = min(NEIGHBOURS, len(rows))
     if count == len(rows):
         return np.full(len(rows), ratio.mean())
     single = np.asarray(rows, np.float32)
-    found = np.empty(len(rows))
+    means = np.empty(len(rows))
     for start in range(0, len(rows), _NEIGHBOUR_ROWS):
-        apart = squared_distances(single[start : start + _NEIGHBOUR_ROWS], single)
-        near = np.argpartition(apart, count - 1, axis=1)[:, :count]
-        found[start : start + _NEIGHBOUR_ROWS] = ratio[near].mean(axis=1)
-    return found
+        distances = squared_distances(single[start : start + _NEIGHBOUR_ROWS], single)
+        near = np.argpartition(distances, count - 1, axis=1)[:, :count]
+        means[start : start + _NEIGHBOUR_ROWS] = ratio[near].mean(axis=1)
+    return means
 
 
-def sharpen_weights(smooth: Floats, ratio: Floats, turned: Floats) -> Floats:
-    """Weights that sum to one: `smooth` to the power that keeps the weighted mean of `turned` (n, k) where `ratio` has
-    it, since averaging over neighbours draws it towards the middle."""
+def sharpen_weights(smooth: Floats, ratio: Floats, coordinates: Floats) -> Floats:
+    """Weights that sum to one: `smooth` to the power that best keeps the mean of `coordinates` (n, k) weighted by
+    `ratio`. Averaging over neighbours alone would draw that mean towards the middle."""
     smooth = np.maximum(smooth, 1e-12) / smooth.max()
-    wanted = ratio @ turned / ratio.sum()
+    wanted = ratio @ coordinates / ratio.sum()
 
     def weights(power: float) -> Floats:
         raised = smooth**power
         return np.asarray(raised / raised.sum(), np.float64)
 
-    def missed(power: float) -> float:
-        return float(((weights(power) @ turned - wanted) ** 2).sum())
+    def error(power: float) -> float:
+        return float(((weights(power) @ coordinates - wanted) ** 2).sum())
 
-    steps = np.linspace(*_POWERS, 23)
-    return weights(float(min(steps, key=missed)))
+    return weights(float(min(np.linspace(*_POWERS, 23), key=error)))

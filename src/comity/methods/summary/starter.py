@@ -1,4 +1,4 @@
-"""Archives with pictures of all digits, from which a consumer buys some that look like its own even ones."""
+"""Archives hold pictures of all digits; a consumer buys some that look like its own even ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from comity.data.public.digits import digit_pictures, digit_schema
 
 EVEN, ODD = (0, 2, 4, 6, 8), (1, 3, 5, 7, 9)
 OWNERS = {"ashford": (2000, 1500), "birkdale": (2500, 500), "calder": (2500, 500), "dunmore": (2500, 500)}
-"""Odd and even pictures of each."""
+"""The numbers of odd and of even pictures that each owner holds."""
 CONSUMER, WISHED, PUBLIC, TESTED = "newtown", 500, 150, 1000
 
 _STUDY = """\
-# What the parties agree on. `comity plan study.toml` shows what it would release; nothing is read or spent by that.
+# What the parties agree on. `comity plan study.toml` shows what it would release; it reads and spends nothing.
 
 [study]
 name = "{name}"
@@ -26,15 +26,15 @@ unit = "record"                 # who is protected: one record, against the othe
 neighbours = "replace"          # how many records each party has is public
 epsilon = 1.0                   # the loss of each record of owners and of the consumer, each in its own ledger
 delta = 1e-5
-colluders = 1                   # owners that may pool what they saw
+colluders = 1                   # how many owners may pool what they saw
 
 [summary]
 records = 100                   # how many are bought in all
 deliver = "records"             # real records leave, without differential privacy towards curator and consumer; a
                                 # site's policy must allow it (records_may_leave = true). Or "hashes", or "weights"
 auxiliary = "public.parquet"    # public records, for the width of the kernel alone; part of the study's hash
-payment = 100.0                 # what the payout table divides
-image = [8, 8]                  # a record is a picture: chosen ones are shown on the page
+payment = 100.0                 # the sum that the payout table divides
+image = [8, 8]                  # a record is a picture: the page shows chosen ones
 
 [summary.sizes]                 # records of each party: public, and a cap on what an owner is asked for
 {sizes}

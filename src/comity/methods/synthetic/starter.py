@@ -9,7 +9,7 @@ from comity.methods.generated_hospitals import write_hospitals
 SIZES = {"ashford": 2200, "birkdale": 1900, "calder": 1700, "dunmore": 1500, "elstow": 1300, "farleigh": 1000}
 
 _STUDY = """\
-# What the parties agree on. `comity plan study.toml` shows what it would release; nothing is read or spent by that.
+# What the parties agree on. `comity plan study.toml` shows what it would release; it reads and spends nothing.
 
 [study]
 name = "{name}"
