@@ -20,9 +20,8 @@ from scipy.special import expit
 from comity.data import Bounded, Encoding, Records
 from comity.entropy import Stream
 from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression
-from comity.methods.vertical.gradients import Solver
-from comity.methods.vertical.layout import scaled_target
-from comity.methods.vertical.pooled import add_noise, fit_alone_and_pooled, run_rounds
+from comity.methods.vertical.centralised import add_noise, fit_alone_and_pooled, run_rounds
+from comity.methods.vertical.design import scaled_target
 from comity.privacy import Approx, Neighbours, SeededNoise, Unit
 from comity.protocol import Consortium
 from experiments.accuracy.rows import (
@@ -84,7 +83,7 @@ def of_case(held: Dealt, colluders: int, epsilon: float, repeats: int, *, quick:
             found.append(held.scored(coef))
             cuts.append(cut)
         shares = {name: float(np.mean([cut[name] for cut in cuts])) for name in cuts[0]}
-        yield row(case, found, beside, features=held.quadratic.layout.encoding.width, note=_note(quick), **shares)
+        yield row(case, found, beside, features=held.quadratic.design.encoding.width, note=_note(quick), **shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,16 +107,24 @@ class Dealt:
 
     @cached_property
     def quadratic(self) -> VerticalRegression:
-        return Vertical.quadratic(
-            schema=self.table.schema, columns=self.columns, products="dealer", bins=True, max_rows=1 << 17
+        return self.protocol("quadratic")
+
+    def protocol(self, solver: str) -> VerticalRegression:
+        return Vertical.over_columns(
+            schema=self.table.schema,
+            columns=self.columns,
+            products="dealer",
+            bins=True,
+            max_rows=1 << 17,
+            solver=solver,
         )
 
     @cached_property
     def train(self) -> dict[str, Floats]:
         """Each party's columns of z."""
-        layout = self.quadratic.layout
+        design = self.quadratic.design
         return {
-            party: layout.matrix(layout.encoding_of(party).encode(self.table.train[list(own)]).records, party)
+            party: design.matrix(design.encoding_of(party).encode(self.table.train[list(own)]).records, party)
             for party, own in self.columns.items()
         }
 
@@ -132,9 +139,8 @@ class Dealt:
     def learnt(self, method: str, consortium: Consortium, source: SeededNoise) -> tuple[Floats, dict[str, float]]:
         """Coefficients of encoded rows of one run, and of rounds what share of the rows they cut."""
         if method != QUADRATIC:
-            solver: Solver = "gradient" if method == ROUNDS else "auto"
-            protocol = GradientRegression(quadratic=self.quadratic, solver=solver)
-            if protocol.descends(consortium):
+            protocol = self.protocol("gradient" if method == ROUNDS else "auto")
+            if isinstance(protocol, GradientRegression) and protocol.descends(consortium):
                 return run_rounds(protocol, self.train, consortium, source)
         count = len(next(iter(self.train.values())))
         return self.quadratic.fit(add_noise(self.quadratic, self.exact, consortium, source), count, consortium).coef, {}
@@ -149,8 +155,8 @@ class Dealt:
     @cached_property
     def _known(self) -> tuple[Scores, float, float]:
         """Pooled, constant, and the target's holder alone."""
-        layout = self.quadratic.layout
-        alone, together = fit_alone_and_pooled(layout, np.hstack(list(self.train.values())))
+        design = self.quadratic.design
+        alone, together = fit_alone_and_pooled(design, np.hstack(list(self.train.values())))
         labels = np.asarray(self.test.labels)
         if self.numbers:
             return self.scored(together), 0.0, self.scored(alone).accuracy

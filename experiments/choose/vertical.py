@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from comity.methods.vertical import fit, gradients, landscape, layout
+from comity.methods.vertical import descent, design, method, moments
 from comity.privacy import Approx, Neighbours, SeededNoise, Unit
 from comity.protocol import Consortium
 from experiments.accuracy.vertical import DELTA, QUADRATIC, ROUNDS, Dealt
@@ -29,11 +29,11 @@ _ROWS, _REPEATS = 16_000, 2
 
 
 def choices() -> Iterator[Choice]:
-    yield _of(gradients, "TENTHS_FOR_MOMENTS", (2, 4, 6), ROUNDS, CLASSES, (1.0, 10.0))
-    yield _of(landscape, "WHITENED_FROM", (0.25, 1.0, 4.0), ROUNDS, CLASSES, (1.0, 10.0))
-    yield _of(fit, "RIDGE", (0.03, 0.06, 0.125, 0.25, 0.5), QUADRATIC, CLASSES, (0.1, 1.0))
-    yield _of(layout, "LABEL_SHARE", (0.1, 0.25, 0.5), QUADRATIC, {**CLASSES, **NUMBERS}, (0.1, 1.0))
-    yield Choice("vertical.gradients.SWITCH", SWITCHES, _with_rounds_from, now=gradients.SWITCH)
+    yield _of(method, "TENTHS_FOR_MOMENTS", (2, 4, 6), ROUNDS, CLASSES, (1.0, 10.0))
+    yield _of(descent, "WHITENED_FROM", (0.25, 1.0, 4.0), ROUNDS, CLASSES, (1.0, 10.0))
+    yield _of(moments, "RIDGE", (0.03, 0.06, 0.125, 0.25, 0.5), QUADRATIC, CLASSES, (0.1, 1.0))
+    yield _of(design, "LABEL_SHARE", (0.1, 0.25, 0.5), QUADRATIC, {**CLASSES, **NUMBERS}, (0.1, 1.0))
+    yield Choice("vertical.method.SWITCH", SWITCHES, _with_rounds_from, now=method.SWITCH)
 
 
 def _of(

@@ -33,10 +33,10 @@ from comity.methods.softlabel import SoftLabel, SoftLabelProtocol
 from comity.methods.summary import OneShotSummary
 from comity.methods.summary.ratio import MAX_RANK
 from comity.methods.vertical import Vertical
-from comity.methods.vertical.dealt_rounds import DealtRounds
+from comity.methods.vertical.dealer_rounds import DealerRounds
+from comity.methods.vertical.design import Design
 from comity.methods.vertical.evaluation import ErrorsByColumns
-from comity.methods.vertical.layout import Layout
-from comity.methods.vertical.ring_rounds import RingRounds
+from comity.methods.vertical.rlwe_rounds import RlweRounds
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from tests.averaging.default_consortium import make_consortium as averaging_consortium
@@ -304,18 +304,19 @@ def bid(name: str) -> Case:
 
 
 @cache
-def by_columns(width: int, *, classes: bool = True) -> Layout:
+def by_columns(width: int, *, classes: bool = True) -> Design:
     target: Any = Classes("y", ("no", "yes")) if classes else Bounded("y", -1.0, 1.0)
     numbers = tuple(Numeric(f"x{place}", -1, 1) for place in range(width))
     schema = Schema((*numbers, Numeric("z", -1, 1)), target)
-    return Layout(schema, {"ash": tuple(one.name for one in numbers), "birch": ("z", "y")})
+    columns = {"ash": tuple(one.name for one in numbers), "birch": ("z", "y")}
+    return Design(schema, columns, centred=True, intercept=True, bins=False)
 
 
 def in_rounds(kind: Any, step: str) -> Case:
     def seen(rows: Floats, labels: NDArray[Any], message: Any) -> Floats:
-        layout = by_columns(rows.shape[1])
-        rounds = kind(layout=layout, max_rows=1 << 10)
-        units = rounds.features(layout.matrix(Records(rows, labels), "ash"), "ash")
+        design = by_columns(rows.shape[1])
+        rounds = kind(design=design, max_rows=1 << 10)
+        units = rounds.features(design.matrix(Records(rows, labels), "ash"), "ash")
         if step == "weigh":
             found = rounds.scores(units, "ash", message["weights"], message["interval"])[:, None]
         else:
@@ -339,9 +340,11 @@ def in_rounds(kind: Any, step: str) -> Case:
 def errors_by_columns(classes: bool) -> Case:
     @cache
     def model_evaluation(width: int) -> ErrorsByColumns:
-        layout = by_columns(width, classes=classes)
-        method = Vertical.quadratic(schema=layout.schema, columns=dict(layout.held), max_rows=1 << 10)
-        return ErrorsByColumns(method, method)
+        design = by_columns(width, classes=classes)
+        method = Vertical.over_columns(
+            solver="quadratic", schema=design.schema, columns=dict(design.columns), max_rows=1 << 10
+        )
+        return ErrorsByColumns(method)
 
     def seen(rows: Floats, labels: NDArray[Any], message: Any) -> Floats:
         built, site = model_evaluation(rows.shape[1]), Batch(added(), "ash", rows, labels)
@@ -365,8 +368,8 @@ CASES = [
     summarised("weigh"),
     bid("AuctionSummary"),
     bid("PublishedSummary"),
-    *(in_rounds(RingRounds, step) for step in ("whiten", "weigh")),
-    *(in_rounds(DealtRounds, step) for step in ("blind", "weigh")),
+    *(in_rounds(RlweRounds, step) for step in ("whiten", "weigh")),
+    *(in_rounds(DealerRounds, step) for step in ("blind", "weigh")),
     errors_by_columns(classes=True),
     errors_by_columns(classes=False),
 ]

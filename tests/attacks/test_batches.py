@@ -80,7 +80,7 @@ def replaced(monkeypatch: pytest.MonkeyPatch, twin: type[Plain]) -> None:
     monkeypatch.setattr(Weights, "on_one_grid", twin.of)
 
 
-EXACT = [case for case in CASES if case.name not in ("RingRounds.whiten", "DealtRounds.blind")]
+EXACT = [case for case in CASES if case.name not in ("RlweRounds.whiten", "DealerRounds.blind")]
 
 
 @pytest.mark.parametrize("case", EXACT, ids=lambda case: case.name)

@@ -169,7 +169,7 @@ def of_moments(rows: int, times: float, tries: int) -> tuple[float, float]:
     the sum of products with its own label, which it multiplies."""
     tried = vertical.protocol()
     consortium, noticed, read = vertical.make_consortium(tried, LOSS), 0, 0
-    release, layout, entries = tried.moments(consortium.loss), tried.layout, tried.entries
+    release, layout, entries = tried.moments(consortium.loss), tried.design, tried.entries
     scale, noise = release.scale(consortium), release.noise
     assert noise is not None
     for seed in range(tries):

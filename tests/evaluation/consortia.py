@@ -78,7 +78,8 @@ def of_vertical(seed: int, *, linear: bool = True, delta: float = 1e-6, aligned:
     agreed, frame = schema(linear=linear, identifier=aligned), people(2000, seed=seed, linear=linear)
     frame = frame if aligned else frame.drop(columns="person")
     made = simulate(
-        Vertical.quadratic(
+        Vertical.over_columns(
+            solver="quadratic",
             schema=agreed,
             columns=HELD[2],
             pure=not delta,

@@ -18,7 +18,7 @@ from comity.federation.coordinator.lifecycle import run
 from comity.federation.evaluation.assessment import Assessment
 from comity.methods.averaging import Averaging
 from comity.methods.softlabel import SoftLabel
-from comity.methods.vertical import GradientRegression
+from comity.methods.vertical import GradientRegression, VerticalRegression
 from comity.privacy.loss import Approx
 from comity.report.result import Result
 from comity.study.results.outcome import Outcome
@@ -31,8 +31,8 @@ def figures(outcome: Outcome) -> dict[str, float]:
     return {figure.name: figure.value for figure in outcome.assessment.figures}
 
 
-def rounds() -> GradientRegression:
-    return GradientRegression(quadratic=columns.protocol(2, products="dealer"), solver="auto", rounds=2)
+def rounds() -> VerticalRegression:
+    return columns.protocol(2, products="dealer", solver="auto", rounds=2)
 
 
 def simulated(tried: Any, **terms: Any) -> Outcome:

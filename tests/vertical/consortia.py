@@ -64,9 +64,8 @@ def people(rows: int, *, seed: int = 0, linear: bool = False) -> pd.DataFrame:
 
 
 def protocol(parties: int = 2, *, linear: bool = False, identifier: bool = False, **options: Any) -> VerticalRegression:
-    return Vertical.quadratic(
-        schema=schema(linear=linear, identifier=identifier), columns=HELD[parties], **{"max_rows": 1 << 14, **options}
-    )
+    given = {"solver": "quadratic", "max_rows": 1 << 14, **options}
+    return Vertical.over_columns(schema=schema(linear=linear, identifier=identifier), columns=HELD[parties], **given)
 
 
 def build_published(of: Schema, columns: Mapping[str, tuple[str, ...]], *, max_rows: int) -> PublishedVertical:
@@ -78,7 +77,7 @@ def build_published(of: Schema, columns: Mapping[str, tuple[str, ...]], *, max_r
 
 def make_consortium(tried: Any, loss: Loss | None = None, *, colluders: int = 1) -> Consortium:
     names = tuple(tried.columns)
-    pure = getattr(getattr(tried, "quadratic", tried), "pure", True)
+    pure = getattr(tried, "pure", True)
     return Consortium(
         parties=names,
         loss=loss or (Pure(1) if pure else Approx(1, 1e-5)),

@@ -13,7 +13,7 @@ import pytest
 from comity.errors import StudyError
 from comity.methods.vertical import Vertical, VerticalRegression
 from comity.methods.vertical.budgets import affordable_epsilon, format_up, party_losses
-from comity.methods.vertical.layout import PLACES
+from comity.methods.vertical.design import PLACES
 from comity.methods.vertical.moments import integers, l1_sensitivity_about, l2_sensitivity, party_share
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Pure
@@ -23,16 +23,16 @@ from .test_sensitivity import every_record
 
 
 def test_a_party_with_few_columns_loses_less_and_none_more_than_the_study() -> None:
-    layout = protocol(4).layout
-    losses = party_losses(layout, Approx(1, 1e-5))
+    design = protocol(4).design
+    losses = party_losses(design, Approx(1, 1e-5))
     assert max(losses.values()) <= 1.0 + 1e-9 and losses["doum"] < losses["cedar"]
 
 
 def test_wishes_and_losses_are_each_others_inverse() -> None:
-    layout = protocol(4).layout
-    losses = party_losses(layout, Approx(1, 1e-5))
-    assert affordable_epsilon(layout, losses, 1e-5) == pytest.approx(1.0, rel=1e-6)
-    assert affordable_epsilon(layout, {"doum": 2 * losses["doum"]}, 1e-5) > 1.5
+    design = protocol(4).design
+    losses = party_losses(design, Approx(1, 1e-5))
+    assert affordable_epsilon(design, losses, 1e-5) == pytest.approx(1.0, rel=1e-6)
+    assert affordable_epsilon(design, {"doum": 2 * losses["doum"]}, 1e-5) > 1.5
 
 
 def test_a_study_above_what_a_party_wishes_is_refused_with_the_figure() -> None:
@@ -41,14 +41,14 @@ def test_a_study_above_what_a_party_wishes_is_refused_with_the_figure() -> None:
         tried.declare(make_consortium(tried, Approx(1, 1e-5)))
     tried.declare(make_consortium(tried, Approx(0.4, 1e-5)))
     with pytest.raises(StudyError, match="names elm"):
-        affordable_epsilon(tried.layout, {"elm": 1.0}, 1e-5)
+        affordable_epsilon(tried.design, {"elm": 1.0}, 1e-5)
 
 
 def test_pure_wishes_and_losses_are_each_others_inverse_and_in_the_plan() -> None:
     tried = protocol(4, pure=True)
-    losses = party_losses(tried.layout, Pure(2))
+    losses = party_losses(tried.design, Pure(2))
     assert max(losses.values()) <= 2 and losses["doum"] < losses["cedar"]
-    assert affordable_epsilon(tried.layout, losses, 0.0) == pytest.approx(2.0)
+    assert affordable_epsilon(tried.design, losses, 0.0) == pytest.approx(2.0)
     assert f"doum {format_up(losses['doum'])}" in tried.expectation(make_consortium(tried, Pure(2)))
     wishing = protocol(4, pure=True, party_epsilon={"doum": losses["doum"] / 2})
     with pytest.raises(StudyError, match=r"up to (1|0\.9999),"):
@@ -58,17 +58,17 @@ def test_pure_wishes_and_losses_are_each_others_inverse_and_in_the_plan() -> Non
 @pytest.mark.parametrize("linear", [False, True])
 def test_the_pure_loss_about_one_partys_columns_bounds_every_replacement_within_them(linear: bool) -> None:
     tried = protocol(3, linear=linear, pure=True)
-    layout = tried.layout
-    rows = integers(every_record(layout)) * 2.0**-PLACES
+    design = tried.design
+    rows = integers(every_record(design)) * 2.0**-PLACES
     found = np.array([tried.entries.exact(row[None]) for row in rows])
     for party in tried.columns:
-        others = np.ones(layout.width, bool)
-        others[layout.places(party)] = False
+        others = np.ones(design.width, bool)
+        others[design.places(party)] = False
         furthest = 0.0
         for row, own in zip(rows, found):
             alike = (np.abs(rows[:, others] - row[others]) < 1e-12).all(axis=1)
             furthest = max(furthest, np.abs(found[alike] - own).sum(axis=1).max())
-        claimed = l1_sensitivity_about(layout, party)
+        claimed = l1_sensitivity_about(design, party)
         assert 0.7 * claimed <= furthest <= claimed, party
 
 
@@ -82,10 +82,10 @@ def test_what_the_plan_says_of_a_partys_own_columns_is_never_less_than_the_truth
     size, unit = tried.entries.size, 2 * 7 * tried.product.unit * (products == "rlwe")
     for party in tried.columns:
         if isinstance(loss, Pure):
-            moved = (l1_sensitivity_about(tried.layout, party) + unit * size) / cast(Any, release.bound).l1
+            moved = (l1_sensitivity_about(tried.design, party) + unit * size) / cast(Any, release.bound).l1
             truth = float(loss.epsilon) * moved
         else:
-            own = sqrt(party_share(tried.layout, party)) * l2_sensitivity(tried.layout)
+            own = sqrt(party_share(tried.design, party)) * l2_sensitivity(tried.design)
             moved = (own + unit * sqrt(size)) / cast(Any, release.bound).l2
             truth = gdp_epsilon(float(gaussian_budget(loss).square) * moved**2, float(loss.delta))
         assert truth * (1 - 1e-9) <= shown[party] <= truth * 1.01
@@ -94,9 +94,9 @@ def test_what_the_plan_says_of_a_partys_own_columns_is_never_less_than_the_truth
 def test_the_carry_of_products_counts_in_wishes_too() -> None:
     tried = protocol(3, pure=True)
     carried = 1.0
-    without, with_it = party_losses(tried.layout, Pure(1)), party_losses(tried.layout, Pure(1), carried)
+    without, with_it = party_losses(tried.design, Pure(1)), party_losses(tried.design, Pure(1), carried)
     assert all(with_it[party] > without[party] for party in without if without[party] < 1)
-    assert affordable_epsilon(tried.layout, with_it, 0.0, carried) == pytest.approx(1.0)
+    assert affordable_epsilon(tried.design, with_it, 0.0, carried) == pytest.approx(1.0)
     assert tried.carried > 0 == protocol(3, products="dealer").carried
     assert format_up(0.90801) == "0.909" and format_up(1.0) in ("1.00", "1.01") and format_up(12.34) == "12.40"
 
@@ -105,8 +105,10 @@ def test_no_part_is_shown_as_more_than_the_whole() -> None:
     assert format_up(1.0, Decimal(1)) == "1.00" and format_up(0.5, Decimal(1)) == "0.501"
     everything = schema(linear=True).columns
     held = {"ash": (*(column.name for column in everything[:-1]), "sick"), "birch": (everything[-1].name,)}
-    tried = Vertical.quadratic(schema=schema(linear=True), columns=held, products="dealer", pure=True, max_rows=1 << 10)
-    whole = party_losses(tried.layout, Pure(1))
+    tried = Vertical.over_columns(
+        solver="quadratic", schema=schema(linear=True), columns=held, products="dealer", pure=True, max_rows=1 << 10
+    )
+    whole = party_losses(tried.design, Pure(1))
     text = tried.expectation(make_consortium(tried, Pure(1)))
     # The other's one column is a yes/no, whose square says nothing: ash may move all that a record may.
     assert whole["ash"] == 1.0 and "alone: ash 1.00, birch 0." in text
@@ -119,7 +121,9 @@ class Coarse(VerticalRegression):
 
 
 def coarse(pure: bool, **options: Any) -> Coarse:
-    plain = Vertical.quadratic(schema=schema(), columns=HELD[4], pure=pure, max_rows=1 << 14, **options)
+    plain = Vertical.over_columns(
+        solver="quadratic", schema=schema(), columns=HELD[4], pure=pure, max_rows=1 << 14, **options
+    )
     return Coarse(**{one.name: getattr(plain, one.name) for one in fields(plain)})
 
 
@@ -132,9 +136,9 @@ def test_the_plan_counts_the_carry_of_products_about_each_party(loss: Any) -> No
     size, bound = tried.entries.size, cast(Any, tried.moments(loss).bound)
     for party in tried.columns:
         if pure:
-            truth = 2 * (l1_sensitivity_about(tried.layout, party) + 7 * 0.5 * size) / bound.l1
+            truth = 2 * (l1_sensitivity_about(tried.design, party) + 7 * 0.5 * size) / bound.l1
         else:
-            own = sqrt(party_share(tried.layout, party)) * l2_sensitivity(tried.layout)
+            own = sqrt(party_share(tried.design, party)) * l2_sensitivity(tried.design)
             moved = (own + 7 * 0.5 * sqrt(size)) / bound.l2
             truth = gdp_epsilon(float(gaussian_budget(loss).square) * moved**2, 1e-5)
         assert truth * (1 - 1e-9) <= shown[party] <= truth * 1.01
@@ -142,5 +146,5 @@ def test_the_plan_counts_the_carry_of_products_about_each_party(loss: Any) -> No
     with pytest.raises(StudyError) as found:
         wishing.declare(make_consortium(wishing, loss))
     most = float(str(found.value).partition("up to ")[2].partition(",")[0])
-    losses = party_losses(wishing.layout, Pure(most) if pure else Approx(most, 1e-5), wishing.carried)
+    losses = party_losses(wishing.design, Pure(most) if pure else Approx(most, 1e-5), wishing.carried)
     assert max(losses.values()) == pytest.approx(0.5, rel=1e-3)

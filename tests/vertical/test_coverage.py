@@ -18,8 +18,8 @@ from comity.learn.quadratic import UNEQUAL
 from comity.methods.averaging import Averaging
 from comity.methods.averaging import moments as rows_of_parties
 from comity.methods.vertical import Vertical, VerticalRegression
+from comity.methods.vertical.centralised import add_noise
 from comity.methods.vertical.moments import fit_regression
-from comity.methods.vertical.pooled import add_noise
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
@@ -56,9 +56,9 @@ def dealt(frame: Any, schema: Any) -> tuple[VerticalRegression, Any]:
     """Two owners of columns, and all of these in one place."""
     names = [column.name for column in schema.columns]
     held = {"p0": (*names[::2], schema.target.name), "p1": tuple(names[1::2])}
-    tried = Vertical.quadratic(schema=schema, columns=held, products="dealer", max_rows=1 << 19)
-    layout = tried.layout
-    rows = [layout.matrix(layout.encoding_of(p).encode(frame[list(own)]).records, p) for p, own in held.items()]
+    tried = Vertical.over_columns(solver="quadratic", schema=schema, columns=held, products="dealer", max_rows=1 << 19)
+    design = tried.design
+    rows = [design.matrix(design.encoding_of(p).encode(frame[list(own)]).records, p) for p, own in held.items()]
     return tried, np.hstack(rows)
 
 
@@ -133,12 +133,12 @@ def test_residuals_are_no_more_unequal_than_allowed_for(table: str, targets: tup
     for name in targets:
         target = Bounded(name, known[name].low, known[name].high) if name in known else held.schema.target
         tried, rows = dealt(held.train, Schema(tuple(one for one in known.values() if one.name != name), target))
-        layout = tried.layout
-        x = np.column_stack([rows[:, layout.features], np.full(len(rows), layout.constant)])
-        y, values, axes = rows[:, layout.label.start], *np.linalg.eigh(x.T @ x)
+        design = tried.design
+        x = np.column_stack([rows[:, design.features], np.full(len(rows), design.constant)])
+        y, values, axes = rows[:, design.label.start], *np.linalg.eigh(x.T @ x)
         inverse = (axes / np.maximum(values, 1e-9 * values.max())) @ axes.T
         squares = (y - x @ (inverse @ (x.T @ y))) ** 2
-        spread = layout.mapping @ inverse
+        spread = design.mapping @ inverse
         robust = np.einsum("ij,jk,ik->i", spread, (x * squares[:, None]).T @ x, spread)
         plain = np.einsum("ij,jk,ik->i", spread, x.T @ x, spread) * squares.mean()
         # Half a percent for how the limit was rounded.

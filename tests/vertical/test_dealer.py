@@ -13,7 +13,7 @@ from comity.entropy import derive
 from comity.errors import ComityError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.plan import plan
-from comity.methods.vertical.dealt_rounds import DealtRounds
+from comity.methods.vertical.dealer_rounds import DealerRounds
 from comity.methods.vertical.rounds import CURVE, LARGEST_RESIDUAL
 from tests.support.noise import NoNoise
 
@@ -62,9 +62,9 @@ def test_a_model_that_goes_to_everyone_is_not_said_to_be_kept(products: Any) -> 
 def test_a_seed_that_is_dealt_twice_is_refused(twice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two values under one mask would show their difference to whoever reads both."""
     tried = protocol(2, rounds=2)
-    inner = DealtRounds._seeds
+    inner = DealerRounds._seeds
 
-    def dealt(self: DealtRounds, view: Any, name: str) -> dict[str, bytes]:
+    def dealt(self: DealerRounds, view: Any, name: str) -> dict[str, bytes]:
         found = inner(self, view, name)
         if name != "round/0":
             return found if name != twice or twice == "matrices" else inner(self, view, "round/0")
@@ -72,7 +72,7 @@ def test_a_seed_that_is_dealt_twice_is_refused(twice: str, monkeypatch: pytest.M
             return {party: derive(seed, "matrix") for party, seed in inner(self, view, "matrices").items()}
         return found
 
-    monkeypatch.setattr(DealtRounds, "_seeds", dealt)
+    monkeypatch.setattr(DealerRounds, "_seeds", dealt)
     parties, _ = hosted(tried, parts(tried, people(60)), make_consortium(tried), NoNoise())
     with pytest.raises(ComityError, match="round_hand"):
         run(parties)

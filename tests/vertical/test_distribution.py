@@ -31,7 +31,9 @@ ROWS = 40
 def owned_by(parties: Any, *, pure: Any) -> VerticalRegression:
     held = {f"p{k}": (*NAMES[k::parties], *(("y",) if k == 0 else ())) for k in range(parties)}
     schema = Schema(tuple(Numeric(name, -1, 1) for name in NAMES), Bounded("y", -1, 1))
-    return Vertical.quadratic(schema=schema, columns=held, pure=pure, products="dealer", max_rows=1 << 10)
+    return Vertical.over_columns(
+        solver="quadratic", schema=schema, columns=held, pure=pure, products="dealer", max_rows=1 << 10
+    )
 
 
 def rows() -> pd.DataFrame:
@@ -101,7 +103,7 @@ def test_the_entries_are_the_same_whoever_holds_the_columns() -> None:
     for parties in (2, 4, 8):
         tried = owned_by(parties, pure=False)
         matrix = tried.entries.assemble(exact(tried, frame), ROWS)
-        names = [piece.column for piece in tried.layout.pieces] + ["(constant)"]
+        names = [piece.column for piece in tried.design.pieces] + ["(constant)"]
         found.append(pd.DataFrame(matrix, names, names).loc[[*NAMES, "y"], [*NAMES, "y"]].to_numpy())
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])

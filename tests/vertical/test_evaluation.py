@@ -11,7 +11,7 @@ import pytest
 from comity.data import Records
 from comity.errors import StudyError
 from comity.federation.declare.evaluation import split_budget
-from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression
+from comity.methods.vertical import Vertical, VerticalRegression
 from comity.methods.vertical.evaluation import (
     L1,
     L2,
@@ -32,13 +32,14 @@ from tests.vertical.consortia import HELD, people, schema
 
 
 def method(size: int = 2, *, linear: bool = True, **given: Any) -> VerticalRegression:
-    return Vertical.quadratic(schema=schema(linear=linear), columns=HELD[size], products="dealer", **given)
+    options = {"solver": "quadratic", "products": "dealer", **given}
+    return Vertical.over_columns(schema=schema(linear=linear), columns=HELD[size], **options)
 
 
 def entries(parts: Parts, rows: dict[str, Records]) -> np.ndarray:
     """Each record's own addition to the opened sums, all columns in one place."""
     held = {party: parts.matrix(records, party) for party, records in rows.items()}
-    e, t = sum(matrix[:, 0] for matrix in held.values()), held[parts.layout.label_at][:, 1]
+    e, t = sum(matrix[:, 0] for matrix in held.values()), held[parts.design.label_at][:, 1]
     return np.stack([e, t, SQUARES * e * e, e * t, t * t], 1)
 
 
@@ -46,17 +47,17 @@ def entries(parts: Parts, rows: dict[str, Records]) -> np.ndarray:
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_no_record_moves_the_sums_further_than_declared_whatever_the_model(linear: bool, size: int) -> None:
     built, generator = method(size, linear=linear), np.random.default_rng(size)
-    width, largest = built.layout.encoding.width, 0.0
+    width, largest = built.design.encoding.width, 0.0
     for scale in (0.01, 0.3, 2.0, 1e6):
         coef = scale * generator.normal(size=width)
         rows = {}
-        for party in built.layout.parties:
-            shape = (60, built.layout.encoding_of(party).width)
+        for party in built.design.parties:
+            shape = (60, built.design.encoding_of(party).width)
             # Whatever a record may hold, far outside of every bound.
             x = generator.choice([-1.0, 1.0, 0.0, 50.0, np.nan], size=shape)
             y = generator.choice([0.0, 10.0, 5.0, 99.0] if linear else [0, 1], size=60)
-            rows[party] = Records(x, y if party == built.layout.label_at else None)
-        found = entries(Parts(built.layout, coef), rows)
+            rows[party] = Records(x, y if party == built.design.label_at else None)
+        found = entries(Parts(built.design, coef), rows)
         assert np.abs(found[:, 0]).max() <= 1 and np.abs(found[:, 1]).max() <= 1
         steps = found[:, None] - found[None]
         assert np.sqrt((steps**2).sum(-1)).max() <= L2 and np.abs(steps).sum(-1).max() <= L1
@@ -77,11 +78,11 @@ def test_the_bound_is_that_of_the_square() -> None:
 @pytest.mark.parametrize("largest", [1e300, 1.7e308])
 def test_weights_of_any_size_leave_limits_that_are_numbers(largest: float) -> None:
     """A finite model whose sums are not finite: a part was cut down to 0 times infinity."""
-    layout = method(3, linear=False).layout
-    coef = np.zeros(layout.encoding.width)
+    design = method(3, linear=False).design
+    coef = np.zeros(design.encoding.width)
     coef[0], coef[-1] = largest, -largest
-    for weights in (coef, np.full(layout.encoding.width, largest)):
-        parts = Parts(layout, weights)
+    for weights in (coef, np.full(design.encoding.width, largest)):
+        parts = Parts(design, weights)
         limits = np.array(list(parts.limits.values()))
         assert np.isfinite(limits).all() and (limits >= 0).all() and limits.sum() <= REACH * (1 + 1e-9)
         assert 1 < parts.scale <= 1 + REACH * (1 + 1e-9)
@@ -158,8 +159,8 @@ def test_a_classifier_s_evaluation_says_how_many_answers_are_right() -> None:
 def test_figures_are_those_of_the_rows_that_were_set_aside(aligned: bool, products: Any) -> None:
     """At an epsilon that leaves next to no noise: the error of the released model on other rows of the same kind."""
     agreed, frame = schema(linear=True, identifier=aligned), people(1500, linear=True)
-    built = Vertical.quadratic(
-        schema=agreed, columns=HELD[2], products=products, alignment="keyed" if aligned else "none"
+    built = Vertical.over_columns(
+        solver="quadratic", schema=agreed, columns=HELD[2], products=products, alignment="keyed" if aligned else "none"
     )
     frames = {"ash": frame, "birch": frame.sample(frac=1, random_state=1) if aligned else frame}
     made = simulate(
@@ -184,7 +185,7 @@ def test_figures_are_those_of_the_rows_that_were_set_aside(aligned: bool, produc
 def test_the_model_after_rounds_is_the_one_that_is_measured() -> None:
     frame = people(900).drop(columns="person")
     made = simulate(
-        GradientRegression(quadratic=method(linear=False), rounds=2),
+        method(linear=False, solver="gradient", rounds=2),
         parties=dict.fromkeys(HELD[2], frame),
         schema=schema(),
         epsilon=2000.0,
@@ -212,9 +213,9 @@ def test_ceilings_about_one_party_s_columns_are_refused() -> None:
 
     consortium = Consortium(parties=tuple(HELD[2]), loss=loss, unit=Unit.RECORD, evaluation=terms)
     with pytest.raises(StudyError, match="party_epsilon"):
-        ErrorsByColumns(built, built).declare(consortium)
+        ErrorsByColumns(built).declare(consortium)
     with pytest.raises(StudyError, match=r"privacy\.colluders"):
-        ErrorsByColumns(method(pure=True), method(pure=True)).declare(replace(consortium, colluders=0))
+        ErrorsByColumns(method(pure=True)).declare(replace(consortium, colluders=0))
 
 
 def test_nothing_to_measure_on_leaves_the_model() -> None:
@@ -229,12 +230,12 @@ def test_nothing_to_measure_on_leaves_the_model() -> None:
 
 def test_encoded_parts_add_up_to_the_model_s_own_error() -> None:
     built = method(3)
-    frame, layout = people(40, linear=True), built.layout
-    coef = 0.1 * np.random.default_rng(0).normal(size=layout.encoding.width)
-    rows = {party: encoded(built, frame, party, party=party) for party in layout.parties}
-    parts = Parts(layout, coef)
+    frame, design = people(40, linear=True), built.design
+    coef = 0.1 * np.random.default_rng(0).normal(size=design.encoding.width)
+    rows = {party: encoded(built, frame, party, party=party) for party in design.parties}
+    parts = Parts(design, coef)
     e = entries(parts, rows)[:, 0] * parts.scale
     target = 2 * frame["sick"].to_numpy() / 10 - 1
-    guess = layout.encoding.encode_features(frame) @ coef
+    guess = design.encoding.encode_features(frame) @ coef
     assert e == pytest.approx(target - guess, abs=0.01)
     assert Approx(1, "1e-6").delta > 0

@@ -10,7 +10,7 @@ import pytest
 
 from comity.learn.quadratic import UNEQUAL, covariance, solve, solve_where_clear, spectral_norm
 from comity.learn.regressor import LinearRegressor
-from comity.methods.vertical.pooled import add_noise
+from comity.methods.vertical.centralised import add_noise
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 
@@ -58,18 +58,18 @@ def cover(fits: int) -> np.ndarray:
     """How often the 95 % interval of each coefficient holds the truth, over generated people and noise."""
     tried = protocol(2, linear=True, products="dealer", max_rows=1 << 14)
     consortium = make_consortium(tried, Approx(1, 1e-5))
-    layout, rows = tried.layout, 12_000
-    held = np.zeros(layout.encoding.width)
+    design, rows = tried.design, 12_000
+    held = np.zeros(design.encoding.width)
     generator = np.random.default_rng(7)
     for fit in range(fits):
         frame = people(rows, seed=fit, linear=True)
-        encoded = layout.encoding.encode_features(frame)
+        encoded = design.encoding.encode_features(frame)
         # One-hot groups and the intercept overlap; centred categories make the coefficients unique.
         truth = np.array([0.2, 0.1, -0.05, -0.05, -0.15, 0.05, -0.05, 0.1])
         own = parts(tried, frame)
         labels = 5 + 5 * np.clip(encoded @ truth + 0.15 * generator.normal(size=rows), -1, 1)
         own = {**own, "ash": replace(own["ash"], labels=labels)}
-        z = np.hstack([layout.matrix(records, party) for party, records in own.items()])
+        z = np.hstack([design.matrix(records, party) for party, records in own.items()])
         found = tried.fit(add_noise(tried, tried.entries.exact(z), consortium, SeededNoise(fit)), rows, consortium)
         held += np.abs(found.coef - truth) <= 1.959964 * found.errors
     return held / fits
@@ -95,17 +95,17 @@ def rare(fits: Any, noise: float = 1.0) -> Any:
     each coefficient the ridge decides."""
     tried = protocol(2, linear=True, products="dealer", max_rows=1 << 14)
     consortium = make_consortium(tried, Approx(1, 1e-5))
-    layout, rows, generator = tried.layout, 12_000, np.random.default_rng(3)
+    design, rows, generator = tried.design, 12_000, np.random.default_rng(3)
     frame = people(rows, linear=True)
     frame["place"] = np.where(np.arange(rows) < 40, "sea", np.where(np.arange(rows) % 2, "town", "farm"))
     truth = np.array([0.2, -0.1, -0.1, 0.2, -0.15, 0.05, -0.05, 0.1])
     own = parts(tried, frame)
-    labels = 5 + 5 * (layout.encoding.encode_features(frame) @ truth + 0.15 * generator.normal(size=rows))
+    labels = 5 + 5 * (design.encoding.encode_features(frame) @ truth + 0.15 * generator.normal(size=rows))
     own = {**own, "ash": replace(own["ash"], labels=labels)}
-    exact = tried.entries.exact(np.hstack([layout.matrix(records, party) for party, records in own.items()]))
+    exact = tried.entries.exact(np.hstack([design.matrix(records, party) for party, records in own.items()]))
     found = [tried.fit(add_noise(tried, exact, consortium, SeededNoise(fit)), rows, consortium) for fit in range(fits)]
     held = np.mean([np.abs(one.coef - truth) <= 1.959964 * noise * one.errors for one in found], axis=0)
-    return held, np.mean([one.shrunk for one in found], axis=0), layout.encoding.names, found
+    return held, np.mean([one.shrunk for one in found], axis=0), design.encoding.names, found
 
 
 def test_intervals_cover_the_coefficient_of_a_rare_level_and_the_ridge_is_named() -> None:
@@ -130,7 +130,7 @@ def test_positive_control_intervals_that_ignore_the_noise_miss_the_truth() -> No
     tried = protocol(2, linear=True, products="dealer", max_rows=1 << 14)
     consortium, rows = make_consortium(tried, Approx(1, 1e-5)), 12_000
     frame = people(rows, linear=True)
-    z = np.hstack([tried.layout.matrix(own, party) for party, own in parts(tried, frame).items()])
+    z = np.hstack([tried.design.matrix(own, party) for party, own in parts(tried, frame).items()])
     exact = tried.entries.exact(z)
     from comity.methods.vertical.moments import fit_regression
 

@@ -13,12 +13,12 @@ from comity.entropy import derive
 from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
-from comity.methods.vertical import ring_rounds
-from comity.methods.vertical.layout import PLACES
-from comity.methods.vertical.pooled import PooledRounds
-from comity.methods.vertical.ring_rounds import (
+from comity.methods.vertical import rlwe_rounds
+from comity.methods.vertical.centralised import PooledRounds
+from comity.methods.vertical.design import PLACES
+from comity.methods.vertical.rlwe_rounds import (
     LINES,
-    RingRounds,
+    RlweRounds,
     left_lines,
     multiply_lines,
     right_lines,
@@ -40,26 +40,26 @@ from .test_sensitivity import every_record
 
 def everything(tried: Any) -> dict[Any, Any]:
     """Every record on a coarse grid of the schema, as each party's columns."""
-    rows = every_record(tried.layout)
-    return {party: rows[:, tried.layout.places(party)] for party in tried.columns}
+    rows = every_record(tried.design)
+    return {party: rows[:, tried.design.places(party)] for party in tried.columns}
 
 
 def whitenings(tried: Any, generator: Any, size: Any) -> dict[Any, Any]:
     """Matrices that a coordinator might send, honest or not."""
-    rounds = tried.descent
+    rounds = tried.secure_rounds
     return {party: size * generator.normal(size=(width + 1, width)) for party, width in rounds.widths.items()}
 
 
 def single_sums(tried: Any, weights: Any, intervals: Any, whitening: Any) -> np.ndarray:
     """Σ u (s(z) − y + ½) of each single record: the rows of the instruments times their residuals."""
-    rounds, columns = tried.descent, everything(tried)
+    rounds, columns = tried.secure_rounds, everything(tried)
     units = {party: rounds.features(own, party) for party, own in columns.items()}
     places = sum(
         rounds.scores(own, party, weights, interval).astype(np.int64)
         for (party, own), interval in zip(units.items(), intervals)
     )
-    holder = tried.layout.label_at
-    label = columns[holder][:, tried.layout.label.start - tried.layout.places(holder).start]
+    holder = tried.design.label_at
+    label = columns[holder][:, tried.design.label.start - tried.design.places(holder).start]
     residual = responses(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
     own = [np.ldexp(rounds.instruments(one, party, whitening[party]), -PLACES) for party, one in units.items()]
     constant = np.full((len(residual), 1), constant_units(rounds.size) * 2.0**-PLACES)
@@ -77,7 +77,7 @@ def worst(tried: Any, tries: Any) -> tuple[float, None, None]:
     """The furthest pair over many messages of a coordinator."""
     generator, best = np.random.default_rng(5), (0.0, None, None)
     for number in range(tries):
-        weights = 10.0 ** generator.uniform(-1, 3) * generator.normal(size=tried.descent.size)
+        weights = 10.0 ** generator.uniform(-1, 3) * generator.normal(size=tried.secure_rounds.size)
         intervals = np.column_stack([generator.normal(size=len(tried.columns)), np.full(len(tried.columns), 1e9)])
         whitening = whitenings(tried, generator, 10.0 ** generator.uniform(-1, 4))
         if number % 2:
@@ -133,7 +133,7 @@ def test_a_row_of_instruments_is_never_longer_than_one() -> None:
     generator = np.random.default_rng(3)
     for parties in (2, 3, 4):
         tried = protocol(parties)
-        rounds, columns = tried.descent, everything(tried)
+        rounds, columns = tried.secure_rounds, everything(tried)
         for size in (1e-3, 1.0, 1e4, 1e300, np.nan):
             whitening = whitenings(tried, generator, size)
             squares = sum(
@@ -145,7 +145,7 @@ def test_a_row_of_instruments_is_never_longer_than_one() -> None:
 
 def opposite(tried: Any) -> Any:
     """Sums of two records that are each as far from what a model says as can be, one on either side."""
-    rounds, high = tried.descent, float(everything(tried)["ash"][:, 0].max())
+    rounds, high = tried.secure_rounds, float(everything(tried)["ash"][:, 0].max())
     weights, intervals = np.zeros(rounds.size), np.column_stack([np.zeros(len(tried.columns)), np.full(2, 50.0)])
     # Age alone decides, and instruments are alike for everybody and as long as they may be.
     weights[0] = 16 / high
@@ -203,7 +203,9 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     def watched(messages: Any) -> dict[str, bytes]:
         for message in messages.values():
             found = _arrays(decode(message[:-64]))
-            seen_weights.extend(one for one in found if one.dtype == np.float64 and one.size == tried.descent.size)
+            seen_weights.extend(
+                one for one in found if one.dtype == np.float64 and one.size == tried.secure_rounds.size
+            )
         return carry(messages)
 
     cast(Any, parties.channel).carry = watched
@@ -218,14 +220,14 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     tried.coordinate(parties)
     weights = np.unique(np.array(seen_weights), axis=0)
     assert len(weights) == 2
-    columns, rounds = columns_of(tried, frame), tried.descent
-    holder, units_of_all = tried.layout.label_at, []
-    descent = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
-    whitening, intervals = tried.whitening(descent), tried.intervals(descent)
+    columns, rounds = columns_of(tried, frame), tried.secure_rounds
+    holder, units_of_all = tried.design.label_at, []
+    descent = tried.start(tried.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
+    whitening, intervals = descent.whitening, descent.intervals
     for party, own in columns.items():
         units = rounds.instruments(rounds.features(own, party), party, whitening[party])
         units_of_all.append(units.astype(np.int64).reshape(-1))
-    label = columns[holder][:, tried.layout.label.start - tried.layout.places(holder).start]
+    label = columns[holder][:, tried.design.label.start - tried.design.places(holder).start]
     places = sum(
         rounds.scores(rounds.features(own, party), party, descent.weights, interval).astype(np.int64)
         for (party, own), interval in zip(columns.items(), intervals)
@@ -284,14 +286,14 @@ def _arrays(value: Any) -> Any:
 
 def ring_sums(tried: Any, weights: Any, intervals: Any, whitening: Any, generator: Any) -> np.ndarray:
     """Of each single record, what two parties multiply: a score that is split anywhere, entries rounded."""
-    rounds, columns = tried.descent, everything(tried)
+    rounds, columns = tried.secure_rounds, everything(tried)
     units = {party: rounds.features(own, party) for party, own in columns.items()}
     places = sum(
         rounds.scores(own, party, weights, interval).astype(np.int64)
         for (party, own), interval in zip(units.items(), intervals)
     )
-    holder = tried.layout.label_at
-    label = columns[holder][:, tried.layout.label.start - tried.layout.places(holder).start]
+    holder = tried.design.label_at
+    label = columns[holder][:, tried.design.label.start - tried.design.places(holder).start]
     halves, count, found = np.where(label > 0, 0.5, -0.5), len(label), []
     for party, one in units.items():
         own = rounds.instruments(one, party, whitening[party])
@@ -308,7 +310,7 @@ def ring_sums(tried: Any, weights: Any, intervals: Any, whitening: Any, generato
 def worst_on_rings(tried: Any, tries: Any) -> float:
     generator, best = np.random.default_rng(6), 0.0
     for number in range(tries):
-        weights = 10.0 ** generator.uniform(-1, 3) * generator.normal(size=tried.descent.size)
+        weights = 10.0 ** generator.uniform(-1, 3) * generator.normal(size=tried.secure_rounds.size)
         intervals = np.column_stack([generator.normal(size=len(tried.columns)), np.full(len(tried.columns), 1e9)])
         whitening = whitenings(tried, generator, 10.0 ** generator.uniform(-1, 4))
         if number % 2:
@@ -322,10 +324,10 @@ def worst_on_rings(tried: Any, tries: Any) -> float:
 @pytest.mark.parametrize("parties", [2, 3])
 def test_no_replacement_moves_a_round_without_a_dealer_further_than_declared(parties: int) -> None:
     tried = protocol(parties, products="rlwe")
-    bound = tried.descent.bound.l2
+    bound = tried.secure_rounds.bound.l2
     assert 0.95 * bound < worst_on_rings(tried, 12) <= bound
     # Every product may be a unit beside itself, above for one neighbour and below for the other.
-    size = tried.descent.size
+    size = tried.secure_rounds.size
     assert bound >= 2 * rounded_residual(size) + 2 * 2.0**-24 * np.sqrt(size)
 
 
@@ -334,7 +336,7 @@ def test_positive_control_instruments_that_nobody_cuts_break_the_bound_without_a
 ) -> None:
     tried = protocol(2, products="rlwe")
     monkeypatch.setattr("comity.methods.vertical.rounds.instrument_limit", lambda features, instruments, constant: 1e6)
-    assert worst_on_rings(tried, 4) > tried.descent.bound.l2
+    assert worst_on_rings(tried, 4) > tried.secure_rounds.bound.l2
 
 
 def test_rounding_of_waves_is_within_its_bound_over_the_whole_circle() -> None:
@@ -385,9 +387,9 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
     monkeypatch.setattr(Site, "contribute", contributing)
     begin(parties)
     tried.coordinate(parties)
-    columns, rounds = columns_of(tried, frame), tried.descent
-    descent = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
-    intervals = tried.intervals(descent)
+    columns, rounds = columns_of(tried, frame), tried.secure_rounds
+    descent = tried.start(tried.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
+    intervals = descent.intervals
     scores = {
         party: rounds.scores(rounds.features(own, party), party, descent.weights, interval).astype(np.int64)
         for (party, own), interval in zip(columns.items(), intervals)
@@ -401,10 +403,10 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
             assert np.abs(np.corrcoef(words, scores[sender])[0, 1]) < 0.15
             # What the party opposite has makes it whole: why two of three may not collude.
             seed = taken[party, "score_seed", sender]["seed"]
-            np.testing.assert_array_equal((words + ring_rounds._part(seed, ROWS)) % 4096, scores[sender])
+            np.testing.assert_array_equal((words + rlwe_rounds._part(seed, ROWS)) % 4096, scores[sender])
             assert to not in (party, sender)
-    exact = PooledRounds(rounds, columns, tried.whitening(descent)).sums(descent.weights, intervals)
-    modulus, total = 1 << cast(RingRounds, rounds).bits, sum(int(share[0]) for share in contributed.values())
+    exact = PooledRounds(rounds, columns, descent.whitening).sums(descent.weights, intervals)
+    modulus, total = 1 << cast(RlweRounds, rounds).bits, sum(int(share[0]) for share in contributed.values())
     near = np.rint(np.ldexp(exact, 24))
 
     def close(words: Any) -> Any:
@@ -420,7 +422,7 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
             for held in _arrays(decode(exchange.reply or b"")["ok"]):
                 if held.dtype != np.float64 and held.size < 10_000:
                     assert not close(held), path
-    own = tried.layout.label_at
+    own = tried.design.label_at
     for party, share in contributed.items():
         # A sum of one's own instruments and labels is one's own to know; what crosses parties is not.
         crossing = share[rounds.places[next(one for one in columns if one not in (party, own))]]

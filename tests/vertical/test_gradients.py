@@ -15,11 +15,10 @@ from comity.federation.messages.codec import encode
 from comity.federation.owner.site import Site
 from comity.methods.method import Setting
 from comity.methods.vertical import VerticalRegression
-from comity.methods.vertical.descent import Descent, Landscape, fit_prior
-from comity.methods.vertical.gradients import SWITCH, GradientRegression
-from comity.methods.vertical.method import Vertical
-from comity.methods.vertical.pooled import PooledRounds, run_rounds
-from comity.methods.vertical.ring_rounds import RingRounds
+from comity.methods.vertical.centralised import PooledRounds, run_rounds
+from comity.methods.vertical.descent import Descent, FeatureDistribution, fit_prior
+from comity.methods.vertical.method import SWITCH, GradientRegression, Vertical
+from comity.methods.vertical.rlwe_rounds import RlweRounds
 from comity.methods.vertical.rounds import (
     CURVE,
     ERROR,
@@ -44,12 +43,13 @@ ROWS = 700
 
 
 def protocol(parties: int = 2, **options: Any) -> GradientRegression:
-    rounds = {key: options.pop(key) for key in ("solver", "rounds") if key in options}
-    return GradientRegression(quadratic=quadratic(parties, **{"products": "dealer", **options}), **rounds)
+    built = quadratic(parties, **{"products": "dealer", "solver": "gradient", **options})
+    assert isinstance(built, GradientRegression)
+    return built
 
 
 def columns_of(tried: Any, frame: Any) -> dict[Any, Any]:
-    return {party: tried.layout.matrix(own, party) for party, own in parts(tried, frame).items()}
+    return {party: tried.design.matrix(own, party) for party, own in parts(tried, frame).items()}
 
 
 def secure_run(tried: Any, frame: Any, noise: Any = None, consortium: Any = None) -> Any:
@@ -60,7 +60,7 @@ def secure_run(tried: Any, frame: Any, noise: Any = None, consortium: Any = None
 
     def watched(self: Any, values: Any) -> Descent:
         before.append(self)
-        opened.append(values / np.sqrt(tried.descent.size))
+        opened.append(values)
         return inner(self, values)
 
     try:
@@ -72,9 +72,7 @@ def secure_run(tried: Any, frame: Any, noise: Any = None, consortium: Any = None
 
 
 def sums_of(tried: Any, columns: Any, descent: Any) -> np.ndarray:
-    return PooledRounds(tried.descent, columns, tried.whitening(descent)).sums(
-        descent.weights, tried.intervals(descent)
-    )
+    return PooledRounds(tried.secure_rounds, columns, descent.whitening).sums(descent.weights, descent.intervals)
 
 
 # The curve.
@@ -98,7 +96,7 @@ def test_every_number_has_a_place_on_the_circle() -> None:
 
 def test_partial_scores_stay_in_their_interval_whatever_the_weights() -> None:
     tried = protocol(3)
-    columns, rounds = columns_of(tried, people(50)), tried.descent
+    columns, rounds = columns_of(tried, people(50)), tried.secure_rounds
     for size in (0.0, 1.0, 1e6, 1e308):
         for party, own in columns.items():
             weights = size * np.resize([1.0, -1.0], rounds.size)
@@ -137,8 +135,10 @@ def test_a_secure_round_opens_the_sums_of_one_place(parties: int, products: str)
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
 def test_a_holder_of_the_label_alone_takes_part(products: Any) -> None:
     held = {"ash": ("sick",), "birch": ("age", "place", "dose", "sex")}
-    before = Vertical.quadratic(schema=schema(), columns=held, products=products, max_rows=1 << 14)
-    tried = GradientRegression(quadratic=before, rounds=2)
+    tried = Vertical.over_columns(
+        schema=schema(), columns=held, products=products, max_rows=1 << 14, solver="gradient", rounds=2
+    )
+    assert isinstance(tried, GradientRegression)
     frame = people(ROWS)
     released, *_ = secure_run(tried, frame)
     plain = run_rounds(tried, columns_of(tried, frame), make_consortium(tried), NoNoise())[0]
@@ -149,7 +149,7 @@ def test_a_holder_of_the_label_alone_takes_part(products: Any) -> None:
 def test_without_an_intercept_there_is_no_constant_anywhere(products: str) -> None:
     tried, frame = protocol(2, intercept=False, products=products, rounds=3), people(ROWS)
     released, before, *_ = secure_run(tried, frame)
-    assert all(len(descent.weights) == sum(tried.descent.widths.values()) for descent in before)
+    assert all(len(descent.weights) == sum(tried.secure_rounds.widths.values()) for descent in before)
     plain = run_rounds(tried, columns_of(tried, frame), make_consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
@@ -171,12 +171,12 @@ def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic() -> None:
     encoded = tried.encoding.encode(frame).records
     wanted = fit_logistic(encoded.features, cast(Any, encoded.labels).astype(np.float64), 1e-6, tol=1e-6).weights
     columns = columns_of(tried, frame)
-    start = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), len(frame), consortium)
+    start = tried.start(tried.entries.exact(np.hstack(list(columns.values()))), len(frame), consortium)
 
     def off(coef: Any) -> float:
         return float(np.abs(encoded.features @ (coef - wanted)).mean())
 
-    assert off(run_rounds(tried, columns, consortium, NoNoise())[0]) < 0.1 * off(tried.coefficients(start))
+    assert off(run_rounds(tried, columns, consortium, NoNoise())[0]) < 0.1 * off(start.coefficients)
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
@@ -259,7 +259,7 @@ def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does() -> No
         delta=1e-5,
         unit="record",
         colluders=1,
-        schema=tried.layout.schema,
+        schema=tried.design.schema,
     )
     assert 0.9 < found.guarantee.epsilon <= 1
     text = found.plan.as_text()
@@ -270,7 +270,7 @@ def test_a_plan_without_a_dealer_says_what_a_round_sends() -> None:
     for parties in (2, 3):
         tried, frame = protocol(parties, rounds=1, products="rlwe"), people(300)
         consortium = make_consortium(tried)
-        sent = cast(RingRounds, tried.descent).bytes_per_round(300)
+        sent = cast(RlweRounds, tried.secure_rounds).bytes_per_round(300)
         assert "without a dealer the parties send each other" in tried.expectation(consortium)
         running, _ = hosted(tried, parts(tried, frame), consortium, NoNoise())
         letters: list[Any]
@@ -307,7 +307,7 @@ def test_auto_decides_by_public_things() -> None:
     assert not linear.descends(make_consortium(linear, Approx(1, 1e-5)))
     low = make_consortium(tried, Approx(0.9 * SWITCH, 1e-5))
     assert {release.name for release in tried.declare(low).releases} >= {"model", "errors"}
-    assert tried.declare(low)["moments"].loss == tried.quadratic.moments(low.loss).loss
+    assert tried.declare(low)["moments"].loss == tried.moments(low.loss).loss
 
 
 def auto(parties: int = 2, **options: Any) -> GradientRegression:
@@ -326,8 +326,17 @@ def test_auto_says_what_rounds_would_need_where_there_is_something_to_choose() -
     for said, (tried, terms) in needs.items():
         under = consortium(tried, **terms)
         assert not tried.descends(under) and said in tried.notes(under)[-1]
-        assert tried.declare(under).releases == tried.quadratic.declare(under).releases
-        assert tried.expectation(under) == tried.quadratic.expectation(under)
+        plain = Vertical.over_columns(
+            schema=tried.schema,
+            columns=tried.columns,
+            pure=tried.pure,
+            products=tried.products,
+            party_epsilon=tried.party_epsilon,
+            max_rows=tried.max_rows,
+            solver="quadratic",
+        )
+        assert tried.declare(under).releases == plain.declare(under).releases
+        assert tried.expectation(under) == plain.expectation(under)
     linear, plain = auto(linear=True), quadratic(2, products="dealer", linear=True)
     assert linear.notes(consortium(linear)) == plain.notes(consortium(plain)) and linear.title == plain.title
     assert "two classes" in auto(linear=True, rounds=4).notes(consortium(linear))[-1]
@@ -350,23 +359,23 @@ def test_a_study_names_its_solver() -> None:
         return Vertical(**keys).build(setting)
 
     assert type(built(solver="quadratic")) is VerticalRegression
-    assert built().solver == "auto" and isinstance(built().descent, RingRounds)
+    assert built().solver == "auto" and isinstance(built().secure_rounds, RlweRounds)
     found = built(products="dealer", rounds=3)
     assert isinstance(found, GradientRegression) and found.rounds == 3 and "where they help" in found.title
-    assert isinstance(built(solver="gradient").descent, RingRounds)
+    assert isinstance(built(solver="gradient").secure_rounds, RlweRounds)
 
 
 def test_records_that_change_during_a_run_are_refused() -> None:
     """A mask serves one matrix."""
     tried, frame = protocol(2), people(60)
     parties, hosts = hosted(tried, parts(tried, frame), make_consortium(tried), NoNoise())
-    inner = tried.descent.coordinate_round
+    inner = tried.secure_rounds.coordinate_round
 
     def changed(*arguments: Any) -> None:
         object.__setattr__(hosts["ash"], "records", parts(tried, people(60, seed=9))["ash"])
         inner(*arguments)
 
-    object.__setattr__(tried.descent, "coordinate_round", changed)
+    object.__setattr__(tried.secure_rounds, "coordinate_round", changed)
     with pytest.raises(Stopped):
         run(parties)
 
@@ -437,14 +446,14 @@ def test_whitened_rows_are_as_long_as_the_noise_is_laid_out_for_however_loud_the
     noise = np.triu(10 * generator.normal(size=(size + 1, size + 1)))
     noise[-1, -1] = 0
     gram = x.T @ x + noise + np.triu(noise, 1).T
-    landscape = Landscape.of(gram, np.full(gram.shape, 100.0), rows, 1.0)
+    distribution = FeatureDistribution.of(gram, np.full(gram.shape, 100.0), rows, 1.0)
     places = {"ash": slice(0, 30), "birch": slice(30, size)}
-    for party, matrix in landscape.whitening(places).items():
+    for party, matrix in distribution.whitening(places).items():
         own = places[party]
-        squares = (((x[:, own] - landscape.mean[own]) @ matrix) ** 2).sum(axis=1)
+        squares = (((x[:, own] - distribution.mean[own]) @ matrix) ** 2).sum(axis=1)
         assert squares.mean() == pytest.approx(own.stop - own.start, rel=0.2)
-    raised = replace(landscape, seen=landscape.spread).whitening(places)["birch"]
-    assert (((x[:, 30:size] - landscape.mean[30:size]) @ raised) ** 2).sum(axis=1).mean() < 0.5 * (size - 30)
+    raised = replace(distribution, seen=distribution.spread).whitening(places)["birch"]
+    assert (((x[:, 30:size] - distribution.mean[30:size]) @ raised) ** 2).sum(axis=1).mean() < 0.5 * (size - 30)
 
 
 def test_a_simulation_says_what_share_of_the_rows_is_cut() -> None:
@@ -452,9 +461,9 @@ def test_a_simulation_says_what_share_of_the_rows_is_cut() -> None:
     columns, consortium = columns_of(tried, frame), make_consortium(tried, Approx(3, 1e-5))
     _, cut = run_rounds(tried, columns, consortium, SeededNoise(1))
     assert 0.2 < cut["instruments cut"] < 0.8 and 0 <= cut["scores cut"] < 0.05
-    start = tried.start(tried.quadratic.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
-    held = PooledRounds(tried.descent, columns, tried.whitening(start))
-    narrow = tried.intervals(start) * [1.0, 1e-3]
+    start = tried.start(tried.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
+    held = PooledRounds(tried.secure_rounds, columns, start.whitening)
+    narrow = start.intervals * [1.0, 1e-3]
     assert held.cut(start.weights, narrow)["scores cut"] > 0.9
 
 

@@ -18,9 +18,9 @@ from comity.federation.messages.letters import Head
 from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.site import Site
 from comity.federation.sum.site import SecureSum
-from comity.methods.vertical.layout import PLACES
+from comity.methods.vertical.centralised import add_noise, pool_columns
+from comity.methods.vertical.design import PLACES
 from comity.methods.vertical.moments import fit_regression
-from comity.methods.vertical.pooled import add_noise, pool_columns
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.study.simulation.simulate import simulate
@@ -33,7 +33,7 @@ ROWS = 900
 
 
 def exact(tried: Any, frame: Any) -> Any:
-    return tried.entries.exact(pool_columns(tried.layout, list(parts(tried, frame).values())))
+    return tried.entries.exact(pool_columns(tried.design, list(parts(tried, frame).values())))
 
 
 def opened(tried: Any, frame: Any, consortium: Any = None, noise: Any = None) -> Any:
@@ -155,7 +155,7 @@ def test_no_participant_sees_an_exact_sum_of_products(products: str, monkeypatch
     units = np.rint(exact(tried, frame) * 4.0**PLACES).astype(np.int64)
     cross = np.array(
         [
-            tried.layout.width > second and _holder(tried, first) != _holder(tried, second)
+            tried.design.width > second and _holder(tried, first) != _holder(tried, second)
             for first, second in zip(tried.entries.first, tried.entries.second)
         ]
     )
@@ -189,7 +189,7 @@ def test_no_participant_sees_an_exact_sum_of_products(products: str, monkeypatch
 
 
 def _holder(tried: Any, place: Any) -> Any:
-    return next((p.party for p in tried.layout.pieces if p.start <= place < p.stop), None)
+    return next((p.party for p in tried.design.pieces if p.start <= place < p.stop), None)
 
 
 def _arrays(host: Any, tried: Any, parties: Any, letters: Any) -> Iterator[Any]:

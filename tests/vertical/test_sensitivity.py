@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.methods.vertical.layout import NUMBER, PLACES
+from comity.methods.vertical.design import NUMBER, PLACES
 from comity.methods.vertical.moments import integers, l1_sensitivity, l2_sensitivity, party_share, squared_bound
 
 from .consortia import protocol
 
 
-def every_record(layout: Any, steps: Any = (-1.0, 0.0, 1.0)) -> np.ndarray:
+def every_record(design: Any, steps: Any = (-1.0, 0.0, 1.0)) -> np.ndarray:
     """Rows of z for every combination of categories, with numbers at both ends and in the middle."""
     choices = []
-    for piece in layout.pieces:
+    for piece in design.pieces:
         numeric = piece.kind == NUMBER or len(piece.table) == 1
         choices.append([s * piece.table[0] for s in steps] if numeric else list(piece.table))
     return np.array([np.concatenate(found) for found in product(*choices)])
@@ -26,7 +26,7 @@ def every_record(layout: Any, steps: Any = (-1.0, 0.0, 1.0)) -> np.ndarray:
 
 def moved(tried: Any) -> np.ndarray:
     """The weighted entries of each single record."""
-    rows = integers(every_record(tried.layout)) * 2.0**-PLACES
+    rows = integers(every_record(tried.design)) * 2.0**-PLACES
     return np.array([tried.entries.exact(row[None]) for row in rows])
 
 
@@ -37,7 +37,7 @@ def test_no_replacement_moves_the_entries_further_in_l2(parties: int, linear: bo
     found = moved(tried)
     squares = (found**2).sum(axis=1)
     furthest = sqrt((squares[:, None] + squares[None] - 2 * found @ found.T).max())
-    claimed = l2_sensitivity(tried.layout)
+    claimed = l2_sensitivity(tried.design)
     assert furthest <= claimed
     assert furthest >= 0.8 * claimed
 
@@ -47,7 +47,7 @@ def test_no_replacement_moves_the_entries_further_in_l1(linear: bool) -> None:
     tried = protocol(2, linear=linear, pure=True)
     found = moved(tried)
     furthest = max(np.abs(found - one).sum(axis=1).max() for one in found)
-    claimed = l1_sensitivity(tried.layout)
+    claimed = l1_sensitivity(tried.design)
     assert furthest <= claimed
     assert furthest >= 0.8 * claimed
 
@@ -57,24 +57,24 @@ def test_positive_control_a_norm_bound_without_the_label_is_broken_by_a_pair_of_
     found = moved(tried)
     squares = (found**2).sum(axis=1)
     furthest = sqrt((squares[:, None] + squares[None] - 2 * found @ found.T).max())
-    assert furthest > 5 * sqrt(2) * (squared_bound(tried.layout) - tried.layout.label.squared)
+    assert furthest > 5 * sqrt(2) * (squared_bound(tried.design) - tried.design.label.squared)
 
 
 def test_the_loss_about_one_partys_columns_is_what_moving_them_alone_comes_to() -> None:
     """4 f (1 − f) of ρ: the furthest replacement within one party's columns, over the furthest of all."""
     tried = protocol(3, linear=True)
-    layout = tried.layout
-    rows = integers(every_record(layout)) * 2.0**-PLACES
+    design = tried.design
+    rows = integers(every_record(design)) * 2.0**-PLACES
     found = np.array([tried.entries.exact(row[None]) for row in rows])
     squares = (found**2).sum(axis=1)
     apart = squares[:, None] + squares[None] - 2 * found @ found.T
     for party in tried.columns:
-        others = np.ones(layout.width, bool)
-        others[layout.places(party)] = False
+        others = np.ones(design.width, bool)
+        others[design.places(party)] = False
         alike = (np.abs(rows[:, None][..., others] - rows[None][..., others]) < 1e-12).all(axis=2)
         furthest = apart[alike].max()
-        assert furthest <= party_share(layout, party) * l2_sensitivity(layout) ** 2
-        assert furthest >= 0.5 * party_share(layout, party) * l2_sensitivity(layout) ** 2
+        assert furthest <= party_share(design, party) * l2_sensitivity(design) ** 2
+        assert furthest >= 0.5 * party_share(design, party) * l2_sensitivity(design) ** 2
 
 
 def test_columns_of_the_ledger_and_of_the_noise_agree() -> None:
@@ -85,4 +85,4 @@ def test_columns_of_the_ledger_and_of_the_noise_agree() -> None:
         tried = protocol(2, products=products)
         release = tried.moments(make_consortium(tried).loss)
         carry = 2 * 7 * 4.0**-PLACES * sqrt(tried.entries.size) if products == "rlwe" else 0
-        assert release.sensitivity == pytest.approx(l2_sensitivity(tried.layout) + carry, rel=1e-12)
+        assert release.sensitivity == pytest.approx(l2_sensitivity(tried.design) + carry, rel=1e-12)

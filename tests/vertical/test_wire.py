@@ -11,7 +11,7 @@ from comity.entropy import derive
 from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
-from comity.methods.vertical.dealt_rounds import DealtRounds
+from comity.methods.vertical.dealer_rounds import DealerRounds
 from tests.federation.wire import pieces, recorded
 from tests.support.noise import NoNoise
 
@@ -40,9 +40,9 @@ def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear() -> None:
     assert len(corrections) == 4 and not any(map(line.holds, corrections))
     # Control: the seed is all that a peer lacks to read the features that were sealed to it.
     masked = decode(hosts["birch"].store.state("run-1", "in:masked_features:ash"))
-    width = tried.descent.widths["ash"]
+    width = tried.secure_rounds.widths["ash"]
     found = masked.reshape(width, -1) + matrix_mask(seeds["ash"], width, 60)
-    np.testing.assert_array_equal(found, cast(DealtRounds, tried.descent)._lines(_site(hosts["ash"])))
+    np.testing.assert_array_equal(found, cast(DealerRounds, tried.secure_rounds)._lines(_site(hosts["ash"])))
 
 
 def _site(host: Any) -> Site:

@@ -17,7 +17,7 @@ from .consortia import make_consortium, protocol
 def test_a_study_a_little_above_a_wish_is_refused(pure: bool) -> None:
     wish = {"birch": 0.4}
     tried = protocol(2, pure=pure, party_epsilon=wish)
-    most = affordable_epsilon(tried.layout, wish, 0.0 if pure else 1e-5)
+    most = affordable_epsilon(tried.design, wish, 0.0 if pure else 1e-5)
 
     def declared(epsilon: Any) -> None:
         tried.declare(make_consortium(tried, Pure(epsilon) if pure else Approx(epsilon, 1e-5)))

@@ -25,7 +25,9 @@ def beside(epsilons: tuple[float, ...], repeats: int = 5) -> list[dict[str, Any]
     order = Stream.public("bench", "vertical", "adult").permutation(len(frame))
     cut = round(0.8 * len(frame))
     train, test = frame.iloc[order[:cut]], frame.iloc[order[cut:]]
-    protocol = Vertical.quadratic(schema=adult_schema(), columns=adult_columns(2), products="rlwe", max_rows=1 << 16)
+    protocol = Vertical.over_columns(
+        solver="quadratic", schema=adult_schema(), columns=adult_columns(2), products="rlwe", max_rows=1 << 16
+    )
     tested = protocol.encoding.encode(test).records
     pooled = protocol.encoding.encode(train).records
     own = {party: protocol.encoding_of(party).encode(train).records for party in protocol.columns}

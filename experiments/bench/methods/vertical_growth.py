@@ -74,7 +74,7 @@ def protocol_of(parties: int, features: int, products: ProductMethod) -> Vertica
     names = [f"x{place}" for place in range(features)]
     held = {f"p{party}": (*names[party::parties], *(("y",) * (party == 0))) for party in range(parties)}
     schema = Schema(tuple(Numeric(name, -1, 1) for name in names), Bounded("y", -1, 1))
-    return Vertical.quadratic(schema=schema, columns=held, products=products)
+    return Vertical.over_columns(solver="quadratic", schema=schema, columns=held, products=products)
 
 
 def generated(parties: int, rows: int, features: int) -> dict[str, Records]:

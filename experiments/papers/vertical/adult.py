@@ -34,9 +34,9 @@ from comity.data import Records
 from comity.entropy import Stream
 from comity.learn import fit_logistic
 from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression
+from comity.methods.vertical.centralised import add_noise, error_of, run_rounds
 from comity.methods.vertical.method import ColumnRegression
 from comity.methods.vertical.moments import fit_regression
-from comity.methods.vertical.pooled import add_noise, error_of, run_rounds
 from comity.privacy import Approx, Loss, Neighbours, Pure, SeededNoise, Unit
 from comity.protocol import Consortium, simulate
 from experiments.data.adult import adult, adult_columns, adult_schema
@@ -149,8 +149,9 @@ def split_of(frame: pd.DataFrame, number: int) -> tuple[pd.DataFrame, pd.DataFra
     return frame.iloc[order[:cut]], frame.iloc[order[cut:]]
 
 
-def protocol_of(case: Case, parties: int | None = None) -> VerticalRegression:
-    return Vertical.quadratic(
+def protocol_of(case: Case, parties: int | None = None, solver: str = "quadratic") -> VerticalRegression:
+    return Vertical.over_columns(
+        solver=solver,
         schema=adult_schema(steps=case.steps),
         columns=adult_columns(parties or case.parties),
         pure=case.pure,
@@ -175,18 +176,18 @@ def without_noise(train: pd.DataFrame, test: pd.DataFrame) -> Iterator[tuple[str
     rows, tested = (protocol.encoding.encode(part).records for part in (train, test))
     assert rows.labels is not None
     fit = fit_logistic(rows.features, rows.labels.astype(np.float64), 1e-6, tol=1e-6)
-    yield "non-private", 1 - error_of(protocol.layout, fit.weights, tested)
+    yield "non-private", 1 - error_of(protocol.design, fit.weights, tested)
     for case in (Case("quadratic, no noise"), Case("quadratic, no noise, steps", steps=True)):
         protocol = protocol_of(case)
         tested = protocol.encoding.encode(test).records
         exact, size = moments(protocol, train), len(train)
-        yield case.name, 1 - error_of(protocol.layout, fit_regression(protocol.entries, exact, size, 0.0).coef, tested)
+        yield case.name, 1 - error_of(protocol.design, fit_regression(protocol.entries, exact, size, 0.0).coef, tested)
 
 
 def ours(train: pd.DataFrame, test: pd.DataFrame, number: int) -> Iterator[tuple[str, float]]:
     for case in CASES:
         protocol = protocol_of(case)
-        rounds = GradientRegression(quadratic=protocol) if case.gradients else None
+        rounds = protocol_of(case, solver="gradient") if case.gradients else None
         columns, tested = held(protocol, train), protocol.encoding.encode(test).records
         exact = protocol.entries.exact(np.hstack(list(columns.values())))
         for epsilon in EPSILONS:
@@ -195,11 +196,11 @@ def ours(train: pd.DataFrame, test: pd.DataFrame, number: int) -> Iterator[tuple
                 yield name, over_hosts(rounds or protocol, train, tested, epsilon)
                 continue
             consortium, source = make_consortium(case, epsilon), SeededNoise(seed_of(name, number))
-            if rounds is not None:
+            if isinstance(rounds, GradientRegression):
                 coef, _ = run_rounds(rounds, columns, consortium, source)
             else:
                 coef = protocol.fit(add_noise(protocol, exact, consortium, source), len(train), consortium).coef
-            yield name, 1 - error_of(protocol.layout, coef, tested)
+            yield name, 1 - error_of(protocol.design, coef, tested)
 
 
 def moments(protocol: VerticalRegression, train: pd.DataFrame) -> Floats:
@@ -209,7 +210,7 @@ def moments(protocol: VerticalRegression, train: pd.DataFrame) -> Floats:
 def held(protocol: VerticalRegression, train: pd.DataFrame) -> dict[str, Floats]:
     """Each party's columns of z."""
     return {
-        party: protocol.layout.matrix(protocol.encoding_of(party).encode(train).records, party)
+        party: protocol.design.matrix(protocol.encoding_of(party).encode(train).records, party)
         for party in protocol.columns
     }
 
@@ -218,7 +219,7 @@ def over_hosts(protocol: ColumnRegression, train: pd.DataFrame, test: Records, e
     """Accuracy of one whole run: hosts, ledgers, sealed products, the secure sum."""
     outcome = simulate(
         protocol,
-        parties={party: train[list(columns)] for party, columns in protocol.layout.held.items()},
+        parties={party: train[list(columns)] for party, columns in protocol.design.columns.items()},
         epsilon=epsilon,
         delta=DELTA,
         unit="record",
@@ -234,15 +235,15 @@ def over_hosts(protocol: ColumnRegression, train: pd.DataFrame, test: Records, e
 
 def published(train: pd.DataFrame, test: pd.DataFrame, number: int) -> Iterator[tuple[str, float]]:
     """The functional mechanism with the paper's constants, and its baseline by noisy gradients."""
-    layout = protocol_of(Case("")).layout
-    rows, tested = (layout.encoding.encode(part).records for part in (train, test))
+    design = protocol_of(Case("")).design
+    rows, tested = (design.encoding.encode(part).records for part in (train, test))
     assert rows.labels is not None
     labels = rows.labels.astype(np.float64)
     for epsilon in EPSILONS:
         for name, method in (("published", functional_mechanism), ("DPSGD", dpsgd)):
             case = f"{name} eps={epsilon:g}"
             weights = method(rows.features, labels, epsilon=epsilon, source=SeededNoise(seed_of(case, number)))
-            yield case, 1 - error_of(layout, weights, tested)
+            yield case, 1 - error_of(design, weights, tested)
 
 
 def seed_of(case: str, number: int) -> int:

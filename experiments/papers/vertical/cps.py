@@ -24,9 +24,9 @@ from threadpoolctl import threadpool_limits
 from comity.data import Bounded, Numeric, Records, Schema, dataset
 from comity.entropy import Stream
 from comity.methods.vertical import Vertical, VerticalRegression
-from comity.methods.vertical.layout import scaled_target
+from comity.methods.vertical.centralised import add_noise, error_of, pool_columns
+from comity.methods.vertical.design import scaled_target
 from comity.methods.vertical.moments import fit_regression
-from comity.methods.vertical.pooled import add_noise, error_of, pool_columns
 from comity.privacy import Approx, Loss, Neighbours, Pure, SeededNoise, Unit, budget_to_rho
 from comity.protocol import Consortium
 from experiments.papers.vertical.baselines import frank_wolfe
@@ -84,7 +84,7 @@ def reproduced(frame: pd.DataFrame, *, splits: int, quick: bool = False) -> list
     protocols = {pure: protocol_of(pure) for pure in (False, True)}
     whole = protocols[False].encoding.encode(frame).records
     own = [protocols[False].encoding_of(party).encode(frame).records for party in dealt()]
-    columns = {pure: pool_columns(protocol.layout, own) for pure, protocol in protocols.items()}
+    columns = {pure: pool_columns(protocol.design, own) for pure, protocol in protocols.items()}
     for number in range(splits):
         order = Stream.public("reproduce vertical-cps", "split", number).permutation(len(frame))
         cut = round(0.8 * len(frame))
@@ -116,14 +116,16 @@ def reproduced(frame: pd.DataFrame, *, splits: int, quick: bool = False) -> list
 
 
 def protocol_of(pure: bool) -> VerticalRegression:
-    return Vertical.quadratic(schema=schema(), columns=dealt(), pure=pure, products="dealer", max_rows=1 << 19)
+    return Vertical.over_columns(
+        solver="quadratic", schema=schema(), columns=dealt(), pure=pure, products="dealer", max_rows=1 << 19
+    )
 
 
 def ours(protocol: VerticalRegression, train: Floats, test: Records, number: int) -> Iterator[tuple[str, float]]:
     exact = protocol.entries.exact(train)
     if not protocol.pure:
         plain = fit_regression(protocol.entries, exact, len(train), 0.0)
-        yield "non-private", error_of(protocol.layout, plain.coef, test)
+        yield "non-private", error_of(protocol.design, plain.coef, test)
     for colluders in (0, 1):
         for epsilon in EPSILONS:
             loss: Loss = Pure(epsilon) if protocol.pure else Approx(epsilon, DELTA)
@@ -136,7 +138,7 @@ def ours(protocol: VerticalRegression, train: Floats, test: Records, number: int
             )
             case = f"{'pure' if protocol.pure else 'Gaussian'} t={colluders} eps={epsilon:g}"
             opened = add_noise(protocol, exact, consortium, SeededNoise(_seed(case, number)))
-            yield case, error_of(protocol.layout, protocol.fit(opened, len(train), consortium).coef, test)
+            yield case, error_of(protocol.design, protocol.fit(opened, len(train), consortium).coef, test)
 
 
 def others(protocol: VerticalRegression, train: Records, test: Records, number: int) -> Iterator[tuple[str, float]]:
@@ -145,12 +147,12 @@ def others(protocol: VerticalRegression, train: Records, test: Records, number: 
         case = f"published eps={epsilon:g}"
         source = SeededNoise(_seed(case, number))
         weights = functional_mechanism(train.features, labels, epsilon=epsilon, source=source, logistic=False)
-        yield case, error_of(protocol.layout, weights, test)
+        yield case, error_of(protocol.design, weights, test)
         case = f"DPFW central eps={epsilon:g}"
         rho = float(budget_to_rho(Approx(epsilon, 1 / len(train))).rho)
         source = SeededNoise(_seed(case, number))
         weights = frank_wolfe(train.features, labels, rho=rho, source=source, radius=2.0, steps=100)
-        yield case, error_of(protocol.layout, weights, test)
+        yield case, error_of(protocol.design, weights, test)
 
 
 def _rows(records: Records, rows: NDArray[np.int64]) -> Records:

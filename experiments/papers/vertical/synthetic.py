@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from comity.data import Bounded, Numeric, Schema
 from comity.entropy import Stream
 from comity.methods.vertical import Vertical
-from comity.methods.vertical.pooled import add_noise
+from comity.methods.vertical.centralised import add_noise
 from comity.privacy import Approx, Neighbours, Pure, SeededNoise, Unit, budget_to_rho
 from comity.protocol import Consortium
 from experiments.papers.vertical.baselines import frank_wolfe
@@ -125,7 +125,8 @@ def ours(features: Floats, labels: Floats, pure: bool, source: SeededNoise) -> F
     count, width = features.shape
     names = [f"x{place}" for place in range(width)]
     half = width // 2
-    protocol = Vertical.quadratic(
+    protocol = Vertical.over_columns(
+        solver="quadratic",
         schema=Schema(tuple(Numeric(name, -1, 1) for name in names), Bounded("y", -1, 1)),
         columns={"p0": (*names[:half], "y"), "p1": tuple(names[half:])},
         pure=pure,
@@ -140,10 +141,10 @@ def ours(features: Floats, labels: Floats, pure: bool, source: SeededNoise) -> F
         neighbours=Neighbours.REPLACE,
         colluders=0,
     )
-    layout, bound = protocol.layout, float(protocol.layout.label.table[0, 0])
-    columns = np.empty((count, layout.width))
-    columns[:, layout.features] = features * layout.pieces[0].table[0, 0]
-    columns[:, layout.label.start] = labels * bound
+    design, bound = protocol.design, float(protocol.design.label.table[0, 0])
+    columns = np.empty((count, design.width))
+    columns[:, design.features] = features * design.pieces[0].table[0, 0]
+    columns[:, design.label.start] = labels * bound
     opened = add_noise(protocol, protocol.entries.exact(columns), consortium, source)
     return protocol.fit(opened, count, consortium).coef
 

@@ -25,7 +25,7 @@ from comity.estimators.table import (
 from comity.learn.classifiers import LinearClassifier
 from comity.learn.regressor import LinearRegressor
 from comity.methods.by_columns import ProductMethod
-from comity.methods.vertical import GradientRegression, Vertical
+from comity.methods.vertical import Vertical
 from comity.methods.vertical.method import ColumnRegression
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
@@ -98,9 +98,9 @@ class _ByColumns(SimulatedEstimator):
     def _simulate(self, protocol: ColumnRegression, X: Floats, targets: NDArray[Any]) -> Outcome:
         frame = _frame(X)
         records = {}
-        for party in protocol.layout.parties:
+        for party in protocol.design.parties:
             own = protocol.encoding_of(party).encode_features(frame)
-            holds = party == protocol.layout.label_at
+            holds = party == protocol.design.label_at
             records[party] = Records(np.asarray(own, np.float64), targets if holds else None)
         ranges = self._ranges(X.shape[1])
         outside = (ranges[:, 0] > X) | (ranges[:, 1] < X)
@@ -215,17 +215,16 @@ class VerticalClassifier(SimulatedClassifier, _ByColumns):
                 "Only binary classification is supported. The type of the target is multiclass: vertical regression "
                 f"has two classes, found {len(labels)}; merge some, or use AveragedClassifier"
             )
-        quadratic = Vertical.quadratic(
+        protocol = Vertical.over_columns(
             schema=self._schema(X.shape[1], Classes(_TARGET, tuple(str(label) for label in labels))),
             columns=self._split_columns(X.shape[1], groups),
             pure=not self.delta,
             products=self.products,
             intercept=self.intercept,
             max_rows=_max_rows(len(X)),
+            solver=self.solver,
+            rounds=self.rounds,
         )
-        protocol: ColumnRegression = quadratic
-        if self.solver != "quadratic":
-            protocol = GradientRegression(quadratic=quadratic, solver=self.solver, rounds=self.rounds)
         self._warn_of_bounds(X)
         outcome = self._simulate(protocol, X, indices)
         self.classes_ = labels
@@ -274,7 +273,8 @@ class VerticalRegressor(SimulatedRegressor, _ByColumns):
         """Simulate one run. `groups` names each column's party. All checks come before the debit."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         low, high = check_target_range(self.low, self.high)
-        protocol = Vertical.quadratic(
+        protocol = Vertical.over_columns(
+            solver="quadratic",
             schema=self._schema(X.shape[1], Bounded(_TARGET, low, high)),
             columns=self._split_columns(X.shape[1], groups),
             pure=not self.delta,

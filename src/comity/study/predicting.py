@@ -62,10 +62,10 @@ def joint_prediction_of(
         )
     return JointPrediction(
         schema=schema,
-        columns=method.layout.held,
+        columns=method.design.columns,
         coef=coef,
-        intercept=method.layout.intercept,
-        bins=method.layout.bins,
+        intercept=method.design.intercept,
+        bins=method.design.bins,
         alignment="none" if schema.identifier is None else method.alignment,
         max_rows=most,
         receiver=receiver,

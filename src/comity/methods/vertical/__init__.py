@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from comity.lazily import lazily
 
 if TYPE_CHECKING:
-    from comity.methods.vertical.gradients import GradientRegression as GradientRegression
+    from comity.methods.vertical.method import GradientRegression as GradientRegression
     from comity.methods.vertical.method import Vertical as Vertical
     from comity.methods.vertical.method import VerticalRegression as VerticalRegression
 
 __all__ = ["GradientRegression", "Vertical", "VerticalRegression"]
 
 _HOMES = {
-    "GradientRegression": "comity.methods.vertical.gradients",
+    "GradientRegression": "comity.methods.vertical.method",
     "Vertical": "comity.methods.vertical.method",
     "VerticalRegression": "comity.methods.vertical.method",
 }

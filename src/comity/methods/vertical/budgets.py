@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.methods.vertical.layout import Layout
+from comity.methods.vertical.design import Design
 from comity.methods.vertical.moments import (
     MomentEntries,
     block_sensitivity,
@@ -47,44 +47,44 @@ KEY = "vertical.block_epsilon"
 Block = tuple[str, ...]
 
 
-def party_losses(columns: Layout, loss: Loss, carry: float = 0.0) -> dict[str, float]:
+def party_losses(design: Design, loss: Loss, carry: float = 0.0) -> dict[str, float]:
     """From the top down: the ε about each party's own columns, at the δ of the study.
 
     `carry` is the part of the sensitivity, in the norm of the noise, that comes from inexact products. It may move the
     release whichever columns change, so it counts in full for each party.
     """
     if isinstance(loss, Pure):
-        return {party: float(loss.epsilon) * pure_share(columns, party, carry) for party in columns.parties}
+        return {party: float(loss.epsilon) * pure_share(design, party, carry) for party in design.parties}
     square, delta = float(gaussian_budget(loss).square), _delta(loss)
-    return {party: gdp_epsilon(square * square_share(columns, party, carry), delta) for party in columns.parties}
+    return {party: gdp_epsilon(square * square_share(design, party, carry), delta) for party in design.parties}
 
 
-def affordable_epsilon(columns: Layout, wished: Mapping[str, float], delta: float, carry: float = 0.0) -> float:
+def affordable_epsilon(design: Design, wished: Mapping[str, float], delta: float, carry: float = 0.0) -> float:
     """The largest ε about whole records at which no party's own columns lose more than wished; δ = 0 is pure."""
     largest = float("inf")
     for party, epsilon in wished.items():
-        if party not in columns.parties:
+        if party not in design.parties:
             raise StudyError(
-                f"vertical.party_epsilon names {party}, the parties are {', '.join(columns.parties)}; correct it",
+                f"vertical.party_epsilon names {party}, the parties are {', '.join(design.parties)}; correct it",
                 key="vertical.party_epsilon",
             )
         if not delta:
-            largest = min(largest, epsilon / pure_share(columns, party, carry))
+            largest = min(largest, epsilon / pure_share(design, party, carry))
             continue
-        square = float(gaussian_budget(Approx(epsilon, delta)).square) / square_share(columns, party, carry)
+        square = float(gaussian_budget(Approx(epsilon, delta)).square) / square_share(design, party, carry)
         largest = min(largest, gdp_epsilon(square, delta))
     return largest
 
 
-def pure_share(columns: Layout, party: str, carry: float = 0.0) -> float:
+def pure_share(design: Design, party: str, carry: float = 0.0) -> float:
     """The share of a pure ε that the release tells about one party's columns."""
-    return (l1_sensitivity_about(columns, party) + carry) / (l1_sensitivity(columns) + carry)
+    return (l1_sensitivity_about(design, party) + carry) / (l1_sensitivity(design) + carry)
 
 
-def square_share(columns: Layout, party: str, carry: float = 0.0) -> float:
+def square_share(design: Design, party: str, carry: float = 0.0) -> float:
     """The share of a ρ, which grows with the square of what one party can move."""
-    whole = l2_sensitivity(columns)
-    return ((sqrt(party_share(columns, party)) * whole + carry) / (whole + carry)) ** 2
+    whole = l2_sensitivity(design)
+    return ((sqrt(party_share(design, party)) * whole + carry) / (whole + carry)) ** 2
 
 
 def format_up(epsilon: float, limit: Decimal | None = None) -> str:
@@ -109,35 +109,35 @@ class Blocks:
     `carry` is how far an entry across parties may be off its product (proof.md, 4).
     """
 
-    columns: Layout
+    design: Design
     wished: Mapping[Block, float]
     carry: float = 0.0
 
     @classmethod
-    def of(cls, columns: Layout, given: Mapping[str, float], carry: float = 0.0) -> Blocks:
+    def of(cls, design: Design, given: Mapping[str, float], carry: float = 0.0) -> Blocks:
         """From the keys of a study: a party's name, or two joined by "+". Every block needs its own ε."""
-        names = {text: block for block in every_block(columns) for text in _texts(block)}
+        names = {text: block for block in every_block(design) for text in _texts(block)}
         for text, epsilon in given.items():
             if text not in names:
                 raise StudyError(
-                    f"{KEY} has a key {text!r}; the blocks are {', '.join(map(_text, every_block(columns)))}; "
+                    f"{KEY} has a key {text!r}; the blocks are {', '.join(map(_text, every_block(design)))}; "
                     "correct it",
                     key=KEY,
                 )
             if not 0 < epsilon < float("inf"):
                 raise StudyError(f"{KEY}: {text!r} must be above 0 and finite, found {epsilon}", key=KEY)
         wished = {names[text]: epsilon for text, epsilon in given.items()}
-        missing = [_text(block) for block in every_block(columns) if block not in wished]
+        missing = [_text(block) for block in every_block(design) if block not in wished]
         if missing or len(wished) != len(given):
             what = f"nothing for {', '.join(missing)}" if missing else "a pair twice"
             raise StudyError(
                 f'{KEY} needs one epsilon for each party and each pair of parties (as "a+b"), found {what}', key=KEY
             )
-        return cls(columns, wished, carry)
+        return cls(design, wished, carry)
 
     def entries_by_block(self, entries: MomentEntries) -> dict[Block, NDArray[np.bool_]]:
         """Which entries lie in which block; blocks that have none are left out."""
-        holder = np.array([piece.party for piece in self.columns.pieces for _ in range(piece.start, piece.stop)])
+        holder = np.array([piece.party for piece in self.design.pieces for _ in range(piece.start, piece.stop)])
         first = holder[entries.first]
         # Entries with the constant belong to the party of the other column.
         second = np.append(holder, "")[entries.second]
@@ -151,9 +151,9 @@ class Blocks:
     def sensitivities(self, entries: MomentEntries) -> dict[Block, float]:
         """L1 sensitivities of the blocks, for entries of weight 1, with the carry of the products."""
         return {
-            block: self.carry * int(inside.sum()) + pair_sensitivity(self.columns, *block)
+            block: self.carry * int(inside.sum()) + pair_sensitivity(self.design, *block)
             if len(block) == 2
-            else block_sensitivity(self.columns, *block)
+            else block_sensitivity(self.design, *block)
             for block, inside in self.entries_by_block(entries).items()
         }
 
@@ -176,7 +176,7 @@ class Blocks:
         weight, weights = np.ones(entries.size, np.int64), self.weights(entries)
         for block, inside in self.entries_by_block(entries).items():
             weight[inside] = weights[block]
-        return MomentEntries(entries.columns, entries.first, entries.second, weight)
+        return MomentEntries(entries.design, entries.first, entries.second, weight)
 
     def sensitivity(self, entries: MomentEntries) -> float:
         """L1 sensitivity of the weighted entries: the sum over blocks, or the largest weight times that of all
@@ -184,7 +184,7 @@ class Blocks:
         weights, spreads = self.weights(entries), self.sensitivities(entries)
         added = sum(weights[block] * spread for block, spread in spreads.items())
         crossing = sum(int(inside.sum()) for block, inside in self.entries_by_block(entries).items() if len(block) == 2)
-        together = max(weights.values()) * (l1_sensitivity(self.columns) + self.carry * crossing)
+        together = max(weights.values()) * (l1_sensitivity(self.design) + self.carry * crossing)
         return min(added, together)
 
     def loss(self, entries: MomentEntries) -> Pure:
@@ -207,12 +207,12 @@ class Blocks:
         found = self.spent(entries)
         return {
             party: min(whole, sum(epsilon for block, epsilon in found.items() if party in block))
-            for party in self.columns.parties
+            for party in self.design.parties
         }
 
 
-def every_block(columns: Layout) -> tuple[Block, ...]:
-    parties = columns.parties
+def every_block(design: Design) -> tuple[Block, ...]:
+    parties = design.parties
     return (*((party,) for party in parties), *combinations(parties, 2))
 
 

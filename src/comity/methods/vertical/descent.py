@@ -8,8 +8,8 @@ variance for all weights, around a constant and a multiple of each party's part 
 constant, the multiples and the variance are estimated from the average itself (empirical Bayes). So directions that the
 noise hides stay at the moments' solution, or near zero where the moments saw nothing; where noise is small none do.
 
-`Landscape` has what noisy moments tell about the rows: mean, covariance, the curvature of the logistic loss, and how
-each party can whiten its own columns.
+`FeatureDistribution` holds what noisy moments tell about rows of features: mean and covariance, and from these the
+curvature of the logistic loss and the matrix with which each party whitens its own columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from comity.learn.quadratic import spectral_norm
+from comity.learn.quadratic import solve, spectral_norm
+from comity.methods.vertical.design import PLACES
+from comity.methods.vertical.moments import RIDGE, MomentEntries
+from comity.methods.vertical.rounds import REACH, Rounds, Whitening, constant_units, emphasise_score
 
 Floats = NDArray[np.float64]
 
@@ -48,7 +51,7 @@ over all."""
 
 
 @dataclass(frozen=True, eq=False)
-class Landscape:
+class FeatureDistribution:
     """Mean and covariance of rows of features, the constant last where there is one.
 
     `spread` is the covariance without eigenvalues below a quarter of the noise's norm; `seen` is the covariance as
@@ -62,7 +65,7 @@ class Landscape:
     floor: float
 
     @classmethod
-    def of(cls, gram: Floats, variances: Floats, rows: int, constant: float) -> Landscape:
+    def of(cls, gram: Floats, variances: Floats, rows: int, constant: float) -> FeatureDistribution:
         """From noisy sums of products of features and constant; without a constant (0) the mean is zero."""
         norm = spectral_norm(variances)
         values, vectors = np.linalg.eigh((gram + gram.T) / 2)
@@ -135,27 +138,69 @@ class Landscape:
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """`whitened` maps a row of features (the constant last) to its expected instruments; `deviation` is that of the
-    noise in a round's opened sum in the same units; `past` has the weights of every round so far and what it opened;
-    the columns of `free` are the directions without a prior."""
+    """The coordinator's state before a round.
 
-    landscape: Landscape
+    `whitened` maps a row of features (the constant last) to √D times its expected instruments; `deviation` is that of
+    the noise in a round's opened sum, in the same units; `past` has the weights of every round so far and what it
+    opened; the columns of `free` are the directions without a prior.
+    """
+
+    rounds: Rounds
+    distribution: FeatureDistribution
     whitened: Floats
     deviation: float
     weights: Floats
     free: Floats
     past: tuple[tuple[Floats, Floats], ...] = ()
 
+    @classmethod
+    def start(
+        cls, rounds: Rounds, entries: MomentEntries, opened: Floats, rows: int, *, moments: float, gradient: float
+    ) -> Descent:
+        """From opened moments of so many rows: the weights are the quadratic's. `moments` and `gradient` are the
+        deviations of the noise in one opened entry, and in one opened sum of a round."""
+        design = rounds.design
+        gram, moment, _ = entries.split(entries.assemble(opened, rows))
+        variances, *_ = entries.split(entries.variances(moments))
+        # The label column is ±label for y = 1 and 0.
+        label = float(np.abs(design.label.table).max())
+        weights = 2 * solve(gram, moment, RIDGE * spectral_norm(variances)).weights / label
+        distribution = FeatureDistribution.of(gram, variances, rows, design.constant)
+        noise = gradient * sqrt(rounds.size)
+        whitened = whiten(rounds, distribution, weights, noise / rows)
+        free = free_directions(weights, rounds.places.values(), design.intercept)
+        return cls(rounds, distribution, whitened, noise, weights, free)
+
+    @property
+    def whitening(self) -> dict[str, Floats]:
+        """The whitening matrix of each party."""
+        size, mean = self.rounds.size, self.distribution.mean
+        return {
+            party: Whitening.of(self.whitened[own, own], mean[own], size).matrix
+            for party, own in self.rounds.places.items()
+        }
+
+    @property
+    def intervals(self) -> Floats:
+        """A line per party: the interval to which it clips its partial scores."""
+        rounds = self.rounds
+        return self.distribution.intervals(self.weights, rounds.places, rounds.design.label_at, REACH)
+
+    @property
+    def coefficients(self) -> Floats:
+        """Coefficients of encoded rows."""
+        return np.asarray(self.rounds.design.mapping @ self.weights, np.float64)
+
     def step(self, opened: Floats) -> Descent:
         """The weights of the next round, from the sums that this one opened."""
-        past = (*self.past, (self.weights, opened))
+        past = (*self.past, (self.weights, np.asarray(opened * sqrt(self.rounds.size), np.float64)))
         nearest = self._nearest(past)
         if nearest is not None:
             # The last step went too far: go halfway back.
             return replace(self, weights=(nearest + self.weights) / 2, past=past)
-        curvature = self.whitened @ self.landscape.curvature(self.weights) @ self.whitened.T
+        curvature = self.whitened @ self.distribution.curvature(self.weights) @ self.whitened.T
         values, axes = np.linalg.eigh((curvature + curvature.T) / 2)
-        values = np.maximum(values, _LEAST * self.landscape.rows)
+        values = np.maximum(values, _LEAST * self.distribution.rows)
         at = values * np.stack([axes.T @ np.linalg.solve(self.whitened.T, weights) for weights, _ in past])
         share = 1 / (self.deviation**2 + (_DOUBT * (at - at[-1])) ** 2).mean(axis=1)
         share /= share.sum()
@@ -188,8 +233,25 @@ class Descent:
         """Limit a step to a change of scores by half of their deviation, or 1: further away the curvature differs, and
         where classes can be separated it is much smaller."""
         change = aim - self.weights
-        size, limit = self.landscape.size(change), max(1.0, self.landscape.deviation(self.weights) / 2)
+        size, limit = self.distribution.size(change), max(1.0, self.distribution.deviation(self.weights) / 2)
         return np.asarray(self.weights + change * min(1.0, limit / max(size, 1e-12)), np.float64)
+
+
+def whiten(rounds: Rounds, distribution: FeatureDistribution, weights: Floats, noise: float) -> Floats:
+    """Instruments as a matrix over features and constant, √D times what parties compute, before clipping."""
+    size, places, design = rounds.size, rounds.places, rounds.design
+    found = np.zeros((size, size))
+    for party, matrix in distribution.whitening(places).items():
+        own = places[party]
+        matrix = emphasise_score(matrix, weights[own], noise)
+        # On average a row has the largest allowed norm.
+        matrix = matrix * rounds.limit(party) * sqrt(size / max(1, len(matrix)))
+        found[own, own] = matrix
+        if design.intercept:
+            found[own, -1] = -matrix @ distribution.mean[own] / design.constant
+    if design.intercept:
+        found[-1, -1] = np.ldexp(constant_units(size), -PLACES) * sqrt(size) / design.constant
+    return found
 
 
 def free_directions(weights: Floats, places: Iterable[slice], constant: bool) -> Floats:

@@ -61,7 +61,7 @@ from comity.federation.owner.site import Site
 from comity.federation.part import EVALUATION, Part
 from comity.federation.protocol import step
 from comity.methods.by_columns.products import Products
-from comity.methods.vertical.layout import PLACES, Layout, scaled_target
+from comity.methods.vertical.design import PLACES, Design, scaled_target
 from comity.methods.vertical.method import VerticalRegression
 
 Floats = NDArray[np.float64]
@@ -87,39 +87,39 @@ _SIGN = 1e-9
 class Parts:
     """Each owner's part of an error, for one model: its bounds follow from the model and the schema alone."""
 
-    layout: Layout
+    design: Design
     coef: Floats
 
     @property
     def factor(self) -> float:
         """Prediction per unit of score, for a target on [−1, 1]."""
-        return 0.5 if self.layout.classes else 1.0
+        return 0.5 if self.design.classes else 1.0
 
     @cached_property
     def weights(self) -> dict[str, Floats]:
-        place = {group.column: slice(group.start, group.stop) for group in self.layout.encoding.bounds.groups}
+        place = {group.column: slice(group.start, group.stop) for group in self.design.encoding.bounds.groups}
         out = {}
-        for party in self.layout.parties:
-            groups = self.layout.encoding_of(party).bounds.groups
+        for party in self.design.parties:
+            groups = self.design.encoding_of(party).bounds.groups
             own = [clip_received(self.coef[place[group.column]]) for group in groups]
             out[party] = self.factor * np.concatenate(own) if own else np.zeros(0)
         return out
 
     @property
     def offset(self) -> float:
-        return self.factor * float(clip_received(self.coef[-1])) if self.layout.intercept else 0.0
+        return self.factor * float(clip_received(self.coef[-1])) if self.design.intercept else 0.0
 
     @cached_property
     def limits(self) -> dict[str, float]:
         """The largest part of a prediction that an owner's columns can make, scaled down where all together exceed the
         reach; the label's holder adds the constant."""
         largest = {}
-        for party in self.layout.parties:
-            groups, weights, total = self.layout.encoding_of(party).bounds.groups, self.weights[party], 0.0
+        for party in self.design.parties:
+            groups, weights, total = self.design.encoding_of(party).bounds.groups, self.weights[party], 0.0
             for group in groups:
                 own = np.abs(weights[group.start : group.stop])
                 total += float(own.max() if group.one_hot else own.sum()) if len(own) else 0.0
-            largest[party] = total + (abs(self.offset) if party == self.layout.label_at else 0.0)
+            largest[party] = total + (abs(self.offset) if party == self.design.label_at else 0.0)
         together = sum(largest.values())
         kept = min(1.0, REACH / together) if together > 0 else 1.0
         return {party: kept * one for party, one in largest.items()}
@@ -132,7 +132,7 @@ class Parts:
     def matrix(self, records: Records, party: str) -> Floats:
         """A party's part of e, scaled and clipped to its limits; at the label's holder also t."""
         rows = np.clip(np.nan_to_num(records.features), -1.0, 1.0)
-        limit, holds = self.limits[party], party == self.layout.label_at
+        limit, holds = self.limits[party], party == self.design.label_at
         part = products(rows, self.weights[party][None])[:, 0] + (self.offset if holds else 0.0)
         part = -np.fmin(np.fmax(part, -limit), limit)
         if not holds:
@@ -143,9 +143,9 @@ class Parts:
     def _target(self, records: Records) -> Floats:
         if records.labels is None or len(records.labels) != len(records.features):
             raise Refused("the label's holder has records without one", code="stopped")
-        if self.layout.classes:
+        if self.design.classes:
             return np.where(np.asarray(records.labels) > 0, 1.0, -1.0)
-        return scaled_target(self.layout.schema, np.asarray(records.labels, np.float64))
+        return scaled_target(self.design.schema, np.asarray(records.labels, np.float64))
 
 
 def round_to_grid(values: Floats) -> Floats:
@@ -157,7 +157,7 @@ def round_to_grid(values: Floats) -> Floats:
 class ErrorProducts(Products):
     """Products of parts of errors; a party keeps its own sums when rows are first read."""
 
-    layout: Layout
+    design: Design
 
     def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
         coef = site.kept(_MODEL)
@@ -165,7 +165,7 @@ class ErrorProducts(Products):
             raise Refused("rows are scored after the model came", code="stopped")
         records = site.records
         labels = None if records.labels is None else records.labels[which]
-        return Parts(self.layout, coef).matrix(Records(records.features[which], labels), site.party)
+        return Parts(self.design, coef).matrix(Records(records.features[which], labels), site.party)
 
     def first_seen(self, site: Site, matrix: Floats) -> None:
         units = np.rint(np.ldexp(matrix, PLACES))
@@ -176,42 +176,41 @@ class ErrorProducts(Products):
 
 @dataclass(frozen=True, eq=False)
 class ErrorsByColumns(ModelEvaluation):
-    """Owners hold different columns of the holdout rows. `quadratic` says how these are multiplied, also for a `method`
-    that makes rounds after it."""
+    """Owners hold different columns of the holdout rows, which are multiplied as the method multiplies its own."""
 
-    quadratic: VerticalRegression
+    method: VerticalRegression
     name: ClassVar[str] = "evaluation"
 
     @property
     def common(self) -> str:
-        return "positions" if self.quadratic.aligned is None else "identifiers"
+        return "positions" if self.method.aligned is None else "identifiers"
 
     @cached_property
     def product(self) -> ErrorProducts:
-        layout, max_rows = self.quadratic.layout, self.quadratic.max_rows
+        design, max_rows = self.method.design, self.method.max_rows
         return ErrorProducts(
-            columns={party: 2 if party == layout.label_at else 1 for party in layout.parties},
+            columns={party: 2 if party == design.label_at else 1 for party in design.parties},
             places=PLACES,
             bound=1.0,
-            method=self.quadratic.products,
+            method=self.method.products,
             max_rows=max_rows,
-            noise=(2 * SQUARES * len(layout.parties) ** 2 * max_rows << (2 * PLACES)) + (1 << 46),
-            layout=layout,
+            noise=(2 * SQUARES * len(design.parties) ** 2 * max_rows << (2 * PLACES)) + (1 << 46),
+            design=design,
         )
 
     @cached_property
     def parts(self) -> Mapping[str, Part]:
-        aligned = self.quadratic.aligned
+        aligned = self.method.aligned
         return {**({} if aligned is None else {"align": aligned}), "product": self.product}
 
     def sums(self, consortium: Consortium) -> Release:
-        owners, unit = len(self.quadratic.layout.parties), self.product.unit
+        owners, unit = len(self.method.design.parties), self.product.unit
         # An opened entry adds up to 2·SQUARES·pairs products, each of which may be one unit off at either neighbour.
-        carry = 0.0 if self.quadratic.products == "dealer" else 2 * unit * SQUARES * owners**2
+        carry = 0.0 if self.method.products == "dealer" else 2 * unit * SQUARES * owners**2
         bound = OpenedValue(
             l2=L2 * (1 + 1e-9) + carry * sqrt(_ENTRIES),
             l1=L1 * (1 + 1e-9) + carry * _ENTRIES,
-            limit=float(SQUARES * self.quadratic.max_rows),
+            limit=float(SQUARES * self.method.max_rows),
             ring=self.product.bits,
         )
         return Release(
@@ -225,8 +224,8 @@ class ErrorsByColumns(ModelEvaluation):
         )
 
     def declare(self, consortium: Consortium) -> Declaration:
-        if self.quadratic.party_epsilon or self.quadratic.block_epsilon:
-            key = "party_epsilon" if self.quadratic.party_epsilon else "block_epsilon"
+        if self.method.party_epsilon or self.method.block_epsilon:
+            key = "party_epsilon" if self.method.party_epsilon else "block_epsilon"
             raise StudyError(
                 f"[evaluation] costs a set-aside row the whole epsilon, about one party too, and vertical.{key} "
                 "promises less; leave one of them out",
@@ -237,9 +236,9 @@ class ErrorsByColumns(ModelEvaluation):
             source=EVERY_PARTY,
             to=COORDINATOR,
             protection=Public("how many records a party set aside, which follows from how many it has")
-            if self.quadratic.aligned is None
+            if self.method.aligned is None
             else Disclosed("how many people each party set aside", "sizes_may_leave"),
-            form=Count(self.quadratic.max_rows),
+            form=Count(self.method.max_rows),
         )
         # The plan lists the releases of the parts already: the method has the same parts.
         own = (self.model(consortium), aside, self.sums(consortium), self.quality(_ENTRIES))
@@ -249,7 +248,7 @@ class ErrorsByColumns(ModelEvaluation):
 
     def measure(self, parties: Parties, released: Mapping[str, Any]) -> dict[str, Any]:
         sizes = {values["aside"] for values in parties.ask(self.receive, model=released[MODEL]).values()}
-        aligned = self.quadratic.aligned
+        aligned = self.method.aligned
         try:
             if aligned is not None:
                 rows = 0 if 0 in sizes else aligned.coordinate_alignment(parties, f"{EVALUATION}_align")
@@ -259,7 +258,7 @@ class ErrorsByColumns(ModelEvaluation):
             if error.code != "empty-intersection":
                 raise
             rows = 0
-        if not 0 < rows <= self.quadratic.max_rows:
+        if not 0 < rows <= self.method.max_rows:
             return {}
         self.product.coordinate_products(parties, rows, f"{EVALUATION}_product")
         total = parties.sum(self.evaluate)
@@ -267,7 +266,7 @@ class ErrorsByColumns(ModelEvaluation):
 
     def _in_own_units(self, opened: Floats, rows: int, coef: Floats) -> Floats:
         """Means of e, t, e², et, t² in the model's units."""
-        scale = Parts(self.quadratic.layout, np.asarray(coef, np.float64)).scale
+        scale = Parts(self.method.design, np.asarray(coef, np.float64)).scale
         return np.asarray(opened * _units(scale) / rows, np.float64)
 
     # At a site.
@@ -277,14 +276,14 @@ class ErrorsByColumns(ModelEvaluation):
         if not np.isfinite(model).all():
             raise Refused("a model of finite weights was expected", code="form", key=MODEL)
         site.keep(_MODEL, model)
-        return {"aside": min(len(site.records), self.quadratic.max_rows)}
+        return {"aside": min(len(site.records), self.method.max_rows)}
 
     @step(sends=SUMS)
     def evaluate(self, site: Site) -> None:
-        own, layout = site.kept(_OWN), self.quadratic.layout
+        own, design = site.kept(_OWN), self.method.design
         if own is None:
             raise Refused("own sums come after the products", code="stopped")
-        label = layout.label_at
+        label = design.label_at
         first = np.array([own[-1, 0], 0.0, SQUARES * own[0, 0], 0.0, 0.0])
         if site.party == label:
             first[[1, 3, 4]] = own[-1, 1], own[0, 1], own[1, 1]
@@ -309,9 +308,9 @@ class ErrorsByColumns(ModelEvaluation):
         """
         if QUALITY not in released:
             return None
-        layout, quality = self.quadratic.layout, np.asarray(released[QUALITY], np.float64)
-        rows, scale = float(quality[-1]), Parts(layout, np.asarray(released[MODEL], np.float64)).scale
-        two_classes, units = bool(layout.classes), _units(scale)
+        design, quality = self.method.design, np.asarray(released[QUALITY], np.float64)
+        rows, scale = float(quality[-1]), Parts(design, np.asarray(released[MODEL], np.float64)).scale
+        two_classes, units = bool(design.classes), _units(scale)
         found = np.array(quality[:_ENTRIES])
         e, t, ee, et, tt = (float(value) for value in found)
         noise = self.sums(consortium).opened_deviation(consortium, consortium.size) / rows
@@ -355,7 +354,7 @@ class ErrorsByColumns(ModelEvaluation):
 
     def _named(self) -> tuple[str, float, str]:
         """Name of the mean of e², its factor to units of the target, and a note."""
-        target = self.quadratic.layout.schema.target
+        target = self.method.design.schema.target
         if not isinstance(target, Bounded):
             note = (
                 "squared error (Brier score) and R² are of the probability ½ + score/4, to which the model was fitted; "

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.learn.quadratic import allowed_residual, bias, covariance, solve, solve_where_clear, spectral_norm
-from comity.methods.vertical.layout import LABEL, ONE_HOT, PLACES, Layout, Piece
+from comity.methods.vertical.design import LABEL, ONE_HOT, PLACES, Design, Piece
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
@@ -51,19 +51,19 @@ _BLOCK = 1 << 14
 class MomentEntries:
     """The released entries: places (first <= second) in a matrix whose last row and column are the constant's."""
 
-    columns: Layout
+    design: Design
     first: NDArray[np.int64]
     second: NDArray[np.int64]
     weight: NDArray[np.int64]
 
     @classmethod
-    def of(cls, columns: Layout) -> MomentEntries:
-        width, centred = columns.width, columns.centred
+    def of(cls, design: Design) -> MomentEntries:
+        width, centred = design.width, design.centred
         wanted = np.triu(np.ones((width + 1, width + 1), bool))
         wanted[width, width] = False
-        if not columns.intercept:
+        if not design.intercept:
             wanted[:, width] = False
-        for piece in columns.pieces:
+        for piece in design.pieces:
             if piece.constant_square:
                 wanted[piece.start, piece.start] = False
             if piece.kind == ONE_HOT and not centred:
@@ -72,7 +72,7 @@ class MomentEntries:
                 wanted[own, width] = False
         first, second = np.nonzero(wanted)
         weight = np.where(first == second, DIAGONAL, BESIDE) if centred else np.ones(len(first), np.int64)
-        return cls(columns, first.astype(np.int64), second.astype(np.int64), weight.astype(np.int64))
+        return cls(design, first.astype(np.int64), second.astype(np.int64), weight.astype(np.int64))
 
     @property
     def size(self) -> int:
@@ -85,13 +85,13 @@ class MomentEntries:
 
         `own` are the party's sums of products (`gram`), with the sums of its columns as a last row.
         """
-        width, places = self.columns.width, self.columns.places(party)
+        width, places = self.design.width, self.design.places(party)
         matrix = np.zeros((width + 1, width + 1), np.uint64)
         matrix[places, places] = as_words(own[:-1])
-        constant = round(self.columns.constant * 2**PLACES)
+        constant = round(self.design.constant * 2**PLACES)
         matrix[places, width] = as_words(constant * own[-1])
         for (earlier, later), share in products.items():
-            matrix[self.columns.places(earlier), self.columns.places(later)] = share
+            matrix[self.design.places(earlier), self.design.places(later)] = share
         return matrix[self.first, self.second] * self.weight.astype(np.uint64)
 
     # At the coordinator, or where all columns are in one place.
@@ -100,40 +100,40 @@ class MomentEntries:
         """The weighted entries of pooled columns, equal to the sum of all shares to the last bit."""
         units = gram(columns)
         whole = np.zeros((len(units), len(units)))
-        whole[:-1, :-1], whole[:-1, -1] = units[:-1], round(self.columns.constant * 2**PLACES) * units[-1]
+        whole[:-1, :-1], whole[:-1, -1] = units[:-1], round(self.design.constant * 2**PLACES) * units[-1]
         return np.asarray(whole[self.first, self.second] * self.weight * 4.0**-PLACES, np.float64)
 
     def assemble(self, opened: Floats, rows: int) -> Floats:
         """The symmetric matrix from opened weighted entries, with the entries that everybody knows."""
-        width, constant = self.columns.width, self.columns.constant
+        width, constant = self.design.width, self.design.constant
         matrix = np.zeros((width + 1, width + 1))
         matrix[self.first, self.second] = opened / self.weight
         matrix[width, width] = rows * constant**2
-        for piece in self.columns.pieces:
+        for piece in self.design.pieces:
             if piece.constant_square:
                 matrix[piece.start, piece.start] = rows * piece.table[0, 0] ** 2
-            if piece.kind == ONE_HOT and not self.columns.centred:
+            if piece.kind == ONE_HOT and not self.design.centred:
                 for at in range(piece.start, piece.stop):
                     matrix[at, width] = matrix[at, at] * constant / piece.table[0, 0]
         return matrix + np.triu(matrix, 1).T
 
     def variances(self, deviation: float) -> Floats:
         """Variances of the noise in the assembled matrix, where each weighted entry has this deviation."""
-        width, constant = self.columns.width, self.columns.constant
+        width, constant = self.design.width, self.design.constant
         matrix = np.zeros((width + 1, width + 1))
         matrix[self.first, self.second] = (deviation / self.weight) ** 2
-        for piece in self.columns.pieces:
-            if piece.kind == ONE_HOT and not self.columns.centred:
+        for piece in self.design.pieces:
+            if piece.kind == ONE_HOT and not self.design.centred:
                 for at in range(piece.start, piece.stop):
                     matrix[at, width] = matrix[at, at] * (constant / piece.table[0, 0]) ** 2
         return matrix + np.triu(matrix, 1).T
 
     def split(self, matrix: Floats) -> tuple[Floats, Floats, float]:
         """(features and constant)ᵀ(same), the same with the label, and the label's square."""
-        at = self.columns.features
-        if self.columns.intercept:
-            at = np.append(at, self.columns.width)
-        label = next(piece.start for piece in self.columns.pieces if piece.kind == LABEL)
+        at = self.design.features
+        if self.design.intercept:
+            at = np.append(at, self.design.width)
+        label = next(piece.start for piece in self.design.pieces if piece.kind == LABEL)
         return matrix[np.ix_(at, at)], matrix[at, label], float(matrix[label, label])
 
 
@@ -158,67 +158,67 @@ def as_words(values: Floats) -> Words:
     return np.asarray(values, np.int64).view(np.uint64)
 
 
-def squared_bound(columns: Layout) -> float:
+def squared_bound(design: Design) -> float:
     """B²: the largest squared norm of (c, z), summed over pieces, since nobody sees a whole row."""
-    return columns.constant**2 + sum(piece.squared for piece in columns.pieces)
+    return design.constant**2 + sum(piece.squared for piece in design.pieces)
 
 
-def l2_sensitivity(columns: Layout) -> float:
+def l2_sensitivity(design: Design) -> float:
     """L2 sensitivity of the weighted entries: at most max(5, 7/√2)·√2·B² (proof.md, 2)."""
-    return max(DIAGONAL, BESIDE / sqrt(2)) * sqrt(2) * squared_bound(columns) * _UP
+    return max(DIAGONAL, BESIDE / sqrt(2)) * sqrt(2) * squared_bound(design) * _UP
 
 
-def l1_sensitivity(columns: Layout) -> float:
+def l1_sensitivity(design: Design) -> float:
     """L1 sensitivity of entries of weight 1 (proof.md, 3). One-hot pieces have one non-zero entry; squares of numbers
     are never negative; of signed entries only pairs in which one changes sign move; known entries are not released.
     """
-    return _all_pairs(columns, columns.pieces)
+    return _all_pairs(design, design.pieces)
 
 
-def block_sensitivity(columns: Layout, party: str) -> float:
+def block_sensitivity(design: Design, party: str) -> float:
     """L1 sensitivity of one party's own entries of weight 1, with those of the constant (proof.md, 8)."""
-    return _all_pairs(columns, [piece for piece in columns.pieces if piece.party == party])
+    return _all_pairs(design, [piece for piece in design.pieces if piece.party == party])
 
 
-def pair_sensitivity(columns: Layout, one: str, other: str) -> float:
+def pair_sensitivity(design: Design, one: str, other: str) -> float:
     """L1 sensitivity of the entries of weight 1 across two parties: reached where all entries of one change sign
     (proof.md, 8)."""
-    sums = [sum(piece.absolute for piece in columns.pieces if piece.party == party) for party in (one, other)]
+    sums = [sum(piece.absolute for piece in design.pieces if piece.party == party) for party in (one, other)]
     return 2 * sums[0] * sums[1] * _UP
 
 
-def _all_pairs(columns: Layout, pieces: Sequence[Piece]) -> float:
+def _all_pairs(design: Design, pieces: Sequence[Piece]) -> float:
     one_hot = [piece for piece in pieces if piece.kind == ONE_HOT]
     signed = [piece for piece in pieces if piece.kind != ONE_HOT]
     total = sum(2 * piece.squared for piece in one_hot)
     total += sum(piece.squared for piece in signed if not piece.constant_square)
     total += sum(2 * one.absolute * other.absolute for one, other in combinations(one_hot, 2))
     total += sum(2 * one.absolute * other.absolute for one in one_hot for other in signed)
-    bounds = [columns.constant, *(piece.absolute for piece in signed)]
+    bounds = [design.constant, *(piece.absolute for piece in signed)]
     every, largest = sum(bounds), max(bounds)
     apart = max(largest, every / 2)
     return (total + 2 * apart * (every - apart)) * _UP
 
 
-def l1_sensitivity_about(columns: Layout, party: str) -> float:
+def l1_sensitivity_about(design: Design, party: str) -> float:
     """L1 sensitivity of all entries of weight 1 where only one party's columns change (proof.md, 5)."""
-    own = [piece for piece in columns.pieces if piece.party == party]
-    rest = [piece for piece in columns.pieces if piece.party != party]
+    own = [piece for piece in design.pieces if piece.party == party]
+    rest = [piece for piece in design.pieces if piece.party != party]
     total = sum(2 * piece.squared for piece in own if piece.kind == ONE_HOT)
     total += sum(piece.squared for piece in own if piece.kind != ONE_HOT and not piece.constant_square)
     pairs = [*combinations(own, 2), *((one, other) for one in own for other in rest)]
     for one, other in pairs:
         if ONE_HOT in (one.kind, other.kind):
             total += 2 * one.absolute * other.absolute
-    every = columns.constant + sum(piece.absolute for piece in columns.pieces if piece.kind != ONE_HOT)
+    every = design.constant + sum(piece.absolute for piece in design.pieces if piece.kind != ONE_HOT)
     flipped = min(sum(piece.absolute for piece in own if piece.kind != ONE_HOT), every / 2)
-    return min((total + 2 * flipped * (every - flipped)) * _UP, l1_sensitivity(columns))
+    return min((total + 2 * flipped * (every - flipped)) * _UP, l1_sensitivity(design))
 
 
-def party_share(columns: Layout, party: str) -> float:
+def party_share(design: Design, party: str) -> float:
     """The loss in μ² about one party's columns alone, as a share of the whole: 4f(1 − f) for a party with a share
     f <= ½ of B², all of it for a larger one (proof.md, 5)."""
-    fraction = sum(piece.squared for piece in columns.pieces if piece.party == party) / squared_bound(columns)
+    fraction = sum(piece.squared for piece in design.pieces if piece.party == party) / squared_bound(design)
     return 1.0 if fraction >= 0.5 else 4 * fraction * (1 - fraction)
 
 
@@ -239,24 +239,24 @@ class Regression:
 
 def fit_regression(entries: MomentEntries, opened: Floats, rows: int, deviation: float) -> Regression:
     """`deviation` is that of the noise in each opened entry; 0 gives the exact minimiser."""
-    columns = entries.columns
+    design = entries.design
     gram, moment, square = entries.split(entries.assemble(opened, rows))
     variances, moment_variances, _ = entries.split(entries.variances(deviation))
     norm = spectral_norm(variances)
     # A classifier needs the direction only, which a ridge stabilises. A regression needs the length too: it is shrunk
     # only where the noise could have made an eigenvalue.
-    found = solve(gram, moment, RIDGE * norm) if columns.classes else solve_where_clear(gram, moment, norm)
-    label = float(np.abs(columns.label.table).max())
+    found = solve(gram, moment, RIDGE * norm) if design.classes else solve_where_clear(gram, moment, norm)
+    label = float(np.abs(design.label.table).max())
     # The label column is ±label for y = 1 and 0, so Σ x (y − ½) is the moment over twice that.
-    factor = 2.0 / label if columns.classes else 1.0 / label
+    factor = 2.0 / label if design.classes else 1.0 / label
     squares = float(square - 2 * found.weights @ moment + found.weights @ gram @ found.weights)
-    residual = max(0.0, squares) / rows if columns.classes else allowed_residual(squares, rows)
+    residual = max(0.0, squares) / rows if design.classes else allowed_residual(squares, rows)
     spread = covariance(found, variances, moment_variances, gram, residual)
-    mapping = columns.mapping
+    mapping = design.mapping
     squared = np.maximum(np.einsum("ij,jk,ik->i", mapping, spread, mapping), 0.0)
     along = (mapping @ found.axes) ** 2
-    if not columns.classes:
-        mean = float(moment[-1]) ** 2 / float(gram[-1, -1]) if columns.intercept else 0.0
+    if not design.classes:
+        mean = float(moment[-1]) ** 2 / float(gram[-1, -1]) if design.intercept else 0.0
         squared = squared + along @ bias(found, max(0.0, float(square) - mean), label) ** 2
     shrunk = along @ found.shrunk / np.maximum(along.sum(axis=1), 1e-300)
     return Regression(factor * mapping @ found.weights, factor * np.sqrt(squared), shrunk)

@@ -1,5 +1,5 @@
 """A round of gradients: the response to a score, the instruments that it is multiplied with, and what the two ways to
-multiply have in common. `dealt_rounds` and `ring_rounds` bring shares of Σ u_i (s(z_i) − y_i + ½) to the sites, with a
+multiply have in common. `dealer_rounds` and `rlwe_rounds` bring shares of Σ u_i (s(z_i) − y_i + ½) to the sites, with a
 dealer and without one.
 
 Response. The logistic curve is made periodic, so no score can leave it:
@@ -10,8 +10,8 @@ are the first terms of the series of a curve that goes up around 0 and down agai
 is off by at most `ERROR`. A score is a sum of the parties' partial scores modulo the period, and s is bounded by
 `LARGEST` on the whole circle: the sensitivity of a round needs no clipping, and holds for all weights. Scores that wrap
 around would mislead, so each party clips its part to an interval around its noisy mean, with a width in proportion to
-its noisy deviation (`Landscape.intervals`). The intervals add up to the reach, about ten times the deviation of a
-typical score: clipping is rare, and matters for accuracy only.
+its noisy deviation (`FeatureDistribution.intervals`). The intervals add up to the reach, about ten times the deviation
+of a typical score: clipping is rare, and matters for accuracy only.
 
 Instruments. A party knows all of its own columns of a row, so it can clip *their* norm; nobody can clip a whole row's.
 With d_k features at party k, d at all parties and a share c of the squared norm for the constant, party k's instruments
@@ -47,7 +47,7 @@ from comity.federation.declare.bounds import OpenedValue
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol
 from comity.methods.by_columns.alignment import ROWS
-from comity.methods.vertical.layout import LABEL, PLACES, Layout
+from comity.methods.vertical.design import LABEL, PLACES, Design
 from comity.methods.vertical.moments import integers
 
 Angles = NDArray[np.uint16]
@@ -210,16 +210,16 @@ def _share(instruments: int) -> float:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rounds(Protocol, ABC):
-    """Rounds between the parties of `layout`, whose target has two classes, over at most `max_rows` rows."""
+    """Rounds between the parties of `design`, whose target has two classes, over at most `max_rows` rows."""
 
     name = "rounds"
-    layout: Layout
+    design: Design
     max_rows: int
 
     @cached_property
     def widths(self) -> dict[str, int]:
         """Features of each party: its columns without the label."""
-        return {party: int(self._is_feature(party).sum()) for party in self.layout.parties}
+        return {party: int(self._is_feature(party).sum()) for party in self.design.parties}
 
     @cached_property
     def places(self) -> dict[str, slice]:
@@ -233,16 +233,16 @@ class Rounds(Protocol, ABC):
     @property
     def size(self) -> int:
         """Number of weights, and of instruments: the features of all parties and, if there is one, the constant."""
-        return sum(self.widths.values()) + self.layout.intercept
+        return sum(self.widths.values()) + self.design.intercept
 
     def _is_feature(self, party: str) -> NDArray[np.bool_]:
-        own = [piece for piece in self.layout.pieces if piece.party == party]
+        own = [piece for piece in self.design.pieces if piece.party == party]
         return np.concatenate([np.full(piece.stop - piece.start, piece.kind != LABEL) for piece in own])
 
     def own_weights(self, party: str, weights: Floats) -> tuple[Floats, float]:
         """A party's weights, and its constant part of every score: the label's holder adds the intercept."""
-        holds = self.layout.intercept and party == self.layout.label_at
-        return weights[self.places[party]], self.layout.constant * float(weights[-1]) if holds else 0.0
+        holds = self.design.intercept and party == self.design.label_at
+        return weights[self.places[party]], self.design.constant * float(weights[-1]) if holds else 0.0
 
     def features(self, columns: Floats, party: str) -> Floats:
         """A party's features in units of 2^−PLACES, from its columns of z."""
@@ -260,7 +260,7 @@ class Rounds(Protocol, ABC):
 
     def limit(self, party: str) -> float:
         """The norm to which a party clips its instruments."""
-        return instrument_limit(self.widths[party], self.size, self.layout.intercept)
+        return instrument_limit(self.widths[party], self.size, self.design.intercept)
 
     # What each way of multiplying provides.
 
@@ -293,7 +293,7 @@ class Rounds(Protocol, ABC):
 
     def _columns(self, site: Site) -> Floats:
         """This party's columns of z, in the common order."""
-        columns = self.layout.matrix(Records(site.features, site.records.labels), site.party)
+        columns = self.design.matrix(Records(site.features, site.records.labels), site.party)
         order = site.kept(ROWS)
         columns = columns if order is None else columns[order]
         if len(columns) != site.dims["rows"]:
@@ -309,7 +309,7 @@ class Rounds(Protocol, ABC):
             site.send(peer, name, value)
 
     def _peers(self, site: Site) -> list[str]:
-        return [party for party in self.layout.parties if party != site.party]
+        return [party for party in self.design.parties if party != site.party]
 
     def _me(self, site: Site) -> int:
-        return self.layout.parties.index(site.party)
+        return self.design.parties.index(site.party)

@@ -41,7 +41,7 @@ from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.by_columns import AlignmentMethod, MaxRows
 from comity.methods.by_columns.products import ProductsAndOwn
-from comity.methods.vertical.layout import Layout, scaled_target
+from comity.methods.vertical.design import Design, scaled_target
 from comity.methods.vertical.method import ColumnRegression
 from comity.methods.vertical.prediction import describe_prediction
 from comity.privacy.loss import Pure
@@ -134,13 +134,13 @@ def minimiser(polynomial: Floats, features: int, deviation: float) -> Floats:
 class _Plain(ProductsAndOwn):
     """Products of encoded columns as they are; the label's holder has the constant and the label too."""
 
-    layout: Layout
+    design: Design
 
     def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
-        features, layout = site.features[which], self.layout
-        if site.party == layout.label_at:
+        features, design = site.features[which], self.design
+        if site.party == design.label_at:
             labels = site.labels[which]
-            label = labels.astype(np.float64) - 0.5 if layout.classes else scaled_target(layout.schema, labels)
+            label = labels.astype(np.float64) - 0.5 if design.classes else scaled_target(design.schema, labels)
             features = np.column_stack([features, np.ones(len(features)), label])
         return np.clip(np.nan_to_num(features), -self.bound, self.bound)
 
@@ -173,21 +173,21 @@ class PublishedVertical(ColumnRegression):
     max_rows: MaxRows
 
     @cached_property
-    def layout(self) -> Layout:
-        return Layout(self.schema, self.columns, centred=False, intercept=True)
+    def design(self) -> Design:
+        return Design(self.schema, self.columns, centred=False, intercept=True, bins=False)
 
     @property
     def logistic(self) -> bool:
-        return self.layout.classes is not None
+        return self.design.classes is not None
 
     @cached_property
     def widths(self) -> dict[str, int]:
         """Columns that each party multiplies: its features, and the constant and the label at the label's holder."""
-        return {party: self.encoding_of(party).width + 2 * (party == self.layout.label_at) for party in self.columns}
+        return {party: self.encoding_of(party).width + 2 * (party == self.design.label_at) for party in self.columns}
 
     @cached_property
     def product(self) -> _Plain:
-        return _Plain(columns=self.widths, places=_PLACES, method="dealer", max_rows=self.max_rows, layout=self.layout)
+        return _Plain(columns=self.widths, places=_PLACES, method="dealer", max_rows=self.max_rows, design=self.design)
 
     def declare(self, consortium: Consortium) -> Declaration:
         if (
@@ -272,7 +272,7 @@ class PublishedVertical(ColumnRegression):
         for party, own in self._places.items():
             for group in self.encoding_of(party).bounds.groups:
                 place[group.column] = list(range(own.start + group.start, own.start + group.stop))
-            if party == self.layout.label_at:
+            if party == self.design.label_at:
                 place["(intercept)"], label = [own.stop - 2], own.stop - 1
         names = [*(column.name for column in self.schema.columns), "(intercept)"]
         return np.array([at for name in names for at in place[name]]), label
@@ -285,7 +285,7 @@ class PublishedVertical(ColumnRegression):
     @cached_property
     def _sizes(self) -> dict[str, int]:
         """How many coefficients each party sends: d + 1 for each of its features, and the constant of squared loss."""
-        width, constant_at = self.encoding.width, None if self.logistic else self.layout.label_at
+        width, constant_at = self.encoding.width, None if self.logistic else self.design.label_at
         return {party: len(self._features(party)) * (width + 1) + (party == constant_at) for party in self.columns}
 
     def allocated(self, party: str, sums: Floats) -> Floats:
@@ -296,7 +296,7 @@ class PublishedVertical(ColumnRegression):
         out = np.zeros(max(self._sizes.values()))
         found = coefficients(sums[np.ix_(own, at)], sums[own, label], logistic=self.logistic)
         out[: len(found)] = found
-        if party == self.layout.label_at and not self.logistic:
+        if party == self.design.label_at and not self.logistic:
             out[len(found)] = sums[label - self._places[party].start, label]
         return out
 
@@ -350,7 +350,7 @@ class PublishedVertical(ColumnRegression):
             )
         ]
         for party in self.columns:
-            label = party == self.layout.label_at
+            label = party == self.design.label_at
             changing = self.encoding_of(party).width
             claimed = printed_share(changing + label, width, label=label, **kind)
             true = published_share(changing, width, label=label, **kind)

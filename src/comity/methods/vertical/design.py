@@ -1,4 +1,4 @@
-"""Layout: what each party's encoded rows become before they are multiplied, by rules of the schema alone.
+"""Design: what each party's encoded rows become before they are multiplied, by rules of the schema alone.
 
 A row z that spans parties can't be clipped by anybody, so that its norm is bounded by what each owner can enforce for
 itself, schema column by schema column. Centring makes these bounds small: a number lies in [−½, ½], a yes/no is ±½, a
@@ -65,14 +65,14 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class Design:
     """The columns of z over all parties, in the parties' order; the label is the last one of its holder."""
 
     schema: Schema
-    held: Mapping[str, tuple[str, ...]]
-    centred: bool = True
-    intercept: bool = True
-    bins: bool = False
+    columns: Mapping[str, tuple[str, ...]]
+    centred: bool
+    intercept: bool
+    bins: bool
 
     def __post_init__(self) -> None:
         target = self.schema.target
@@ -84,7 +84,7 @@ class Layout:
                 "classes; merge some, or declare [target] with low and high",
                 key="target",
             )
-        if len(self.held) < 2:
+        if len(self.columns) < 2:
             raise StudyError("vertical regression needs the columns of two parties or more", key="parties")
         for column in self.schema.columns:
             binned = isinstance(column, Numeric) and self.bins and column.cuts is not None
@@ -96,16 +96,16 @@ class Layout:
                     key=f"columns.{column.name}.missing",
                 )
         # Every column, the target too, at exactly one party.
-        split_columns(self.schema, self.held)
+        split_columns(self.schema, self.columns)
 
     @property
     def parties(self) -> tuple[str, ...]:
-        return tuple(self.held)
+        return tuple(self.columns)
 
     @property
     def label_at(self) -> str:
         assert self.schema.target is not None
-        return next(party for party, names in self.held.items() if self.schema.target.name in names)
+        return next(party for party, names in self.columns.items() if self.schema.target.name in names)
 
     @property
     def classes(self) -> tuple[str, ...] | None:
@@ -119,7 +119,7 @@ class Layout:
 
     def encoding_of(self, party: str) -> Encoding:
         """Of one party's part of a record."""
-        if party not in self.held:
+        if party not in self.columns:
             raise StudyError(f"{party} holds no columns; add parties.{party}.columns", key=f"parties.{party}.columns")
         return self._encodings[party]
 
@@ -127,7 +127,7 @@ class Layout:
     def _encodings(self) -> dict[str, Encoding]:
         return {
             party: Encoding(self.schema.restrict(names), scaling="symmetric", rows="none", bins=self.bins)
-            for party, names in self.held.items()
+            for party, names in self.columns.items()
         }
 
     @cached_property

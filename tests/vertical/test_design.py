@@ -9,10 +9,14 @@ import pytest
 
 from comity.data import Categorical, Classes, Numeric, Records, Schema
 from comity.errors import StudyError
-from comity.methods.vertical.layout import PLACES, Layout, simplex
+from comity.methods.vertical.design import PLACES, Design, simplex
 from comity.methods.vertical.moments import MomentEntries, integers, squared_bound
 
 from .consortia import parts, people, protocol, schema
+
+
+def make_design(schema: Schema, columns: dict[str, tuple[str, ...]], *, bins: bool = False) -> Design:
+    return Design(schema, columns, centred=True, intercept=True, bins=bins)
 
 
 @pytest.mark.parametrize("pure", [False, True])
@@ -21,19 +25,19 @@ def test_no_record_is_longer_than_the_bound_and_some_come_close(pure: bool, line
     tried = protocol(3, pure=pure, linear=linear)
     frame = people(400, linear=linear)
     frame.loc[:3, "age"], frame.loc[:3, "dose"] = 100, -1
-    rows = np.hstack([tried.layout.matrix(own, party) for party, own in parts(tried, frame).items()])
+    rows = np.hstack([tried.design.matrix(own, party) for party, own in parts(tried, frame).items()])
     on_grid = integers(rows) * 2.0**-PLACES
-    lengths = (on_grid**2).sum(axis=1) + tried.layout.constant**2
-    assert lengths.max() <= squared_bound(tried.layout)
-    assert lengths.max() >= 0.75 * squared_bound(tried.layout)
+    lengths = (on_grid**2).sum(axis=1) + tried.design.constant**2
+    assert lengths.max() <= squared_bound(tried.design)
+    assert lengths.max() >= 0.75 * squared_bound(tried.design)
 
 
 def test_records_that_are_no_encoded_rows_stay_within_the_bounds() -> None:
     """A host may be given anything; nobody clips a row that spans parties, so each piece is forced into its set."""
-    layout = protocol(2).layout
+    design = protocol(2).design
     wild = np.array([[1e9, np.nan, -5, 7, 3, 3], [np.inf, 1, 1, -1e300, 0.5, 0.5]])
-    rows = integers(layout.matrix(Records(wild), "birch")) * 2.0**-PLACES
-    bound = sum(piece.squared for piece in layout.pieces if piece.party == "birch")
+    rows = integers(design.matrix(Records(wild), "birch")) * 2.0**-PLACES
+    bound = sum(piece.squared for piece in design.pieces if piece.party == "birch")
     assert ((rows**2).sum(axis=1) <= bound).all()
 
 
@@ -50,26 +54,26 @@ def test_corners_of_a_simplex_are_centred_and_equally_far_apart() -> None:
 @pytest.mark.parametrize("parties", [2, 3, 4])
 def test_weights_of_encoded_rows_give_the_same_scores_as_weights_of_columns(pure: bool, parties: int) -> None:
     tried = protocol(parties, pure=pure)
-    frame, layout = people(50), tried.layout
-    rows = np.hstack([layout.matrix(own, party) for party, own in parts(tried, frame).items()])
-    weights = np.random.default_rng(1).normal(size=len(layout.features))
-    scores = rows[:, layout.features] @ weights + layout.constant * 0.3
-    encoded = layout.encoding.encode_features(frame)
-    np.testing.assert_allclose(encoded @ layout.coefficients(weights, 0.3), scores, atol=1e-9)
-    np.testing.assert_allclose(layout.mapping @ np.append(weights, 0.3), layout.coefficients(weights, 0.3))
+    frame, design = people(50), tried.design
+    rows = np.hstack([design.matrix(own, party) for party, own in parts(tried, frame).items()])
+    weights = np.random.default_rng(1).normal(size=len(design.features))
+    scores = rows[:, design.features] @ weights + design.constant * 0.3
+    encoded = design.encoding.encode_features(frame)
+    np.testing.assert_allclose(encoded @ design.coefficients(weights, 0.3), scores, atol=1e-9)
+    np.testing.assert_allclose(design.mapping @ np.append(weights, 0.3), design.coefficients(weights, 0.3))
 
 
 def test_what_everybody_knows_is_not_released_and_comes_back() -> None:
     for pure in (False, True):
         tried = protocol(2, pure=pure)
-        frame, layout = people(300), tried.layout
-        rows = integers(np.hstack([layout.matrix(own, party) for party, own in parts(tried, frame).items()]))
+        frame, design = people(300), tried.design
+        rows = integers(np.hstack([design.matrix(own, party) for party, own in parts(tried, frame).items()]))
         rows *= 2.0**-PLACES
-        whole = np.column_stack([rows, np.full(len(rows), layout.constant)])
-        entries = MomentEntries.of(layout)
+        whole = np.column_stack([rows, np.full(len(rows), design.constant)])
+        entries = MomentEntries.of(design)
         found = entries.assemble(entries.exact(rows), len(rows))
         np.testing.assert_allclose(found, whole.T @ whole, atol=1e-9)
-        width = layout.width + 1
+        width = design.width + 1
         assert entries.size < width * (width + 1) // 2 - 1
 
 
@@ -85,39 +89,38 @@ def test_variances_belong_to_the_entries_that_carry_noise() -> None:
 def test_wrong_targets_and_parties_are_named() -> None:
     three = Schema((Numeric("age", 0, 1),), Classes("kind", ("a", "b", "c")))
     with pytest.raises(StudyError, match="two classes"):
-        Layout(three, {"ash": ("age",), "birch": ("kind",)})
+        make_design(three, {"ash": ("age",), "birch": ("kind",)})
     with pytest.raises(StudyError, match="needs a target"):
-        Layout(Schema((Numeric("age", 0, 1), Numeric("dose", 0, 1))), {"ash": ("age",), "birch": ("dose",)})
+        make_design(Schema((Numeric("age", 0, 1), Numeric("dose", 0, 1))), {"ash": ("age",), "birch": ("dose",)})
     with pytest.raises(StudyError, match="no party has 'sick'"):
-        Layout(schema(), {"ash": ("age", "place"), "birch": ("dose", "sex")})
+        make_design(schema(), {"ash": ("age", "place"), "birch": ("dose", "sex")})
     with pytest.raises(StudyError, match="two parties"):
-        Layout(schema(), {"ash": ("age", "place", "dose", "sex", "sick")})
+        make_design(schema(), {"ash": ("age", "place", "dose", "sex", "sick")})
 
 
 def test_a_party_may_hold_the_label_alone() -> None:
     held = {"ash": ("age", "place", "dose", "sex"), "birch": ("sick",)}
-    layout = Layout(schema(), held)
-    assert layout.widths["birch"] == 1 and layout.label_at == "birch" and layout.pieces[-1].kind == "label"
-    first = Layout(schema(), {"birch": ("sick",), "ash": ("age", "place", "dose", "sex")})
+    design = make_design(schema(), held)
+    assert design.widths["birch"] == 1 and design.label_at == "birch" and design.pieces[-1].kind == "label"
+    first = make_design(schema(), {"birch": ("sick",), "ash": ("age", "place", "dose", "sex")})
     assert first.pieces[0].kind == "label" and first.places("birch") == slice(0, 1)
 
 
 def test_a_column_of_one_category_is_a_constant() -> None:
     one = Schema((Categorical("only", ("x",)), Numeric("age", 0, 1)), Classes("sick", ("no", "yes")))
-    layout = Layout(one, {"ash": ("only",), "birch": ("age", "sick")})
-    assert np.ptp(layout.matrix(Records(np.ones((3, 1))), "ash")) == 0
+    design = make_design(one, {"ash": ("only",), "birch": ("age", "sick")})
+    assert np.ptp(design.matrix(Records(np.ones((3, 1))), "ash")) == 0
 
 
 def test_a_number_whose_missing_values_are_a_cell_is_refused_with_its_key() -> None:
     from comity.data import Classes, Numeric, Schema
     from comity.errors import StudyError
-    from comity.methods.vertical.layout import Layout
 
-    def laid_out(**options: Any) -> Layout:
+    def lay_out(**options: Any) -> Design:
         schema = Schema((Numeric("x", 0, 1, missing="cell", **options), Numeric("z", 0, 1)), Classes("y", ("0", "1")))
-        return Layout(schema=schema, held={"a": ("x",), "b": ("z", "y")}, bins=True)
+        return make_design(schema, {"a": ("x",), "b": ("z", "y")}, bins=True)
 
     with pytest.raises(StudyError, match="cut it into bins") as caught:
-        laid_out()
+        lay_out()
     assert caught.value.key == "columns.x.missing"
-    assert laid_out(bins=2).width
+    assert lay_out(bins=2).width

@@ -21,15 +21,14 @@ from comity.data.schemas.reading import canonical_id
 from comity.federation.declare.consortium import Consortium
 from comity.federation.evaluation.assessment import Baseline
 from comity.learn.fits import fit_logistic
-from comity.methods.vertical.layout import LABEL, PLACES, Layout, scaled_target
+from comity.methods.vertical.design import LABEL, PLACES, Design, scaled_target
 from comity.methods.vertical.moments import MomentEntries, fit_regression
 from comity.methods.vertical.rounds import Rounds, Whitening, constant_units, responses
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import NoiseSource
 
 if TYPE_CHECKING:
-    from comity.methods.vertical.gradients import GradientRegression
-    from comity.methods.vertical.method import VerticalRegression
+    from comity.methods.vertical.method import GradientRegression, VerticalRegression
 
 Floats = NDArray[np.float64]
 
@@ -37,16 +36,16 @@ _L2 = 1e-6
 """Enough for classes that can be separated. Not tuned on data."""
 
 
-def error_of(columns: Layout, coef: Floats, test: Records) -> float:
+def error_of(design: Design, coef: Floats, test: Records) -> float:
     """Share of wrong classes, or the mean squared error of a target scaled to [−1, 1], over encoded whole rows."""
     scores = test.features @ coef
     assert test.labels is not None
-    if columns.classes:
+    if design.classes:
         return float(np.mean((scores > 0) != (test.labels > 0)))
-    return float(np.mean((scores - scaled_target(columns.schema, test.labels)) ** 2))
+    return float(np.mean((scores - scaled_target(design.schema, test.labels)) ** 2))
 
 
-def pool_columns(columns: Layout, parties: Sequence[Records]) -> Floats:
+def pool_columns(design: Design, parties: Sequence[Records]) -> Floats:
     """The columns of z in one place, over the rows that all parties share."""
     orders: list[NDArray[np.int64] | None] = [None] * len(parties)
     ids = [None if records.ids is None else [canonical_id(one) for one in records.ids] for records in parties]
@@ -58,51 +57,51 @@ def pool_columns(columns: Layout, parties: Sequence[Records]) -> Floats:
             place = {one: at for at, one in enumerate(found)}
             orders.append(np.array([place[one] for one in sorted(common)], np.int64))
     parts = []
-    for party, records, order in zip(columns.parties, parties, orders):
-        matrix = columns.matrix(records, party)
+    for party, records, order in zip(design.parties, parties, orders):
+        matrix = design.matrix(records, party)
         parts.append(matrix if order is None else matrix[order])
     return np.hstack(parts)
 
 
-def _fit(columns: Layout, rows: Floats) -> Floats:
+def _fit(design: Design, rows: Floats) -> Floats:
     """Coefficients of encoded rows without noise: least squares, or a logistic regression."""
-    if not columns.classes:
-        entries = MomentEntries.of(columns)
+    if not design.classes:
+        entries = MomentEntries.of(design)
         return fit_regression(entries, entries.exact(rows), len(rows), 0.0).coef
-    features = rows[:, columns.features]
-    if columns.intercept:
-        features = np.column_stack([features, np.full(len(rows), columns.constant)])
-    labels = (rows[:, columns.label.start] > 0).astype(np.float64)
-    return np.asarray(columns.mapping @ fit_logistic(features, labels, _L2, tol=1e-7).weights, np.float64)
+    features = rows[:, design.features]
+    if design.intercept:
+        features = np.column_stack([features, np.full(len(rows), design.constant)])
+    labels = (rows[:, design.label.start] > 0).astype(np.float64)
+    return np.asarray(design.mapping @ fit_logistic(features, labels, _L2, tol=1e-7).weights, np.float64)
 
 
-def fit_alone_and_pooled(columns: Layout, rows: Floats) -> tuple[Floats, Floats]:
+def fit_alone_and_pooled(design: Design, rows: Floats) -> tuple[Floats, Floats]:
     """Coefficients of encoded rows: of the label's holder alone, and of all columns pooled."""
     # The columns of other parties are set to zero.
     own = rows.copy()
-    for piece in columns.pieces:
-        if piece.party != columns.label_at and piece.kind != LABEL:
+    for piece in design.pieces:
+        if piece.party != design.label_at and piece.kind != LABEL:
             own[:, piece.start : piece.stop] = 0.0
-    return _fit(columns, own), _fit(columns, rows)
+    return _fit(design, own), _fit(design, rows)
 
 
-def baselines(columns: Layout, train: Sequence[Records], test: Records) -> list[Baseline]:
-    rows = pool_columns(columns, train)
+def baselines(design: Design, train: Sequence[Records], test: Records) -> list[Baseline]:
+    rows = pool_columns(design, train)
     if not len(rows):
         return []
-    alone, whole = fit_alone_and_pooled(columns, rows)
+    alone, whole = fit_alone_and_pooled(design, rows)
     assert test.labels is not None
-    if columns.classes:
-        most = np.mean(rows[:, columns.label.start] > 0) > 0.5
+    if design.classes:
+        most = np.mean(rows[:, design.label.start] > 0) > 0.5
         constant, said = float(np.mean((test.labels > 0) != most)), "always the most frequent class"
     else:
-        middle = rows[:, columns.label.start].mean() / columns.label.table[0, 0]
-        constant = float(np.mean((scaled_target(columns.schema, test.labels) - middle) ** 2))
+        middle = rows[:, design.label.start].mean() / design.label.table[0, 0]
+        constant = float(np.mean((scaled_target(design.schema, test.labels) - middle) ** 2))
         said = "always the mean"
     return [
         Baseline("constant", constant, note=said),
-        Baseline("own data", error_of(columns, alone, test), note="the label's holder alone"),
-        Baseline("pooled", error_of(columns, whole, test), note="all columns in one place, no privacy"),
+        Baseline("own data", error_of(design, alone, test), note="the label's holder alone"),
+        Baseline("pooled", error_of(design, whole, test), note="all columns in one place, no privacy"),
     ]
 
 
@@ -142,11 +141,11 @@ class PooledRounds:
             rounds.scores(own, party, weights, interval).astype(np.int64)
             for (party, own), interval in zip(self.units.items(), intervals)
         )
-        holder = rounds.layout.label_at
-        label = rounds.layout.label.start - rounds.layout.places(holder).start
+        holder = rounds.design.label_at
+        label = rounds.design.label.start - rounds.design.places(holder).start
         found = responses(np.asarray(places)) - np.where(self.columns[holder][:, label] > 0, 0.5, -0.5)
         sums = [np.ldexp(own.T @ found, -PLACES) for own in self.instruments.values()]
-        if rounds.layout.intercept:
+        if rounds.design.intercept:
             sums.append(np.array([np.ldexp(constant_units(rounds.size), -PLACES) * found.sum()]))
         return np.concatenate(sums)
 
@@ -169,21 +168,19 @@ def run_rounds(
     """Coefficients of encoded rows after all rounds, with every party's noise in each release; and the share of rows
     that the last round clipped."""
     rows = len(next(iter(columns.values())))
-    exact = protocol.quadratic.entries.exact(np.hstack(list(columns.values())))
-    descent = protocol.start(
-        add_noise(protocol.quadratic, exact, protocol.for_moments(consortium), source), rows, consortium
-    )
+    exact = protocol.entries.exact(np.hstack(list(columns.values())))
+    descent = protocol.start(add_noise(protocol, exact, protocol.for_moments(consortium), source), rows, consortium)
     release = protocol.gradient(consortium.loss)
     scale, noise = release.scale(consortium), release.noise
     assert noise is not None
-    held, cut = PooledRounds(protocol.descent, columns, protocol.whitening(descent)), {}
+    held, cut = PooledRounds(protocol.secure_rounds, columns, descent.whitening), {}
     for number in range(release.times):
-        intervals = protocol.intervals(descent)
+        intervals = descent.intervals
         exact = held.sums(descent.weights, intervals)
         if number == release.times - 1:
             cut = held.cut(descent.weights, intervals)
         units = np.rint(exact / scale.grid).astype(np.int64)
         for _ in consortium.parties:
             units += noise.draw(source, scale, release.shape, permit=simulated_permit(release.name, number), part=True)
-        descent = descent.step(protocol.rescaled(np.asarray(units * scale.grid, np.float64)))
-    return protocol.coefficients(descent), cut
+        descent = descent.step(np.asarray(units * scale.grid, np.float64))
+    return descent.coefficients, cut

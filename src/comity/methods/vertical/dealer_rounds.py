@@ -37,7 +37,7 @@ from comity.federation.declare.protection import Derived, Sealed
 from comity.federation.declare.release import Array, Blob, Count, Fields, Form
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.methods.vertical.layout import PLACES
+from comity.methods.vertical.design import PLACES
 from comity.methods.vertical.rounds import (
     CURVE,
     LARGEST_RESIDUAL,
@@ -56,7 +56,7 @@ _SEEDS = "rounds.seeds"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DealtRounds(Rounds):
+class DealerRounds(Rounds):
     """Rounds whose coordinator deals and works with no party."""
 
     @property
@@ -119,7 +119,7 @@ class DealtRounds(Rounds):
         number = int(site.label)
         shown = waves.open_angles(self._letters(site, "masked_scores", number, site.kept(f"rounds.scores/{number}")))
         response = waves.evaluate_share(self._wave_hand(site, number), CURVE, shown)
-        if site.party == self.layout.label_at:
+        if site.party == self.design.label_at:
             response -= half_labels(self._labels(site))
         share = vectors.mask_share(self._vector_hand(site, number), response)
         site.keep(f"rounds.responses/{number}", share)
@@ -139,7 +139,7 @@ class DealtRounds(Rounds):
                 raise Malformed(f"masked features of every other party were expected from {party}", code="form")
             matrices[at] = flat.reshape(width, len(opened))
         sums, total = vectors.combine(self._vector_hand(site, number), self._me(site), lines, matrices, opened)
-        return np.append(sums, np.uint64(constant_units(self.size)) * total) if self.layout.intercept else sums
+        return np.append(sums, np.uint64(constant_units(self.size)) * total) if self.design.intercept else sums
 
     def _require_fresh(self, site: Site, seed: bytes, key: str) -> None:
         """Refuse a seed that was dealt before: two values under one mask reveal their difference."""
@@ -189,7 +189,7 @@ class DealtRounds(Rounds):
 
     def _hand(self, site: Site, number: int, rest: str) -> dict[str, Any]:
         hand: dict[str, Any] | None = site.kept(f"rounds.hand/{number}")
-        if hand is None or (rest in hand) != (site.party == self.layout.parties[-1]):
+        if hand is None or (rest in hand) != (site.party == self.design.parties[-1]):
             raise Refused(f"round {number} was not dealt as agreed on", code="stopped")
         return hand
 
@@ -213,7 +213,7 @@ class DealtRounds(Rounds):
         ]
         dealt, sums = waves.deal_waves(seeds, rows, CURVE)[-1].rest, vectors.deal_vector(matrices, seeds, rows)[-1].rest
         hands: dict[str, dict[str, Any]] = {party: {"seed": seed} for party, seed in zip(self.widths, seeds)}
-        hands[self.layout.parties[-1]] |= {"waves": dealt, "sums": sums}
+        hands[self.design.parties[-1]] |= {"waves": dealt, "sums": sums}
         each: Mapping[str, Mapping[str, Any]] = {
             party: {"round_hand": hand, "interval": interval}
             for (party, hand), interval in zip(hands.items(), intervals)
@@ -222,8 +222,8 @@ class DealtRounds(Rounds):
         view.ask("respond", to=list(self.widths), label=number)
 
     def _seeds(self, view: Parties, name: str) -> dict[str, bytes]:
-        found: dict[str, bytes] = view.once(name, lambda: {party: fresh_seed() for party in self.layout.parties})
-        return {party: found[party] for party in self.layout.parties}
+        found: dict[str, bytes] = view.once(name, lambda: {party: fresh_seed() for party in self.design.parties})
+        return {party: found[party] for party in self.design.parties}
 
 
 def half_labels(second: NDArray[np.bool_]) -> Words:

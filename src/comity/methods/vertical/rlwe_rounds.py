@@ -60,7 +60,7 @@ from comity.federation.declare.protection import Derived, Sealed
 from comity.federation.declare.release import Array, Blob, Count, Each, Fields, Form
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.methods.vertical.layout import PLACES
+from comity.methods.vertical.design import PLACES
 from comity.methods.vertical.rounds import CURVE, MAX_ROUNDS, Rounds, constant_units
 
 Angles = NDArray[np.uint16]
@@ -77,7 +77,7 @@ LINES = 2 * len(CURVE.harmonics) + 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RingRounds(Rounds):
+class RlweRounds(Rounds):
     """Rounds in which nobody deals."""
 
     @property
@@ -100,16 +100,16 @@ class RingRounds(Rounds):
     @cached_property
     def partner(self) -> dict[str, str]:
         """The partner of every party with instruments."""
-        holder = self.layout.label_at
-        first = next(party for party in self.layout.parties if party != holder)
-        return {party: first if party == holder else holder for party in self.layout.parties if self._lines_of(party)}
+        holder = self.design.label_at
+        first = next(party for party in self.design.parties if party != holder)
+        return {party: first if party == holder else holder for party in self.design.parties if self._lines_of(party)}
 
     @cached_property
     def _with_constant(self) -> str | None:
         """The party whose instruments include the constant: a partner of the label's holder."""
-        if not self.layout.intercept:
+        if not self.design.intercept:
             return None
-        return next(party for party in self.layout.parties if party != self.layout.label_at)
+        return next(party for party in self.design.parties if party != self.design.label_at)
 
     def _lines_of(self, party: str) -> int:
         return self.widths[party] + (party == self._with_constant)
@@ -121,7 +121,7 @@ class RingRounds(Rounds):
     def bytes_per_round(self, rows: int) -> int:
         """Bytes that all parties send each other in a round over so many rows."""
         products = sum(sum(self.plan(party, rows).message_bytes) for party in self.partner)
-        return products + 2 * rows * len(self.partner) * (len(self.layout.parties) - 2)
+        return products + 2 * rows * len(self.partner) * (len(self.design.parties) - 2)
 
     def declare(self, consortium: Consortium) -> Declaration:
         def release(name: str, source: str, to: str, protection: Sealed | Derived, form: Form) -> Release:
@@ -269,7 +269,7 @@ class RingRounds(Rounds):
 
     def _halves(self, site: Site) -> Floats | None:
         """y − ½, at the label's holder."""
-        return np.where(self._labels(site), 0.5, -0.5) if site.party == self.layout.label_at else None
+        return np.where(self._labels(site), 0.5, -0.5) if site.party == self.design.label_at else None
 
     def _partnered_by(self, party: str) -> list[str]:
         """The parties whose partner this is."""
@@ -277,7 +277,7 @@ class RingRounds(Rounds):
 
     def _outside(self, party: str) -> list[str]:
         """All parties but this one and its partner."""
-        return [one for one in self.layout.parties if one not in (party, self.partner[party])]
+        return [one for one in self.design.parties if one not in (party, self.partner[party])]
 
     def _letters(self, site: Site, name: str, number: int, senders: list[str]) -> dict[str, Any]:
         found = site.take(name, senders)
@@ -293,10 +293,10 @@ class RingRounds(Rounds):
 
     def coordinate_round(self, parties: Parties, number: int, weights: Floats, intervals: Floats) -> None:
         view = parties.under(self.name)
-        each = {party: {"interval": interval} for party, interval in zip(self.layout.parties, intervals)}
+        each = {party: {"interval": interval} for party, interval in zip(self.design.parties, intervals)}
         view.ask("weigh", each=each, label=number, weights=np.asarray(weights, np.float64))
-        view.ask("encrypt", to=list(self.layout.parties), label=number)
-        view.ask("evaluate", to=list(self.layout.parties), label=number)
+        view.ask("encrypt", to=list(self.design.parties), label=number)
+        view.ask("evaluate", to=list(self.design.parties), label=number)
 
 
 def _part(seed: bytes, rows: int) -> NDArray[np.int64]:
