@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from comity.errors import BadInput
-from comity.files import is_wider, locked, make_file, make_folder, narrow, open_private, write_file, write_new
+from comity.files import is_shared, locked, make_file, make_folder, make_private, open_private, write_file, write_new
 from tests.support.modes import umask_zero, wider
 
 
@@ -38,12 +38,12 @@ def test_a_file_that_was_wider_is_narrowed_and_folders_of_others_are_left(tmp_pa
     (tmp_path / "theirs" / "old").touch()
     write_file(tmp_path / "theirs" / "old", "new")
     os.close(open_private(tmp_path / "theirs" / "lock"))
-    assert is_wider(tmp_path / "theirs") and wider(tmp_path / "theirs") == []
+    assert is_shared(tmp_path / "theirs") and wider(tmp_path / "theirs") == []
     (tmp_path / "theirs" / "deep").mkdir()
     (tmp_path / "theirs" / "deep" / "file").touch()
     (tmp_path / "theirs" / "link").symlink_to(sys.executable)
     before = Path(sys.executable).stat().st_mode
-    narrow(tmp_path / "theirs")
+    make_private(tmp_path / "theirs")
     assert wider(tmp_path) == [] and Path(sys.executable).stat().st_mode == before
 
 

@@ -13,7 +13,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from comity._version import __version__
-from comity.lazily import lazily
+from comity.lazy_exports import export_lazily
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,4 +142,4 @@ def simulate(
     )
 
 
-__getattr__, __dir__ = lazily(globals(), _HOMES)
+__getattr__, __dir__ = export_lazily(globals(), _HOMES)

@@ -13,9 +13,8 @@ from markupsafe import Markup
 
 import comity
 from comity.artefacts.artefact import Artefact
-from comity.artefacts.writing import write_text
 from comity.federation.coordinator.parties import Progress
-from comity.files import make_folder, narrow
+from comity.files import make_folder, make_private, write_atomically
 from comity.methods import entries, load_object, method_of
 from comity.report.card import what_it_is
 from comity.report.meaning import meaning
@@ -40,10 +39,10 @@ def run_demo(
     results = {name: _run_starter(out, name, write, say) for name, write in starters.items()}
     say("writing the page")
     stories = [_story(name, result) for name, result in results.items()]
-    write_text(out / "report.html", render("demo.html.jinja", stories=stories, version=comity.__version__))
+    write_atomically(out / "report.html", render("demo.html.jinja", stories=stories, version=comity.__version__))
     plots = {story["name"]: str(story["errors"]) for story in stories if story["errors"]}
     for name, plot in plots.items():
-        write_text(out / f"{name}.svg", _standalone(plot))
+        write_atomically(out / f"{name}.svg", _standalone(plot))
     return {
         "tables": {name: [_row(result)] for name, result in results.items()},
         "report": str(out / "report.html"),
@@ -58,7 +57,7 @@ def _run_starter(out: Path, name: str, write: Starter, say: Progress) -> Result:
     study = out / "studies" / name
     make_folder(study)
     write(study)
-    narrow(study)
+    make_private(study)
     result = comity.simulate(study / "study.toml", progress=lambda words: say(f"{name}: {words}"))
     result.save(out / "runs" / name)
     return result

@@ -12,8 +12,8 @@ import pytest
 
 from comity.artefacts.artefact import save_artefact
 from comity.artefacts.dataset import Dataset
-from comity.artefacts.writing import write_text
 from comity.data import Numeric, Schema
+from comity.files import write_atomically
 from comity.learn.classifiers import LinearClassifier
 from tests.support.modes import umask_zero, wider
 
@@ -37,7 +37,7 @@ def test_records_of_others_that_were_delivered_are_not_for_everybody(
 
 
 def test_a_page_that_is_written_is_not_for_everybody(tmp_path: Path, open_umask: None) -> None:
-    write_text(tmp_path / "new" / "folder" / "page", "text")
+    write_atomically(tmp_path / "new" / "folder" / "page", "text")
     (tmp_path / "wide").write_text("text")
-    write_text(tmp_path / "wide", "text")
+    write_atomically(tmp_path / "wide", "text")
     assert wider(tmp_path) == []

@@ -11,7 +11,7 @@ import pytest
 from comity.cli import main
 from comity.cli.run_folder import read_manifest, site_log
 from comity.errors import Stopped
-from comity.files import is_wider, make_folder
+from comity.files import is_shared, make_folder
 from comity.methods import PROTOCOLS
 from comity.relay import membership, roster
 from comity.relay.sandbox import Loopback, start_process
@@ -123,11 +123,11 @@ def test_a_consortium_that_somebody_keeps_locked_is_said_to_be_locked(
     (invitation,) = membership.create_consortium(tmp_path / "c", address="127.0.0.1:1", parties=["north"])[1:]
     joined = membership.join_consortium(invitation, tmp_path / "north")
     lock = tmp_path / "c" / ".changing"
-    assert not is_wider(lock)
+    assert not is_shared(lock)
     with lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(Stopped, match="another process is changing this consortium"):
             membership.admit_member(tmp_path / "c", joined.request, "north")
     lock.chmod(0o644)
     membership.admit_member(tmp_path / "c", joined.request, "north")
-    assert not is_wider(lock), "one of an earlier version is narrowed"
+    assert not is_shared(lock), "one of an earlier version is narrowed"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from comity.files import is_wider
+from comity.files import is_shared
 
 
 @contextmanager
@@ -25,5 +25,5 @@ def wider(folder: Path, but: Collection[Path] = ()) -> list[str]:
     return [
         f"{stat.S_IMODE(path.stat().st_mode):o} {path.relative_to(folder)}"
         for path in sorted(set(folder.rglob("*")) - set(but))
-        if is_wider(path) and not path.is_symlink()
+        if is_shared(path) and not path.is_symlink()
     ]

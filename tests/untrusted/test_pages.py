@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from comity.untrusted.pages import typed
+from comity.untrusted.pages import validate
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Counted:
 
 
 def test_a_page_of_the_declared_types_is_read() -> None:
-    assert typed(Counted, {"name": "ä", "size": 2, "share": 1}) == Counted("ä", 2, 1.0)
-    assert typed(tuple[Counted, ...], [{"name": "a", "size": 0}]) == (Counted("a", 0),)
+    assert validate(Counted, {"name": "ä", "size": 2, "share": 1}) == Counted("ä", 2, 1.0)
+    assert validate(tuple[Counted, ...], [{"name": "a", "size": 0}]) == (Counted("a", 0),)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_page_of_the_declared_types_is_read() -> None:
 )
 def test_anything_else_is_one_short_error(page: Any) -> None:
     with pytest.raises(ValueError) as found:
-        typed(Counted, page)
+        validate(Counted, page)
     assert type(found.value) is ValueError and "\n" not in str(found.value) and len(str(found.value)) < 300
 
 
@@ -49,4 +49,4 @@ def test_what_nests_too_deeply_is_one_short_error() -> None:
     for _ in range(100_000):
         page = [page]
     with pytest.raises(ValueError, match="nested"):
-        typed(list[Any], page)
+        validate(list[Any], page)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from comity.untrusted.text import escaped, is_hidden, json_text, one_line
+from comity.untrusted.text import encode_json, escape_line, escape_lines, is_hidden
 
 HIDDEN = {
     "C0": "\x00\x07\x08\t\r\x1b\x1f",
@@ -25,19 +25,19 @@ HIDDEN = {
 def test_what_acts_or_hides_is_written_out(kind: str) -> None:
     for one in HIDDEN[kind]:
         code = f"\\u{ord(one):04x}" if ord(one) < 0x10000 else f"\\U{ord(one):08x}"
-        assert is_hidden(one) and one_line(f"a{one}b") == escaped(f"a{one}b") == f"a{code}b"
+        assert is_hidden(one) and escape_line(f"a{one}b") == escape_lines(f"a{one}b") == f"a{code}b"
         document = {f"k{one}": [one, "é"]}
-        text = json_text(document, indent=2)
+        text = encode_json(document, indent=2)
         assert json.loads(text) == document and not [left for left in text if left != "\n" and is_hidden(left)]
 
 
 def test_text_of_every_language_stays_as_it_is() -> None:
     plain = "Zürich · naïve … 東京　都 · Ελλάδα · עברית · हिन्दी · 1\u00a0000 € ≤ 😀"
-    assert one_line(plain) == escaped(plain) == plain
-    assert json_text({"name": plain}) == json.dumps({"name": plain}, ensure_ascii=False)
+    assert escape_line(plain) == escape_lines(plain) == plain
+    assert encode_json({"name": plain}) == json.dumps({"name": plain}, ensure_ascii=False)
 
 
 def test_line_ends_stay_where_the_text_was_put_together_of_lines() -> None:
-    assert escaped("one\ntwo\x1b\n") == "one\ntwo\\u001b\n"
-    assert one_line("one\ntwo") == "one\\u000atwo"
-    assert json_text({"a": "one\ntwo\x7f"}, indent=1) == '{\n "a": "one\\ntwo\\u007f"\n}'
+    assert escape_lines("one\ntwo\x1b\n") == "one\ntwo\\u001b\n"
+    assert escape_line("one\ntwo") == "one\\u000atwo"
+    assert encode_json({"a": "one\ntwo\x7f"}, indent=1) == '{\n "a": "one\\ntwo\\u007f"\n}'

@@ -8,7 +8,7 @@ import string
 import pytest
 
 from comity.errors import SchemaError
-from comity.untrusted.toml import MAX_DEPTH, BadToml, parse_toml, tables_of
+from comity.untrusted.toml import MAX_DEPTH, BadToml, parse_toml, read_tables
 
 HOSTILE = {
     "deep list": "a = " + "[" * 100_000 + "]" * 100_000,
@@ -30,7 +30,7 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_what_can_not_be_used_is_one_kind_of_error(kind: str) -> None:
     with pytest.raises(BadToml) as wrong:
-        tables_of(HOSTILE[kind])
+        read_tables(HOSTILE[kind])
     assert len(str(wrong.value)) < 300
     with pytest.raises(SchemaError, match=r"^schema.toml: not valid TOML: "):
         parse_toml(HOSTILE[kind], "schema.toml", SchemaError)
@@ -38,9 +38,11 @@ def test_what_can_not_be_used_is_one_kind_of_error(kind: str) -> None:
 
 def test_what_people_write_is_read() -> None:
     deep = "a" + ".a" * (MAX_DEPTH - 1) + " = 1"
-    assert tables_of(deep) and tables_of("a = -9223372036854775808\nb = [[1], {c = 9223372036854775807}]\nd = 1e400")
+    assert read_tables(deep) and read_tables(
+        "a = -9223372036854775808\nb = [[1], {c = 9223372036854775807}]\nd = 1e400"
+    )
     with pytest.raises(BadToml, match="nested more than"):
-        tables_of("a" + ".a" * (MAX_DEPTH + 1) + " = 1")
+        read_tables("a" + ".a" * (MAX_DEPTH + 1) + " = 1")
 
 
 def test_random_texts_raise_nothing_else() -> None:
@@ -71,6 +73,6 @@ def test_random_texts_raise_nothing_else() -> None:
     for _ in range(3_000):
         text = "".join(rng.choice(words + list(string.printable)) for _ in range(rng.randint(1, 40)))
         try:
-            tables_of(text)
+            read_tables(text)
         except BadToml:
             continue

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, Self, runtime_checkable
 
 from comity.artefacts.section import Section
-from comity.artefacts.writing import write_text
 from comity.data.nearest import did_you_mean
 from comity.errors import DataError
-from comity.files import make_folder, narrow
+from comity.files import make_folder, make_private, write_atomically
 
 PAGE: Final = "artefact.json"
 _FORMAT: Final = "comity-artefact-1"
@@ -91,7 +90,7 @@ def save_artefact(artefact: Artefact, folder: Path) -> None:
     make_folder(fresh)
     try:
         artefact.save(fresh)
-        narrow(fresh)
+        make_private(fresh)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
@@ -104,7 +103,7 @@ def save_artefact(artefact: Artefact, folder: Path) -> None:
     for name in made:
         (fresh / name).replace(folder / name)
     fresh.rmdir()
-    write_text(folder / PAGE, json.dumps({"format": _FORMAT, "kind": artefact.kind}) + "\n")
+    write_atomically(folder / PAGE, json.dumps({"format": _FORMAT, "kind": artefact.kind}) + "\n")
 
 
 def load_artefact(folder: str | Path) -> Artefact:

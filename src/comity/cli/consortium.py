@@ -206,15 +206,15 @@ def units(
     """
     from importlib.resources import files
 
-    from comity.artefacts.writing import write_text
     from comity.errors import BadInput
+    from comity.files import write_atomically
 
     found = {one.name: one.read_text("utf-8") for one in files("comity").joinpath("operating").iterdir()}
     for name in found:
         if (folder / name).exists():
             raise BadInput(f"{folder / name}: exists already; choose another folder", key="folder")
     for name, text in found.items():
-        write_text(folder / name, text)
+        write_atomically(folder / name, text)
     written = sorted(str(folder / name) for name in found)
     show("\n".join(written), {"written": written}, as_json=as_json)
 

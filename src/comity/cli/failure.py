@@ -14,7 +14,7 @@ import traceback
 import typer
 
 from comity.errors import BudgetExceeded, ComityError
-from comity.untrusted.text import bounded, escaped, json_text, one_line
+from comity.untrusted.text import encode_json, escape_line, escape_lines, shorten
 
 DEFECT, USAGE, BAD_INPUT, REFUSED, STOPPED = 1, 2, 3, 4, 5
 """Exit codes; 4 is also the code when an owner answers no."""
@@ -28,7 +28,7 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
         return error.code if isinstance(error.code, int) else DEFECT
     details: dict[str, str] = {}
     if isinstance(error, ComityError):
-        code, kind, sentence = error.exit_code, error.code, bounded(str(error))
+        code, kind, sentence = error.exit_code, error.code, shorten(str(error))
         details = _details(error)
     elif isinstance(error, KeyboardInterrupt | typer.Abort):
         code, kind = STOPPED, "stopped"
@@ -44,7 +44,7 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
         if sentence.startswith("Usage:"):
             # Without a command the message is the whole help page.
             if not as_json:
-                print(escaped(sentence), file=sys.stderr)
+                print(escape_lines(sentence), file=sys.stderr)
                 return code
             sentence = "a command is missing."
         sentence += f" See: {command} --help"
@@ -58,10 +58,10 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
         details = {"log": log}
     if as_json:
         page = {"error": {"code": kind, "exit_code": code, "sentence": sentence, **details}}
-        print(json_text(page), file=sys.stderr)
+        print(encode_json(page), file=sys.stderr)
     else:
         said = sentence if sentence.startswith("refused:") else f"{_WORDS[code]}: {sentence}"
-        print(one_line(said), file=sys.stderr)
+        print(escape_line(said), file=sys.stderr)
     return code
 
 
@@ -70,7 +70,7 @@ _WORDS = {DEFECT: "error", USAGE: "usage", BAD_INPUT: "bad input", REFUSED: "ref
 
 def _details(error: ComityError) -> dict[str, str]:
     """What a program needs beside the sentence."""
-    details = {"key": bounded(error.key)} if error.key else {}
+    details = {"key": shorten(error.key)} if error.key else {}
     if isinstance(error, BudgetExceeded):
         details |= {"requested": error.requested, "remaining": error.remaining, "difference": error.difference}
     return details

@@ -68,10 +68,10 @@ _KEY_FILE = b"comity-identity-"
 
 def read_key_texts(path: Path, *, key: str) -> dict[str, str]:
     """The three public keys in a TOML file, at any depth. `key` is the option that named the file."""
-    from comity.untrusted.toml import BadToml, tables_of
+    from comity.untrusted.toml import BadToml, read_tables
 
     try:
-        found = _keys_in(tables_of(path.read_text(encoding="utf-8")))
+        found = _keys_in(read_tables(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, BadToml) as error:
         raise BadInput(f"{path}: can't be read as TOML ({error}); write it with: comity keys show", key=key) from error
     if found is None:

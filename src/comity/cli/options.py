@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from comity.untrusted.text import one_line
-from comity.untrusted.toml import BadToml, tables_of
+from comity.untrusted.text import escape_line
+from comity.untrusted.toml import BadToml, read_tables
 
 if TYPE_CHECKING:
     from comity.data import Source
@@ -41,7 +41,7 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> bool:
         return True
     if as_json or not sys.stdin.isatty():
         raise typer.BadParameter(f"{question} There is no terminal to ask at: give --yes.")
-    return typer.confirm(one_line(question))
+    return typer.confirm(escape_line(question))
 
 
 def parse_overrides(sets: Sequence[str] | None) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def parse_overrides(sets: Sequence[str] | None) -> dict[str, Any]:
 
 def _value(text: str) -> Any:
     try:
-        table = tables_of(f"value = {text}")
+        table = read_tables(f"value = {text}")
     except BadToml:
         return text
     return table["value"] if set(table) == {"value"} else text

@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from comity.untrusted.text import escaped, json_text, one_line
+from comity.untrusted.text import encode_json, escape_line, escape_lines
 
 Text = str | Sequence[str]
 """One text of any number of lines, or a list of single lines."""
@@ -24,14 +24,14 @@ Text = str | Sequence[str]
 
 def show(text: Text, document: Any, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json_text(document, indent=2, default=_plain))
+        typer.echo(encode_json(document, indent=2, default=_plain))
     else:
         say(text)
 
 
 def say(text: Text, *, err: bool = False) -> None:
     """Print text for people."""
-    typer.echo(escaped(text) if isinstance(text, str) else "\n".join(map(one_line, text)), err=err)
+    typer.echo(escape_lines(text) if isinstance(text, str) else "\n".join(map(escape_line, text)), err=err)
 
 
 def is_plain() -> bool:
@@ -41,12 +41,12 @@ def is_plain() -> bool:
 
 def warn(text: str) -> None:
     """Print to stderr, bold on a terminal."""
-    typer.echo(escaped(text) if is_plain() else typer.style(escaped(text), bold=True), err=True)
+    typer.echo(escape_lines(text) if is_plain() else typer.style(escape_lines(text), bold=True), err=True)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "  ") -> str:
     """Columns under their heads, without rules, which reads the same in a pipe."""
-    lines = [tuple(map(one_line, line)) for line in (heads, *rows)]
+    lines = [tuple(map(escape_line, line)) for line in (heads, *rows)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(heads))]
     return "\n".join(
         indent + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines
@@ -79,12 +79,12 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[str],
     # `no_color` would keep bold text; no colour system drops it, too.
     console = Console(stderr=True, color_system=None if is_plain() else "auto")
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-    title = one_line(title)
+    title = escape_line(title)
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=None)
 
         def report(words: str) -> None:
-            words = one_line(words)
+            words = escape_line(words)
             counted = _COUNTED.match(words)
             if counted is None:
                 bar.update(task, description=f"{title} · {words}", total=None)

@@ -9,7 +9,7 @@ import typer
 
 from comity.cli.options import BY_SUFFIX, AsJson, Reading, reads_data
 from comity.cli.output import say, show
-from comity.untrusted.text import one_line
+from comity.untrusted.text import escape_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -290,10 +290,9 @@ def synth(
     if to is not None:
         _show_rows(_to_frame(made), to, as_json=as_json)
         return
-    text = (
-        f"{one_line(made.about)}\n{_to_frame(made).to_string(index=False, float_format=lambda value: f'{value:.4g}')}"
-    )
-    show(text, {"about": made.about, "rows": _to_frame(made).to_dict("records")}, as_json=as_json)
+    frame = _to_frame(made)
+    text = f"{escape_line(made.about)}\n{frame.to_string(index=False, float_format=lambda value: f'{value:.4g}')}"
+    show(text, {"about": made.about, "rows": frame.to_dict("records")}, as_json=as_json)
 
 
 def _load_dataset(run: Path) -> SyntheticDataset:

@@ -18,7 +18,7 @@ from comity._version import __version__
 from comity.errors import Refused, StudyError
 from comity.files import make_folder as make_private_folder
 from comity.files import open_private
-from comity.untrusted.pages import typed
+from comity.untrusted.pages import validate
 
 if TYPE_CHECKING:
     from comity.study.study import Study
@@ -83,7 +83,7 @@ def read_manifest(folder: Path) -> RunManifest:
         if page["format"] != _FORMAT:
             raise ValueError(f"format {page['format']!r}")
         page.setdefault("deployed", False)
-        manifest: RunManifest = typed(RunManifest, {name: page[name] for name in RunManifest.__dataclass_fields__})
+        manifest: RunManifest = validate(RunManifest, {name: page[name] for name in RunManifest.__dataclass_fields__})
     except FileNotFoundError:
         raise StudyError(
             f"{folder}: has no run.json, so it is no run folder. A run that stopped before it wrote one spent nothing: "

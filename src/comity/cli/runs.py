@@ -106,10 +106,10 @@ def _state(folder: Path, manifest: RunManifest) -> str:
 
 
 def _name(folder: Path, manifest: RunManifest) -> str:
-    from comity.untrusted.toml import tables_of
+    from comity.untrusted.toml import read_tables
 
     try:
-        return str(tables_of((folder / "study.toml").read_text(encoding="utf-8"))["study"]["name"])
+        return str(read_tables((folder / "study.toml").read_text(encoding="utf-8"))["study"]["name"])
     except (OSError, ValueError, KeyError, TypeError):
         return manifest.study_hash[:12]
 
@@ -160,7 +160,7 @@ def fetch(
 
 def _fetch_at_site(run: str, to: Path | None, path: Path) -> tuple[Path, str]:
     """The new folder, and a sentence on how good the result is on this owner's records."""
-    from comity.artefacts.writing import write_text
+    from comity.files import write_atomically
     from comity.report.result import Result
     from comity.site.results import load_own_score, load_results
     from comity.site.site_file import SiteFile
@@ -170,7 +170,7 @@ def _fetch_at_site(run: str, to: Path | None, path: Path) -> tuple[Path, str]:
     study, outcome = load_results(loaded, run)
     score = load_own_score(loaded.home, study.hash, outcome.run)
     folder = _create_folder(to or Path(safe_name(outcome.run)))
-    write_text(folder / "study.toml", study.text)
+    write_atomically(folder / "study.toml", study.text)
     return Result.of(outcome).save(folder), "" if score is None else f"{loaded.party}: {score.sentence}"
 
 

@@ -14,7 +14,7 @@ import typer
 from comity.cli.options import RUNS, AsJson, Quiet, RunsFolder, Sets, StudyFile, parse_overrides
 from comity.cli.output import progress_bar, say, show
 from comity.methods import PROTOCOLS, entry_of
-from comity.untrusted.toml import tables_of
+from comity.untrusted.toml import read_tables
 
 if TYPE_CHECKING:
     from comity.cli.run_folder import RunManifest
@@ -34,7 +34,7 @@ def new(
     Example: comity new triage --protocol softlabel
     """
     from comity.errors import BadInput
-    from comity.files import make_folder, narrow
+    from comity.files import make_folder, make_private
     from comity.methods import load_object
 
     if protocol not in PROTOCOLS:
@@ -51,7 +51,7 @@ def new(
     except OSError as error:
         raise BadInput(f"{folder}: can't be created ({error.strerror}); choose another place") from error
     load_object(entry_of(protocol).starter)(folder)
-    narrow(folder)
+    make_private(folder)
     files = sorted(path.name for path in folder.iterdir())
     text = (
         f"{folder}: {', '.join(files)}\n  next: cd {folder} && comity plan study.toml && comity run study.toml --seed 7"
@@ -229,7 +229,7 @@ def text_as_run(text: str, overrides: Mapping[str, Any]) -> str:
     """The study file with the overrides of the command line in their places; the author's text where there are none."""
     if not overrides:
         return text
-    tables = tables_of(text)
+    tables = read_tables(text)
     for key, value in overrides.items():
         *path, leaf = key.split(".")
         at = tables

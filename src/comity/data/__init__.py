@@ -12,7 +12,7 @@ from comity.data.records import Records
 from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
 from comity.data.schemas.schema import Schema
 from comity.data.tally import Tally
-from comity.lazily import lazily
+from comity.lazy_exports import export_lazily
 
 if TYPE_CHECKING:
     from comity.data.cells import CellEncoding as CellEncoding
@@ -131,4 +131,4 @@ _HOMES = {
 }
 
 
-__getattr__, __dir__ = lazily(globals(), _HOMES)
+__getattr__, __dir__ = export_lazily(globals(), _HOMES)

@@ -25,7 +25,7 @@ from comity.privacy.accounting import Spent, convert
 from comity.privacy.loss import Loss, shown, shown_small
 from comity.privacy.unit import Neighbours, Unit
 from comity.representation import html_table, short_repr
-from comity.untrusted.text import one_line
+from comity.untrusted.text import escape_line
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Plan:
         lines = [self._title]
         lines += ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
         lines += [f"  {name:14} {text}" for name, text in self._remarks]
-        return "\n".join(map(one_line, lines))
+        return "\n".join(map(escape_line, lines))
 
     __str__ = as_text
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from comity.lazily import lazily
+from comity.lazy_exports import export_lazily
 from comity.learn.feature_map import FeatureMap, fit_pca
 from comity.learn.fits import Fit, Logistic, SmoothedHinge, fit_logistic, fit_softmax, hard_votes, one_hot
 from comity.learn.norm_bound import minimiser_radius, vector_radius
@@ -71,4 +71,4 @@ _HOMES = {
 }
 
 
-__getattr__, __dir__ = lazily(globals(), _HOMES)
+__getattr__, __dir__ = export_lazily(globals(), _HOMES)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from comity.lazily import lazily
+from comity.lazy_exports import export_lazily
 
 if TYPE_CHECKING:
     from comity.methods.method import Method, Setting
@@ -78,4 +78,4 @@ __all__ = [
 ]
 
 _HOMES = {"Method": "comity.methods.method", "Setting": "comity.methods.method"}
-__getattr__, __dir__ = lazily(globals(), _HOMES)
+__getattr__, __dir__ = export_lazily(globals(), _HOMES)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from comity.lazily import lazily
+from comity.lazy_exports import export_lazily
 
 if TYPE_CHECKING:
     from comity.privacy.accounting import Spent as Spent
@@ -111,4 +111,4 @@ _HOMES = {
     "zcdp_rho": "comity.privacy.accounting",
 }
 
-__getattr__, __dir__ = lazily(globals(), _HOMES)
+__getattr__, __dir__ = export_lazily(globals(), _HOMES)

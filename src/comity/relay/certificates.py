@@ -32,9 +32,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from comity.artefacts.writing import write_text
 from comity.errors import BadInput
-from comity.files import make_folder
+from comity.files import make_folder, write_atomically
 from comity.relay.wire import RELAY, require_member_name
 
 # What the library raises for damaged files and for unknown versions and algorithms.
@@ -65,7 +64,7 @@ def create_request(folder: Path, name: str) -> str:
     key = load_key(path) if path.exists() else _new_key(path)
     request = x509.CertificateSigningRequestBuilder().subject_name(_subject(require_member_name(name)))
     pem = request.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM).decode("ascii")
-    write_text(folder / REQUEST, pem)
+    write_atomically(folder / REQUEST, pem)
     return pem
 
 
@@ -96,7 +95,7 @@ class Authority:
             .add_extension(_usage(signs_certificates=True), critical=True)
             .sign(key, hashes.SHA256())
         )
-        write_text(folder / AUTHORITY, certificate.public_bytes(Encoding.PEM).decode("ascii"))
+        write_atomically(folder / AUTHORITY, certificate.public_bytes(Encoding.PEM).decode("ascii"))
         return cls(key, certificate)
 
     @classmethod
@@ -138,7 +137,7 @@ class Authority:
 def install_certificate(folder: Path, name: str, pem: str) -> datetime:
     """Check a certificate against the member's name, key and authority, and write it; returns when it expires."""
     until = _check(_parsed(pem, "the certificate"), folder, name)
-    write_text(folder / CERTIFICATE, pem)
+    write_atomically(folder / CERTIFICATE, pem)
     return until
 
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from comity.artefacts.writing import write_text
 from comity.errors import BadInput
+from comity.files import write_atomically
 from comity.relay.address import RelayAddress
 from comity.relay.certificates import (
     AUTHORITY,
@@ -36,7 +36,7 @@ from comity.relay.certificates import (
 from comity.relay.roster import ROSTER, Roster, lock_consortium
 from comity.relay.server import FOLDER, reload
 from comity.relay.wire import COORDINATOR, require_member_name
-from comity.untrusted.toml import tables_of
+from comity.untrusted.toml import read_tables
 
 MEMBERSHIP = "membership.toml"
 _PORT = 4222
@@ -62,7 +62,7 @@ class Invitation:
     @classmethod
     def load(cls, path: Path) -> Invitation:
         try:
-            table = tables_of(path.read_text("utf-8"))
+            table = read_tables(path.read_text("utf-8"))
             found = cls(**table)
             if not all(isinstance(value, str) for value in table.values()):
                 raise ValueError("expected texts")
@@ -132,15 +132,15 @@ def _create(
         roster = roster.invited(name)
     if not (folder / ROSTER).exists():
         authority, own = Authority.create(folder / "authority"), folder / FOLDER
-        write_text(own / AUTHORITY, authority.pem)
+        write_atomically(own / AUTHORITY, authority.pem)
         request = create_request(own, FOLDER)
-        write_text(own / CERTIFICATE, authority.sign_relay(request, [host]).pem)
+        write_atomically(own / CERTIFICATE, authority.sign_relay(request, [host]).pem)
     roster.save(folder)
     pem = (folder / FOLDER / AUTHORITY).read_text("ascii")
     written = []
     for name in invited:
         written.append(folder / "invitations" / f"{name}.toml")
-        write_text(written[-1], Invitation(name, roster.address, pem, roster.web_address or "").to_toml())
+        write_atomically(written[-1], Invitation(name, roster.address, pem, roster.web_address or "").to_toml())
     return written
 
 
@@ -159,8 +159,8 @@ def join_consortium(
     known = folder / AUTHORITY
     if known.exists() and known.read_text("ascii") != asked.authority:
         raise BadInput(f"{known}: this folder belongs to another consortium; choose another", code="authority")
-    write_text(known, asked.authority)
-    write_text(folder / MEMBERSHIP, f"member = {json.dumps(asked.member)}\naddress = {json.dumps(address)}\n")
+    write_atomically(known, asked.authority)
+    write_atomically(folder / MEMBERSHIP, f"member = {json.dumps(asked.member)}\naddress = {json.dumps(address)}\n")
     request = create_request(folder, asked.member)
     until = None if certificate is None else install_certificate(folder, asked.member, _text(certificate))
     return JoinResult(relay, folder / REQUEST, request_fingerprint(request), until)
@@ -170,7 +170,7 @@ def load_membership(folder: Path) -> tuple[str, RelayAddress]:
     """The member's name and the relay's address, from a folder that `join_consortium` wrote."""
     path = folder / MEMBERSHIP
     try:
-        table = tables_of(path.read_text("utf-8"))
+        table = read_tables(path.read_text("utf-8"))
         return require_member_name(table["member"]), RelayAddress(str(table["address"]), folder / CERTIFICATE)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(
@@ -188,7 +188,7 @@ def admit_member(
         issued = Authority.load(authority or folder / "authority").sign_member(text, name, validity=validity)
         Roster.load(folder).admitted(name, issued).save(folder)
         path = folder / "certificates" / f"{name}.pem"
-        write_text(path, issued.pem)
+        write_atomically(path, issued.pem)
         return issued, path, reload(folder)
 
 
@@ -203,7 +203,7 @@ def renew_relay_certificate(
         issued = Authority.load(authority or folder / "authority").sign_relay(
             create_request(own, FOLDER), [host], validity=validity
         )
-        write_text(own / CERTIFICATE, issued.pem)
+        write_atomically(own / CERTIFICATE, issued.pem)
         return issued, reload(folder)
 
 

@@ -14,13 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Refused, Stopped
 from comity.federation.declare.consortium import fold
-from comity.files import locked, make_folder
+from comity.files import locked, make_folder, write_atomically
 from comity.relay.certificates import IssuedCertificate, relay_user
 from comity.relay.wire import COORDINATOR, require_member_name, require_party_name
-from comity.untrusted.toml import tables_of
+from comity.untrusted.toml import read_tables
 
 ROSTER = "roster.toml"
 LOCK_SECONDS = 30.0
@@ -142,13 +141,13 @@ class Roster:
                 lines += [f'key = "{member.key}"', f"until = {member.until.astimezone(UTC).isoformat()}"]
             if member.out:
                 lines.append(f"out = {json.dumps(list(member.out))}")
-        write_text(folder / ROSTER, "\n".join(lines) + "\n")
+        write_atomically(folder / ROSTER, "\n".join(lines) + "\n")
 
     @classmethod
     def load(cls, folder: Path) -> Roster:
         path = folder / ROSTER
         try:
-            table = tables_of(path.read_text("utf-8"))
+            table = read_tables(path.read_text("utf-8"))
             members = {require_member_name(name): _member(one) for name, one in table.get("members", {}).items()}
             websocket = table.get("websocket")
             return cls(

@@ -31,9 +31,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Stopped
-from comity.files import OTHERS
+from comity.files import OTHERS, write_atomically
 from comity.relay.certificates import AUTHORITY, CERTIFICATE, KEY
 from comity.relay.roster import ROSTER, Roster, lock_consortium
 from comity.relay.server_version import expected_versions, parse_version
@@ -204,7 +203,7 @@ def write_configuration(consortium: Path, *, now: datetime | None = None) -> Wri
         roster.users(now or datetime.now(UTC)), listen=roster.listen, folder=folder, websocket=roster.websocket
     )
     path, draft = folder / CONFIGURATION, folder / f"{CONFIGURATION}.draft"
-    write_text(draft, text)
+    write_atomically(draft, text)
     tried = subprocess.run([find_server(), "-t", "-c", draft], capture_output=True, text=True, check=False)
     if tried.returncode:
         raise BadInput(

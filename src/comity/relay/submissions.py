@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from comity.artefacts.writing import write_text
 from comity.crypto.sealing import PublicIdentity
 from comity.errors import BadInput, DataError, Refused
+from comity.files import write_atomically
 from comity.privacy.ledger import heads_folder
 from comity.study.results.received import safe_name
 
@@ -45,7 +45,7 @@ def record_submission(study: str, run: str, text: str, coordinator: PublicIdenti
         "coordinator": coordinator.to_texts(),
     }
     try:
-        write_text(_path(run), json.dumps(page, indent=1) + "\n")
+        write_atomically(_path(run), json.dumps(page, indent=1) + "\n")
     except BadInput as error:
         raise BadInput(
             f"{error}: submissions are recorded here. Make it writable, or set COMITY_HOME to a lasting folder; "

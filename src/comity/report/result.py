@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from comity.artefacts.artefact import Artefact, load_artefact, save_artefact
-from comity.artefacts.writing import write_text
 from comity.errors import ComityError, DataError
 from comity.federation.coordinator.transcript import Line, Transcript
 from comity.federation.declare.consortium import COORDINATOR
@@ -26,7 +25,7 @@ from comity.federation.declare.protection import Perturbed
 from comity.federation.evaluation.assessment import Assessment, Baseline
 from comity.federation.evaluation.figures import Figures
 from comity.federation.plan import Plan, PlanRow
-from comity.files import make_folder
+from comity.files import make_folder, write_atomically
 from comity.privacy.loss import parse_loss
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
@@ -40,8 +39,8 @@ from comity.study.results.outcome import Account, Guarantee, Outcome
 from comity.study.results.received import safe_name, save_received
 from comity.study.results.released import Released, load_released, released_of, save_released
 from comity.untrusted.file_names import UnsafeName, check_name
-from comity.untrusted.pages import typed
-from comity.untrusted.text import one_line
+from comity.untrusted.pages import validate
+from comity.untrusted.text import escape_line
 
 _FORMAT = "comity-result-3"
 # More names than a line holds.
@@ -135,7 +134,7 @@ class Result:
         lines.append(f"  artefacts  {made or 'none'}")
         lines.append(f"  released   {', '.join(named[:_SHOWN])}" + (", …" if len(named) > _SHOWN else ""))
         # A result that was read from a folder may have any names, and its `repr` goes to a terminal.
-        return "\n".join(map(one_line, lines))
+        return "\n".join(map(escape_line, lines))
 
     @property
     def model(self) -> Any:
@@ -178,7 +177,7 @@ class Result:
     def report(self, path: str | Path) -> Path:
         """Write the page: one file that asks nobody for anything."""
         path = Path(path)
-        write_text(path, render_result(self))
+        write_atomically(path, render_result(self))
         return path
 
     def save(self, folder: str | Path) -> Path:
@@ -187,13 +186,13 @@ class Result:
         make_folder(folder)
         for place, artefact in self.artefacts.items():
             save_artefact(artefact, folder / place)
-            write_text(folder / place / f"{place.upper()}_CARD.md", card_text(self, artefact))
+            write_atomically(folder / place / f"{place.upper()}_CARD.md", card_text(self, artefact))
         save_released(self.releases, folder / "released")
         self._save_received(folder / "parties")
-        write_text(folder / "transcript.json", json.dumps(self.transcript.as_rows(), indent=1) + "\n")
+        write_atomically(folder / "transcript.json", json.dumps(self.transcript.as_rows(), indent=1) + "\n")
         self.report(folder / "report.html")
         text = json.dumps(self.as_json(), indent=2, ensure_ascii=False, allow_nan=False, default=str)
-        write_text(folder / "result.json", text + "\n")
+        write_atomically(folder / "result.json", text + "\n")
         return folder
 
     def _save_received(self, folder: Path) -> None:
@@ -289,53 +288,53 @@ def _result(
     values = {one.name: one.value for one in releases if one.source == COORDINATOR}
     guarantee, planned = dict(page["guarantee"]), page["plan"]
     # JSON has no infinity.
-    epsilon = math.inf if guarantee["epsilon"] is None else typed(float, guarantee["epsilon"])
-    if not 0 <= typed(float, guarantee["delta"]) <= 1:
+    epsilon = math.inf if guarantee["epsilon"] is None else validate(float, guarantee["epsilon"])
+    if not 0 <= validate(float, guarantee["delta"]) <= 1:
         raise ValueError(f"guarantee.delta lies between 0 and 1, found {guarantee['delta']!r}")
     return Result(
-        study=typed(str, page["study"]),
-        study_hash=typed(str, page["study_hash"]),
-        run=typed(str, page["run"]),
-        protocol=typed(str, page["protocol"]),
+        study=validate(str, page["study"]),
+        study_hash=validate(str, page["study_hash"]),
+        run=validate(str, page["run"]),
+        protocol=validate(str, page["protocol"]),
         parties=int(page["parties"]),
         presented=values if own is None else artefacts[own],
         beside={place: artefact for place, artefact in artefacts.items() if place != own},
         releases=releases,
         evaluation=Figures.from_json(page["evaluation"]) if page.get("evaluation") else None,
-        guarantee=replace(typed(Guarantee, guarantee | {"epsilon": 0.0}), epsilon=epsilon),
+        guarantee=replace(validate(Guarantee, guarantee | {"epsilon": 0.0}), epsilon=epsilon),
         plan=Plan(
-            study=typed(str, planned["study"]),
-            protocol=typed(str, planned["protocol"]),
+            study=validate(str, planned["study"]),
+            protocol=validate(str, planned["protocol"]),
             parties=int(planned["parties"]),
-            unit=typed(str, planned["unit"]),
-            neighbours=typed(str, planned["neighbours"]),
-            rows=typed(tuple[PlanRow, ...], planned["releases"]),
+            unit=validate(str, planned["unit"]),
+            neighbours=validate(str, planned["neighbours"]),
+            rows=validate(tuple[PlanRow, ...], planned["releases"]),
             total=None if planned["total"] is None else parse_loss(planned["total"]),
-            guarantee=typed(str, planned["loss_per_party"]),
-            adversary=typed(str, planned["adversary"]),
-            claim=typed(str, planned["claim"]),
-            expected=typed(str, planned["expected"]),
-            notes=typed(tuple[str, ...], planned["notes"]),
-            payers=typed(tuple[Payer, ...], planned.get("payers", ())),
-            warnings=typed(tuple[str, ...], planned["warnings"]),
+            guarantee=validate(str, planned["loss_per_party"]),
+            adversary=validate(str, planned["adversary"]),
+            claim=validate(str, planned["claim"]),
+            expected=validate(str, planned["expected"]),
+            notes=validate(tuple[str, ...], planned["notes"]),
+            payers=validate(tuple[Payer, ...], planned.get("payers", ())),
+            warnings=validate(tuple[str, ...], planned["warnings"]),
             # Results that were written before plans stated them have none.
-            true_losses=typed(tuple[TrueLoss, ...], planned.get("true_losses", ())),
-            exposed=typed(str, planned.get("exposed", "")),
+            true_losses=validate(tuple[TrueLoss, ...], planned.get("true_losses", ())),
+            exposed=validate(str, planned.get("exposed", "")),
         ),
-        views=typed(tuple[View, ...], page["views"]),
-        transcript=Transcript(typed(tuple[Line, ...], lines)),
-        accounts=typed(tuple[Account, ...], page["accounts"]),
+        views=validate(tuple[View, ...], page["views"]),
+        transcript=Transcript(validate(tuple[Line, ...], lines)),
+        accounts=validate(tuple[Account, ...], page["accounts"]),
         assessment=Assessment.from_json(dict(page)),
-        model_noise=typed(float | None, page["model_noise"]),
-        seconds=typed(float, page["seconds"]),
+        model_noise=validate(float | None, page["model_noise"]),
+        seconds=validate(float, page["seconds"]),
         masks=bool(page["masks"]),
         # Results of earlier releases do not say.
         simulated=bool(page.get("simulated", True)),
-        seed=typed(int | None, page["seed"]),
-        made=typed(str, page["made"]),
-        settings=typed(dict[str, Any], page["settings"]),
-        versions=typed(dict[str, str], page["versions"]),
-        findings=typed(tuple[str, ...], page["findings"]),
+        seed=validate(int | None, page["seed"]),
+        made=validate(str, page["made"]),
+        settings=validate(dict[str, Any], page["settings"]),
+        versions=validate(dict[str, str], page["versions"]),
+        findings=validate(tuple[str, ...], page["findings"]),
     )
 
 

@@ -32,7 +32,7 @@ from comity.study.records.encodings import encoding_of
 from comity.study.records.held_records import held_records
 from comity.study.records.sources import sentences
 from comity.study.study import Study
-from comity.untrusted.text import one_line
+from comity.untrusted.text import escape_line
 
 
 def host_for(site: SiteFile, owner: Owner, study: Study, approval: Approval) -> Host:
@@ -171,7 +171,7 @@ class OwnersView:
         lines.append(f"  holds against  {plan.adversary}")
         lines += [f"  note           {note}" for note in plan.notes]
         # The study's author chose its texts; none of them may start a line of this page.
-        return "\n".join(map(one_line, lines))
+        return "\n".join(map(escape_line, lines))
 
     def _unknown_warning(self) -> str:
         found = self.parties
@@ -269,7 +269,7 @@ class ApprovalPreview:
         return {"view": self.view.as_json(), "findings": list(self.data_warnings)}
 
     def as_text(self) -> str:
-        warnings = (one_line(f"  WARNING        {sentence}") for sentence in self.data_warnings)
+        warnings = (escape_line(f"  WARNING        {sentence}") for sentence in self.data_warnings)
         return "\n".join([self.view.as_text(), *warnings])
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from comity._version import __version__
 from comity.crypto import key_file
 from comity.errors import ComityError
-from comity.files import is_wider
+from comity.files import is_shared
 from comity.privacy.ledger import Ledger, describe_freeze
 from comity.site.approval import check_records
 from comity.site.inbox import Arrival, Inbox
@@ -174,7 +174,7 @@ def _modes(site: SiteFile) -> Iterator[Finding]:
     ledger = [site.ledger.with_name(site.ledger.name + suffix) for suffix in ("", "-wal", "-shm")]
     folders = [site.home / name for name in ("studies", "results")]
     for path, mode in [*((one, "600") for one in ledger), *((one, "700") for one in folders)]:
-        if is_wider(path):
+        if is_shared(path):
             yield Finding("modes", "warning", f"{path}: others can read it; run: chmod {mode} {path}")
 
 

@@ -22,12 +22,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from comity.artefacts.file_state import FileState, file_state
-from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Refused, Stopped, StudyError
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.owner.registry import Approval
-from comity.files import make_folder
+from comity.files import FileState, make_folder, read_file_state, write_atomically
 from comity.site.pack import STUDY, Packed, require_only_named, unpack, write_files
 from comity.site.pack_limits import (
     LEAST_FREE_BYTES,
@@ -141,7 +139,7 @@ class Inbox:
         if not self.folder.is_dir():
             return ()
         folders = sorted(path for path in self.folder.iterdir() if _is_hash(path.name))
-        return tuple((path.name, file_state(path / _DECISION)) for path in folders)
+        return tuple((path.name, read_file_state(path / _DECISION)) for path in folders)
 
     # Changing.
 
@@ -164,7 +162,7 @@ class Inbox:
                 "submitter": packed.submitter,
                 "arrived": self._now(),
             }
-            write_text(fresh / _ARRIVAL, json.dumps(page, indent=1) + "\n")
+            write_atomically(fresh / _ARRIVAL, json.dumps(page, indent=1) + "\n")
             if not (self.folder / study.hash).exists():
                 self._require_quota(packed)
                 fresh.rename(self.folder / study.hash)
@@ -204,7 +202,7 @@ class Inbox:
 
     def _decide(self, study: str, decision: Decision) -> Decision:
         self.mark_read(study)
-        write_text(self.folder / study / _DECISION, json.dumps(asdict(decision), indent=1) + "\n")
+        write_atomically(self.folder / study / _DECISION, json.dumps(asdict(decision), indent=1) + "\n")
         return decision
 
     def _arrival(self, study: str) -> Arrival:

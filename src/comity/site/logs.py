@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from comity.untrusted.text import bounded, json_text, one_line
+from comity.untrusted.text import encode_json, escape_line, shorten
 
 FIELDS = ("party", "study", "run", "step", "code", "milliseconds")
 """Fields that a log record may have beside its message."""
@@ -35,24 +35,24 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": bounded(record.getMessage()),
+            "message": shorten(record.getMessage()),
         }
         page |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
         if record.exc_info is not None and record.exc_info[0] is not None:
             kind, _, where = record.exc_info
             page["exception"] = kind.__qualname__
             page["at"] = [f"{one.filename}:{one.lineno} {one.name}" for one in traceback.extract_tb(where)]
-        return json_text(page, default=lambda value: type(value).__name__)
+        return encode_json(page, default=lambda value: type(value).__name__)
 
 
 class TextLines(logging.Formatter):
     """One line a message; a traceback follows, indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return one_line(bounded(super().formatMessage(record)))
+        return escape_line(shorten(super().formatMessage(record)))
 
     def formatException(self, info: Any) -> str:
-        return "\n".join(f"  {one_line(line)}" for line in super().formatException(info).split("\n"))
+        return "\n".join(f"  {escape_line(line)}" for line in super().formatException(info).split("\n"))
 
 
 def log_to_stderr(form: Form) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from comity import errors
 from comity.errors import ComityError, Refused
 from comity.untrusted.file_names import read_inside
-from comity.untrusted.toml import tables_of
+from comity.untrusted.toml import read_tables
 
 MAX_PACK_BYTES = 16 << 20
 """Of a pack, and thus of all its files together."""
@@ -67,7 +67,7 @@ def check_texts(files: Mapping[str, bytes]) -> None:
 def check_schema(study: Path) -> None:
     """Refuse a schema that would take long to parse, whatever its file name. The study was checked before."""
     try:
-        name = tables_of(study.read_text(encoding="utf-8"))["study"]["schema"]
+        name = read_tables(study.read_text(encoding="utf-8"))["study"]["schema"]
         content = read_inside(study.parent, name)
     except (OSError, ValueError, LookupError, TypeError):
         return  # loading the study reports what is wrong

@@ -18,13 +18,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from comity.artefacts.writing import write_text
 from comity.crypto import key_file
 from comity.errors import BadInput, Stopped
 from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.evaluation.own_score import OwnScore
 from comity.federation.protocol import presented_to
+from comity.files import write_atomically
 from comity.privacy.ledger import Ledger
 from comity.site.inbox import Inbox
 from comity.site.pack import write_files
@@ -32,7 +32,7 @@ from comity.site.status import SiteRun, list_runs
 from comity.study.results.outcome import Account, Outcome
 from comity.study.results.received import PAGE, check_received, load_received, safe_name, save_received
 from comity.study.results.signed_files import NAME, checked_files, sign_files
-from comity.untrusted.pages import typed
+from comity.untrusted.pages import validate
 
 if TYPE_CHECKING:
     from comity.federation.declare.consortium import Consortium
@@ -87,7 +87,7 @@ def score_results(host: Host, home: Path, run: str) -> None:
         found = None
     page = {"score": None if found is None else asdict(found)}
     try:
-        write_text(_path(home, host.agreement.study, run), json.dumps(page) + "\n")
+        write_atomically(_path(home, host.agreement.study, run), json.dumps(page) + "\n")
     except BadInput as error:
         log.warning("%s: the score of run %s can't be written: %s", host.party, run, error)
 
@@ -107,7 +107,7 @@ def load_own_score(home: Path, study: str, run: str) -> OwnScore | None:
     """The score of a run of the study with this hash; None if there is none, or its file can't be read."""
     try:
         page = json.loads(_path(home, study, run).read_text(encoding="utf-8"))
-        score: OwnScore | None = typed(OwnScore | None, page["score"])
+        score: OwnScore | None = validate(OwnScore | None, page["score"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return score

@@ -20,7 +20,6 @@ from pathlib import Path
 from threading import Lock, RLock
 from typing import Protocol
 
-from comity.artefacts.file_state import file_state
 from comity.errors import BadInput, ComityError, Malformed, Refused, Stopped, StudyError
 from comity.federation.coordinator.replies import plain
 from comity.federation.messages.ask import END, study_of
@@ -29,7 +28,7 @@ from comity.federation.messages.sealed_channel import open_ask
 from comity.federation.messages.signatures import sign_reply
 from comity.federation.owner.host import Answer, Host
 from comity.federation.owner.registry import Approval, Registry
-from comity.files import locked
+from comity.files import locked, read_file_state
 from comity.site.approval import choose_dataset, host_for, preview_approval
 from comity.site.inbox import WITHIN_POLICY, Arrival, Inbox
 from comity.site.results import are_written, is_scored, score_results, write_results
@@ -133,7 +132,7 @@ class SiteService:
     def refresh(self, *, parsed: Study | None = None) -> None:
         """Serve what is approved now. `parsed` is a study that the caller has already read from its files."""
         with self._lock:
-            state = (file_state(self._path), self.inbox.decision_states())
+            state = (read_file_state(self._path), self.inbox.decision_states())
             if state == self._state and not self._may_try_again():
                 return
             try:
@@ -157,7 +156,7 @@ class SiteService:
 
     def _open(self) -> None:
         # Taken before the file is read: if the file changes meanwhile, it is read again.
-        self._opened = file_state(self._path)
+        self._opened = read_file_state(self._path)
         self.site = SiteFile.load(self._path)
         self._owner = self.site.owner()
         self.inbox, self.refusals = Inbox(self.site.home), Refusals(self.site.home)

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from comity.artefacts.writing import write_text
 from comity.errors import StudyError
-from comity.files import write_file
+from comity.files import write_atomically, write_file
 from comity.methods.tables import Table
 from comity.study.public_files import confined
 
@@ -125,7 +124,7 @@ def write_prediction(study: Study, *, run: str, coef: Floats, records: int, rece
     table += [f"records = {records}", *([] if receiver is None else [f"receiver = {json.dumps(receiver)}"])]
     for name in study.files.values():
         write_file(folder / name, (study.folder / name).read_bytes())
-    write_text(folder / WEIGHTS, weights_text(coef))
+    write_atomically(folder / WEIGHTS, weights_text(coef))
     path = folder / "study.toml"
-    write_text(path, "\n".join([*kept, "", *table]).strip() + "\n")
+    write_atomically(path, "\n".join([*kept, "", *table]).strip() + "\n")
     return path

@@ -66,7 +66,7 @@ def read_inside(folder: Path, name: Any) -> bytes:
     """The content of a regular file of `folder`. An `UnsafeName` for a name that leads elsewhere, an `OSError` for a
     file that is missing, or reached through a link."""
     *folders, leaf = check_name(name).split("/")
-    parent = _opened(folder, folders)
+    parent = _open_folder(folder, folders)
     try:
         file = os.open(leaf, _READ, dir_fd=parent)
     finally:
@@ -82,7 +82,7 @@ def write_inside(folder: Path, name: Any, content: bytes) -> None:
     """Make a new file of `folder`, and the folders that lead to it, for their owner alone. What is there stays: an
     `OSError`."""
     *folders, leaf = check_name(name).split("/")
-    parent = _opened(folder, folders, make=True)
+    parent = _open_folder(folder, folders, make=True)
     try:
         file = os.open(leaf, _WRITE, 0o600, dir_fd=parent)
     finally:
@@ -91,7 +91,7 @@ def write_inside(folder: Path, name: Any, content: bytes) -> None:
         opened.write(content)
 
 
-def _opened(folder: Path, parts: list[str], *, make: bool = False) -> int:
+def _open_folder(folder: Path, parts: list[str], *, make: bool = False) -> int:
     """The folder at the end of these parts, each opened inside the one before it: no link is followed on the way."""
     found = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in parts:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 
-def typed(kind: Any, page: Any) -> Any:
+def validate(kind: Any, page: Any) -> Any:
     """`page`, which came from JSON, as a `kind`: a dataclass, or a type like `tuple[str, ...]`. A `ValueError` names
     the first value that is of another type, not finite, or no text that could be written again."""
     from pydantic import ValidationError

@@ -30,18 +30,18 @@ _INVISIBLE: Final = frozenset(
 )
 
 
-def escaped(text: str) -> str:
+def escape_lines(text: str) -> str:
     """A text of several lines. Line ends stay, because the text was put together of lines."""
-    return "\n".join(map(one_line, text.split("\n")))
+    return "\n".join(map(escape_line, text.split("\n")))
 
 
-def one_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """A text that is one line, whatever is in it."""
     # Nearly all text is plain.
-    return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
+    return text if text.isascii() and text.isprintable() else "".join(map(_escape, text))
 
 
-def bounded(text: str) -> str:
+def shorten(text: str) -> str:
     """A sentence that quotes what somebody else wrote, without its middle where it is longer than a sentence gets: a
     quoted name may have megabytes, and what is refused is written down each time."""
     if len(text) <= MAX_SENTENCE:
@@ -50,7 +50,7 @@ def bounded(text: str) -> str:
     return f"{text[:half]} [... {len(text) - 2 * half:,} characters ...] {text[-half:]}"
 
 
-def json_text(document: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
+def encode_json(document: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
     """One JSON document. Letters of all languages stay readable."""
     text = json.dumps(document, indent=indent, ensure_ascii=False, default=default)
     if text.isascii() and "\x7f" not in text:
@@ -66,7 +66,7 @@ def is_hidden(character: str) -> bool:
     return unicodedata.category(character) != "Zs"
 
 
-def _shown(character: str) -> str:
+def _escape(character: str) -> str:
     if not is_hidden(character):
         return character
     code = ord(character)

@@ -20,7 +20,7 @@ class BadToml(ValueError):
     """The sentence says what is wrong with the text, and where."""
 
 
-def tables_of(text: str) -> dict[str, Any]:
+def read_tables(text: str) -> dict[str, Any]:
     """The tables of a TOML text; a `BadToml` whatever is wrong with it."""
     try:
         tables = tomllib.loads(text)
@@ -38,7 +38,7 @@ def tables_of(text: str) -> dict[str, Any]:
 def parse_toml(text: str, where: str, error: type[BadInput] = StudyError) -> dict[str, Any]:
     """The tables of a TOML text. What is wrong with it is an `error` that begins with `where`."""
     try:
-        return tables_of(text)
+        return read_tables(text)
     except BadToml as wrong:
         raise error(f"{where}: not valid TOML: {wrong}") from wrong
 

@@ -16,7 +16,7 @@ from comity.data.nearest import did_you_mean
 from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
 from comity.errors import SchemaError
 from comity.representation import short_repr
-from comity.untrusted.toml import BadToml, tables_of
+from comity.untrusted.toml import BadToml, read_tables
 
 KINDS: dict[str, type[Column]] = {
     "numeric": Numeric,
@@ -94,7 +94,7 @@ class Schema:
     def parse(cls, text: str, where: str = "schema") -> Schema:
         """Read TOML text; `where` names its origin in errors."""
         try:
-            return _from_tables(tables_of(text))
+            return _from_tables(read_tables(text))
         except BadToml as error:
             raise SchemaError(f"{where}: not valid TOML ({error}); correct that line.") from error
         except SchemaError as error:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from comity.artefacts.section import Dot, Dots, Grid, Section, read_section, section_page
 from comity.data import Records
 from comity.representation import short_repr
-from comity.untrusted.pages import typed
+from comity.untrusted.pages import validate
 
 
 @dataclass(frozen=True)
@@ -174,10 +174,10 @@ class Assessment:
     def from_json(cls, page: dict[str, Any]) -> Assessment:
         """What `as_json` wrote; KeyError, TypeError or ValueError where it is something else."""
         return cls(
-            error=typed(float | None, page["error"]),
-            measure=typed(str, page["measure"]),
-            baselines=typed(tuple[Baseline, ...], page["baselines"]),
-            figures=typed(tuple[Figure, ...], page["figures"]),
+            error=validate(float | None, page["error"]),
+            measure=validate(str, page["measure"]),
+            baselines=validate(tuple[Baseline, ...], page["baselines"]),
+            figures=validate(tuple[Figure, ...], page["figures"]),
             sections=tuple(map(read_section, page["sections"])),
             repeats=None if page.get("repeats") is None else Repeats.from_json(page["repeats"]),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from comity.lazily import lazily
+from comity.lazy_exports import export_lazily
 
 if TYPE_CHECKING:
     from comity.methods.averaging.method import Averaging as Averaging
@@ -18,4 +18,4 @@ _HOMES = {
     "AveragingProtocol": "comity.methods.averaging.method",
     "PublishedAveraging": "comity.methods.averaging.published.protocol",
 }
-__getattr__, __dir__ = lazily(globals(), _HOMES)
+__getattr__, __dir__ = export_lazily(globals(), _HOMES)

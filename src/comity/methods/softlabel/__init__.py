@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from comity.lazily import lazily
+from comity.lazy_exports import export_lazily
 
 if TYPE_CHECKING:
     from comity.methods.softlabel.method import SoftLabel as SoftLabel
@@ -18,4 +18,4 @@ _HOMES = {
     "SoftLabel": "comity.methods.softlabel.method",
     "SoftLabelProtocol": "comity.methods.softlabel.method",
 }
-__getattr__, __dir__ = lazily(globals(), _HOMES)
+__getattr__, __dir__ = export_lazily(globals(), _HOMES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from comity.lazily import lazily
+from comity.lazy_exports import export_lazily
 
 if TYPE_CHECKING:
     from comity.methods.summary.auction.method import AuctionSummary as AuctionSummary
@@ -20,4 +20,4 @@ _HOMES = {
     "OneShotSummary": "comity.methods.summary.method",
     "PublishedSummary": "comity.methods.summary.published.method",
 }
-__getattr__, __dir__ = lazily(globals(), _HOMES)
+__getattr__, __dir__ = export_lazily(globals(), _HOMES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from comity.lazily import lazily
+from comity.lazy_exports import export_lazily
 
 if TYPE_CHECKING:
     from comity.methods.synthetic.columns import SyntheticColumnsProtocol as SyntheticColumnsProtocol
@@ -19,4 +19,4 @@ _HOMES = {
     "SyntheticColumnsProtocol": "comity.methods.synthetic.columns",
     "SyntheticProtocol": "comity.methods.synthetic.method",
 }
-__getattr__, __dir__ = lazily(globals(), _HOMES)
+__getattr__, __dir__ = export_lazily(globals(), _HOMES)

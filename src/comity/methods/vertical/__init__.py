@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from comity.lazily import lazily
+from comity.lazy_exports import export_lazily
 
 if TYPE_CHECKING:
     from comity.methods.vertical.method import GradientRegression as GradientRegression
@@ -18,4 +18,4 @@ _HOMES = {
     "Vertical": "comity.methods.vertical.method",
     "VerticalRegression": "comity.methods.vertical.method",
 }
-__getattr__, __dir__ = lazily(globals(), _HOMES)
+__getattr__, __dir__ = export_lazily(globals(), _HOMES)

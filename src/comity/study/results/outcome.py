@@ -21,7 +21,7 @@ from comity.privacy.ledger import Account as LedgerAccount
 from comity.privacy.ledger import format_rounded
 from comity.privacy.loss import float_above
 from comity.representation import NamedValues, short_repr
-from comity.untrusted.text import one_line
+from comity.untrusted.text import escape_line
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Guarantee:
         if self.claim != "private":
             text += f"; {self.claim}"
         # It is printed, and a result that was read from a folder may claim anything.
-        return one_line(text + ("; made with a seed: a simulation, not a private release" if self.seeded else ""))
+        return escape_line(text + ("; made with a seed: a simulation, not a private release" if self.seeded else ""))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from comity.artefacts.artefact import Artefact, load_artefact, save_artefact
-from comity.artefacts.writing import write_text
 from comity.crypto.sealing import PublicIdentity
 from comity.entropy import Stream
 from comity.errors import DataError, Malformed, Refused
@@ -31,7 +30,7 @@ from comity.federation.messages.ask import END
 from comity.federation.messages.codec import encode
 from comity.federation.messages.received import Received, is_kept
 from comity.federation.messages.signatures import Signatures, check_signed_value
-from comity.files import make_folder
+from comity.files import make_folder, write_atomically
 from comity.study.results.released import Released, load_released, released_of, save_released
 from comity.untrusted.file_names import check_name
 
@@ -68,7 +67,7 @@ def save_received(
     signed = {
         name: [[path, signature.hex()] for path, signature in paths.items()] for name, paths in found.signatures.items()
     }
-    write_text(folder / _SIGNATURES, json.dumps({"format": _SIGNED, "releases": signed}, indent=1) + "\n")
+    write_atomically(folder / _SIGNATURES, json.dumps({"format": _SIGNED, "releases": signed}, indent=1) + "\n")
     due = [one.name for one in declaration.seen_by(party, consortium) if is_kept(one) and one.to != ITSELF]
     page = {
         "format": _FORMAT,
@@ -87,7 +86,7 @@ def save_received(
         "claim": declaration.claim,
         "exposed": declaration.exposed,
     }
-    write_text(folder / PAGE, json.dumps(page, indent=1, ensure_ascii=False) + "\n")
+    write_atomically(folder / PAGE, json.dumps(page, indent=1, ensure_ascii=False) + "\n")
 
 
 def load_received(folder: str | Path) -> tuple[Received, Artefact | None]:

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.artefacts.arrays import read_arrays, write_arrays
-from comity.artefacts.writing import write_text
 from comity.errors import DataError
 from comity.federation.declare.consortium import (
     COORDINATOR,
@@ -30,9 +29,9 @@ from comity.federation.declare.consortium import (
     format_participants,
 )
 from comity.federation.declare.declaration import Declaration
-from comity.files import make_folder
+from comity.files import make_folder, write_atomically
 from comity.representation import short_repr
-from comity.untrusted.pages import typed
+from comity.untrusted.pages import validate
 
 _FORMAT: Final = "comity-released-1"
 _PAGE, _ARRAYS = "released.json", "arrays.npz"
@@ -106,7 +105,7 @@ def save_released(released: tuple[Released, ...], folder: Path) -> None:
     make_folder(folder)
     (fresh / _ARRAYS).replace(folder / _ARRAYS)
     fresh.rmdir()
-    write_text(folder / _PAGE, json.dumps(page, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_atomically(folder / _PAGE, json.dumps(page, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def load_released(folder: Path) -> tuple[Released, ...]:
@@ -121,7 +120,7 @@ def load_released(folder: Path) -> tuple[Released, ...]:
     arrays = read_arrays(folder / _ARRAYS)
     try:
         return tuple(
-            replace(typed(Released, {**one, "value": None}), value=_get(one["value"], arrays))
+            replace(validate(Released, {**one, "value": None}), value=_get(one["value"], arrays))
             for one in page["releases"]
         )
     except (KeyError, TypeError, ValueError, RecursionError) as error:

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from comity.artefacts.writing import write_text
 from comity.crypto.sealing import Identity, PublicIdentity
 from comity.errors import DataError, Malformed, Refused
 from comity.federation.messages.codec import encode
+from comity.files import write_atomically
 from comity.untrusted.file_names import UnsafeName, read_inside
-from comity.untrusted.pages import typed
+from comity.untrusted.pages import validate
 
 NAME: Final = "signed.json"
 _FORMAT: Final = "comity-signed-1"
@@ -35,7 +35,7 @@ def sign_files(folder: Path, names: Iterable[str], keys: Identity, *, study: str
         found.update({one.relative_to(folder).as_posix(): _digest(one) for one in files})
     signature = keys.sign(_said(study, run, found))
     page = {"format": _FORMAT, "study": study, "run": run, "files": found, "signature": signature.hex()}
-    write_text(folder / NAME, json.dumps(page, indent=1) + "\n")
+    write_atomically(folder / NAME, json.dumps(page, indent=1) + "\n")
 
 
 def checked_files(folder: Path, signer: PublicIdentity, *, study: str, run: str) -> dict[str, bytes]:
@@ -76,7 +76,7 @@ def _listed(folder: Path, signer: PublicIdentity, study: str, run: str) -> Mappi
         page = json.loads(path.read_text(encoding="utf-8"))
         if page["format"] != _FORMAT:
             raise ValueError(f"format {page['format']!r}")
-        files: dict[str, str] = typed(dict[str, str], page["files"])
+        files: dict[str, str] = validate(dict[str, str], page["files"])
         signature = bytes.fromhex(page["signature"])
     except FileNotFoundError:
         raise DataError(f"{path}: is not there, so that nobody vouches for the files; fetch a run that ended") from None
