@@ -18,8 +18,14 @@ a value, a count or a remaining budget in an error text would be a release that 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
+
+# The share of the letters of both names that must agree for a suggestion. With less, "delta" is suggested for "data".
+_ALIKE = 0.75
+_PREFIX_LETTERS = 3
 
 
 class ComityError(Exception):
@@ -109,3 +115,24 @@ class SiteLost(Stopped):
     """Too few parties answered."""
 
     code = "site-lost"
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like `name` in any case, or else one of which it is a prefix, or the other way round."""
+    by_lower: dict[str, str] = {}
+    for candidate in known:
+        by_lower.setdefault(candidate.lower(), candidate)
+    lower = name.lower()
+    match = get_close_matches(lower, list(by_lower), n=1, cutoff=_ALIKE)
+    if not match and len(lower) >= _PREFIX_LETTERS:
+        match = [other for other in by_lower if other.startswith(lower) or lower.startswith(other + "_")][:1]
+    return by_lower[match[0]] if match else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name: "; did you mean ...?" if one is similar, then the known names."""
+    names = list(known)
+    match = nearest_name(name, names)
+    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    guess = f"; did you mean {match!r}?" if match else "."
+    return f"{guess} Known here: {listed or 'nothing'}."

@@ -43,11 +43,11 @@ def test_what_is_drawn_in_a_cell_is_read_back_into_it(schema: Schema, tmp_path: 
     assert cells.sizes[:9] == (8, 8, 3, 4, 4, 3, 2, 6, 4)
     for made in (cells.draw(places, Stream.public("cells", "test")), cells.middle(places)):
         assert list(made.columns) == list(cells.names)
-        assert (cells.of(made) == places).all()
+        assert (cells.locate(made) == places).all()
         made.to_csv(tmp_path / "t.csv", index=False)
-        assert (cells.of(pd.read_csv(tmp_path / "t.csv", dtype={"ill": str})) == places).all()
+        assert (cells.locate(pd.read_csv(tmp_path / "t.csv", dtype={"ill": str})) == places).all()
         made.to_parquet(tmp_path / "t.parquet")
-        assert (cells.of(pd.read_parquet(tmp_path / "t.parquet")) == places).all()
+        assert (cells.locate(pd.read_parquet(tmp_path / "t.parquet")) == places).all()
         kept = made["age"].dropna().astype(float)
         assert (kept == np.floor(kept)).all() and kept.between(0, 100).all()
         assert made["age"].isna().any() and set(made["ward"].dropna()) == {"a", "b", "(other)"}
@@ -60,7 +60,7 @@ def test_values_fall_into_the_cells_that_the_schema_says() -> None:
         )
     )
     frame = pd.DataFrame({"x": [0, 1.99, 2, 8, 99], "y": [9.9, 10, 20, 80, -5], "z": [2.9, 3.1, 14.9, 15.1, 63]})
-    assert cells.of(frame).tolist() == [[0, 0, 0], [0, 1, 1], [1, 2, 1], [3, 2, 2], [3, 0, 2]]
+    assert cells.locate(frame).tolist() == [[0, 0, 0], [0, 1, 1], [1, 2, 1], [3, 2, 2], [3, 0, 2]]
 
 
 def test_a_column_that_follows_another_is_counted_with_it_alone() -> None:

@@ -24,7 +24,7 @@ from comity.data import (
     draft,
     explain,
 )
-from comity.data.schemas.drafting import outwards
+from comity.data.schemas.drafting import round_outwards
 from comity.errors import ComityError, DataError
 
 SCHEMA = Schema(
@@ -259,13 +259,13 @@ def test_draft_refuses_a_useless_sample(sample: pd.DataFrame, sentence: str) -> 
 
 @given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
 def test_drafted_bounds_contain_the_sample(a: float, b: float) -> None:
-    low, high = outwards(min(a, b), max(a, b))
+    low, high = round_outwards(min(a, b), max(a, b))
     assert low <= min(a, b) and max(a, b) <= high and low < high
     assert high - low <= 1.5 * abs(a - b) or a == b
 
 
 def test_drafted_bounds_are_round() -> None:
-    assert outwards(18.3, 91.2) == (10, 100)
-    assert outwards(0.13, 0.31) == (0.12, 0.32)
-    assert outwards(-3, -3) == (-3, -2.5)
+    assert round_outwards(18.3, 91.2) == (10, 100)
+    assert round_outwards(0.13, 0.31) == (0.12, 0.32)
+    assert round_outwards(-3, -3) == (-3, -2.5)
     assert tomllib.loads(draft(pd.DataFrame({"x": [1, 2, 4], "y": [0, 1, 0]}), target="y"))["columns"]["x"]["high"] == 4

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comity.data import Classes, Csv, Date, Encoding, Numeric, Schema, draft, explain, open_source
-from comity.data.schemas.dates import read_days, steps_since
+from comity.data.schemas.reading import read_days, steps_since
 from comity.errors import DataError, SchemaError
 
 TEXT = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from comity.data import nearest
+from comity.errors import nearest_name
 
 KNOWN = ("data", "split", "sizes", "epsilon", "delta", "colluders", "dropouts", "records_per_party")
 
@@ -22,9 +22,9 @@ KNOWN = ("data", "split", "sizes", "epsilon", "delta", "colluders", "dropouts", 
     ],
 )
 def test_a_slip_is_recognised(found: str, meant: str) -> None:
-    assert nearest(found, KNOWN) == meant
+    assert nearest_name(found, KNOWN) == meant
 
 
 @pytest.mark.parametrize("found", ["lambda", "date", "slip", "prices", "alpha", "e", "", "dropped"])
 def test_another_word_is_not(found: str) -> None:
-    assert nearest(found, [name for name in KNOWN if name != "data"]) is None
+    assert nearest_name(found, [name for name in KNOWN if name != "data"]) is None

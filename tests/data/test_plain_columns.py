@@ -13,7 +13,7 @@ import pytest
 from comity.data import Categorical, Classes, Encoding, Numeric, Ordinal, Parquet, Schema, StreamedRecords
 from comity.data.schemas.conforming import plain_categories, plain_numbers
 from comity.data.schemas.reading import read_codes, whole_codes
-from comity.data.tables.arrow_frames import Batch
+from comity.data.tables.table import Batch
 from comity.errors import DataError
 
 

@@ -229,7 +229,7 @@ def test_a_password_that_a_driver_repeats_is_taken_out() -> None:
     source = Sql("SELECT 1", url="postgresql://u@h/d", where="north")
     with (
         pytest.raises(DataError, match=r"north: .*no entry for \*\*\*"),
-        source._explained(ValueError, "postgresql://u@h/d", lambda _: True, secret="hunter2"),
+        source._explain_errors(ValueError, "postgresql://u@h/d", lambda _: True, secret="hunter2"),
     ):
         raise ValueError("no entry for hunter2")
 

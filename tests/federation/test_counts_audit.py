@@ -31,7 +31,7 @@ SIZE = 4 * len(CELLS.pairs)
 
 def tables(records: list[str]) -> np.ndarray:
     """Every two-way table of the records, as one vector."""
-    places = CELLS.of(pd.DataFrame([list(record) for record in records], columns=list("abc")))
+    places = CELLS.locate(pd.DataFrame([list(record) for record in records], columns=list("abc")))
     found = np.zeros((len(CELLS.pairs), 2, 2))
     for table, (first, second) in zip(found, CELLS.pairs):
         np.add.at(table, (places[:, first], places[:, second]), 1)

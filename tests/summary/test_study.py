@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from comity.data import Bounded, Categorical, Date, Encoding, Numeric, Ordinal, Schema
-from comity.data.cells import decoded
 from comity.errors import SchemaError, StudyError
 from comity.methods.summary.features import gamma_of_records, gamma_of_schema
 from comity.methods.summary.starter import write
@@ -81,7 +80,7 @@ def test_records_come_back_from_their_rows(scaling: Any, target: Any) -> None:
     encoding = Encoding(own, scaling=scaling)
     table = frame(60, 3, target)
     first = encoding.encode(table).records
-    back = decoded(encoding, first.features, first.labels)
+    back = encoding.decode(first.features, first.labels)
     again = encoding.encode(back).records
     assert np.allclose(again.features, first.features, atol=1e-9)
     assert back["age"].tolist() == table["age"].tolist()
@@ -97,11 +96,11 @@ def test_days_come_back_in_their_steps() -> None:
     encoding = Encoding(own, scaling="unit")
     table = pd.DataFrame({"seen": pd.to_datetime(["2020-01-20", "2021-05-09", "2023-12-31"])})
     rows = encoding.encode(table).records.features
-    back = decoded(encoding, rows)
+    back = encoding.decode(rows)
     assert [str(day)[:10] for day in back["seen"]] == ["2020-01-15", "2021-05-01", "2023-12-01"]
     assert np.allclose(encoding.encode(back).records.features, rows)
 
 
 def test_rows_that_were_rescaled_are_not_read_back() -> None:
     with pytest.raises(SchemaError):
-        decoded(Encoding(schema(), rows="scaled"), np.zeros((1, 20)))
+        Encoding(schema(), rows="scaled").decode(np.zeros((1, 20)))

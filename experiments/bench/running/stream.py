@@ -26,8 +26,6 @@ from threadpoolctl import threadpool_limits
 
 from comity import Averaging
 from comity.data import Classes, Encoding, LocalRecords, Numeric, Parquet, Records, Schema, StreamedRecords
-from comity.data.tables.parquet_file import parquet_batches
-from comity.data.tables.sources import PIECE
 from comity.entropy import Stream
 from comity.methods.averaging.calibration import ASKS
 from comity.methods.averaging.rule import ROUNDS
@@ -115,8 +113,8 @@ def _anchor(path: Path, rows: int) -> dict[str, float]:
         started = process_time()
         weights, gradient = np.zeros((1, COLUMNS)), np.zeros((1, COLUMNS))
         for number in range(PASSES):
-            for batch in parquet_batches(path, None, PIECE):
-                *columns, target = (column.to_numpy() for column in batch.columns)
+            for piece in Parquet(path).pieces():
+                *columns, target = (column.to_numpy() for column in piece.batch.columns)
                 x: NDArray[np.float64] = np.stack(columns).T
                 if number >= MOMENTS + ROUNDS:
                     scores = x @ weights.T

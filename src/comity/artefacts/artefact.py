@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, Self, runtime_checkable
 
 from comity.artefacts.section import Section
-from comity.data.nearest import did_you_mean
-from comity.errors import DataError
+from comity.errors import DataError, did_you_mean
 from comity.files import make_folder, make_private, write_atomically
 
 PAGE: Final = "artefact.json"

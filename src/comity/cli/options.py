@@ -83,6 +83,8 @@ class Reading:
 
     def source_table(self, data: str) -> dict[str, str]:
         """DATA as a site file has it under [data.NAME]."""
+        from comity.data.tables.sources import kind_by_suffix
+
         password_file = None if self.password_file is None else str(self.password_file)
         sql = _given(table=self.table, query=self.query, password_file=password_file)
         # A shell passes \t as two characters.
@@ -94,8 +96,7 @@ class Reading:
             return {"source": "sql", "path": data, **sql, **csv}
         if csv:
             return {"source": "csv", "path": data, **csv}
-        kind = Path(data).suffix.lower().lstrip(".")
-        return {"source": kind if kind in ("csv", "parquet") else "parquet", "path": data}
+        return {"source": kind_by_suffix(Path(data)) or "parquet", "path": data}
 
     def open(self, data: str) -> Source:
         from comity.data import open_source

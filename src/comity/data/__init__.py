@@ -1,17 +1,16 @@
 """Records and their public description: schema, encoding with norm bounds, sources, splits, generated visits.
 
-What reads tables comes with pandas, which takes longer to import than a plan to make: it is imported when first used.
+Names that need pandas are imported on first use: importing pandas takes longer than making a plan.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from comity.data.nearest import nearest
 from comity.data.records import Records
 from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
+from comity.data.schemas.conforming import Tally
 from comity.data.schemas.schema import Schema
-from comity.data.tally import Tally
 from comity.lazy_exports import export_lazily
 
 if TYPE_CHECKING:
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
     from comity.data.schemas.check import explain as explain
     from comity.data.schemas.check import explain_size as explain_size
     from comity.data.schemas.drafting import draft as draft
-    from comity.data.tables.sources import Csv as Csv
-    from comity.data.tables.sources import Frame as Frame
-    from comity.data.tables.sources import Parquet as Parquet
-    from comity.data.tables.sources import Source as Source
+    from comity.data.tables.csv_file import Csv as Csv
+    from comity.data.tables.parquet_file import Parquet as Parquet
+    from comity.data.tables.source import Frame as Frame
+    from comity.data.tables.source import Source as Source
     from comity.data.tables.sources import check_table as check_table
     from comity.data.tables.sources import open_source as open_source
     from comity.data.tables.sql import Sql as Sql
@@ -85,7 +84,6 @@ __all__ = [
     "explain",
     "explain_size",
     "fits_in_memory",
-    "nearest",
     "open_source",
     "public_cohort",
     "split_by_anchors",
@@ -98,18 +96,18 @@ __all__ = [
 _HOMES = {
     "CellEncoding": "comity.data.cells",
     "Cells": "comity.data.cells",
-    "Csv": "comity.data.tables.sources",
+    "Csv": "comity.data.tables.csv_file",
     "DATASETS": "comity.data.public.datasets",
     "Encoded": "comity.data.encoding",
     "Encoding": "comity.data.encoding",
     "Finding": "comity.data.schemas.check",
-    "Frame": "comity.data.tables.sources",
+    "Frame": "comity.data.tables.source",
     "Group": "comity.data.encoding",
     "LocalRecords": "comity.data.tables.streamed_records",
     "MAX_BYTES_IN_MEMORY": "comity.data.tables.streamed_records",
     "NormBounds": "comity.data.encoding",
-    "Parquet": "comity.data.tables.sources",
-    "Source": "comity.data.tables.sources",
+    "Parquet": "comity.data.tables.parquet_file",
+    "Source": "comity.data.tables.source",
     "Sql": "comity.data.tables.sql",
     "StreamedRecords": "comity.data.tables.streamed_records",
     "split_by_anchors": "comity.data.partition",

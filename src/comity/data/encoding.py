@@ -1,4 +1,4 @@
-"""Records as rows of numbers, by rules that come from the schema alone, with the norm bounds that
+"""Records as rows of numbers and back, by rules that come from the schema alone, with the norm bounds that
 sensitivities use.
 """
 
@@ -14,44 +14,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.compiled import compiled
-from comity.data.nearest import did_you_mean
 from comity.data.records import Records
 from comity.data.row_products import in_blocks, row_norms
-from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal
-from comity.data.schemas.conforming import (
-    categories,
-    column_of,
-    dates,
-    first_record,
-    numbers,
-    plain_categories,
-    plain_numbers,
-)
+from comity.data.schemas.columns import OTHER_NAME, Categorical, Classes, Column, Date, Numeric, Ordinal
+from comity.data.schemas.conforming import Tally, conform_categories, conform_dates, conform_numbers, name_first
 from comity.data.schemas.reading import read_ids
 from comity.data.schemas.schema import Schema
-from comity.data.tally import Tally
-from comity.errors import DataError, SchemaError
+from comity.data.tables.table import column_of
+from comity.errors import DataError, SchemaError, did_you_mean
 from comity.representation import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from comity.data.tables.arrow_frames import Table
+    from comity.data.tables.table import Table
 
 
 @compiled
-def scale(
+def scale_column(
     values: NDArray[np.float64],
-    place: NDArray[np.float64],
+    out: NDArray[np.float64],
     low: float,
     length: float,
     middle: float,
     root: float,
 ) -> None:
-    """Write ((x − low)/length − middle)/root for every x of `values`, each operation rounded by itself as numpy does,
-    so that a block has the bits of the whole."""
+    """Write ((x − low)/length − middle)/root for every x of `values`. Each operation is rounded by itself, as in numpy:
+    a block has the same bits as the whole."""
     for i in range(values.shape[0]):
-        place[i] = ((values[i] - low) / length - middle) / root
+        out[i] = ((values[i] - low) / length - middle) / root
 
 
 Scaling = Literal["symmetric", "unit"]
@@ -62,14 +53,14 @@ _ULP = 2.0**-53
 
 @dataclass(frozen=True)
 class Group:
-    """The places start … stop − 1 of an encoded row that one column fills; at most one is not zero."""
+    """The entries start … stop − 1 of an encoded row, which one column fills; at most one is not zero."""
 
     column: str
     start: int
     stop: int
     one_hot: bool
     least: float
-    """The smallest magnitude that the group's entry can have before rows are rescaled (1 for one-hot)."""
+    """The smallest magnitude of the group's entry before rows are rescaled (1 for one-hot)."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +92,7 @@ class NormBounds:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Encoded records, and the owner's tally of what the schema changed in them. The tally stays at home."""
+    """Encoded records, and the tally of what the schema changed in them. The tally stays with the owner."""
 
     __repr__ = short_repr
 
@@ -125,7 +116,7 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class Conformed:
-    """Records as the schema allows them, before features are scaled; the tally stays at home."""
+    """Records as the schema allows them, before features are scaled. The tally stays with the owner."""
 
     __repr__ = short_repr
 
@@ -139,12 +130,11 @@ class Conformed:
 class Encoding:
     """How records become rows: one-hot categories, numbers on [-1, 1] ("symmetric") or [0, 1] ("unit").
 
-    `rows` says what happens to a whole row: "none"; "scaled" divides all rows by the one public bound on
-    their L2 norm; "clipped" projects each onto the unit ball; "normalised" sets each to norm 1 (the zero
-    row stays zero). `intercept` adds a last entry of 1, before rows are rescaled, so that it counts in the
-    norm. `bins` turns numeric columns that declare edges or bins into one-hot bins. A column whose missing values are a
-    cell has a last entry for them, which is 1 where its others are 0. Nothing is learned from data:
-    equal schemas give equal encodings.
+    `rows` says how whole rows are rescaled: "none"; "scaled" divides all rows by the one public bound on their L2 norm;
+    "clipped" projects each row onto the unit ball; "normalised" sets each to norm 1 (the zero row stays zero).
+    `intercept` adds a last entry of 1 before rows are rescaled: it counts in the norm. `bins` turns numeric columns
+    that declare edges or bins into one-hot bins. A column whose missing values are a cell has a last entry for them,
+    which is 1 where its others are 0. Nothing is learned from data: equal schemas give equal encodings.
     """
 
     __repr__ = short_repr
@@ -173,15 +163,15 @@ class Encoding:
 
     @property
     def constant(self) -> float | None:
-        """The intercept's entry where it is the same in every row. None without an intercept, and where each row is
-        rescaled by its own length."""
+        """The intercept's entry if it is the same in every row. None without an intercept, and where each row is
+        rescaled by its length."""
         if not self.intercept or self.rows in ("clipped", "normalised"):
             return None
         return 1.0 / self._divisor if self.rows == "scaled" else 1.0
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns of a source that encoding takes: features, target and identifier."""
+        """The columns of a source that encoding reads: features, target and identifier."""
         schema = self.schema
         target = () if schema.target is None else (schema.target.name,)
         return (*schema.names, *target, *(() if schema.identifier is None else (schema.identifier,)))
@@ -204,19 +194,19 @@ class Encoding:
     def encode(self, frame: Table, where: str = "the data") -> Encoded:
         """Features, labels and identifiers of every record; `where` names the data in errors.
 
-        Errors name values: they are for the owner's own terminal. What others may see of one is its code
-        and key.
+        Errors are for the owner's terminal. Others may see the code and key of one.
         """
-        found = self.conform(frame, where)
-        return Encoded(Records(self.rows_of(found.columns), found.labels, found.ids), found.tally)
+        conformed = self.conform(frame, where)
+        rows = self.rows_of(conformed.columns)
+        return Encoded(Records(rows, conformed.labels, conformed.ids), conformed.tally)
 
     def encode_features(self, frame: pd.DataFrame, where: str = "the data") -> NDArray[np.float64]:
-        """Feature rows alone, for prediction; target and identifier need not be there."""
+        """Feature rows only, for prediction; the frame needs no target and no identifier."""
         return self.rows_of(self._columns(frame, where, Tally.start(len(frame))))
 
     def conform(self, frame: Table, where: str = "the data", *, first: int = 0) -> Conformed:
-        """The first half of `encode`: every value as the schema allows it, a column at a time, or the error that
-        refuses it. A frame may be a piece of a longer source: `first` records come before it."""
+        """The first half of `encode`: every value as the schema allows it, or an error that refuses it. A frame may be
+        a piece of a longer source: `first` is the number of records before it."""
         tally = Tally.start(len(frame), first)
         columns = self._columns(frame, where, tally)
         labels = self._labels(frame, where, tally)
@@ -227,30 +217,73 @@ class Encoding:
             if missing.any():
                 raise DataError(
                     f"{where}: column {name!r} identifies records and has no value in "
-                    f"{first_record(missing, tally)}; give every record an identifier, or remove [identifier] "
+                    f"{name_first(missing, tally)}; give every record an identifier, or remove [identifier] "
                     "from the schema.",
                     key=name,
                 )
         return Conformed(columns, labels, ids, tally)
 
+    def decode(self, rows: NDArray[np.float64], labels: NDArray[Any] | None = None) -> pd.DataFrame:
+        """The records of these rows, as far as encoding kept them: numbers are clipped and filled, days are the first
+        of their step, undeclared categories are `OTHER_NAME`. Rows must not be rescaled or in bins."""
+        import pandas as pd
+
+        if self.rows != "none" or self.bins:
+            raise SchemaError("rows that were rescaled or cut into bins can't be read back as records", key="rows")
+        rows = np.asarray(rows, np.float64)
+        table: dict[str, Any] = {
+            column.name: self._decode_column(column, rows[:, group.start : group.stop])
+            for column, group in zip(self.schema.columns, self.bounds.groups)
+        }
+        target = self.schema.target
+        if target is not None and labels is not None:
+            table[target.name] = (
+                np.asarray(target.values, object)[np.asarray(labels, np.int64)]
+                if isinstance(target, Classes)
+                else np.asarray(labels, np.float64)
+            )
+        return pd.DataFrame(table)
+
+    def _decode_column(self, column: Column, part: NDArray[np.float64]) -> Any:
+        if isinstance(column, Categorical):
+            names = np.array([*column.values, *([OTHER_NAME] if column.other else []), None], object)
+            return names[part.argmax(axis=1)]
+        share = part[:, 0] if self.scaling == "unit" else (part[:, 0] + 1) / 2
+        missing = part[:, 1] > 0.5 if part.shape[1] == 2 else np.zeros(len(part), bool)
+        if isinstance(column, Ordinal):
+            places = np.rint(share * (len(column.values) - 1)).astype(np.int64)
+            values = np.asarray(column.values, object)[np.clip(places, 0, len(column.values) - 1)]
+            values[missing] = None
+            return values
+        if isinstance(column, Date):
+            return column.days_after(np.rint(share * column.steps), missing)
+        first, last = column.on_scale(np.array([column.low, column.high]))
+        numbers = column.off_scale(first + share * (last - first))
+        # Scaling and back is off by a few bits: as many digits as a double surely keeps.
+        numbers = np.array([float(f"{number:.12g}") for number in numbers])
+        numbers = np.clip(np.rint(numbers) if column.integer else numbers, column.low, column.high)
+        if missing.any():
+            return np.where(missing, np.nan, numbers)
+        return numbers.astype(np.int64) if column.integer else numbers
+
     def rows_of(self, columns: Values) -> NDArray[np.float64]:
-        """The second half: conforming values scaled and put in their places, (n, width)."""
+        """The second half of `encode`: rows (n, width) of conforming values, scaled."""
         rows = np.zeros((columns.count, self.width))
         for values, column, group in zip(columns.values, self.schema.columns, self.bounds.groups):
             self._fill(rows[:, group.start : group.stop], column, group, values)
         if self.intercept:
             rows[:, -1] = 1.0
-        return self._rescaled(rows)
+        return self._rescale(rows)
 
     def write_rows(self, columns: Values, out: NDArray[np.float64]) -> NDArray[np.float64]:
-        """`rows_of` to the last bit, written to a place each of whose columns lies side by side in memory: there a
-        column is scaled, and rows by their one public bound, in one pass."""
+        """`rows_of` to the last bit, written to `out`, whose columns are contiguous in memory: one pass scales a
+        column, and its rows by their one public bound."""
         root = self._divisor if self.rows == "scaled" else 1.0
         for values, column, group in zip(columns.values, self.schema.columns, self.bounds.groups):
             part = out[:, group.start : group.stop]
             if isinstance(column, Numeric) and column.scale == "linear" and not group.one_hot:
                 symmetric, length = self.scaling == "symmetric", column.high - column.low
-                scale(
+                scale_column(
                     values, out[:, group.start], column.low, length / (1 + symmetric), 1.0 if symmetric else 0.0, root
                 )
                 if group.stop == group.start + 2:
@@ -263,68 +296,68 @@ class Encoding:
                 part /= root
         if self.intercept:
             out[:, -1] = 1.0 / root
-        return out if self.rows == "scaled" else self._rescaled(out)
+        return out if self.rows == "scaled" else self._rescale(out)
 
     def _fill(self, rows: NDArray[np.float64], column: Column, group: Group, values: NDArray[Any]) -> None:
-        """Write the entries of one column into its places, which are zero, before rows are rescaled."""
+        """Write the entries of one column into `rows`, which are zero, before rows are rescaled."""
         if group.one_hot:
             rows[np.arange(len(rows)), values] = 1.0
             return
-        # Written across rows at once: in place it would take several slow passes.
-        place = np.empty(len(rows))
-        self._scale(column, values, place)
+        # A contiguous array: in place it would take several slow passes.
+        scaled = np.empty(len(rows))
+        self._scale(column, values, scaled)
         if group.stop == group.start + 2:
             missing = values < 0 if isinstance(column, Ordinal) else np.isnan(values)
             rows[:, 1] = missing
-            place[missing] = 0.0
-        rows[:, 0] = place
+            scaled[missing] = 0.0
+        rows[:, 0] = scaled
 
     def _columns(self, frame: Table, where: str, tally: Tally) -> Values:
-        """Positions within one-hot groups, and numbers that are still to be scaled."""
-        found: list[NDArray[Any]] = []
+        """Positions within one-hot groups, and numbers that are not scaled yet."""
+        values: list[NDArray[Any]] = []
         for column, group in zip(self.schema.columns, self.bounds.groups):
-            if group.one_hot and isinstance(column, Numeric):
-                found.append(_bins(column, _numbers(column, frame, where, tally)))
-            elif isinstance(column, Numeric):
-                found.append(_numbers(column, frame, where, tally))
+            if isinstance(column, Numeric):
+                numbers = conform_numbers(column, frame, where, tally)
+                values.append(_bins(column, numbers) if group.one_hot else numbers)
             elif isinstance(column, Date):
-                found.append(dates(column, column_of(frame, column.name, where), where, tally))
+                values.append(conform_dates(column, frame, where, tally))
             else:
-                found.append(_categories(column, frame, where, tally))
-        return Values(len(frame), tuple(found))
+                values.append(conform_categories(column, frame, where, tally))
+        return Values(len(frame), tuple(values))
 
-    def _scale(self, column: Column, values: NDArray[Any], place: NDArray[np.float64]) -> None:
-        """Write the numbers of a column on the scale into `place`."""
+    def _scale(self, column: Column, values: NDArray[Any], out: NDArray[np.float64]) -> None:
+        """Write the scaled numbers of a column into `out`."""
         if isinstance(column, Numeric) and column.scale == "log":
             first, last = column.on_scale(np.array([column.low, column.high]))
             # Logarithms are not known to round monotonically.
-            np.clip(column.on_scale(values) - first, 0.0, last - first, out=place)
+            np.clip(column.on_scale(values) - first, 0.0, last - first, out=out)
             length = float(last - first)
         elif isinstance(column, Numeric):
-            np.subtract(values, column.low, out=place)
+            np.subtract(values, column.low, out=out)
             length = column.high - column.low
         else:
-            place[:] = values
+            out[:] = values
             length = float(column.steps) if isinstance(column, Date) else len(column.values) - 1.0
         if self.scaling == "unit":
-            place /= length
+            out /= length
         else:
-            # The double of a quotient by the length, to the last bit: halving and doubling round nothing.
-            place /= length / 2
-            place -= 1
+            # Twice the quotient by the length, to the last bit: halving and doubling round nothing.
+            out /= length / 2
+            out -= 1
 
     @property
     def _margin(self) -> float:
-        """A single entry is its own norm: nothing to round. A norm of G entries is computed within G + 4 ulps."""
+        """The factor by which computed norms are rounded up. A norm of G entries is computed within G + 4 ulps; a
+        single entry is its norm, without rounding."""
         count = len(self.bounds.groups)
         return 1 + (count + 8) * _ULP if count > 1 else 1.0
 
     @property
     def _divisor(self) -> float:
-        """What all rows are divided by where they are "scaled": the bound on their norm, rounded up."""
+        """The divisor of "scaled" rows: the bound on their norm, rounded up."""
         return sqrt(len(self.bounds.groups)) * self._margin
 
-    def _rescaled(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _rescale(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.rows == "none" or not self.bounds.groups or len(rows) == 0:
             return rows
         if self.rows == "scaled":
@@ -334,7 +367,7 @@ class Encoding:
             # Dividing by the largest entry first keeps the squares of tiny entries from vanishing.
             peak = np.abs(rows).max(axis=1, keepdims=True)
             rows /= np.where(peak > 0, peak, 1.0)
-        # Squares are added in an order that the width alone decides, so that blocks have the bits of the whole.
+        # Squares are added in an order that depends on the width only: blocks have the same bits as the whole.
         norms = in_blocks(lambda block: row_norms(block)[:, None], rows, 1)[:, 0] * self._margin
         rows /= np.where(norms > (1.0 if self.rows == "clipped" else 0.0), norms, 1.0)[:, None]
         return rows
@@ -344,13 +377,13 @@ class Encoding:
         if target is None:
             return None
         if isinstance(target, Classes):
-            return _categories(target, frame, where, tally)
-        return _numbers(target, frame, where, tally)
+            return conform_categories(target, frame, where, tally)
+        return conform_numbers(target, frame, where, tally)
 
     def _column_names(self, column: Column) -> tuple[str, ...]:
         missing = (f"{column.name}=(missing)",) if column.missing == "cell" else ()
         if isinstance(column, Categorical):
-            values = (*column.values, *(("(other)",) * column.other))
+            values = (*column.values, *((OTHER_NAME,) * column.other))
             return (*(f"{column.name}={value}" for value in values), *missing)
         if isinstance(column, Numeric) and self.bins and column.cuts is not None:
             inner = (f"{low:g}<={column.name}<{high:g}" for low, high in zip(column.cuts, column.cuts[1:]))
@@ -364,13 +397,13 @@ class Encoding:
                 isinstance(column, Numeric) and self.bins and column.cuts is not None
             )
             stop = start + len(self._column_names(column))
-            yield Group(column.name, start, stop, one_hot, 1.0 if one_hot else self._least(column))
+            yield Group(column.name, start, stop, one_hot, 1.0 if one_hot else self._least_magnitude(column))
             start = stop
         if self.intercept:
             yield Group("(intercept)", start, start + 1, True, 1.0)
 
-    def _least(self, column: Column) -> float:
-        """The smallest magnitude on the scale: 0, unless the middle of a symmetric one lies between values."""
+    def _least_magnitude(self, column: Column) -> float:
+        """The smallest magnitude on the scale: 0, unless the middle of a symmetric scale lies between two values."""
         if self.scaling == "unit" or (isinstance(column, Numeric) and column.scale == "log"):
             return 0.0
         if isinstance(column, Ordinal):
@@ -385,21 +418,11 @@ class Encoding:
         return 0.0
 
 
-def _numbers(column: Numeric | Bounded, frame: Table, where: str, tally: Tally) -> NDArray[np.float64]:
-    plain = plain_numbers(column, frame)
-    return numbers(column, column_of(frame, column.name, where), where, tally) if plain is None else plain
-
-
-def _categories(column: Categorical | Ordinal | Classes, frame: Table, where: str, tally: Tally) -> NDArray[np.int64]:
-    plain = plain_categories(column, frame)
-    return categories(column, column_of(frame, column.name, where), where, tally) if plain is None else plain
-
-
 def _bins(column: Numeric, values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The place of each record within a one-hot group of bins; the place after the last is that of missing values."""
+    """The position of each record within a one-hot group of bins; missing values are after the last."""
     cuts = np.asarray(column.cuts)
-    found = np.searchsorted(cuts, values, side="right")
-    return np.where(np.isnan(values), len(cuts) + 1, found).astype(np.int64)
+    positions = np.searchsorted(cuts, values, side="right")
+    return np.where(np.isnan(values), len(cuts) + 1, positions).astype(np.int64)
 
 
 def _root_up(count: int) -> float:

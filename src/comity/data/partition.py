@@ -1,7 +1,6 @@
-"""Splits of one table among simulated parties: by rows, each record to one party; by columns, each column
-to one.
+"""Splits of one table among simulated parties: each record, or each column, goes to one party.
 
-Splits draw public randomness only. They exist for simulation, where one machine has all records.
+Splits use public randomness only. They exist for simulation, where one machine has all records.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data.schemas.columns import category_text
-from comity.data.schemas.conforming import column_of
-from comity.data.schemas.reading import read_ids
+from comity.data.schemas.reading import category_text, read_ids
 from comity.data.schemas.schema import Schema
+from comity.data.tables.table import column_of
 from comity.entropy import Stream
 from comity.errors import DataError, SchemaError, StudyError
 
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 Rows = NDArray[np.int64]
 
-_BLOCK = 1 << 22
+_BLOCK_ENTRIES = 1 << 22
 _OFFSET = 1e-3
 
 
@@ -37,13 +35,13 @@ def split_evenly(n: int, parties: int, stream: Stream) -> list[Rows]:
             f"split: {n} records can't be dealt evenly to {parties} parties; ask for between 1 and {n} parties.",
             key="split",
         )
-    return _cut(n, np.full(parties, n // parties) + (np.arange(parties) < n % parties), stream)
+    return _deal(n, np.full(parties, n // parties) + (np.arange(parties) < n % parties), stream)
 
 
 def split_by_sizes(n: int, sizes: Sequence[int] | Sequence[float], stream: Stream) -> list[Rows]:
     """A random split into parts of given sizes: counts that add up to n, or shares that add up to 1.
 
-    Shares are rounded to counts by largest remainders, so that every record has a party.
+    Shares are rounded to counts by largest remainders: every record has a party.
     """
     counts = all(isinstance(size, Integral) for size in sizes)
     numbers = np.asarray(sizes, np.float64)
@@ -56,13 +54,13 @@ def split_by_sizes(n: int, sizes: Sequence[int] | Sequence[float], stream: Strea
             key="split",
         )
     if counts:
-        return _cut(n, numbers.astype(np.int64), stream)
+        return _deal(n, numbers.astype(np.int64), stream)
     if not isclose(numbers.sum(), 1, abs_tol=1e-9):
         raise StudyError(f"split: the shares add up to {numbers.sum():g}, expected 1; correct them.", key="split")
     exact = numbers / numbers.sum() * n
     whole = np.floor(exact).astype(np.int64)
     whole[np.argsort(whole - exact, kind="stable")[: n - int(whole.sum())]] += 1
-    return _cut(n, whole, stream)
+    return _deal(n, whole, stream)
 
 
 def split_by_anchors(
@@ -77,8 +75,7 @@ def split_by_anchors(
     """Parties that differ in one attribute, as in Fioretto and Van Hentenryck (2019).
 
     Party i has an anchor a_i, uniform on [low, high] (by default the range of the values); a record with
-    value x goes to party i with probability proportional to 1/(|x − a_i| + 0.001). A party can be left
-    without records.
+    value x goes to party i with probability proportional to 1/(|x − a_i| + 0.001). A party may get no records.
     """
     values = np.asarray(features, np.float64)
     if values.ndim == 2:
@@ -97,14 +94,14 @@ def split_by_anchors(
             "values; encode the records first, or choose another attribute.",
             key="split",
         )
-    bottom = float(values.min(initial=np.inf)) if low is None else low
-    top = float(values.max(initial=-np.inf)) if high is None else high
-    if len(values) and not bottom <= top:
-        raise StudyError(f"split: expected low <= high, found {bottom:g} and {top:g}; correct them.", key="split")
-    anchors = stream.uniform(parties) * (top - bottom) + bottom if len(values) else np.zeros(parties)
+    low = float(values.min(initial=np.inf)) if low is None else low
+    high = float(values.max(initial=-np.inf)) if high is None else high
+    if len(values) and not low <= high:
+        raise StudyError(f"split: expected low <= high, found {low:g} and {high:g}; correct them.", key="split")
+    anchors = stream.uniform(parties) * (high - low) + low if len(values) else np.zeros(parties)
     chance = stream.uniform(len(values))
     chosen = np.empty(len(values), np.int64)
-    step = max(1, _BLOCK // parties)
+    step = max(1, _BLOCK_ENTRIES // parties)
     for start in range(0, len(values), step):
         weights = 1 / (np.abs(values[start : start + step, None] - anchors) + _OFFSET)
         edges = np.cumsum(weights, axis=1)
@@ -114,7 +111,7 @@ def split_by_anchors(
 
 
 def split_by_column(frame: pd.DataFrame, column: str, where: str = "the data") -> dict[str, Rows]:
-    """A party per value of a column (a hospital, a state), in the order of their names."""
+    """One party for each value of a column (a hospital, a state), in the order of their names."""
     names, missing = read_ids(column_of(frame, column, where))
     if missing.any():
         raise DataError(
@@ -132,9 +129,9 @@ def split_by_column(frame: pd.DataFrame, column: str, where: str = "the data") -
 
 
 def split_columns(schema: Schema, parties: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """The columns of each party from its globs: every feature and the target at exactly one party.
+    """The columns of each party by its globs. Every feature and the target must be at exactly one party.
 
-    The identifier is at all of them, and is not listed.
+    All parties have the identifier, which is not listed.
     """
     holder: dict[str, str] = {}
     split: dict[str, tuple[str, ...]] = {}
@@ -152,15 +149,15 @@ def split_columns(schema: Schema, parties: Mapping[str, str | Iterable[str]]) ->
                 )
             holder[name] = party
     everything = (*schema.names, *(() if schema.target is None else (schema.target.name,)))
-    nowhere = [name for name in everything if name not in holder]
-    if nowhere:
+    unassigned = [name for name in everything if name not in holder]
+    if unassigned:
         raise StudyError(
-            f"parties: no party has {', '.join(map(repr, nowhere))}; add them to a party's columns, or "
+            f"parties: no party has {', '.join(map(repr, unassigned))}; add them to a party's columns, or "
             "remove them from the schema.",
             key="parties",
         )
     return split
 
 
-def _cut(n: int, counts: NDArray[np.int64], stream: Stream) -> list[Rows]:
+def _deal(n: int, counts: NDArray[np.int64], stream: Stream) -> list[Rows]:
     return [np.sort(part) for part in np.split(stream.permutation(n), np.cumsum(counts)[:-1])]

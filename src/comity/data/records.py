@@ -1,4 +1,4 @@
-"""Encoded records: what a protocol's step sees of its owner's data."""
+"""Encoded records: the form in which a protocol's step gets its owner's data."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Features (n, d), labels (n,) as class indices or bounded numbers, ids (n,) as strings; the last two
-    where there are any. All of them are in memory: `blocks` is one block.
+    """Features (n, d), and where there are any labels (n,) as class indices or bounded numbers and ids (n,) as strings.
+    All are in memory: there is one block.
     """
 
     __repr__ = short_repr
@@ -38,15 +38,15 @@ Stack = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]
 
 
 def stack_records(records: Sequence[LocalRecords]) -> Stack:
-    """Features (owners, rows, d), labels (owners, rows), and which rows are records rather than padding. The
-    features of one owner are not copied: they may be most of the memory."""
+    """Features (owners, rows, d), labels (owners, rows), and which rows are records and not padding. The features of a
+    single owner are not copied: they may take most of the memory."""
     if len(records) == 1 and len(records[0]):
         (one,) = records
-        alone = np.zeros(len(one), np.int64) if one.labels is None else one.labels
-        return one.features[None], alone[None], np.ones((1, len(one)), bool)
+        labels = np.zeros(len(one), np.int64) if one.labels is None else one.labels
+        return one.features[None], labels[None], np.ones((1, len(one)), bool)
     rows, width = max(1, max(map(len, records))), records[0].features.shape[1]
     features = np.zeros((len(records), rows, width))
-    # Classes are indices, and a target may be a number.
+    # Class labels are indices; a numeric target has floats.
     kinds = [one.labels.dtype for one in records if one.labels is not None]
     labels = np.zeros((len(records), rows), np.result_type(np.int64, *kinds))
     present = np.zeros((len(records), rows), bool)

@@ -23,9 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import open_source
-from comity.data.nearest import did_you_mean
-from comity.data.schemas.reading import MISSING, kind_shown, read_codes, read_numbers
-from comity.errors import DataError, StudyError
+from comity.data.schemas.reading import MISSING, kind_of_value, read_codes, read_numbers
+from comity.errors import DataError, StudyError, did_you_mean
 from comity.learn.fits import fit_logistic, fit_softmax, hard_votes, one_hot
 from comity.learn.newton import Floats
 
@@ -255,8 +254,8 @@ def _labels(column: pd.Series, known: tuple[str, ...], where: str) -> Floats:
         if read.codes[row] == MISSING:
             raise DataError(f"{where}: row {row + 1}: the label is missing; every auxiliary record needs a prediction")
         raise DataError(
-            f"{where}: row {row + 1}, column {LABEL!r}: found {kind_shown(column, bad)} that is no class of the study; "
-            f"correct the label to one of {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"
+            f"{where}: row {row + 1}, column {LABEL!r}: found {kind_of_value(column, bad)} that is no class of the "
+            f"study; correct the label to one of {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"
         )
     return one_hot(read.codes, len(known))
 
@@ -269,7 +268,7 @@ def _probabilities(frame: pd.DataFrame, where: str) -> Floats:
         bad = ~((read.values >= 0) & (read.values <= 1 + SLACK))
         if bad.any():
             row = int(np.argmax(bad))
-            found = "nothing" if read.missing[row] else kind_shown(frame[name], bad)
+            found = "nothing" if read.missing[row] else kind_of_value(frame[name], bad)
             raise DataError(
                 f"{where}: row {row + 1}, column {name!r}: expected a probability between 0 and 1, found {found} "
                 "that is none; write probabilities, not scores"

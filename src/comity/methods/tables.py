@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from comity.data import nearest
-from comity.errors import BadInput, StudyError
+from comity.errors import BadInput, StudyError, nearest_name
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -58,5 +57,5 @@ def _names(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
 
 def hint(found: str, known: Sequence[str] | Mapping[str, Any]) -> str:
     """The nearest known name, for the end of a sentence."""
-    close = nearest(found, known)
+    close = nearest_name(found, known)
     return f" (did you mean {close}?)" if close else ""

@@ -1,1 +1,1 @@
-"""Tables that everybody may have: public datasets, bundled pictures, generated visits."""
+"""Public tables: datasets, bundled pictures of digits, generated visits."""

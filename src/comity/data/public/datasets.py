@@ -1,4 +1,4 @@
-"""Real, public datasets from the folder that COMITY_DATA names, for experiments."""
+"""Public datasets, for experiments, in the folder that the environment variable COMITY_DATA names."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from comity.data.nearest import did_you_mean
-from comity.data.tables.sources import Parquet
-from comity.errors import DataError
+from comity.data.tables.parquet_file import Parquet
+from comity.errors import DataError, did_you_mean
 
 DATASETS = (
     "adult",
@@ -26,7 +25,7 @@ DATASETS = (
 
 
 def dataset(name: str) -> pd.DataFrame:
-    """The named dataset as it is on disk; the package ships none of them."""
+    """The named dataset from disk. The package contains none."""
     if name not in DATASETS:
         raise DataError(f"dataset: unknown name {name!r}{did_you_mean(name, DATASETS)}", key=name)
     folder = os.environ.get("COMITY_DATA")

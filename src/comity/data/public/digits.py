@@ -1,7 +1,7 @@
-"""Small pictures of digits for demonstrations: the bundled ones of scikit-learn, with noise.
+"""Small pictures of digits for demonstrations: those bundled with scikit-learn, with noise.
 
-Nobody's secret: 1,797 public pictures of 8 x 8 numbers (UCI, optical recognition of handwritten digits). Pictures that
-are drawn for testing come from others than those that are drawn for owners.
+They are public: 1,797 pictures of 8 x 8 numbers (UCI, optical recognition of handwritten digits). Test pictures and
+owners' pictures are drawn from different ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from comity.entropy import Stream
 
 SIDE, INK = 8, 16
 _NOISE = 1.5
-_TESTED = 500
+_TEST_PICTURES = 500
 
 
 def digit_schema() -> Schema:
@@ -32,14 +32,14 @@ def digit_schema() -> Schema:
 def digit_pictures(
     count: int, label: str, *, digits: Sequence[int] = tuple(range(10)), tested: bool = False
 ) -> pd.DataFrame:
-    """`count` pictures of these digits, the same for the same label; `tested` ones come from pictures of their own."""
+    """`count` pictures of these digits, the same for the same label. `tested` chooses the test pictures."""
     images, known = _bundled()
-    part = slice(None, _TESTED) if tested else slice(_TESTED, None)
-    places = np.flatnonzero(np.isin(known[part], list(digits))) + (0 if tested else _TESTED)
+    part = slice(None, _TEST_PICTURES) if tested else slice(_TEST_PICTURES, None)
+    places = np.flatnonzero(np.isin(known[part], list(digits))) + (0 if tested else _TEST_PICTURES)
     stream = Stream.public("comity digits", label)
     drawn = places[stream.integers(len(places), count)]
-    made = images[drawn] + _NOISE * stream.normal((count, SIDE, SIDE))
-    flat = np.clip(np.rint(made), 0, INK).astype(np.int64).reshape(count, SIDE * SIDE)
+    noisy = images[drawn] + _NOISE * stream.normal((count, SIDE, SIDE))
+    flat = np.clip(np.rint(noisy), 0, INK).astype(np.int64).reshape(count, SIDE * SIDE)
     frame = pd.DataFrame(flat, columns=list(digit_schema().names))
     return frame.assign(digit=known[drawn].astype(str))
 
@@ -48,6 +48,6 @@ def digit_pictures(
 def _bundled() -> tuple[NDArray[np.float64], NDArray[Any]]:
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    order = Stream.public("comity digits", "order").permutation(len(found.target))
-    return found.images[order], found.target[order]
+    digits = load_digits()
+    order = Stream.public("comity digits", "order").permutation(len(digits.target))
+    return digits.images[order], digits.target[order]

@@ -1,9 +1,9 @@
-"""A consortium of emergency departments, generated: records of visits with the shifts that real sites have.
+"""Generated visits to emergency departments, which differ as real sites do.
 
-Nobody's data: every record comes from a public stream and the coefficients below. Sites differ in the age
-of those they serve, in their case mix, in where patients arrive from, and in how often and how exactly they
-measure. What makes a patient come back is the same everywhere, up to a small habit of each site, so sites
-have something to learn from each other and a small one cannot learn it alone.
+No record is of a person: all come from a public stream and the coefficients below. Sites differ in the age of their
+patients, in their case mix, in how patients arrive, and in how often and how exactly they measure. The reasons for
+which patients come back are the same everywhere, up to a small habit of each site. So sites can learn from each other,
+and a small one can't learn alone.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ WARDS = ("medical", "surgical", "cardiac", "geriatric")
 TRIAGE = ("non-urgent", "standard", "urgent", "very urgent", "immediate")
 DISPOSITIONS = ("home", "ward", "intensive")
 
+# The ways in which sites differ.
+_SHIFTS = ("age", "acuity", "ambulance", "referral", "measured", "habit")
+
 Values = NDArray[np.float64]
 
 
 def clinic_schema(target: Literal["readmitted", "disposition"] | None = "readmitted") -> Schema:
-    """The public description of a visit: `readmitted` has two classes, `disposition` three, None is
-    unlabelled.
+    """The public description of a visit. The target `readmitted` has two classes, `disposition` three; None is no
+    target.
 
-    Bounds are those of the instruments and of human physiology, known without any record.
+    Bounds are those of instruments and of human physiology, known without any record.
     """
     columns: tuple[Column, ...] = (
         Numeric("age", 18, 100, integer=True, edges=(40, 55, 65, 75, 85)),
@@ -61,8 +64,8 @@ def clinic_schema(target: Literal["readmitted", "disposition"] | None = "readmit
 
 
 def clinics(parties: int, records: int | Sequence[int], seed_label: str = "clinics") -> dict[str, pd.DataFrame]:
-    """Visits at each clinic by its name, with `patient`, features and both targets; the same for the same "
-    "label."""
+    """The visits of each clinic, by its name, with `patient`, features and both targets; the same for the same
+    label."""
     sizes = [records] * parties if isinstance(records, int) else list(records)
     if parties < 1 or len(sizes) != parties or min(sizes) < 0:
         raise StudyError(
@@ -72,10 +75,7 @@ def clinics(parties: int, records: int | Sequence[int], seed_label: str = "clini
         )
     stream = Stream.public("comity clinics", seed_label)
     site = np.repeat(np.arange(parties), sizes)
-    shifts = {
-        name: stream.normal(parties)[site] for name in ("age", "acuity", "ambulance", "referral", "measured", "habit")
-    }
-    table = _visits(len(site), shifts, stream)
+    table = _visits(len(site), {name: stream.normal(parties)[site] for name in _SHIFTS}, stream)
     table.insert(0, "patient", [f"P{number:07d}" for number in stream.permutation(len(site))])
     width = max(2, len(str(parties)))
     ends = np.cumsum(sizes)
@@ -86,14 +86,13 @@ def clinics(parties: int, records: int | Sequence[int], seed_label: str = "clini
 
 
 def public_cohort(records: int, seed_label: str = "public cohort") -> pd.DataFrame:
-    """Unlabelled visits from a public pool: a mix of all sorts of sites, without identifiers and targets."""
+    """Visits from a public pool, a mix of all kinds of sites, without identifiers and targets."""
     if records < 0:
         raise StudyError(
             f"public_cohort: expected a number of records >= 0, found {records}; correct it.", key="records"
         )
     stream = Stream.public("comity clinics", "public", seed_label)
-    names = ("age", "acuity", "ambulance", "referral", "measured", "habit")
-    table = _visits(records, {name: stream.normal(records) for name in names}, stream)
+    table = _visits(records, {name: stream.normal(records) for name in _SHIFTS}, stream)
     return table.drop(columns=["readmitted", "disposition"])
 
 
@@ -131,7 +130,7 @@ def _visits(count: int, shift: dict[str, Values], stream: Stream) -> pd.DataFram
     severity = 1.6 * acuity + 0.7 * old + 0.4 * kidney + 1.3 * urgent_arrival + 0.7 * _logistic(stream, count)
     disposition = np.digitize(severity, [0.7, 2.9])
 
-    # A lactate is drawn where the patient looks ill, and more readily at some sites.
+    # Lactate is measured if the patient looks ill, and at some sites more readily than at others.
     unmeasured = stream.uniform(count) > expit(0.6 + 0.9 * acuity + 0.8 * shift["measured"])
     skipped = stream.uniform(count) > expit(2.6 + 0.6 * shift["measured"])
     return pd.DataFrame(

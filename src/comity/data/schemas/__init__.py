@@ -1,1 +1,1 @@
-"""The public description of a record, and how a table is held against it."""
+"""The public description of a record, and the reading and checking of tables by it."""

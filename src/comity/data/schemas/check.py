@@ -1,7 +1,7 @@
-"""How a table differs from a schema: every mismatch at once, each with what to do.
+"""How a table differs from a schema: every mismatch at once, each with a remedy.
 
-For the owner's own eyes, and in a simulation for the researcher's, who holds all records: counts are exact functions of
-private records and are sent to nobody.
+Findings are for the owner, and in a simulation for the researcher, who has all records. Their counts are exact
+functions of private records and are sent to nobody.
 """
 
 from __future__ import annotations
@@ -15,23 +15,33 @@ from numpy.typing import NDArray
 
 from comity.data.cells import Cells
 from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
-from comity.data.schemas.conforming import column_of, expected_dates, instead_of_dates, instead_of_numbers
-from comity.data.schemas.dates import read_days
-from comity.data.schemas.reading import MISSING, UNKNOWN, quotable, read_codes, read_ids, read_numbers, shown
+from comity.data.schemas.conforming import expected_dates, remedy_for_dates, remedy_for_numbers
+from comity.data.schemas.reading import (
+    MISSING,
+    UNKNOWN,
+    quote_text,
+    quote_value,
+    read_codes,
+    read_days,
+    read_ids,
+    read_numbers,
+)
 from comity.data.schemas.schema import Schema
+from comity.data.tables.table import column_of
 from comity.errors import DataError
 
-TENFOLD = 10
-# A bound from public knowledge leaves a long tail's last values out; more than this share of them is a wrong bound.
-TAIL = 0.01
+# A number of records that differs from the declared one by this factor is reported.
+_SIZE_FACTOR = 10
+MAX_TAIL = 0.01
+"""A public bound may leave out the end of a long tail. A larger share of the values outside is a wrong bound."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One mismatch. An error stops a study from reading the data; a warning is most likely a mistake; a note is handled
+    """One mismatch. An error stops a study from reading the data, a warning is most likely a mistake, a note is handled
     as the schema says.
 
-    `sentence` quotes no value. `values` are some of those concerned, as text: for the owner's own terminal alone.
+    `sentence` quotes no value. `values` are some of those concerned, as text, for the owner's terminal only.
     """
 
     severity: Literal["error", "warning", "note"]
@@ -50,8 +60,8 @@ def explain(
 ) -> list[Finding]:
     """Every mismatch between the schema and the table, in the schema's order; an empty list if it fits.
 
-    `unit` is whom the study protects, `records` how many it declares for this owner; what depends on either is told
-    where it is known.
+    `unit` is the unit of privacy of the study, `records` the number that it declares for this owner. Findings that
+    depend on one of them need it.
     """
     findings = explain_size(len(frame), where, unit=unit, declared=records)
     expected: list[Column | Target] = [*schema.columns, *(() if schema.target is None else (schema.target,))]
@@ -62,44 +72,44 @@ def explain(
             findings.append(Finding("error", column.name, str(error)))
             continue
         if isinstance(column, Numeric | Bounded):
-            findings += _numbers(column, series, where)
+            findings += _check_numbers(column, series, where)
         elif isinstance(column, Date):
-            findings += _dates(column, series, where)
+            findings += _check_dates(column, series, where)
         else:
-            findings += _categories(column, series, where)
+            findings += _check_categories(column, series, where)
     for follower in schema.columns:
         if follower.follows is not None:
-            findings += _followed(schema[follower.follows], follower, frame, where)
+            findings += _check_follower(schema[follower.follows], follower, frame, where)
     if schema.identifier is not None:
-        findings += _identifier(schema.identifier, frame, where, unit)
+        findings += _check_identifier(schema.identifier, frame, where, unit)
     return findings
 
 
-def explain_size(found: int, where: str, *, unit: str | None = None, declared: int | None = None) -> list[Finding]:
-    """Whether an owner has records, and about as many as the study declares."""
-    if found == 0:
+def explain_size(records: int, where: str, *, unit: str | None = None, declared: int | None = None) -> list[Finding]:
+    """Warn if an owner has no records, or many more or fewer than the study declares."""
+    if records == 0:
         how = " with a neutral contribution" if unit == "party" else ""
         sentence = (
             f"{where}: holds no records: its owner takes part{how}, spends, and adds nothing to the result. Check that "
             "it is the right file."
         )
         return [Finding("warning", "", sentence)]
-    if declared is None or declared / TENFOLD < found < declared * TENFOLD:
+    if declared is None or declared / _SIZE_FACTOR < records < declared * _SIZE_FACTOR:
         return []
     sentence = (
-        f"{where}: holds {found} records where the study declares {declared}, which differs tenfold or more and costs "
-        "accuracy; correct the declared figure, or check that it is the right file."
+        f"{where}: holds {records} records where the study declares {declared}, which differs tenfold or more and "
+        "costs accuracy; correct the declared figure, or check that it is the right file."
     )
     return [Finding("warning", "", sentence)]
 
 
-def _numbers(column: Numeric | Bounded, series: pd.Series, where: str) -> list[Finding]:
+def _check_numbers(column: Numeric | Bounded, series: pd.Series, where: str) -> list[Finding]:
     integer = isinstance(column, Numeric) and column.integer
     read = read_numbers(series, integer=integer)
     findings = []
     if read.wrong.any():
-        kind, remedy = "whole numbers" if integer else "numbers", instead_of_numbers(series, read.wrong)
-        findings.append(_wrong(column, series, read.wrong, where, f"expected {kind}", remedy))
+        kind, remedy = "whole numbers" if integer else "numbers", remedy_for_numbers(series, read.wrong)
+        findings.append(_name_wrong(column, series, read.wrong, where, f"expected {kind}", remedy))
     infinite = int(np.isinf(read.values).sum())
     if infinite:
         sentence = (
@@ -115,15 +125,15 @@ def _numbers(column: Numeric | Bounded, series: pd.Series, where: str) -> list[F
         )
         findings.append(Finding(_severity(outside, len(series)), column.name, sentence))
     filled = isinstance(column, Numeric) and column.missing != "error"
-    return findings + _missing(column, int(read.missing.sum()), len(series), where, handled=filled)
+    return findings + _count_missing(column, int(read.missing.sum()), len(series), where, handled=filled)
 
 
-def _dates(column: Date, series: pd.Series, where: str) -> list[Finding]:
+def _check_dates(column: Date, series: pd.Series, where: str) -> list[Finding]:
     read = read_days(series, column.format)
     findings = []
     if read.wrong.any():
-        remedy = instead_of_dates(column, series, read.wrong)
-        findings.append(_wrong(column, series, read.wrong, where, f"expected {expected_dates(column)}", remedy))
+        remedy = remedy_for_dates(column, series, read.wrong)
+        findings.append(_name_wrong(column, series, read.wrong, where, f"expected {expected_dates(column)}", remedy))
     steps = column.since_low(read.days)
     outside = int(((steps < 0) | (steps > column.steps)).sum())
     if outside:
@@ -132,30 +142,32 @@ def _dates(column: Date, series: pd.Series, where: str) -> list[Finding]:
             "will be clipped; check for marks of something unknown, or agree on wider bounds from public knowledge."
         )
         findings.append(Finding(_severity(outside, len(series)), column.name, sentence))
-    return findings + _missing(column, int(read.missing.sum()), len(series), where, handled=column.missing != "error")
+    return findings + _count_missing(
+        column, int(read.missing.sum()), len(series), where, handled=column.missing != "error"
+    )
 
 
 def _severity(count: int, total: int) -> Literal["warning", "note"]:
-    return "warning" if count > TAIL * total else "note"
+    return "warning" if count > MAX_TAIL * total else "note"
 
 
-def _wrong(
+def _name_wrong(
     column: Column | Target, series: pd.Series, wrong: NDArray[np.bool_], where: str, expected: str, remedy: str
 ) -> Finding:
     first, more = int(np.argmax(wrong)), int(wrong.sum()) - 1
     sentence = (
         f"{where}: {column.name}: {expected}, found others in record {first + 1} and {more} more like it; {remedy}."
     )
-    return Finding("error", column.name, sentence, (shown(series, wrong),))
+    return Finding("error", column.name, sentence, (quote_value(series, wrong),))
 
 
-def _categories(column: Categorical | Ordinal | Classes, series: pd.Series, where: str) -> list[Finding]:
+def _check_categories(column: Categorical | Ordinal | Classes, series: pd.Series, where: str) -> list[Finding]:
     read = read_codes(series, column.values)
     findings = []
     count = int((read.codes == UNKNOWN).sum())
     if count:
         other = isinstance(column, Categorical) and column.other
-        values = tuple(repr(one) if quotable(one) else f"a text of {len(one)} characters" for one in read.unknown[:5])
+        values = tuple(map(quote_text, read.unknown[:5]))
         fate = (
             "and will count as other; nothing to do if that is meant"
             if other
@@ -171,16 +183,16 @@ def _categories(column: Categorical | Ordinal | Classes, series: pd.Series, wher
             )
         )
     handled = not isinstance(column, Classes) and column.missing != "error"
-    return findings + _missing(column, int((read.codes == MISSING).sum()), len(series), where, handled=handled)
+    return findings + _count_missing(column, int((read.codes == MISSING).sum()), len(series), where, handled=handled)
 
 
-def _followed(leader: Column, follower: Column, frame: pd.DataFrame, where: str) -> list[Finding]:
-    """Records that break what the schema declares: in the cells that tables are counted in, those that do not have the
-    value of most others with the same leading one."""
+def _check_follower(leader: Column, follower: Column, frame: pd.DataFrame, where: str) -> list[Finding]:
+    """Count records that break a declared `follows`: those whose cell differs from that of most records with the same
+    leading cell."""
     try:
-        first, second = Cells(Schema((leader, follower))).of(frame, where).T
+        first, second = Cells(Schema((leader, follower))).locate(frame, where).T
     except DataError:
-        # Values that are refused are told of already.
+        # Other findings report values that are refused.
         return []
     pairs, pair_counts = np.unique(np.stack([first, second]), axis=1, return_counts=True)
     most = np.zeros(1 + int(first.max(initial=0)), np.int64)
@@ -196,7 +208,7 @@ def _followed(leader: Column, follower: Column, frame: pd.DataFrame, where: str)
     return [Finding(_severity(broken, len(frame)), follower.name, sentence)]
 
 
-def _missing(column: Column | Target, count: int, total: int, where: str, *, handled: bool) -> list[Finding]:
+def _count_missing(column: Column | Target, count: int, total: int, where: str, *, handled: bool) -> list[Finding]:
     if not count:
         return []
     if handled:
@@ -212,7 +224,7 @@ def _missing(column: Column | Target, count: int, total: int, where: str, *, han
     return [Finding("note" if handled else "error", column.name, text)]
 
 
-def _identifier(name: str, frame: pd.DataFrame, where: str, unit: str | None) -> list[Finding]:
+def _check_identifier(name: str, frame: pd.DataFrame, where: str, unit: str | None) -> list[Finding]:
     try:
         ids, missing = read_ids(column_of(frame, name, where))
     except DataError as error:

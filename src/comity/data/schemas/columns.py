@@ -1,7 +1,7 @@
 """The kinds of columns that a schema can have: what is public about one value of a record.
 
-Every bound, value and edge here is agreed before data are read. A bound that was looked up in private
-records is a release that nobody accounted for, and the sensitivities derived from it prove nothing.
+All parties agree on every bound, value and edge before data are read. A bound that was looked up in private records is
+a release that nobody accounted for, and the sensitivities derived from it prove nothing.
 """
 
 from __future__ import annotations
@@ -11,26 +11,38 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import pairwise
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data.schemas.dates import STEPS, Days, Step, named, parsed, steps_since
+from comity.data.schemas.reading import (
+    STEPS,
+    Days,
+    Step,
+    category_text,
+    parse_day,
+    steps_since,
+    write_format_keys,
+)
 from comity.errors import SchemaError
 
 Other = Literal["error", "other", "cell"]
 Fill = Literal["error", "fill", "cell"]
 Spacing = Literal["linear", "log"]
 
+OTHER_NAME = "(other)"
+"""The name of the category of all values that the schema does not declare."""
+
 
 @dataclass(frozen=True)
 class Numeric:
-    """A number in [low, high]. Values outside are clipped; `edges` cut the range into public bins, left-closed, or
-    `bins` says into how many of equal length. With `scale` = "log" lengths are those of sign(x)·log(1 + |x|).
+    """A number in [low, high]. Values outside are clipped. `edges` divide the range into public, left-closed bins, or
+    `bins` is the number of bins of equal length. With `scale` = "log" lengths are those of sign(x)·log(1 + |x|).
 
-    With `missing` = "cell" a missing value is a value of its own. `follows` names a column that determines this one.
+    With `missing` = "cell" a missing value counts as a further value. `follows` names a column that determines this
+    one.
     """
 
     name: str
@@ -45,45 +57,45 @@ class Numeric:
     follows: str | None = None
 
     def __post_init__(self) -> None:
-        at = f"columns.{_name(self.name, 'columns')}"
-        _policy(self.scale, ("linear", "log"), f"{at}.scale", "say how the range is measured")
-        _bins(self.bins, self.edges, at)
-        _set(self, "low", _number(self.low, f"{at}.low"))
-        _set(self, "high", _number(self.high, f"{at}.high"))
-        _range(self.low, self.high, at)
-        _flag(self.integer, f"{at}.integer")
-        _policy(self.missing, ("error", "fill", "cell"), f"{at}.missing")
+        at = f"columns.{_check_name(self.name, 'columns')}"
+        _check_choice(self.scale, ("linear", "log"), f"{at}.scale", "say how the range is measured")
+        _check_bins(self.bins, self.edges, at)
+        _set(self, "low", _check_number(self.low, f"{at}.low"))
+        _set(self, "high", _check_number(self.high, f"{at}.high"))
+        _check_range(self.low, self.high, at)
+        _check_flag(self.integer, f"{at}.integer")
+        _check_choice(self.missing, ("error", "fill", "cell"), f"{at}.missing")
         if self.integer and not (self.low.is_integer() and self.high.is_integer()):
-            _bad(
+            _refuse(
                 f"{at}.low and .high",
                 "whole numbers where integer = true",
                 (self.low, self.high),
                 "round them outwards",
             )
         if (self.missing == "fill") != (self.fill is not None):
-            _bad(f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither")
+            _refuse(f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither")
         if self.fill is not None:
-            _set(self, "fill", _number(self.fill, f"{at}.fill"))
+            _set(self, "fill", _check_number(self.fill, f"{at}.fill"))
             if not self.low <= self.fill <= self.high:
-                _bad(
+                _refuse(
                     f"{at}.fill",
                     f"a number in [{self.low:g}, {self.high:g}]",
                     self.fill,
                     "choose a public value in it",
                 )
             if self.integer and not self.fill.is_integer():
-                _bad(f"{at}.fill", "a whole number where integer = true", self.fill, "round it")
+                _refuse(f"{at}.fill", "a whole number where integer = true", self.fill, "round it")
         if self.edges is not None:
-            _set(self, "edges", self._checked_edges(self.edges, f"{at}.edges"))
+            _set(self, "edges", self._check_edges(self.edges, f"{at}.edges"))
 
     @property
     def cuts(self) -> tuple[float, ...] | None:
-        """Where bins end and the next begin: `edges`, or those of `bins` of equal length on the scale."""
+        """The inner edges of bins: `edges`, or those of `bins` of equal length on the scale."""
         return self.edges if self.bins is None else self.equal_cuts(self.bins)
 
     def equal_cuts(self, bins: int) -> tuple[float, ...]:
-        """The inner edges of `bins` bins of equal length on the scale; whole numbers where values are, each of which
-        has a bin that holds it."""
+        """The inner edges of `bins` bins of equal length on the scale. Of an integer column they are whole numbers, and
+        no bin is without one."""
         first, last = self.on_scale(np.array([self.low, self.high]))
         cuts = self.off_scale(first + (last - first) * np.arange(1, bins) / bins)
         if self.integer:
@@ -100,14 +112,14 @@ class Numeric:
             return values
         return np.asarray(np.sign(values) * np.expm1(np.abs(values)), np.float64)
 
-    def _checked_edges(self, edges: Any, at: str) -> tuple[float, ...]:
+    def _check_edges(self, edges: Any, at: str) -> tuple[float, ...]:
         if isinstance(edges, str) or not isinstance(edges, Iterable):
-            _bad(at, "a list of numbers", edges, "write edges = [10, 20]")
-        numbers = tuple(_number(edge, at) for edge in edges)
+            _refuse(at, "a list of numbers", edges, "write edges = [10, 20]")
+        numbers = tuple(_check_number(edge, at) for edge in edges)
         inside = all(self.low < edge < self.high for edge in numbers)
         rising = all(a < b for a, b in pairwise(numbers))
         if not numbers or not inside or not rising:
-            _bad(
+            _refuse(
                 at,
                 f"rising cut points strictly inside ({self.low:g}, {self.high:g})",
                 list(numbers),
@@ -118,8 +130,8 @@ class Numeric:
 
 @dataclass(frozen=True)
 class Categorical:
-    """One of `values`, in no order; with `other`, anything else is one further category, and with `missing` = "cell" so
-    is a missing value. `follows` names a column that determines this one."""
+    """One of `values`, in no order. With `other`, all other values are one further category; with `missing` = "cell" so
+    are missing values. `follows` names a column that determines this one."""
 
     name: str
     values: tuple[str, ...]
@@ -128,23 +140,24 @@ class Categorical:
     follows: str | None = None
 
     def __post_init__(self) -> None:
-        at = f"columns.{_name(self.name, 'columns')}"
-        _set(self, "values", _values(self.values, f"{at}.values", least=1))
-        _flag(self.other, f"{at}.other")
-        _policy(self.missing, ("error", "other", "cell"), f"{at}.missing")
+        at = f"columns.{_check_name(self.name, 'columns')}"
+        _set(self, "values", _check_values(self.values, f"{at}.values", least=1))
+        _check_flag(self.other, f"{at}.other")
+        _check_choice(self.missing, ("error", "other", "cell"), f"{at}.missing")
         if self.missing == "other" and not self.other:
-            _bad(f"{at}.missing", "other = true beside missing = 'other'", "other = false", "set other = true")
+            _refuse(f"{at}.missing", "other = true beside missing = 'other'", "other = false", "set other = true")
 
     @property
     def width(self) -> int:
-        """How many categories a record can be in, `other` and the missing one among them."""
+        """The number of categories, with those of other and of missing values."""
         return len(self.values) + self.other + (self.missing == "cell")
 
 
 @dataclass(frozen=True)
 class Ordinal:
     """One of `values`, from lowest to highest, at equal distances. `edges` name the values at which bins begin, after
-    the first; `bins` makes that many of about as many values. `missing` and `follows` as for numbers."""
+    the first; `bins` is the number of bins of about equally many values. `missing` and `follows` are those of
+    `Numeric`."""
 
     name: str
     values: tuple[str, ...]
@@ -155,27 +168,26 @@ class Ordinal:
     follows: str | None = None
 
     def __post_init__(self) -> None:
-        at = f"columns.{_name(self.name, 'columns')}"
-        _set(self, "values", _values(self.values, f"{at}.values", least=2))
-        _policy(self.missing, ("error", "fill", "cell"), f"{at}.missing")
-        _bins(self.bins, self.edges, at)
+        at = f"columns.{_check_name(self.name, 'columns')}"
+        _set(self, "values", _check_values(self.values, f"{at}.values", least=2))
+        _check_choice(self.missing, ("error", "fill", "cell"), f"{at}.missing")
+        _check_bins(self.bins, self.edges, at)
         if self.edges is not None:
-            edges = _values(self.edges, f"{at}.edges", least=1)
+            edges = _check_values(self.edges, f"{at}.edges", least=1)
             places = [self.values.index(edge) if edge in self.values else 0 for edge in edges]
             if 0 in places or places != sorted(places):
-                _bad(f"{at}.edges", "rising values after the first", list(edges), "name where each bin begins")
+                _refuse(f"{at}.edges", "rising values after the first", list(edges), "name where each bin begins")
             _set(self, "edges", edges)
         if (self.missing == "fill") != (self.fill is not None):
-            _bad(f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither")
+            _refuse(f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither")
         if self.fill is not None:
             _set(self, "fill", category_text(self.fill))
             if self.fill not in self.values:
-                _bad(f"{at}.fill", f"one of {list(self.values)}", self.fill, "choose a declared value")
+                _refuse(f"{at}.fill", f"one of {list(self.values)}", self.fill, "choose a declared value")
 
     @property
     def cuts(self) -> tuple[int, ...]:
-        """Positions at which bins begin, after the first: every value is a bin of its own unless edges or bins say
-        otherwise."""
+        """Positions at which bins begin, after the first. Without edges or bins every value is a bin."""
         count = len(self.values)
         if self.edges is not None:
             return tuple(self.values.index(edge) for edge in self.edges)
@@ -187,8 +199,8 @@ class Ordinal:
 class Date:
     """A day from `low` to `high`, as the number of whole steps since `low`. Days outside are clipped.
 
-    `format` is how text spells a day, as in strptime; without it, ISO 8601. Where it has no day or month, `step` is as
-    coarse.
+    `format` is how text spells a day, as in strptime; the default is ISO 8601. A format without a day or month needs a
+    `step` that is as coarse.
     """
 
     name: str
@@ -202,53 +214,69 @@ class Date:
     follows: str | None = None
 
     def __post_init__(self) -> None:
-        at = f"columns.{_name(self.name, 'columns')}"
-        _set(self, "low", _day(self.low, f"{at}.low"))
-        _set(self, "high", _day(self.high, f"{at}.high"))
-        _policy(self.missing, ("error", "fill", "cell"), f"{at}.missing")
-        _bins(self.bins, None, at)
+        at = f"columns.{_check_name(self.name, 'columns')}"
+        _set(self, "low", _check_day(self.low, f"{at}.low"))
+        _set(self, "high", _check_day(self.high, f"{at}.high"))
+        _check_choice(self.missing, ("error", "fill", "cell"), f"{at}.missing")
+        _check_bins(self.bins, None, at)
         if self.step not in STEPS:
-            _bad(f"{at}.step", " or ".join(map(repr, STEPS)), self.step, "say in which steps days are counted")
+            _refuse(f"{at}.step", " or ".join(map(repr, STEPS)), self.step, "say in which steps days are counted")
         if self.steps < 1:
-            _bad(
+            _refuse(
                 f"{at}.low and .high",
                 f"high at least one {self.step} after low",
                 (str(self.low), str(self.high)),
                 "give the range that any record can have",
             )
         if (self.missing == "fill") != (self.fill is not None):
-            _bad(f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither")
+            _refuse(f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither")
         if self.fill is not None:
-            _set(self, "fill", _day(self.fill, f"{at}.fill"))
+            _set(self, "fill", _check_day(self.fill, f"{at}.fill"))
             if not self.low <= self.fill <= self.high:
-                _bad(
+                _refuse(
                     f"{at}.fill", f"a date from {self.low} to {self.high}", str(self.fill), "choose a public one in it"
                 )
         if self.format is not None and not self._spells(self.format):
-            _bad(
+            _refuse(
                 f"{at}.format",
-                f"a format that spells every {self.step} from low to high, {named(('%d.%m.%Y',))} for one",
+                f"a format that spells every {self.step} from low to high, {write_format_keys(('%d.%m.%Y',))} for one",
                 self.format,
                 "see the codes of strptime",
             )
 
     @property
     def steps(self) -> int:
-        """The number of steps from low to high: the largest value that a record can have."""
+        """The number of steps from low to high: the largest value of a record."""
         return int(self.since_low(np.array([self.high], "datetime64[D]"))[0])
 
     def since_low(self, days: Days) -> NDArray[np.float64]:
-        """Steps since `low`, also outside; NaN for no day."""
+        """Steps since `low`, also of days outside; NaN for none."""
         return steps_since(self.low, days, self.step)
 
+    def days_after(self, steps: NDArray[np.float64], missing: NDArray[np.bool_]) -> Any:
+        """The first day of each step, as a date or as the text that `format` spells."""
+        import pandas as pd
+
+        first, whole = np.datetime64(self.low, "D"), steps.astype(np.int64)
+        if self.step in ("day", "week"):
+            days = first + whole * (7 if self.step == "week" else 1)
+        else:
+            unit = {"month": "M", "year": "Y"}[self.step]
+            days = (first.astype(f"datetime64[{unit}]") + whole).astype("datetime64[D]")
+        days = np.clip(days, first, np.datetime64(self.high, "D"))
+        series = pd.Series(days.astype("datetime64[s]"))
+        if self.format is not None:
+            series = series.dt.strftime(self.format).astype(object)
+        return series.where(~missing, None if self.format is not None else pd.NaT).to_numpy()
+
     def _spells(self, format: Any) -> bool:
-        """Whether both bounds, and a day whose parts differ, come back from their own text in the same step."""
+        """Whether parsing the texts of both bounds, and of a day whose parts differ, returns the same steps."""
         if not isinstance(format, str):
             return False
         middle = self.low + (self.high - self.low) // 3
         for day in (self.low, self.high, middle):
             try:
-                back = parsed(day.strftime(format), format)
+                back = parse_day(day.strftime(format), format)
             except ValueError:
                 return False
             if back is None or len(set(self.since_low(np.array([back, day], "datetime64[D]")))) > 1:
@@ -264,8 +292,8 @@ class Classes:
     values: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        _name(self.name, "target")
-        _set(self, "values", _values(self.values, "target.classes", least=2))
+        _check_name(self.name, "target")
+        _set(self, "values", _check_values(self.values, "target.classes", least=2))
 
 
 @dataclass(frozen=True)
@@ -277,116 +305,83 @@ class Bounded:
     high: float
 
     def __post_init__(self) -> None:
-        _name(self.name, "target")
-        _set(self, "low", _number(self.low, "target.low"))
-        _set(self, "high", _number(self.high, "target.high"))
-        _range(self.low, self.high, "target")
+        _check_name(self.name, "target")
+        _set(self, "low", _check_number(self.low, "target.low"))
+        _set(self, "high", _check_number(self.high, "target.high"))
+        _check_range(self.low, self.high, "target")
 
 
 Column = Numeric | Categorical | Ordinal | Date
 Target = Classes | Bounded
 
 
-def category_text(value: object) -> str:
-    """The text by which a category is known, whatever type its source gave it: 1, 1.0 and "1" are one
-    category.
-    """
-    if isinstance(value, str):
-        return value
-    # numpy's bool is no Python bool, yet has the same text apart from its case.
-    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
-        return "true" if value else "false"
-    if isinstance(value, Integral):
-        return str(int(value))
-    if isinstance(value, Real) and float(value).is_integer():
-        return str(int(float(value)))
-    return str(value)
-
-
 def _set(column: object, key: str, value: object) -> None:
     object.__setattr__(column, key, value)
 
 
-def _bad(key: str, expected: str, found: object, remedy: str) -> NoReturn:
+def _refuse(key: str, expected: str, found: object, remedy: str) -> NoReturn:
     raise SchemaError(f"{key}: expected {expected}, found {found!r}; {remedy}.", key=key)
 
 
-def _name(name: Any, table: str) -> str:
+def _check_name(name: Any, table: str) -> str:
     if not isinstance(name, str) or not name.strip():
-        _bad(f"{table}.name", "a name that is not blank", name, "write the column's name as in the data")
+        _refuse(f"{table}.name", "a name that is not blank", name, "write the column's name as in the data")
     return str(name)
 
 
-def _number(value: Any, key: str) -> float:
+def _check_number(value: Any, key: str) -> float:
     try:
         number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        _bad(
+        _refuse(
             key,
             "a finite number",
             value,
             "write a bound that is public knowledge, not one taken from the records",
         )
-    # Adding zero turns -0.0 into 0.0, so that equal schemas have equal digests.
+    # Adding zero turns -0.0 into 0.0: equal schemas have equal digests.
     return number + 0.0
 
 
-def _day(value: Any, key: str) -> date:
-    found = parsed(value, None) if isinstance(value, str) else value
-    if isinstance(found, datetime) or not isinstance(found, date):
-        _bad(key, "a date such as 2015-01-31", value, "write one that is public knowledge, without a time of day")
-    return found
+def _check_day(value: Any, key: str) -> date:
+    day = parse_day(value, None) if isinstance(value, str) else value
+    if isinstance(day, datetime) or not isinstance(day, date):
+        _refuse(key, "a date such as 2015-01-31", value, "write one that is public knowledge, without a time of day")
+    return day
 
 
-def _range(low: float, high: float, at: str) -> None:
+def _check_range(low: float, high: float, at: str) -> None:
     if not low < high or not math.isfinite(high - low):
-        _bad(f"{at}.low and .high", "low < high", (low, high), "give the range that any record can have")
+        _refuse(f"{at}.low and .high", "low < high", (low, high), "give the range that any record can have")
 
 
-def _flag(value: Any, key: str) -> None:
+def _check_flag(value: Any, key: str) -> None:
     if not isinstance(value, bool):
-        _bad(key, "true or false", value, "write it without quotes")
+        _refuse(key, "true or false", value, "write it without quotes")
 
 
-def _policy(
+def _check_choice(
     value: Any, known: Sequence[str], key: str, remedy: str = "say what happens to a record without this value"
 ) -> None:
     if value not in known:
-        _bad(key, " or ".join(map(repr, known)), value, remedy)
+        _refuse(key, " or ".join(map(repr, known)), value, remedy)
 
 
-def _bins(bins: Any, edges: Any, at: str) -> None:
+def _check_bins(bins: Any, edges: Any, at: str) -> None:
     if bins is None:
         return
     if isinstance(bins, bool) or not isinstance(bins, int) or not 2 <= bins <= 10_000:
-        _bad(f"{at}.bins", "a whole number from 2 to 10,000", bins, "write bins = 8")
+        _refuse(f"{at}.bins", "a whole number from 2 to 10,000", bins, "write bins = 8")
     if edges is not None:
-        _bad(f"{at}.bins", "bins or edges, one of the two", "both", "remove one")
+        _refuse(f"{at}.bins", "bins or edges, one of the two", "both", "remove one")
 
 
-def _values(values: Any, key: str, *, least: int) -> tuple[str, ...]:
+def _check_values(values: Any, key: str, *, least: int) -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, Iterable):
-        _bad(key, "a list of values", values, 'write it as ["a", "b"]')
+        _refuse(key, "a list of values", values, 'write it as ["a", "b"]')
     texts = tuple(category_text(value) for value in values)
     if len(texts) < least or len(set(texts)) < len(texts) or not all(text.strip() for text in texts):
-        _bad(key, f"at least {least} different values, none blank", list(texts), "list every public value once")
+        _refuse(key, f"at least {least} different values, none blank", list(texts), "list every public value once")
     return texts
-
-
-def days_of(column: Date, steps: NDArray[np.float64], missing: NDArray[np.bool_]) -> Any:
-    """The first day of each step, as a date or as the text that the column's format spells."""
-    import pandas as pd
-
-    first, whole = np.datetime64(column.low, "D"), steps.astype(np.int64)
-    if column.step in ("day", "week"):
-        days = first + whole * (7 if column.step == "week" else 1)
-    else:
-        unit = {"month": "M", "year": "Y"}[column.step]
-        days = (first.astype(f"datetime64[{unit}]") + whole).astype("datetime64[D]")
-    days = np.clip(days, first, np.datetime64(column.high, "D"))
-    made = pd.Series(days.astype("datetime64[s]"))
-    if column.format is not None:
-        made = made.dt.strftime(column.format).astype(object)
-    return made.where(~missing, None if column.format is not None else pd.NaT).to_numpy()

@@ -12,9 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from comity.data.nearest import did_you_mean
 from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
-from comity.errors import SchemaError
+from comity.errors import SchemaError, did_you_mean
 from comity.representation import short_repr
 from comity.untrusted.toml import BadToml, read_tables
 
@@ -28,11 +27,10 @@ KINDS: dict[str, type[Column]] = {
 
 @dataclass(frozen=True)
 class Schema:
-    """Feature columns in order, an optional target, an optional column that identifies whom a record is
-    about.
+    """Feature columns in order, an optional target, and an optional column that identifies the person of a record.
 
-    All that sensitivities rest on (bounds, categories, widths) comes from here, so two parties with the
-    same `digest` encode alike and their norm bounds agree.
+    Sensitivities rest on bounds, categories and widths, which all come from here: two parties with the same `digest`
+    encode alike and have the same norm bounds.
     """
 
     __repr__ = short_repr
@@ -94,7 +92,7 @@ class Schema:
     def parse(cls, text: str, where: str = "schema") -> Schema:
         """Read TOML text; `where` names its origin in errors."""
         try:
-            return _from_tables(read_tables(text))
+            return _parse_schema(read_tables(text))
         except BadToml as error:
             raise SchemaError(f"{where}: not valid TOML ({error}); correct that line.") from error
         except SchemaError as error:
@@ -116,9 +114,9 @@ class Schema:
         raise SchemaError(f"columns.{name}: no such column{did_you_mean(name, self.names)}", key=f"columns.{name}")
 
     def columns_matching(self, patterns: str | Iterable[str]) -> tuple[str, ...]:
-        """Names of the features, and of the target, that match any of the globs, in the schema's order.
+        """Names of the features and the target that match any of the globs, in the schema's order.
 
-        A glob that matches nothing is an error, since it is most likely a misspelling.
+        A glob that matches nothing is an error: it is most likely a misspelling.
         """
         globs = (patterns,) if isinstance(patterns, str) else tuple(patterns)
         names = (*self.names, *self._target_name)
@@ -128,48 +126,35 @@ class Schema:
         return tuple(name for name in names if any(fnmatchcase(name, glob) for glob in globs))
 
     def restrict(self, patterns: str | Iterable[str], *, target: bool = False) -> Schema:
-        """The part of the schema that one party holds: matching columns, and the target if it matches or is
-        asked for.
+        """The part of the schema that one party holds: matching columns, and the target if it matches or is asked for.
 
-        The identifier stays, because it is what parties align their records on.
+        The identifier stays: parties align their records by it.
         """
-        kept = set(self.columns_matching(patterns))
-        holds_target = self.target is not None and (target or self.target.name in kept)
-        # Of a column whose leader is held elsewhere nobody here can say what it follows.
+        names = set(self.columns_matching(patterns))
+        holds_target = self.target is not None and (target or self.target.name in names)
+        # This party can't tell whether a column follows one that another party holds.
         columns = tuple(
-            column if column.follows in kept else replace(column, follows=None)
+            column if column.follows in names else replace(column, follows=None)
             for column in self.columns
-            if column.name in kept
+            if column.name in names
         )
         return Schema(columns, self.target if holds_target else None, self.identifier)
 
     def to_toml(self) -> str:
         """TOML text that parses to an equal schema."""
         tables = self._tables()
+        columns = {f"columns.{_toml_key(name)}": table for name, table in tables.pop("columns").items()}
         lines: list[str] = []
-        for name, table in tables["columns"].items():
-            lines += [
-                f"[columns.{_key(name)}]",
-                *(f"{key} = {_toml(value)}" for key, value in table.items()),
-                "",
-            ]
-        for name in ("target", "identifier"):
-            if name in tables:
-                lines += [
-                    f"[{name}]",
-                    *(f"{key} = {_toml(value)}" for key, value in tables[name].items()),
-                    "",
-                ]
+        for name, table in (columns | tables).items():
+            lines += [f"[{name}]", *(f"{key} = {_to_toml(value)}" for key, value in table.items()), ""]
         return "\n".join(lines)
 
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON form, with the order of the columns: the same for the same
-        agreement.
-        """
+        """SHA-256 of the canonical JSON form, in which columns have their order."""
         tables = self._tables()
         tables["columns"] = list(tables["columns"].items())
         text = json.dumps(
-            tables, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_iso
+            tables, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_to_iso
         )
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -195,39 +180,39 @@ def _column_table(column: Column) -> dict[str, Any]:
     return table
 
 
-def _from_tables(tables: Mapping[str, Any]) -> Schema:
-    _known_keys(tables, ("columns", "target", "identifier"), "")
-    columns = _table(tables.get("columns", {}), "columns")
-    target = _target(_table(tables["target"], "target")) if "target" in tables else None
+def _parse_schema(tables: Mapping[str, Any]) -> Schema:
+    _check_keys(tables, ("columns", "target", "identifier"), "")
+    columns = _require_table(tables.get("columns", {}), "columns")
+    target = _parse_target(_require_table(tables["target"], "target")) if "target" in tables else None
     identifier: str | None = None
     if "identifier" in tables:
-        table = _table(tables["identifier"], "identifier")
-        _known_keys(table, ("name",), "identifier")
-        identifier = _required(table, "name", "identifier")
+        table = _require_table(tables["identifier"], "identifier")
+        _check_keys(table, ("name",), "identifier")
+        identifier = _require_key(table, "name", "identifier")
     return Schema(
-        tuple(_column(name, _table(table, f"columns.{name}")) for name, table in columns.items()),
+        tuple(_parse_column(name, _require_table(table, f"columns.{name}")) for name, table in columns.items()),
         target,
         identifier,
     )
 
 
-def _column(name: str, table: Mapping[str, Any]) -> Column:
+def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
     at = f"columns.{name}"
-    kind = _required(table, "kind", at)
+    kind = _require_key(table, "kind", at)
     if not isinstance(kind, str) or kind not in KINDS:
         raise SchemaError(f"{at}.kind: unknown kind {kind!r}{did_you_mean(str(kind), KINDS)}", key=f"{at}.kind")
     type_ = KINDS[kind]
     known = [field for field in fields(type_) if field.name != "name"]
-    _known_keys(table, ("kind", *(field.name for field in known)), at)
+    _check_keys(table, ("kind", *(field.name for field in known)), at)
     for field in known:
         if field.default is MISSING:
-            _required(table, field.name, at)
+            _require_key(table, field.name, at)
     return type_(name, **{key: value for key, value in table.items() if key != "kind"})
 
 
-def _target(table: Mapping[str, Any]) -> Target:
-    _known_keys(table, ("name", "classes", "low", "high"), "target")
-    name = _required(table, "name", "target")
+def _parse_target(table: Mapping[str, Any]) -> Target:
+    _check_keys(table, ("name", "classes", "low", "high"), "target")
+    name = _require_key(table, "name", "target")
     if "classes" in table:
         if "low" in table or "high" in table:
             raise SchemaError(
@@ -241,22 +226,22 @@ def _target(table: Mapping[str, Any]) -> Target:
             'write classes = ["no", "yes"] or low = 0 and high = 1.',
             key="target.classes",
         )
-    return Bounded(name, _required(table, "low", "target"), _required(table, "high", "target"))
+    return Bounded(name, _require_key(table, "low", "target"), _require_key(table, "high", "target"))
 
 
-def _table(value: Any, at: str) -> Mapping[str, Any]:
+def _require_table(value: Any, at: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise SchemaError(f"{at}: expected a table, found {value!r}; write it as [{at}] with a line per key.", key=at)
     return value
 
 
-def _required(table: Mapping[str, Any], key: str, at: str) -> Any:
+def _require_key(table: Mapping[str, Any], key: str, at: str) -> Any:
     if key not in table:
         raise SchemaError(f"{at}.{key}: expected a value, found none; add {key} = ... to [{at}].", key=f"{at}.{key}")
     return table[key]
 
 
-def _known_keys(table: Mapping[str, Any], known: Iterable[str], at: str) -> None:
+def _check_keys(table: Mapping[str, Any], known: Iterable[str], at: str) -> None:
     names = tuple(known)
     for key in table:
         if key not in names:
@@ -264,17 +249,17 @@ def _known_keys(table: Mapping[str, Any], known: Iterable[str], at: str) -> None
             raise SchemaError(f"{full}: unknown key {key!r}{did_you_mean(key, names)}", key=full)
 
 
-def _iso(value: Any) -> str:
+def _to_iso(value: Any) -> str:
     if isinstance(value, date):
         return value.isoformat()
     raise TypeError(f"a schema holds no {type(value).__name__}")
 
 
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
+def _toml_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _to_toml(name)
 
 
-def _toml(value: Any) -> str:
+def _to_toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -283,5 +268,5 @@ def _toml(value: Any) -> str:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(_to_toml, value)) + "]"
     return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))

@@ -1,1 +1,1 @@
-"""Where records are: files, databases, tables in memory, whole or in blocks."""
+"""Sources of records: files, databases and tables in memory, read whole or in blocks."""

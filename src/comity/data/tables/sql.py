@@ -1,8 +1,8 @@
 """The records that an SQL query returns, by DuckDB (files, its databases), SQLite, or any SQLAlchemy URL.
 
-A source reads and does nothing else: one statement that reads, on a database file that was opened read-only or in a
-transaction that is read-only where the database has such (PostgreSQL) and is rolled back everywhere. What a database
-says about a query is shown; what it says about a value that it could not convert is not, because it quotes the value.
+A source only reads: it runs one statement that reads. Database files are opened read-only. On a server the transaction
+is read-only where the database has such (PostgreSQL), and is rolled back everywhere. Errors show what a database says
+about a query, and not what it says about a value that it could not convert, because it quotes the value.
 
 A database's URL has no password, and no parameters that could carry one or make a driver do more than connect: a study
 is copied into run folders, shown in reports and given to others. The password is in a file that only its owner can
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -23,21 +23,32 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote
 
-from comity.data.schemas.conforming import missing_column
-from comity.data.tables.arrow_frames import Batch
+from comity.data.tables.source import (
+    PIECE_ROWS,
+    Columns,
+    Kind,
+    Place,
+    Source,
+    require_columns,
+    require_key,
+    require_rows,
+    select_columns,
+    split_frames,
+)
+from comity.data.tables.table import Batch
 from comity.errors import DataError, StudyError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from comity.data.tables.arrow_frames import Table
+    from comity.data.tables.table import Table
 
 _PARAMETERS = ("host", "port", "sslmode", "sslrootcert", "connect_timeout", "charset", "application_name")
 _FORM = re.compile(r"([A-Za-z][A-Za-z0-9_+]*)://(.*)", re.S)
 
 
 def check_url(url: str, where: str) -> None:
-    """Refuse a URL that holds a secret. The sentence does not show it."""
+    """Refuse a URL that holds a password. The error does not show it."""
     found = _FORM.fullmatch(url)
     if found is None:
         raise StudyError(
@@ -45,19 +56,19 @@ def check_url(url: str, where: str) -> None:
             key="url",
         )
     address, _, parameters = found.group(2).partition("?")
-    # A password may hold any character, so that everything before the last @ is looked at.
+    # A password may hold any character: everything before the last @ is searched.
     before = found.group(2)[: max(found.group(2).rfind("@"), 0)]
     if ":" in before or ":" in address.rpartition("@")[0]:
         raise StudyError(
-            f"{where}: url: expected no password in it, found one; write it into a file that you alone can read and "
-            'name that: password_file = "...". A study and its runs are shown to others.',
+            f"{where}: url: expected no password in it, found one; write it into a file that only you can read, and "
+            'name that file: password_file = "...". A study and its runs are shown to others.',
             key="url",
         )
     for name, _ in parse_qsl(parameters, keep_blank_values=True):
         if name not in _PARAMETERS:
             raise StudyError(
                 f"{where}: url: unknown parameter {name!r}; known here: {', '.join(_PARAMETERS)}. Set others where the "
-                "driver looks by itself.",
+                "driver looks for them.",
                 key="url",
             )
 
@@ -77,7 +88,7 @@ def file_of(url: str, where: str) -> Path | None:
     return Path(path[1:])
 
 
-def password_in(path: Path, where: str) -> str:
+def read_password(path: Path, where: str) -> str:
     """The first line of a file that nobody but its owner can read."""
     try:
         with path.open(encoding="utf-8") as file:
@@ -107,17 +118,17 @@ _FIRST = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]*)", re.S)
 
 
 def check_reads(query: str, where: str) -> None:
-    """One statement that begins as reading ones do.
+    """Refuse all but one statement that begins like those that read.
 
-    A second statement could end a read-only transaction and begin another, so that a semicolon stands at the end or
-    nowhere, not even in a text: how texts are quoted differs between databases, and a check that gets it wrong is none.
+    A second statement could end a read-only transaction and begin another. So a semicolon is allowed only at the end,
+    and not even within a text: databases quote texts differently, and a check that misreads a quote is no check.
     """
     found = _FIRST.match(query)
     if found is None or found.group(1).lower() not in _READS or ";" in query.rstrip().rstrip(";"):
-        raise not_reading(where)
+        raise _not_reading(where)
 
 
-def not_reading(where: str) -> DataError:
+def _not_reading(where: str) -> DataError:
     return DataError(
         f"{where}: query: expected one statement that reads (it begins with SELECT, WITH, VALUES, TABLE or FROM and "
         "has no semicolon inside), found another; nothing was run. A source only reads.",
@@ -126,22 +137,23 @@ def not_reading(where: str) -> DataError:
 
 
 _SQLITE = b"SQLite format 3\x00"
-# DuckDB hands out results in vectors of this many rows.
-_VECTOR = 2048
-# What a value of a CSV file may be taken for in a query. Not a truth value: yes and no are categories.
+# DuckDB returns results in vectors of this many rows.
+_VECTOR_ROWS = 2048
+# Types that a query may give to the values of a CSV file. Not BOOLEAN: yes and no are categories.
 _CSV_TYPES = ("NULL", "BIGINT", "DOUBLE", "TIME", "DATE", "TIMESTAMP", "VARCHAR")
-# Classes of SQLSTATE that speak of the query, the connection or rights. Others (22: data exceptions) quote values.
-_ABOUT_THE_QUERY = ("08", "0A", "25", "28", "3D", "3F", "42", "53", "57", "IM")
+# Classes of SQLSTATE about the query, the connection or rights. Others (22: data exceptions) quote values.
+_QUERY_STATES = ("08", "0A", "25", "28", "3D", "3F", "42", "53", "57", "IM")
 
 
 @dataclass(frozen=True)
-class Sql:
-    """A query, or a whole table, of `url` (SQLAlchemy), `path` (a DuckDB or SQLite database, or a CSV or Parquet file
-    known to the query as `data`), or neither: then DuckDB runs it and the query names its files, relative to `folder`.
+class Sql(Source):
+    """A query, or a whole table, of `url` (SQLAlchemy), of `path` (a DuckDB or SQLite database, or a CSV or Parquet
+    file, which the query calls `data`), or of neither: then DuckDB runs a query that names its files, relative to
+    `folder`.
 
-    With `confined` a query reads `path` and files of `folder` alone and reaches no network: it came with a study, and a
-    study comes from somebody else. A URL holds no password: that is read from `password_file` when the source is,
-    or left to the driver.
+    A `confined` query reads only `path` and files of `folder`, and reaches no network: it came with a study, and a
+    study comes from somebody else. A URL holds no password: the source reads it from `password_file` when it connects,
+    or the driver finds it.
     """
 
     query: str | None = None
@@ -165,46 +177,36 @@ class Sql:
                 object.__setattr__(self, "path", file)
                 object.__setattr__(self, "url", None)
 
-    def read(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    def read(self, columns: Columns = None) -> pd.DataFrame:
         import pandas as pd
 
         return pd.concat(list(self.batches(columns)), ignore_index=True)
 
-    def batches(self, columns: Sequence[str] | None = None, rows: int = 100_000) -> Iterator[pd.DataFrame]:
-        """Frames of at most `rows` records; at least one, also without records."""
-        if rows < 1:
-            raise ValueError(f"a batch has at least one row, found {rows}")
-        for frame in self._alchemy(rows) if self._by_alchemy else self._duckdb(rows):
-            yield self._selected(frame, columns)
+    def batches(self, columns: Columns = None, rows: int = 100_000) -> Iterator[pd.DataFrame]:
+        rows = require_rows(rows)
+        for frame in self._query_alchemy(rows) if self._by_alchemy else self._query_duckdb(rows):
+            yield select_columns(frame, columns, self.where)
 
-    def pieces(self, columns: Sequence[str] | None = None, rows: int = 1 << 16) -> Iterator[Table]:
-        """As `batches`, made for encoding: DuckDB hands over Arrow batches, without an object for each value."""
+    def pieces(self, columns: Columns = None, rows: int = PIECE_ROWS) -> Iterator[Table]:
+        """DuckDB returns Arrow batches, without an object for each value."""
         if self._by_alchemy:
             yield from self.batches(columns, rows)
             return
-        for batch in self._duckdb(rows, arrow=True):
-            for name in columns or ():
-                if name not in batch.columns:
-                    raise missing_column(self.where, name, batch.columns)
+        for batch in self._query_duckdb(rows, arrow=True):
+            require_columns(columns, batch.columns, self.where)
             yield batch
 
-    def rows_at_most(self, columns: int) -> None:
-        """How many a query returns is known when it was read."""
-
-    def _selected(self, frame: pd.DataFrame, columns: Sequence[str] | None) -> pd.DataFrame:
-        for name in columns or ():
-            if name not in frame.columns:
-                raise missing_column(self.where, name, list(map(str, frame.columns)))
-        return frame if columns is None else frame[list(columns)]
+    def files(self) -> list[Path]:
+        return [] if self.path is None else [self.path]
 
     @property
     def _by_alchemy(self) -> bool:
         return self.url is not None or (self.path is not None and _starts_with(self.path, _SQLITE))
 
-    def _duckdb(self, rows: int, *, arrow: bool = False) -> Iterator[Any]:
-        duckdb = _optional("duckdb")
+    def _query_duckdb(self, rows: int, *, arrow: bool = False) -> Iterator[Any]:
+        duckdb = _import_optional("duckdb")
         file = self.path if self.path is not None and self.path.suffix.lower() in (".csv", ".parquet") else None
-        # What these say is about names, syntax and rights; the others speak of values.
+        # These are about names, syntax and rights. The others may quote values.
         about = (
             duckdb.CatalogException,
             duckdb.BinderException,
@@ -212,7 +214,7 @@ class Sql:
             duckdb.PermissionException,
             duckdb.IOException,
         )
-        with self._explained(duckdb.Error, str(self.path or "DuckDB"), lambda error: isinstance(error, about)):
+        with self._explain_errors(duckdb.Error, str(self.path or "DuckDB"), lambda error: isinstance(error, about)):
             database = ":memory:" if self.path is None or file is not None else str(self.path)
             connection = duckdb.connect(database, read_only=database != ":memory:")
             try:
@@ -220,10 +222,10 @@ class Sql:
                 connection.execute("SET TimeZone = 'UTC'")
                 if file is not None:
                     connection.execute(f"CREATE VIEW data AS SELECT * FROM {_as_table(connection, file.resolve())}")
-                self._enclose(connection)
-                query = self.query or f"SELECT * FROM {_name(self.table)}"
+                self._confine(connection)
+                query = self.query or f"SELECT * FROM {_quote_table(self.table)}"
                 if [one.type for one in connection.extract_statements(query)] != [duckdb.StatementType.SELECT]:
-                    raise not_reading(self.where)
+                    raise _not_reading(self.where)
                 if arrow:
                     yield from _arrow_batches(connection.sql(query), rows)
                 else:
@@ -231,7 +233,7 @@ class Sql:
             finally:
                 connection.close()
 
-    def _enclose(self, connection: Any) -> None:
+    def _confine(self, connection: Any) -> None:
         if self.confined:
             inside = "" if self.folder is None else _quoted(self.folder.resolve())
             connection.execute(f"SET allowed_directories = [{inside}]")
@@ -240,8 +242,8 @@ class Sql:
             connection.execute(f"SET file_search_path = {_quoted(self.folder)}")
         connection.execute("SET lock_configuration = true")
 
-    def _alchemy(self, rows: int) -> Iterator[pd.DataFrame]:
-        alchemy = _optional("sqlalchemy")
+    def _query_alchemy(self, rows: int) -> Iterator[pd.DataFrame]:
+        alchemy = _import_optional("sqlalchemy")
         url, secret = self._address(alchemy)
         shown = str(self.path) if self.url is None else url.render_as_string(hide_password=True)
         try:
@@ -256,17 +258,17 @@ class Sql:
                 key="url",
             ) from None
         try:
-            with self._explained(alchemy.exc.SQLAlchemyError, shown, lambda _: True, secret=secret):
+            with self._explain_errors(alchemy.exc.SQLAlchemyError, shown, lambda _: True, secret=secret):
                 connection = engine.connect()
             with (
                 connection,
-                self._explained(alchemy.exc.SQLAlchemyError, shown, _about_the_query, secret=secret),
+                self._explain_errors(alchemy.exc.SQLAlchemyError, shown, _is_about_query, secret=secret),
             ):
-                yield from self._streamed(alchemy, connection, rows)
+                yield from self._fetch(alchemy, connection, rows)
         finally:
             engine.dispose()
 
-    def _streamed(self, alchemy: ModuleType, connection: Any, rows: int) -> Iterator[pd.DataFrame]:
+    def _fetch(self, alchemy: ModuleType, connection: Any, rows: int) -> Iterator[pd.DataFrame]:
         import pandas as pd
 
         if connection.dialect.name == "postgresql":
@@ -274,7 +276,7 @@ class Sql:
             # A time with a zone reads the same on every machine.
             connection.execute(alchemy.text("SET TIME ZONE 'UTC'"))
         quoting = connection.dialect.identifier_preparer.initial_quote
-        query = self.query or f"SELECT * FROM {_name(self.table, quoting)}"
+        query = self.query or f"SELECT * FROM {_quote_table(self.table, quoting)}"
         # A colon is a colon: a source takes no parameters.
         statement = alchemy.text(query.replace(":", "\\:"))
         result = connection.execute(statement, execution_options={"stream_results": True})
@@ -287,7 +289,7 @@ class Sql:
             yield pd.DataFrame(columns=names)
 
     def _address(self, alchemy: ModuleType) -> tuple[Any, str | None]:
-        """The URL with its password, and the password, which no text may hold."""
+        """The URL with its password, and the password, which no error may show."""
         if self.url is None:
             return _read_only(alchemy, self.path), None
         try:
@@ -299,20 +301,24 @@ class Sql:
             ) from None
         if self.password_file is None:
             return url, None
-        secret = password_in(self.password_file, self.where)
+        secret = read_password(self.password_file, self.where)
         return url.set(password=secret), secret
 
     @contextmanager
-    def _explained(
-        self, kind: type[Exception], shown: str, speaks_of_query: Any, secret: str | None = None
+    def _explain_errors(
+        self,
+        kind: type[Exception],
+        shown: str,
+        is_about_query: Callable[[Exception], bool],
+        secret: str | None = None,
     ) -> Iterator[None]:
-        """One sentence instead of the library's error, which is not chained: its text may quote a value."""
+        """Raise the library's errors as one sentence. They are not chained: their text may quote a value."""
         try:
             yield
         except kind as error:
             text = str(getattr(error, "orig", None) or error).strip()
             first = text.splitlines()[0] if text else type(error).__name__
-            if not speaks_of_query(error):
+            if not is_about_query(error):
                 first = f"{type(error).__name__}, whose text may quote a record and is not shown"
             raise DataError(
                 f"{self.where}: the query on {shown} can't be read "
@@ -322,8 +328,8 @@ class Sql:
 
 
 def _as_table(connection: Any, file: Path) -> str:
-    """A file as a table of a query. Of a CSV file numbers and dates are recognised, and nothing else: `yes` is no truth
-    value, and `007` stays text, as where the file is read without a query."""
+    """A file as a table of a query. In a CSV file only numbers and dates are recognised, as where it is read without a
+    query: `yes` is no truth value, and `007` stays text."""
     if file.suffix.lower() != ".csv":
         return _quoted(file)
     options = f"{_quoted(file)}, header = true, auto_type_candidates = [{', '.join(map(_quoted, _CSV_TYPES))}]"
@@ -331,56 +337,51 @@ def _as_table(connection: Any, file: Path) -> str:
     numbers = [str(row[0]) for row in found if row[1] in ("BIGINT", "DOUBLE")]
     if not numbers:
         return f"read_csv({options})"
-    # Asked of the texts: the number has lost its zeros.
-    asked = ", ".join(f"bool_or(regexp_matches({_name_of(name)}, '^\\s*[+-]?0[0-9]'))" for name in numbers)
+    # The texts tell: a number has lost its leading zeros.
+    asked = ", ".join(f"bool_or(regexp_matches({_quote_name(name)}, '^\\s*[+-]?0[0-9]'))" for name in numbers)
     texts = f"read_csv({_quoted(file)}, header = true, all_varchar = true)"
     zeros = connection.execute(f"SELECT {asked} FROM {texts}").fetchone()
-    kept = [name for name, zero in zip(numbers, zeros) if zero]
-    types = ", ".join(f"{_quoted(name)}: 'VARCHAR'" for name in kept)
-    return f"read_csv({options}, types = {{{types}}})" if kept else f"read_csv({options})"
-
-
-def _name_of(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'
+    codes = [name for name, zero in zip(numbers, zeros) if zero]
+    types = ", ".join(f"{_quoted(name)}: 'VARCHAR'" for name in codes)
+    return f"read_csv({options}, types = {{{types}}})" if codes else f"read_csv({options})"
 
 
 def _frames(result: Any, rows: int) -> Iterator[pd.DataFrame]:
-    first = True
-    while True:
-        chunk = result.fetch_df_chunk(max(1, rows // _VECTOR))
-        if len(chunk) or first:
-            for start in range(0, max(len(chunk), 1), rows):
-                yield chunk.iloc[start : start + rows].reset_index(drop=True)
-        if not len(chunk):
-            return
-        first = False
+    vectors = max(1, rows // _VECTOR_ROWS)
+
+    def chunks() -> Iterator[pd.DataFrame]:
+        yield result.fetch_df_chunk(vectors)
+        while len(chunk := result.fetch_df_chunk(vectors)):
+            yield chunk
+
+    return split_frames(chunks(), rows)
 
 
 def _arrow_batches(relation: Any, rows: int) -> Iterator[Batch]:
     import pyarrow as pa
 
-    # Older versions of DuckDB call it otherwise.
+    # Older versions of DuckDB have another name for it.
     open_reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-    reader, some = open_reader(rows), False
+    reader, is_empty = open_reader(rows), True
     for batch in reader:
         if batch.num_rows:
-            some = True
+            is_empty = False
             yield Batch(batch)
-    if not some:
+    if is_empty:
         yield Batch(pa.RecordBatch.from_pylist([], schema=reader.schema))
 
 
-def _about_the_query(error: Exception) -> bool:
+def _is_about_query(error: Exception) -> bool:
     original: Any = getattr(error, "orig", None)
     if original is None:
         return True
     state = getattr(original, "sqlstate", None)
     if state is None and type(original).__module__ == "sqlite3":
         return type(original).__name__ in ("OperationalError", "ProgrammingError")
-    return isinstance(state, str) and state.startswith(_ABOUT_THE_QUERY)
+    return isinstance(state, str) and state.startswith(_QUERY_STATES)
 
 
-def _optional(module: str) -> ModuleType:
+def _import_optional(module: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:
@@ -399,16 +400,72 @@ def _starts_with(path: Path, magic: bytes) -> bool:
 
 
 def _read_only(alchemy: ModuleType, path: Path | None) -> Any:
-    """The URL of a SQLite file that can't be written to."""
+    """The URL that opens a SQLite file read-only."""
     database = f"file:{quote(str(path))}"
     return alchemy.engine.URL.create("sqlite", database=database, query={"mode": "ro", "uri": "true"})
 
 
-def _name(table: str | None, quoting: str = '"') -> str:
+def _quote_table(table: str | None, quoting: str = '"') -> str:
     """A table's name as SQL, each part between dots in quotes."""
+    return ".".join(_quote_name(part, quoting) for part in str(table).split("."))
+
+
+def _quote_name(name: str, quoting: str = '"') -> str:
     closing = "]" if quoting == "[" else quoting
-    return ".".join(f"{quoting}{part.replace(closing, closing * 2)}{closing}" for part in str(table).split("."))
+    return f"{quoting}{name.replace(closing, closing * 2)}{closing}"
 
 
 def _quoted(value: Any) -> str:
     return "'" + str(value).replace("'", "''") + "'"
+
+
+def _check_keys(table: Mapping[str, Any], where: str) -> None:
+    """A query or a table, of a file or of a server at a URL."""
+    _require_one_of(table, "query", "table", where)
+    if "path" in table:
+        _require_one_of(table, "path", "url", where)
+    if "url" in table:
+        check_url(str(table["url"]), where)
+    elif "password_file" in table:
+        raise StudyError(
+            f"{where}: password_file: expected url beside it, found none; a file needs no password.",
+            key="password_file",
+        )
+    if "query" in table:
+        check_reads(str(table["query"]), where)
+    elif "path" not in table:
+        require_key(table, "url", where)
+
+
+def _require_one_of(table: Mapping[str, Any], first: str, second: str, where: str) -> None:
+    if first in table and second in table:
+        raise StudyError(f"{where}: {second}: expected {first} or {second}, found both; remove one.", key=second)
+    if second not in table:
+        require_key(table, first, where)
+
+
+def _open(table: Mapping[str, Any], place: Place) -> Sql:
+    url = None if "url" not in table else str(table["url"])
+    file = table.get("path") if url is None else file_of(url, place.where)
+    secret = table.get("password_file")
+    if place.confined and file is None and url is None:
+        raise StudyError(
+            f"{place.where}: path: expected path or url beside query, found neither; a study's query reads the file "
+            "that path names, and calls it data.",
+            key="path",
+        )
+    return Sql(
+        query=None if "query" not in table else str(table["query"]),
+        table=None if "table" not in table else str(table["table"]),
+        url=url if file is None else None,
+        path=None if file is None else place.find_file(Path(file), "path" if url is None else "url"),
+        folder=place.base,
+        password_file=None if secret is None else place.find_file(Path(secret), "password_file"),
+        confined=place.confined,
+        where=place.where,
+    )
+
+
+SQL = Kind(
+    keys=("source", "path", "url", "query", "table", "password_file"), open=_open, check=_check_keys, has_suffix=False
+)

@@ -19,7 +19,6 @@ from comity.artefacts.artefact import Card
 from comity.artefacts.dataset import Dataset
 from comity.artefacts.section import Bar, Bars, Grid, Pictures, Section
 from comity.data import Encoding, Schema
-from comity.data.cells import decoded
 from comity.errors import DataError, SchemaError
 from comity.federation.declare.consortium import Consortium
 from comity.methods.summary.features import FourierFeatures
@@ -212,7 +211,7 @@ class BoughtRecords:
     def frame(self) -> pd.DataFrame:
         """The records in the form of the schema; columns are numbered if there is none."""
         if self.schema is not None:
-            return decoded(Encoding(self.schema, scaling="unit"), self.rows, self.labels)
+            return Encoding(self.schema, scaling="unit").decode(self.rows, self.labels)
         frame = pd.DataFrame(self.rows, columns=[f"x{place}" for place in range(self.rows.shape[1])])
         return frame if self.labels is None else frame.assign(label=self.labels)
 

@@ -9,8 +9,7 @@ from typing import Any, runtime_checkable
 
 import pandas as pd
 
-from comity.data.nearest import did_you_mean
-from comity.errors import StudyError
+from comity.errors import StudyError, did_you_mean
 from comity.federation.declare.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.learn.local_models import LIBRARIES, Ballot, LocalModel, as_local_model, from_name, from_predictions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from comity.data import Encoding, Finding, LocalRecords, StreamedRecords, Tally, explain_size, fits_in_memory
-from comity.data.schemas.check import TAIL
+from comity.data.schemas.check import MAX_TAIL
 from comity.errors import DataError
 from comity.study.records.held_records import held_records
 from comity.study.records.sources import named, odd, opened
@@ -54,7 +54,7 @@ def _clipped(tally: Tally, where: str) -> list[Finding]:
     return [
         Finding("warning", column, sentence.format(where=where, column=column, count=count, records=tally.records))
         for column, count in tally.clipped.items()
-        if count > TAIL * tally.records
+        if count > MAX_TAIL * tally.records
     ]
 
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from comity.compiled import compiled
 from comity.data import Bounded, Categorical, Classes, Column, Date, Ordinal
-from comity.data.schemas.columns import days_of
 from comity.entropy import Stream
 from comity.errors import DataError
 from comity.methods.synthetic.published.tree import Attributes, Shape, Tree
@@ -275,7 +274,7 @@ def _build_column(column: Column, values: Floats, missing: NDArray[np.bool_]) ->
         at = np.rint(values * (len(column.values) - 1)).astype(np.int64)
         return np.array([*column.values, None], object)[np.where(missing, len(column.values), at)]
     if isinstance(column, Date):
-        return days_of(column, np.rint(values * column.steps), missing)
+        return column.days_after(np.rint(values * column.steps), missing)
     first, last = column.on_scale(np.array([column.low, column.high]))
     numbers = np.clip(column.off_scale(first + values * (last - first)), column.low, column.high)
     if not column.integer:
