@@ -42,7 +42,7 @@ class Heard(Whole):
         for party, message in messages.items():
             if party in self.lost:
                 continue
-            replies[party] = self.hosts[party].answer(message)
+            replies[party] = self.hosts[party].answer(message).reply
             path = path_of(message)
             if path.startswith("sum.mask["):
                 self._note(party, path[len("sum.mask[") : -1], replies[party])

@@ -183,7 +183,7 @@ def test_bad_ids_are_an_error_at_their_owner_and_a_stop_for_the_others(method: A
         Aligned(method).align.coordinate_alignment(parties)
     assert isinstance(parties.channel.refusals["birch"], DataError) and says in str(parties.channel.refusals["birch"])
     assert says not in str(stopped.value)
-    replies = [hosts["birch"].answer(message) for name, message in parties.channel.asked if name == "birch"]
+    replies = [hosts["birch"].answer(message).reply for name, message in parties.channel.asked if name == "birch"]
     assert decode(replies[-1][:-SIGNATURE_BYTES]) == {"refused": "stopped", "key": ""}
 
 

@@ -202,12 +202,12 @@ def test_what_a_site_refused_writes_nothing_to_its_owners_terminal_or_log(comity
             "file": (b'"schema.toml"', KEY.encode()),
         }
         for kind, (old, new) in changes.items():
-            files = {**files_of(sites.packed(sites.study())), "study.toml": text.replace(old, new, 1)}
+            files = {**files_of(sites.pack(sites.study())), "study.toml": text.replace(old, new, 1)}
             (tmp_path / kind).write_bytes(forged(sites, files))
             check_ended(comity("site", "receive", tmp_path / kind, "--site", sites.site("north")), 3)
             sealed_pack = seal_messages({"north": (tmp_path / kind).read_bytes}, {"north": north.public}, "study")
-            sites.services()["north"].submitted(sealed_pack.messages["north"]())
-        named = {**files_of(sites.packed(sites.study())), EVIL: b""}
+            sites.services()["north"].receive(sealed_pack.messages["north"]())
+        named = {**files_of(sites.pack(sites.study())), EVIL: b""}
         (tmp_path / "named").write_bytes(forged(sites, named))
         check_ended(comity("site", "receive", tmp_path / "named", "--site", sites.site("north")), 4, names_it=False)
     finally:

@@ -169,7 +169,7 @@ def test_from_a_packed_study_to_its_results(comity: Any, sites: Sites, monkeypat
 
 def test_the_parties_of_a_study_are_listed_also_where_the_policy_rules_it_out(comity: Any, sites: Sites) -> None:
     study, here = sites.study(), ["--site", sites.site("north")]
-    (sites.folder / "study.zip").write_bytes(sites.packed(study))
+    (sites.folder / "study.zip").write_bytes(sites.pack(study))
     assert comity("site", "receive", sites.folder / "study.zip", *here).code == 0
     path = sites.site("north")
     path.write_text(re.sub(r"epsilon_per_study *= *\S+", "epsilon_per_study = 0.1", path.read_text()))
@@ -182,7 +182,7 @@ def test_the_parties_of_a_study_are_listed_also_where_the_policy_rules_it_out(co
 
 def test_a_refusal_that_an_approval_settled_is_no_longer_in_the_status(comity: Any, sites: Sites) -> None:
     study, here = sites.study(), ["--site", sites.site("north")]
-    (sites.folder / "study.zip").write_bytes(sites.packed(study))
+    (sites.folder / "study.zip").write_bytes(sites.pack(study))
     assert comity("site", "receive", sites.folder / "study.zip", *here).code == 0
     waiting = Refused("refused: the study waits for an approval", code="approval")
     now = datetime.now(UTC)
@@ -226,7 +226,7 @@ def test_init_takes_a_csv_file_of_another_dialect(comity: Any, owned: Path) -> N
 
 def test_refuse_and_end(comity: Any, sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     study = sites.study()
-    (sites.folder / "pack").write_bytes(sites.packed(study))
+    (sites.folder / "pack").write_bytes(sites.pack(study))
     for name in NAMES:
         there = ["--site", sites.site(name)]
         comity("site", "receive", sites.folder / "pack", *there)
@@ -252,12 +252,12 @@ def test_refuse_and_end(comity: Any, sites: Sites, monkeypatch: pytest.MonkeyPat
 def test_what_is_refused_or_wrong_ends_with_its_code_and_one_sentence(comity: Any, sites: Sites) -> None:
     site = sites.site("north")
     pack = sites.folder / "pack"
-    pack.write_bytes(sites.packed(sites.study()))
+    pack.write_bytes(sites.pack(sites.study()))
     there = ["--site", site]
     assert comity("site", "receive", sites.folder / "nothing", *there).code == 3
     comity("site", "receive", pack, *there)
     dear = sites.study(epsilon=2.0, at="dear")
-    pack.write_bytes(sites.packed(dear))
+    pack.write_bytes(sites.pack(dear))
     comity("site", "receive", pack, *there)
     failed = comity("site", "approve", dear.hash, "--yes", "--json", *there)
     assert failed.code == 4 and failed.failure["code"] == "policy" and failed.failure["key"] == "epsilon_per_study"
@@ -313,7 +313,7 @@ def test_help_of_a_site_loads_nothing_heavy() -> None:
 
 def test_a_malformed_decision_is_no_defect_of_the_program(comity: Any, sites: Sites) -> None:
     service = SiteService(sites.site("north"))
-    arrival = service.received(sites.packed(sites.study()))
+    arrival = service.take_in(sites.pack(sites.study()))
     path = service.inbox.folder / arrival.study / "decision.json"
     service.inbox.approve(arrival.study, dataset="patients", runs=1)
     path.write_text(path.read_text().replace('"runs": 1', '"runs": "3"'))

@@ -209,7 +209,7 @@ def make(folder: Path, name: str, *, runs: int = 1, deployed: bool = False) -> F
         packed = pack(made.study, keys)
         for party in method.parties:
             service = SiteService(made.site(party))
-            approve(service, service.received(packed), runs=runs)
+            approve(service, service.take_in(packed), runs=runs)
     return made
 
 

@@ -88,7 +88,7 @@ class Trial:
     def _answering(self, party: str) -> Any:
         seen.at_a_site(self.record)
         service = SiteService(self.place.site(party))
-        return lambda ask: service.answered(ask).reply
+        return lambda ask: service.answer(ask).reply
 
     @property
     def said(self) -> str:

@@ -60,7 +60,7 @@ class Record:
 
 def at_a_site(record: Record) -> None:
     """From now on this process writes down what its hosts are asked and answer."""
-    answered = Host.answered
+    answered = Host.answer
 
     def watched(self: Host, raw: bytes, digests: Any = None) -> Answer:
         answer = answered(self, raw, digests)
@@ -73,7 +73,7 @@ def at_a_site(record: Record) -> None:
             record.add(Sight(ANSWERED, self.party, answer.run, path, _digest(reply)))
         return answer
 
-    Host.answered = watched  # type: ignore[method-assign]
+    Host.answer = watched  # type: ignore[method-assign]
 
 
 def at_the_coordinator(record: Record) -> None:

@@ -157,7 +157,7 @@ def test_a_slow_site_is_waited_for_as_long_as_it_shows_life(place: Any) -> None:
     with Deployment(place) as at:
         os.kill(at.sites["north"], signal.SIGKILL)
         os.waitpid(at.sites["north"], 0)
-        answered = Host.answered
+        answered = Host.answer
 
         def slow(self: Any, *words: Any) -> Answer:
             reply = answered(self, *words)
@@ -165,11 +165,11 @@ def test_a_slow_site_is_waited_for_as_long_as_it_shows_life(place: Any) -> None:
                 time.sleep(SILENT_SECONDS + 3)
             return reply
 
-        cast(Any, Host).answered = slow
+        cast(Any, Host).answer = slow
         try:
             at.start_site("north")
         finally:
-            cast(Any, Host).answered = answered
+            cast(Any, Host).answer = answered
         began = time.monotonic()
         assert exit_code(at.submit()) == 0, at.said()
         assert time.monotonic() - began > SILENT_SECONDS + 3

@@ -76,7 +76,7 @@ def held(place: Any, record: Any) -> dict[str, list[Line]]:
 
 @pytest.fixture
 def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
-    for owner, names in ((Host, ("answered",)), (Parties, ("sum", "perturb", "compute"))):
+    for owner, names in ((Host, ("answer",)), (Parties, ("sum", "perturb", "compute"))):
         for name in names:
             monkeypatch.setattr(owner, name, getattr(owner, name))
     made = seen.Record(tmp_path / "seen")

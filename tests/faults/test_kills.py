@@ -67,7 +67,7 @@ def test_kills_of_each_role_over_a_relay(method: Any, tmp_path: Path) -> None:
 def watched(small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A run in this process of which everything is written down; call it again to run it again."""
     place, record = small.copied(tmp_path / "consortium"), seen.Record(tmp_path / "seen")
-    for owner, names in ((Host, ("answered",)), (Parties, ("sum", "perturb", "compute"))):
+    for owner, names in ((Host, ("answer",)), (Parties, ("sum", "perturb", "compute"))):
         for name in names:
             monkeypatch.setattr(owner, name, getattr(owner, name))
     seen.at_a_site(record)

@@ -385,7 +385,7 @@ class Watched:
 
     def take(self, raw: bytes, *, carried_only: bool = False, verified: bool = True) -> dict[str, Any]:
         """Ask, and check what comes back and what it did."""
-        answered = self.host.answer(raw)
+        answered = self.host.answer(raw).reply
         if verified:
             verify_reply(keys_of(self.host.party).public, self.host.party, raw, answered)
         body = answered[:-SIGNATURE_BYTES]

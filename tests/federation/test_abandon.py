@@ -135,7 +135,7 @@ def test_whoever_was_away_at_the_beginning_can_not_begin_later() -> None:
     ]
     cast(Any, parties.channel).lost.clear()
     run(parties)
-    assert decode(hosts["elm"].answer(late[0])[:-64]) == {"refused": "closed", "key": "run"}
+    assert decode(hosts["elm"].answer(late[0]).reply[:-64]) == {"refused": "closed", "key": "run"}
     assert not any(entry.kind == "reserve" for entry in hosts["elm"].store.ledger.entries())
 
 

@@ -47,8 +47,8 @@ class LocalRecords:
         self.host, self.path, self.change = host, path, change
         self.go, self.begun = threading.Event(), threading.Event()
 
-    def answered(self, raw: Any) -> Any:
-        answer = self.host.answered(raw)
+    def answer(self, raw: Any) -> Any:
+        answer = self.host.answer(raw)
         if path_of(raw) != self.path:
             return answer
         self.begun.set()
@@ -181,7 +181,7 @@ class Counted:
     def __init__(self, seconds: Any) -> None:
         self.seconds, self.now, self.most, self.lock = seconds, 0, 0, threading.Lock()
 
-    def answered(self, raw: Any) -> Answer:
+    def answer(self, raw: Any) -> Answer:
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)
@@ -306,7 +306,7 @@ def test_a_last_word_waits_for_all_whatever_one_says() -> None:
     parties, hosts, slow = held("elm", "run.abandon[0]", timeouts=Timeouts(grace=0.0))
 
     class Refusing:
-        def answered(self, raw: Any) -> Answer:
+        def answer(self, raw: Any) -> Answer:
             return Answer(sign_reply(identity("ash"), "ash", raw, encode({"refused": "closed", "key": "run"})))
 
     parties.channel = LocalChannel({**hosts, "ash": Refusing(), "elm": slow})

@@ -24,7 +24,7 @@ class Function:
     def __init__(self, site: Any) -> None:
         self._site = site
 
-    def answered(self, raw: Any) -> Answer:
+    def answer(self, raw: Any) -> Answer:
         return Answer(self._site(raw))
 
 
@@ -64,7 +64,7 @@ class Sealed(Local):
     def _boxed(name: Any, site: Any) -> Any:
         def answer(raw: Any) -> bytes:
             ask = open_ask(identity(name), name, raw)
-            return ask.reply(site(ask.raw))
+            return ask.seal_reply(site(ask.raw))
 
         return answer
 

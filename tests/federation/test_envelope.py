@@ -53,7 +53,7 @@ def test_a_flipped_bit_anywhere_in_any_ask_of_a_run_is_refused() -> None:
     for party, message, _ in crossed:
         for at, bit in places(len(message), generator):
             altered = flipped(message, at, bit)
-            answered = hosts[party].answer(altered)
+            answered = hosts[party].answer(altered).reply
             reply = decode(verify_reply(identity(party).public, party, altered, answered))
             assert reply["refused"] == "signature", (party, at)
 
@@ -81,7 +81,7 @@ class Corrupting(LossyChannel):
             self.faults.clear()
         if hit and self.where == "ask":
             altered = {**messages, "ash": flipped(messages["ash"], 30, 2)}
-            return {party: self.hosts[party].answer(message) for party, message in altered.items()}
+            return {party: self.hosts[party].answer(message).reply for party, message in altered.items()}
         replies = super().carry(messages)
         if hit:
             replies["ash"] = flipped(replies["ash"], 9, 0)
@@ -113,12 +113,12 @@ def test_each_way_of_moving_a_message_is_refused() -> None:
     ask = ask_for("run.begin[0]")
     raw = sign_ask(identity(COORDINATOR), "ash", ask)
     one, other = (host(Rounds(), make_consortium(), name) for name in ("ash", "birch"))
-    good = one.answer(raw)
+    good = one.answer(raw).reply
     keys = {name: identity(name).public for name in ("ash", "birch", COORDINATOR)}
     assert "ok" in decode(verify_reply(keys["ash"], "ash", raw, good))
 
     def refused(site: Any, message: Any) -> Any:
-        return decode(site.answer(message)[:-SIGNATURE_BYTES])["refused"]
+        return decode(site.answer(message).reply[:-SIGNATURE_BYTES])["refused"]
 
     assert refused(other, raw) == "signature", "an ask for another site"
     assert refused(one, raw[:-1]) == "signature", "a truncated ask"
@@ -157,7 +157,7 @@ def test_a_site_whose_roster_has_no_coordinator_answers_nobody() -> None:
     roster = {name: key for name, key in consortium.roster.items() if name != COORDINATOR}
     one = host(Rounds(), replace(consortium, roster=roster), "ash")
     raw = sign_ask(identity(COORDINATOR), "ash", ask_for("run.begin[0]"))
-    assert decode(one.answer(raw)[:-SIGNATURE_BYTES]) == {"refused": "stranger", "key": ""}
+    assert decode(one.answer(raw).reply[:-SIGNATURE_BYTES]) == {"refused": "stranger", "key": ""}
 
 
 def test_no_party_is_called_like_a_role() -> None:

@@ -158,7 +158,7 @@ def test_another_study_a_run_that_did_not_begin_and_garbage_are_refused() -> Non
 
 def test_an_exhausted_ledger_refuses_with_a_code_and_keeps_the_figures_at_home() -> None:
     one = host(Rounds(), make_consortium(), "ash", epsilon=0.5)
-    answered = one.answered(sign_ask(identity(COORDINATOR), "ash", ask_for("run.begin[0]")))
+    answered = one.answer(sign_ask(identity(COORDINATOR), "ash", ask_for("run.begin[0]")))
     reply = answered.reply[:-SIGNATURE_BYTES]
     assert decode(reply) == {"refused": "budget", "key": "privacy.epsilon"}
     assert "0.50 is left" in str(answered.refusal) and "short" in str(answered.refusal)
@@ -357,7 +357,7 @@ def test_refusals_of_asks_that_are_answered_at_once_do_not_mix() -> None:
     asks = [ask_for("average[7]"), ask_for("nothing[0]"), ask_for("average[0]", study="6" * 64)] * 20
     signed = [sign_ask(identity(COORDINATOR), "ash", message) for message in asks]
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(one.answered, signed))
+        answers = list(pool.map(one.answer, signed))
     for answered, message in zip(answers, asks):
         code = decode(answered.reply[:-SIGNATURE_BYTES])["refused"]
         assert code == answered.refusal.code

@@ -136,10 +136,10 @@ class Changed:
     def __init__(self, host: Any, path: Any) -> None:
         self.host, self.path = host, path
 
-    def answered(self, raw: Any) -> Any:
+    def answer(self, raw: Any) -> Any:
         if path_of(raw) == self.path:
             self.host.store.abandon("run-1")
-        return self.host.answered(raw)
+        return self.host.answer(raw)
 
 
 MOMENTS = ["run.begin[0]", "sum.advertise[0]", "average[0]", "sum.mask[mean/0]", "lean[0]", "lean[1]"]
@@ -205,4 +205,4 @@ def test_a_full_disk_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_the_coordinator_of_the_study_asks_who_is_ready() -> None:
     one = host(Rounds(), make_consortium(), "ash")
     raw = sign_ask(identity("birch"), "ash", ask_for("run.ready[0]"))
-    assert decode(one.answer(raw)[:-SIGNATURE_BYTES]) == {"refused": "signature", "key": ""}
+    assert decode(one.answer(raw).reply[:-SIGNATURE_BYTES]) == {"refused": "signature", "key": ""}

@@ -99,7 +99,7 @@ def signed(path: Any, *, study: Any = NORTH, party: str = "ash", **more: Any) ->
 def ask(registry: Any, path: Any, *, study: Any = NORTH, **more: Any) -> Any:
     """What a registry replies to the study's own coordinator."""
     raw = signed(path, study=study, party=registry.party, **more)
-    return decode(verify_reply(identity(registry.party).public, registry.party, raw, registry.answer(raw)))
+    return decode(verify_reply(identity(registry.party).public, registry.party, raw, registry.answer(raw).reply))
 
 
 def begin_all(registry: Any, run_id: str = "run-1") -> None:
@@ -146,13 +146,13 @@ def test_whoever_lacks_the_key_of_a_study_can_not_tell_whether_it_is_served_here
     registry, own = site("ash")
     begin_all(registry)
     before = [entry.head for entry in own.ledger.entries()]
-    said = {(why, bytes(registry.answer(raw)[:-SIGNATURE_BYTES])) for why, raw in intrusions()}
+    said = {(why, bytes(registry.answer(raw).reply[:-SIGNATURE_BYTES])) for why, raw in intrusions()}
     assert {reply for _, reply in said} == {encode(REFUSED)} and len(said) == 10
     assert [entry.head for entry in own.ledger.entries()] == before
     # Control: its own coordinator is answered, and the sentence of a refusal is there for the owner.
     assert "ok" in ask(registry, "average[0]")
     _, first = next(intrusions())
-    assert "its coordinator did not sign this for us" in str(registry.answered(first).refusal)
+    assert "its coordinator did not sign this for us" in str(registry.answer(first).refusal)
 
 
 def test_an_unknown_study_is_refused_though_its_own_coordinator_signed() -> None:
@@ -234,7 +234,7 @@ def test_each_study_is_paid_by_the_dataset_that_its_approval_names() -> None:
 def test_studies_share_one_budget() -> None:
     registry, _ = site("ash", epsilon=2.5)
     assert "ok" in ask(registry, "run.begin[0]", study=SOUTH)
-    answer = registry.answered(signed("run.begin[0]", study=NORTH))
+    answer = registry.answer(signed("run.begin[0]", study=NORTH))
     assert isinstance(answer.refusal, BudgetExceeded)
     assert decode(answer.reply[:-SIGNATURE_BYTES]) == {"refused": "budget", "key": "privacy.epsilon"}
     # Control: alone it would have been paid.
@@ -337,10 +337,10 @@ def test_a_study_that_is_admitted_again_goes_on_where_it_was() -> None:
     registry, own = site("ash")
     begin_all(registry)
     again = signed("average[0]")
-    first = registry.answer(again)
+    first = registry.answer(again).reply
     registry.withdraw(NORTH)
     registry.admit(host_of(own, make_agreement(NORTH), Approval(study=NORTH, dataset="patients")))
-    assert registry.answer(again) == first and len(spent(own.ledger)) == 1
+    assert registry.answer(again).reply == first and len(spent(own.ledger)) == 1
 
 
 def test_studies_come_and_go_while_others_are_asked() -> None:
@@ -469,8 +469,8 @@ def test_a_run_goes_on_with_the_records_that_it_began_with_or_not_at_all() -> No
     held["now"] = other
     again, before = started(), spent(own.ledger)
     raw = signed("lean[0]", **CENTRE)
-    assert decode(again.answer(raw)[:-SIGNATURE_BYTES]) == {"refused": "stopped", "key": ""}
-    assert "began with other records" in str(again.answered(raw).refusal) and spent(own.ledger) == before
+    assert decode(again.answer(raw).reply[:-SIGNATURE_BYTES]) == {"refused": "stopped", "key": ""}
+    assert "began with other records" in str(again.answer(raw).refusal) and spent(own.ledger) == before
     # What was answered is given again; another run may begin with these; the run ends, or goes on with its own.
     assert "ok" in ask(again, "average[0]")
     assert "ok" in ask(again, "run.begin[0]", run="run-2") and "ok" in ask(again, "average[0]", run="run-2")

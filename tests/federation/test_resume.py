@@ -157,7 +157,7 @@ def test_a_coordinator_killed_after_reading_replies_gains_nothing(tmp_path: Path
             return carry(messages)
         finally:
             if path_of(next(iter(messages.values()))) == "average[0]":
-                read.update({p: hosts[p].answer(m)[:-SIGNATURE_BYTES] for p, m in messages.items()})
+                read.update({p: hosts[p].answer(m).reply[:-SIGNATURE_BYTES] for p, m in messages.items()})
 
     cast(Any, parties.channel).carry = reading
     with pytest.raises(Killed):

@@ -30,7 +30,7 @@ class Echo:
         for party, make in messages.items():
             self.asked[party] = make(), make()
             opened = open_ask(identity(party), party, self.asked[party][0])
-            self.replies[party] = opened.reply(b"reply to " + opened.raw)
+            self.replies[party] = opened.seal_reply(b"reply to " + opened.raw)
             asking.replied(party, self.change(party, self.replies[party]))
         return asking
 
@@ -107,7 +107,7 @@ def test_a_box_opens_for_its_purpose_alone() -> None:
         boxes = seal_messages({"ash": lambda: b"what is inside"}, ROSTER, purpose)
         box = boxes.messages["ash"]()
         found = open_ask(identity("ash"), "ash", box, purpose)
-        assert found.raw == b"what is inside" and boxes.opened("ash", found.reply(b"yes")) == b"yes"
+        assert found.raw == b"what is inside" and boxes.open_reply("ash", found.seal_reply(b"yes")) == b"yes"
         with pytest.raises(Malformed, match="does not open"):
             open_ask(identity("ash"), "ash", box, other)
 

@@ -114,7 +114,7 @@ class LossyChannel(Whole):
             if (party, path_of(message)) in self.lose:
                 self.lost.add(party)
             if party not in self.lost:
-                answer = self.hosts[party].answered(message)
+                answer = self.hosts[party].answer(message)
                 replies[party] = answer.reply
                 if answer.refusal is not None:
                     self.refusals[party] = answer.refusal
@@ -164,7 +164,7 @@ def path_of(message: bytes) -> str:
 def answer(host: Host, ask: bytes) -> bytes:
     """The reply of a site to an ask that the coordinator signs."""
     raw = sign_ask(identity(COORDINATOR), host.party, ask)
-    return verify_reply(identity(host.party).public, host.party, raw, host.answer(raw))
+    return verify_reply(identity(host.party).public, host.party, raw, host.answer(raw).reply)
 
 
 def signature(name: str, path: str, value: Any, *, study: str = STUDY, run: str = "run-1") -> bytes:

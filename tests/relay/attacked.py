@@ -19,7 +19,6 @@ from comity.federation.messages.channel import Lost, Replied, Timeouts
 from comity.federation.messages.codec import decode
 from comity.federation.messages.sealed_channel import Purpose, seal_messages
 from comity.federation.messages.signatures import SIGNATURE_BYTES
-from comity.relay import endpoint
 from comity.relay.channel import NatsChannel
 from comity.relay.deployment import deliver_study, run_deployed
 from comity.relay.wire import Frame
@@ -101,9 +100,7 @@ class Attacked:
         self.sites, self.loopback, self.loop = sites, loopback, Loop()
         loopback.start()
         self.services = sites.services()
-        self.ends = [
-            Site(self.loop, loopback, name, endpoint.ServiceHandler(service)) for name, service in self.services.items()
-        ]
+        self.ends = [Site(self.loop, loopback, name, service) for name, service in self.services.items()]
         for one in self.ends:
             one.up()
         self.channel = NatsChannel(loopback.relay_of("coordinator"), NAMES, repeat_every=0.2, grace=5.0)
@@ -148,7 +145,7 @@ class Attacked:
 
     def said(self, raw: bytes, party: str = "north", purpose: Purpose = "ask") -> dict[str, Any]:
         boxes = seal_messages({party: lambda: raw}, self.study.consortium.roster, purpose)
-        return decoded(self.carry(boxes.messages, purpose, boxes.opened)[party])
+        return decoded(self.carry(boxes.messages, purpose, boxes.open_reply)[party])
 
     def carry(
         self, messages: Mapping[str, Any], purpose: Purpose = "ask", opened: Callable[[str, bytes], bytes] | None = None

@@ -38,7 +38,7 @@ def inbox(attacked: Any) -> Iterator[Any]:
 
 
 def files_of(attacked: Any, **study: Any) -> Any:
-    raw = attacked.sites.packed(attacked.sites.study(at="packed", **study))
+    raw = attacked.sites.pack(attacked.sites.study(at="packed", **study))
     return decode(raw[:-SIGNATURE_BYTES])["files"]
 
 
@@ -175,7 +175,7 @@ def swapped(attacked: Any, party: Any) -> Any:
     text = (study.folder / "study.toml").read_text()
     for its, mine in zip(keys_table(attacked.sites.identity(party)).splitlines(), keys_table(Identity()).splitlines()):
         text = text.replace(its, mine)
-    return attacked.sites.packed(Study.parse(text, folder=study.folder))
+    return attacked.sites.pack(Study.parse(text, folder=study.folder))
 
 
 @attack(
@@ -185,5 +185,5 @@ def swapped(attacked: Any, party: Any) -> Any:
     sees="has no party 'north'",
 )
 def test_a_study_of_others_is_refused(row: Any, inbox: Any) -> None:
-    raw = inbox.sites.packed(inbox.sites.study(at="packed", names=("south",)))
+    raw = inbox.sites.pack(inbox.sites.study(at="packed", names=("south",)))
     assert inbox.submit(raw)["refused"] == row.told and inbox.sees(row.sees)

@@ -53,8 +53,8 @@ def test_what_the_relay_carries_holds_no_plain_value(
 
         monkeypatch.setattr(of, name, heard)
 
-    listening(Registry, "answered")
-    listening(SiteService, "received")
+    listening(Registry, "answer")
+    listening(SiteService, "take_in")
     start = len(one.operator.carried)
     one.deliver_study(one.study)
     outcome = one.run(one.study)
@@ -90,7 +90,7 @@ def test_an_ask_that_the_relay_made_is_refused(row: Any, attacked: Any) -> None:
     attacked.operator.says(NORTH, Frame(Kind.ASK, message_id(box), len(box), box).to_bytes())
     wait_until(lambda: replies(attacked, before))
     (reply,) = replies(attacked, before)
-    assert decoded(boxes.opened("north", reply)) == {"refused": row.told, "key": ""} and attacked.sees(row.sees)
+    assert decoded(boxes.open_reply("north", reply)) == {"refused": row.told, "key": ""} and attacked.sees(row.sees)
 
 
 def replies(attacked: Any, since: Any) -> list[Any]:
@@ -106,7 +106,7 @@ def test_an_ask_that_is_not_sealed_is_refused(row: Any, attacked: Any) -> None:
 
 @attack("a packed study that is not sealed", by=SITE, told="sealed", sees="comes in a sealed box")
 def test_a_study_that_is_not_sealed_is_refused(row: Any, attacked: Any) -> None:
-    raw = attacked.sites.packed(attacked.study)
+    raw = attacked.sites.pack(attacked.study)
     found = attacked.carry({"north": lambda: raw}, "study")["north"]
     assert decoded(found)["refused"] == row.told and attacked.sees(row.sees)
 
@@ -114,7 +114,7 @@ def test_a_study_that_is_not_sealed_is_refused(row: Any, attacked: Any) -> None:
 @attack("an ask handed over as a study, and the other way round", by=SITE, told="sealed", sees="does not open")
 def test_boxes_say_what_they_are_for(row: Any, attacked: Any) -> None:
     raw = sign_ask(attacked.sites.coordinator, "north", ask_for("run.ready[0]", study=attacked.study.hash))
-    pack = attacked.sites.packed(attacked.study)
+    pack = attacked.sites.pack(attacked.study)
     purpose: Any
     for inner, purpose, other in ((raw, "ask", "study"), (pack, "study", "ask")):
         boxes = seal_messages({"north": partial(bytes, inner)}, attacked.study.consortium.roster, purpose)
@@ -159,14 +159,14 @@ def test_a_reply_that_the_relay_made_counts_for_nothing(
     row: Any, attacked: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go, begun = threading.Event(), threading.Event()
-    received = SiteService.submitted
+    received = SiteService.receive
 
     def slow(self: Any, raw: Any) -> bytes:
         begun.set()
         assert go.wait(20)
         return received(self, raw)
 
-    monkeypatch.setattr(SiteService, "submitted", slow)
+    monkeypatch.setattr(SiteService, "receive", slow)
     said = []
 
     def tried() -> None:

@@ -19,7 +19,7 @@ from comity.errors import Refused, StudyError
 from comity.federation.coordinator.journal import Journal
 from comity.federation.messages.channel import Timeouts
 from comity.federation.messages.codec import encode
-from comity.relay import endpoint, sandbox
+from comity.relay import sandbox
 from comity.relay.channel import NatsChannel
 from comity.relay.deployment import connect_parties, deliver_study, run_deployed
 from comity.relay.sandbox import run_processes, start_process, stop_process
@@ -40,7 +40,7 @@ def served(sites: Any, tmp_path: Path) -> Iterator[Any]:
     loopback = Loopback.make(tmp_path / "members", NAMES)
     loopback.start()
     loop, services = Loop(), sites.services()
-    ends = [Site(loop, loopback, name, endpoint.ServiceHandler(service)) for name, service in services.items()]
+    ends = [Site(loop, loopback, name, service) for name, service in services.items()]
     for one in ends:
         one.up()
     with NatsChannel(loopback.relay_of("coordinator"), NAMES, repeat_every=0.2, grace=5.0) as channel:

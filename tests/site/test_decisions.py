@@ -33,7 +33,7 @@ MALFORMED: dict[str, tuple[str, Any, str]] = {
 @pytest.fixture
 def decided(sites: Sites) -> tuple[SiteService, Path]:
     service = SiteService(sites.site("north"))
-    arrival = service.received(sites.packed(sites.study()))
+    arrival = service.take_in(sites.pack(sites.study()))
     approve(service, arrival)
     service.refresh()
     assert service.studies == (arrival.study,)

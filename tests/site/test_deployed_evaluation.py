@@ -32,7 +32,7 @@ def run(sites: Sites, study: Study) -> Outcome:
     """As a coordinator does it, over services in this process."""
     services = sites.services()
     for service in services.values():
-        approve(service, service.received(sites.packed(study)))
+        approve(service, service.take_in(sites.pack(study)))
     parties = connect_services(study, services, sites.coordinator)
     released, kept = execute(parties)
     return Outcome.of(study.agreed, released, parties.transcript, run="run-1", kept=kept)
@@ -54,7 +54,7 @@ def test_the_report_says_how_good_the_model_is_and_so_do_the_owners_results(site
 def test_the_owner_sees_its_release_and_its_cost_before_it_approves_and_pays_that(sites: Sites) -> None:
     study = measured(sites)
     service = sites.services()["north"]
-    service.received(sites.packed(study))
+    service.take_in(sites.pack(study))
     view = preview_approval(service.site, service.site.owner(), study, dataset="patients", runs=1).view
     (line,) = [one for one in view.leaves if one.release == "evaluation"]
     assert (line.other, line.protection) == ("coordinator", "secure sum + shared noise") and line.loss.startswith("mu ")
@@ -84,7 +84,7 @@ def test_the_policy_counts_it(sites: Sites) -> None:
     for ceiling in (both + Decimal("0.001"), (alone + both) / 2):
         home.write_text(text.replace("epsilon_per_study = 1.0", f"epsilon_per_study = {ceiling:.6f}"))
         service = sites.services()["north"]
-        service.received(sites.packed(study))
+        service.take_in(sites.pack(study))
         if ceiling > both:
             preview_approval(service.site, service.site.owner(), study, dataset="patients", runs=1)
         else:

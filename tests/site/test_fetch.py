@@ -41,7 +41,7 @@ def ran(sites: Sites, study: Study, out: Path) -> Path:
     """As `comity study submit` does, over the local channel."""
     services = sites.services()
     for service in services.values():
-        approve(service, service.received(sites.packed(study)))
+        approve(service, service.take_in(sites.pack(study)))
     folder = make_folder(out)
     begin_run(folder, make_manifest(study.folder / "study.toml", study), study.text)
     run = read_manifest(folder).run
@@ -318,14 +318,14 @@ def test_what_stays_with_an_owner_is_in_its_results_and_in_no_message(
         page = path.read_text().replace('"softlabel"]', '"synthetic"]').replace('["default"]', '["published"]')
         path.write_text(page)
     seen: list[bytes] = []
-    answered = Registry.answered
+    answered = Registry.answer
 
     def listening(self: Registry, raw: bytes) -> Answer:
         answer = answered(self, raw)
         seen.extend([raw, answer.reply])
         return answer
 
-    monkeypatch.setattr(Registry, "answered", listening)
+    monkeypatch.setattr(Registry, "answer", listening)
     study = sites.study(epsilon=0.3, text=PUBLISHED, table='variant = "published"\ndepth = 4\nlevels = 3')
     folder = ran(sites, study, tmp_path / "runs")
     run, crossed = read_manifest(folder).run, b"".join(seen)

@@ -50,7 +50,7 @@ def joined(pristine: Path, members: Loopback, tmp_path_factory: pytest.TempPathF
     sites.write("north", top=f'[relay]\naddress = "{address}"\ncertificate = "relay/certificate.pem"\n')
     with witnesses_in(folder / "home"):
         service = sites.services()["north"]
-        approve(service, service.received(sites.packed(sites.study())))
+        approve(service, service.take_in(sites.pack(sites.study())))
     return folder
 
 

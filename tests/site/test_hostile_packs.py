@@ -18,6 +18,7 @@ import pytest
 
 from comity.data import clinic_schema
 from comity.errors import ComityError, DataError, Refused, Stopped, StudyError
+from comity.federation.owner.host import Answer
 from comity.relay.endpoint import MAX_CONCURRENT_ASKS, Worker
 from comity.relay.wire import Frame, Kind, pack_frame, read_frames
 from comity.site import inbox, pack, pack_limits
@@ -149,12 +150,12 @@ def test_toml_that_takes_long_to_read_is_not_read(sites: Sites, more: str, said:
 
 def test_a_pack_above_the_limit_is_neither_made_nor_looked_at(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     study = sites.study()
-    raw = sites.packed(study)
+    raw = sites.pack(study)
     monkeypatch.setattr(pack, "MAX_PACK_BYTES", len(raw))
-    receive(sites, sites.packed(study))
+    receive(sites, sites.pack(study))
     monkeypatch.setattr(pack, "MAX_PACK_BYTES", len(raw) - 1)
     with pytest.raises(StudyError, match="sites take packs of at most"):
-        sites.packed(study)
+        sites.pack(study)
     monkeypatch.setattr(pack, "decode", lambda _: pytest.fail("it is read"))
     with pytest.raises(Refused, match="a site takes at most") as found:
         receive(sites, raw, "south")
@@ -166,7 +167,7 @@ def test_a_pack_above_the_limit_is_neither_made_nor_looked_at(sites: Sites, monk
 
 def test_few_studies_of_one_submitter_wait_for_a_decision(sites: Sites) -> None:
     studies = [sites.study(epsilon=0.1 + 0.01 * number) for number in range(pack_limits.MAX_UNDECIDED + 1)]
-    packs = [sites.packed(sites.study(epsilon=0.1 + 0.01 * number)) for number in range(pack_limits.MAX_UNDECIDED + 1)]
+    packs = [sites.pack(sites.study(epsilon=0.1 + 0.01 * number)) for number in range(pack_limits.MAX_UNDECIDED + 1)]
     for raw in packs[:-1]:
         receive(sites, raw)
     with pytest.raises(Refused, match="wait for a decision here") as found:
@@ -183,16 +184,16 @@ def test_what_waits_has_few_bytes_also_where_the_policy_decides(
 ) -> None:
     sites.write("north", policy=policy)
     service = SiteService(sites.site("north"))
-    first, second = (sites.packed(sites.study(epsilon=epsilon)) for epsilon in (0.1, 0.2))
+    first, second = (sites.pack(sites.study(epsilon=epsilon)) for epsilon in (0.1, 0.2))
     monkeypatch.setattr(inbox, "MAX_UNDECIDED_BYTES", int(1.5 * len(first)))
-    decision = service.received(first).decision
+    decision = service.take_in(first).decision
     assert (decision is not None) == bool(policy)
     with pytest.raises(Refused, match="bytes in all"):
-        service.received(second)
+        service.take_in(second)
 
 
 def test_no_study_takes_the_last_of_the_disk(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = sites.packed(sites.study())
+    raw = sites.pack(sites.study())
     free = SimpleNamespace(free=pack_limits.LEAST_FREE_BYTES + len(raw) - 1, total=1 << 40)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
     with pytest.raises(Stopped, match="almost full"):
@@ -202,7 +203,7 @@ def test_no_study_takes_the_last_of_the_disk(sites: Sites, monkeypatch: pytest.M
 
 
 def test_a_small_disk_keeps_a_tenth_of_itself(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = sites.packed(sites.study())
+    raw = sites.pack(sites.study())
     disk = SimpleNamespace(free=400_000 + len(raw) - 1, total=4_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: disk)
     with pytest.raises(Stopped, match="almost full"):
@@ -217,7 +218,7 @@ def test_a_small_disk_keeps_a_tenth_of_itself(sites: Sites, monkeypatch: pytest.
 def test_an_approved_run_goes_on_while_a_pack_is_read(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     study, services = sites.study(), sites.services()
     for service in services.values():
-        approve(service, service.received(sites.packed(study)))
+        approve(service, service.take_in(sites.pack(study)))
     reading, done = threading.Event(), threading.Event()
     receives = Inbox.receive
 
@@ -227,8 +228,8 @@ def test_an_approved_run_goes_on_while_a_pack_is_read(sites: Sites, monkeypatch:
         return receives(self, *arguments, **options)
 
     monkeypatch.setattr(Inbox, "receive", slow)
-    other = sites.packed(sites.study(epsilon=0.2))
-    thread = threading.Thread(target=services["north"].received, args=(other,))
+    other = sites.pack(sites.study(epsilon=0.2))
+    thread = threading.Thread(target=services["north"].take_in, args=(other,))
     thread.start()
     running = threading.Thread(
         target=lambda: execute(connect_services(study, services, sites.coordinator)), daemon=True
@@ -265,7 +266,7 @@ def test_no_ask_waits_while_the_policy_decides(sites: Sites, monkeypatch: pytest
 
     monkeypatch.setattr(service_module, "preview_approval", slow)
     monkeypatch.setattr(Inbox, "study", study)
-    taking = threading.Thread(target=service.received, args=(sites.packed(sites.study()),))
+    taking = threading.Thread(target=service.take_in, args=(sites.pack(sites.study()),))
     asking = threading.Thread(target=service.refresh, daemon=True)
     taking.start()
     try:
@@ -292,7 +293,7 @@ def test_terms_that_change_while_the_policy_decides_count(sites: Sites, monkeypa
         return found
 
     monkeypatch.setattr(service_module, "preview_approval", narrowed)
-    arrival = service.received(sites.packed(sites.study()))
+    arrival = service.take_in(sites.pack(sites.study()))
     assert arrival.decision is None and not service.studies
 
 
@@ -302,15 +303,15 @@ def test_packs_take_none_of_the_threads_that_answer() -> None:
     class Slow:
         party = "north"
 
-        def answer(self, raw: bytes) -> bytes:
-            return b"answered " + raw
+        def answer(self, raw: bytes) -> Answer:
+            return Answer(b"answered " + raw)
 
-        def receive(self, pack: bytes) -> bytes:
+        def receive(self, raw: bytes) -> bytes:
             done.wait(60)
             return b"received"
 
-        def report_dropped(self, why: bytes) -> None:
-            raise AssertionError(why)
+        def record_refusal(self, error: ComityError) -> None:
+            raise error
 
     ours, its = socket.socketpair()
     with ours, its:

@@ -51,7 +51,7 @@ def columns(trained: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.Monke
 def approved(sites: ColumnSites, study: Study) -> dict[str, Any]:
     services = sites.services()
     for service in services.values():
-        approve(service, service.received(sites.packed(study)), dataset="new")
+        approve(service, service.take_in(sites.pack(study)), dataset="new")
     return services
 
 
@@ -89,7 +89,7 @@ def test_what_crosses_is_what_was_declared(columns: Any, monkeypatch: pytest.Mon
     study = sites.prediction(coef)
     seen: list[tuple[str, bytes, bytes]] = []
     opened: dict[str, Any] = {}
-    answered, ask = Registry.answered, Parties.ask
+    answered, ask = Registry.answer, Parties.ask
 
     def opening(self: Parties, *words: Any, **more: Any) -> dict[str, PartyValues]:
         got = ask(self, *words, **more)
@@ -101,7 +101,7 @@ def test_what_crosses_is_what_was_declared(columns: Any, monkeypatch: pytest.Mon
         seen.append((self.party, raw, answer.reply))
         return answer
 
-    monkeypatch.setattr(Registry, "answered", listening)
+    monkeypatch.setattr(Registry, "answer", listening)
     monkeypatch.setattr(Parties, "ask", opening)
     services = approved(sites, study)
     values, _ = execute(connect_services(study, services, sites.coordinator))
@@ -139,7 +139,7 @@ def test_weights_of_the_coordinators_own_choice_are_refused_before_an_approval(c
     peeking[1] = 1.0
     study = sites.prediction(peeking)
     service = sites.services()["south"]
-    arrival = service.received(sites.packed(study))
+    arrival = service.take_in(sites.pack(study))
     with pytest.raises(Refused, match="are not those that run trained-1 released") as refusal:
         approve(service, arrival, dataset="new")
     assert (refusal.value.code, refusal.value.key) == ("study", "prediction.weights")
@@ -163,7 +163,7 @@ def test_a_model_that_was_not_released_here_or_has_other_columns_is_refused(colu
     for find, (put, key) in changes.items():
         assert find in study.text
         path.write_text(study.text.replace(find, put))
-        arrival = service.received(sites.packed(Study.load(path)))
+        arrival = service.take_in(sites.pack(Study.load(path)))
         with pytest.raises(Refused) as refusal:
             approve(service, arrival, dataset="new")
         assert (refusal.value.code, refusal.value.key) == ("study", key)
@@ -176,7 +176,7 @@ def test_a_policy_that_forbids_it_refuses_with_a_code_and_its_owner_reads_why(co
         sites.terms("south", allowed=allowed)
         service = sites.services()["south"]
         with pytest.raises(Refused, match=f"policy.joint_predictions is {allowed}") as refusal:
-            service.received(sites.packed(study))
+            service.take_in(sites.pack(study))
         assert (refusal.value.code, refusal.value.key) == ("policy", "joint_predictions")
         assert not [one for one in service.inbox.arrivals() if one.study == study.hash]
         last = Refusals(sites.home("south")).last(1)[0]
@@ -205,14 +205,14 @@ def test_it_waits_for_its_owner_also_where_the_policy_decides(columns: Any) -> N
     others = [name for name in sites.names if name != "south"]
     text += "".join(f"\n[pinned.{name}]\n{keys_table(sites.identity(name))}\n" for name in others)
     sites.site("south").write_text(text)
-    assert sites.services()["south"].received(sites.packed(sites.prediction(coef))).decision is None
+    assert sites.services()["south"].take_in(sites.pack(sites.prediction(coef))).decision is None
 
 
 def test_an_owner_reads_what_would_leave_exactly(columns: Any) -> None:
     sites, coef = columns
     study = sites.prediction(coef)
     service = sites.services()["south"]
-    service.received(sites.packed(study))
+    service.take_in(sites.pack(study))
     text = preview_approval(service.site, service.site.owner(), study, dataset="new", runs=1).view.as_text()
     assert "EXACTLY" in text and "the exact score of each new record" in text
     assert "to the coordinator and north" in text and "not private" in text

@@ -50,7 +50,7 @@ def values_of(sites: Sites) -> set[str]:
 def run(sites: Sites) -> tuple[dict[str, Any], dict[str, Any]]:
     study, services = sites.study(), sites.services()
     for service in services.values():
-        approve(service, service.received(sites.packed(study)))
+        approve(service, service.take_in(sites.pack(study)))
     return execute(connect_services(study, services, sites.coordinator, run="run-7391"))
 
 
@@ -98,7 +98,7 @@ def test_a_value_that_does_not_fit_is_told_by_its_kind_column_and_row(
     home, value = sites.home("north"), SPOILT[column]
     study, services = sites.study(), sites.services()
     for service in services.values():
-        approve(service, service.received(sites.packed(study)))
+        approve(service, service.take_in(sites.pack(study)))
     frame = pd.read_csv(home / "patients.csv", dtype=object)
     frame.loc[[6, 9], column] = value
     if kind == "csv":

@@ -157,13 +157,10 @@ def _listening(heard: list[bytes]) -> Any:
             def __init__(self, service: Any) -> None:
                 self.service = service
 
-            def answered(self, raw: bytes) -> Any:
-                found = self.service.answered(raw)
+            def answer(self, raw: bytes) -> Any:
+                found = self.service.answer(raw)
                 heard.append(found.reply)
                 return found
-
-            def answer(self, raw: bytes) -> bytes:
-                return bytes(self.answered(raw).reply)
 
             def __getattr__(self, name: str) -> Any:
                 return getattr(self.service, name)

@@ -40,7 +40,7 @@ def everything(sites: Sites) -> set[Path]:
 
 def test_a_study_arrives_as_it_was_packed_and_without_its_simulation(sites: Sites) -> None:
     study = sites.study()
-    raw = sites.packed(study)
+    raw = sites.pack(study)
     assert set(files_of(raw)) == {"study.toml", "schema.toml"} and b"/private/of/the/author" not in raw
     arrival = receive(sites, raw)
     assert (arrival.study, arrival.name, arrival.submitter) == (study.hash, "readmission", "coordinator")
@@ -52,7 +52,7 @@ def test_a_study_arrives_as_it_was_packed_and_without_its_simulation(sites: Site
 
 
 def test_no_byte_of_a_pack_can_be_changed(sites: Sites) -> None:
-    raw = sites.packed(sites.study())
+    raw = sites.pack(sites.study())
     before = everything(sites)
     for place in range(0, len(raw), 97):
         changed = raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :]
@@ -66,7 +66,7 @@ def test_no_byte_of_a_pack_can_be_changed(sites: Sites) -> None:
 
 def test_a_submitter_that_the_owner_does_not_know_is_refused(sites: Sites) -> None:
     mallory = Identity()
-    raw = sites.packed(sites.study(coordinator=mallory), keys=mallory)
+    raw = sites.pack(sites.study(coordinator=mallory), keys=mallory)
     with pytest.raises(Refused, match=r"none of policy\.submitters \(coordinator\)") as refusal:
         receive(sites, raw)
     assert (refusal.value.code, refusal.value.key) == ("policy", "submitters")
@@ -93,7 +93,7 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_no_name_in_a_pack_leads_out_of_its_folder(sites: Sites, name: str) -> None:
-    files = files_of(sites.packed(sites.study()))
+    files = files_of(sites.pack(sites.study()))
     before = everything(sites)
     with pytest.raises(Malformed, match="can't name a file inside"):
         receive(sites, forged(sites, {**files, name: b"planted"}))
@@ -102,7 +102,7 @@ def test_no_name_in_a_pack_leads_out_of_its_folder(sites: Sites, name: str) -> N
 
 @pytest.mark.parametrize("name", ["evil.py", "sitecustomize.py", "model.pkl", "patients.csv", "schema.toml.bak"])
 def test_a_pack_holds_what_the_study_names_and_its_hash_covers_and_nothing_else(sites: Sites, name: str) -> None:
-    files, before = files_of(sites.packed(sites.study())), everything(sites)
+    files, before = files_of(sites.pack(sites.study())), everything(sites)
     with pytest.raises(Refused, match=f"contains {name}, which the study does not name"):
         receive(sites, forged(sites, {**files, name: b"planted"}))
     del files["schema.toml"]
@@ -112,7 +112,7 @@ def test_a_pack_holds_what_the_study_names_and_its_hash_covers_and_nothing_else(
 
 
 def test_a_name_that_is_a_folder_of_another_is_refused_and_not_an_accident(sites: Sites) -> None:
-    files = files_of(sites.packed(sites.study()))
+    files = files_of(sites.pack(sites.study()))
     for more in ("study.toml/x", "Schema.toml", "schema.toml/a/b"):
         with pytest.raises(Malformed, match="collides with another file"):
             receive(sites, forged(sites, {**files, more: b"planted"}))
@@ -126,11 +126,11 @@ def test_a_pack_of_another_form_is_refused(sites: Sites, files: Any) -> None:
     with pytest.raises(Malformed):
         receive(sites, forged(sites, files))
     with pytest.raises(Malformed):
-        receive(sites, forged(sites, files_of(sites.packed(sites.study())), more=1))
+        receive(sites, forged(sites, files_of(sites.pack(sites.study())), more=1))
 
 
 def test_a_pack_whose_study_is_none_leaves_nothing(sites: Sites) -> None:
-    files = files_of(sites.packed(sites.study()))
+    files = files_of(sites.pack(sites.study()))
     before = everything(sites)
     for text in (b"", b"\xff", b"[study]\n", files["study.toml"].replace(b"schema.toml", b"../schema.toml")):
         with pytest.raises(ComityError):
@@ -140,14 +140,14 @@ def test_a_pack_whose_study_is_none_leaves_nothing(sites: Sites) -> None:
 
 def test_a_study_that_does_not_ask_this_site_or_pins_another_key_is_refused(sites: Sites) -> None:
     with pytest.raises(Refused, match="has no party 'north'"):
-        receive(sites, sites.packed(sites.study(names=("south",))))
+        receive(sites, sites.pack(sites.study(names=("south",))))
     study = sites.study()
     (sites.home("north") / "north.keys").rename(sites.home("north") / "old.keys")
     from comity.crypto import key_file
 
     key_file.create(sites.home("north") / "north.keys")
     with pytest.raises(Refused, match="pins another key of north") as refusal:
-        receive(sites, sites.packed(study))
+        receive(sites, sites.pack(study))
     assert refusal.value.code == "keys"
 
 
@@ -159,13 +159,13 @@ def test_a_study_that_swaps_the_key_of_another_party_is_refused_where_the_owner_
     for mine, its in zip(keys_table(mallory).splitlines(), keys_table(sites.identity("south")).splitlines()):
         text = text.replace(its, mine)
     swapped = Study.parse(text, folder=honest.folder)
-    assert receive(sites, sites.packed(swapped)).study == swapped.hash, "the control: nobody at north knows better"
+    assert receive(sites, sites.pack(swapped)).study == swapped.hash, "the control: nobody at north knows better"
     with south.open("a") as file:
         file.write(f"\n[pinned.south]\n{keys_table(sites.identity('south'))}\n")
-    assert receive(sites, sites.packed(honest)).study == honest.hash
+    assert receive(sites, sites.pack(honest)).study == honest.hash
     (swapped.folder / "study.toml").write_text(text.replace('"readmission"', '"again"'))
     with pytest.raises(Refused, match=r"pins another key of south than \[pinned\.south\]") as refusal:
-        receive(sites, sites.packed(Study.load(swapped.folder / "study.toml")))
+        receive(sites, sites.pack(Study.load(swapped.folder / "study.toml")))
     assert (refusal.value.code, refusal.value.key) == ("keys", "pinned.south")
 
 
@@ -186,12 +186,12 @@ def test_what_can_not_be_deployed_is_not_packed(sites: Sites) -> None:
 
 def test_nobody_in_the_policy_means_nobody(sites: Sites) -> None:
     with pytest.raises(Refused, match="none"):
-        unpack(sites.packed(sites.study()), {})
+        unpack(sites.pack(sites.study()), {})
 
 
 def test_a_study_is_found_by_how_its_hash_begins(sites: Sites) -> None:
     study = sites.study()
-    receive(sites, sites.packed(study))
+    receive(sites, sites.pack(study))
     box = Inbox(sites.home("north"))
     assert box.find(study.hash[:4]).study == box.find(study.hash.upper()).study == study.hash
     for prefix in ("", study.hash[:3], "zzzz", "../.."):
@@ -205,7 +205,7 @@ def test_unread_studies_come_first_and_then_the_newest(sites: Sites) -> None:
     hashes = []
     for place, epsilon in enumerate((0.5, 0.6, 0.7)):
         study = sites.study(epsilon=epsilon, at=f"study {place}")
-        receive(sites, sites.packed(study))
+        receive(sites, sites.pack(study))
         hashes.append(study.hash)
     box = Inbox(sites.home("north"))
     assert [one.study for one in box.arrivals()] == hashes[::-1]

@@ -31,7 +31,7 @@ def restored(ledger: Path, copy: Path) -> None:
 def test_a_ledger_that_went_back_answers_nothing_until_its_owner_has_written_off(sites: Sites, tmp_path: Path) -> None:
     study, services = sites.study(epsilon=0.3), sites.services()
     for service in services.values():
-        approve(service, service.received(sites.packed(study)), runs=3)
+        approve(service, service.take_in(sites.pack(study)), runs=3)
     ledger, copy = sites.home("north") / "north.ledger", tmp_path / "backup"
     backed_up(ledger, copy)
     begin(connect_services(study, services, sites.coordinator))
@@ -51,7 +51,7 @@ def test_a_copy_that_is_the_last_state_goes_on(sites: Sites, tmp_path: Path) -> 
     """Positive control: it is going back that freezes a ledger, not being restored on the machine that knows it."""
     study, services = sites.study(epsilon=0.3), sites.services()
     for service in services.values():
-        approve(service, service.received(sites.packed(study)))
+        approve(service, service.take_in(sites.pack(study)))
     begin(connect_services(study, services, sites.coordinator))
     ledger, copy = sites.home("north") / "north.ledger", tmp_path / "backup"
     backed_up(ledger, copy)

@@ -47,9 +47,9 @@ def begin(sites: Sites, study: Any, services: Any, **more: Any) -> Refused:
 
 
 def approved(sites: Sites, study: Any, *, runs: int = 1) -> dict[str, SiteService]:
-    services, raw = sites.services(), sites.packed(study)
+    services, raw = sites.services(), sites.pack(study)
     for service in services.values():
-        service.inbox.approve(service.received(raw).study, dataset="patients", runs=runs)
+        service.inbox.approve(service.take_in(raw).study, dataset="patients", runs=runs)
     return services
 
 
@@ -88,7 +88,7 @@ def test_a_study_that_was_not_approved_is_refused(sites: Sites) -> None:
     study = sites.study()
     services = sites.services()
     for name, service in services.items():
-        arrival = service.received(sites.packed(study))
+        arrival = service.take_in(sites.pack(study))
         if name != "north":
             approve(service, arrival)
     refusal = begin(sites, study, services)
@@ -135,14 +135,14 @@ def test_a_period_that_is_used_up_is_refused(sites: Sites) -> None:
     first, second = sites.study(epsilon=0.6), sites.study(epsilon=0.9, at="second")
     services = approved(sites, first)
     for service in services.values():
-        approve(service, service.received(sites.packed(second)))
+        approve(service, service.take_in(sites.pack(second)))
     begun(connect_services(first, services, sites.coordinator))
     refusal = begin(sites, second, services, run="run-2")
     assert (refusal.code, refusal.key) == ("policy", "epsilon_per_period")
     assert "the studies of the last 30 days cost patients eps" in sentence(sites)
     # The owner would be told the same before it approves.
     third = sites.study(epsilon=0.85, at="third")
-    arrival = services["north"].received(sites.packed(third))
+    arrival = services["north"].take_in(sites.pack(third))
     with pytest.raises(Refused, match="epsilon_per_period"):
         approve(services["north"], arrival)
     for name in NAMES:
@@ -176,7 +176,7 @@ def test_a_variant_that_is_not_allowed_can_not_be_approved_either(sites: Sites) 
     study = sites.study(table=PUBLISHED, text=STUDY.replace("delta = 1e-6", "colluders = 0"))
     service = SiteService(sites.site("north"))
     with pytest.raises(Refused) as refusal:
-        approve(service, service.received(sites.packed(study)))
+        approve(service, service.take_in(sites.pack(study)))
     assert refusal.value.key == "variants" and service.inbox.find(study.hash).decision is None
 
 
@@ -186,11 +186,11 @@ def test_what_the_ledger_can_not_pay_is_refused_with_the_figures_at_home(sites: 
     north.write_off(Approx("2.9", 1e-5), "for the test")
     services = sites.services()
     with pytest.raises(BudgetExceeded, match="is left"):
-        approve(services["north"], services["north"].received(sites.packed(study)))
+        approve(services["north"], services["north"].take_in(sites.pack(study)))
     # Approved before the budget went elsewhere: refused when it is to begin.
     for name, service in services.items():
         if name != "north":
-            approve(service, service.received(sites.packed(study)))
+            approve(service, service.take_in(sites.pack(study)))
     services["north"].inbox.approve(study.hash, dataset="patients", runs=1)
     refusal = begin(sites, study, services)
     assert refusal.code == "budget" and "left" not in str(refusal)
@@ -204,7 +204,7 @@ def test_records_that_do_not_fit_are_told_before_the_approval(sites: Sites) -> N
     path.write_text("\n".join([lines[0].replace("readmitted", "returned"), *lines[1:]]))
     service = SiteService(sites.site("north"))
     with pytest.raises(DataError, match="readmitted"):
-        approve(service, service.received(sites.packed(study)))
+        approve(service, service.take_in(sites.pack(study)))
     path.unlink()
     with pytest.raises(DataError, match="no such file"):
         approve(service, service.inbox.find(study.hash))
@@ -276,7 +276,7 @@ def test_a_site_file_that_breaks_stops_the_desk_until_it_is_mended(sites: Sites)
     assert any("epsilon_per_ztudy" in one.sentence for one in Refusals(sites.home("north")).last(9))
     # Nor does it take studies in, by terms that may not hold any more.
     with pytest.raises(Refused, match="can't be used"):
-        services["north"].received(sites.packed(sites.study(epsilon=0.8, at="second")))
+        services["north"].take_in(sites.pack(sites.study(epsilon=0.8, at="second")))
     # A decision does not open it: it would be served by the terms that were read last.
     services["north"].inbox.approve(study.hash, dataset="patients", runs=5)
     with pytest.raises(Stopped, match="north"):
@@ -317,7 +317,7 @@ def test_what_a_killed_site_left_in_its_inbox_goes_with_the_next_study(sites: Si
     for name, age in (("old", 3600), ("young", 5)):
         (folder / f".new-{name}" / "study").mkdir(parents=True)
         os.utime(folder / f".new-{name}", (time.time() - age,) * 2)
-    sites.services()["north"].received(sites.packed(sites.study()))
+    sites.services()["north"].take_in(sites.pack(sites.study()))
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == [".new-young"]
 
 
@@ -377,7 +377,7 @@ def test_an_approval_binds_a_study_to_one_dataset(sites: Sites) -> None:
     study = sites.study()
     services = sites.services()
     for name, service in services.items():
-        arrival = service.received(sites.packed(study))
+        arrival = service.take_in(sites.pack(study))
         if name == "north":
             with pytest.raises(BadInput, match=r"patients, visits.*--dataset"):
                 approve(service, arrival)
@@ -396,16 +396,16 @@ def test_a_policy_that_decides_approves_what_it_allows_once(sites: Sites) -> Non
     study, dear = sites.study(), sites.study(epsilon=1.5, at="dear")
     services = sites.services()
     for service in services.values():
-        decision = service.received(sites.packed(study)).decision
+        decision = service.take_in(sites.pack(study)).decision
         assert decision is not None and (decision.runs, decision.why) == (1, WITHIN_POLICY)
-        waiting = service.received(sites.packed(dear))
+        waiting = service.take_in(sites.pack(dear))
         assert waiting.decision is None and not waiting.read
     assert "epsilon_per_study" in sentence(sites)
     begun(connect_services(study, services, sites.coordinator))
     assert begin(sites, study, services, run="run-2").code == "approval"
     # The same pack again is no new approval, and what its owner refused stays refused.
     services["north"].inbox.refuse(study.hash, "enough")
-    decision = services["north"].received(sites.packed(study)).decision
+    decision = services["north"].take_in(sites.pack(study)).decision
     assert decision is not None and decision.decision == "refused"
 
 
@@ -415,7 +415,7 @@ def test_a_policy_that_decides_approves_what_it_allows_once(sites: Sites) -> Non
 def test_strangers_make_the_site_write_no_more_than_its_file_holds(sites: Sites) -> None:
     service = SiteService(sites.site("north"))
     for raw in (b"", b"x" * 200, os.urandom(300)):
-        assert service.answered(raw).refusal is not None
+        assert service.answer(raw).refusal is not None
     noted = Refusals(sites.home("north"))
     assert [one.code for one in noted.last(3)] == ["sealed"] * 3
     path = sites.home("north") / "refusals.jsonl"
@@ -444,7 +444,7 @@ def test_serving_takes_any_endpoint(sites: Sites, monkeypatch: pytest.MonkeyPatc
     for name in NAMES:
         sites.write(name, top='[relay]\naddress = "here://service"\n')
         service = SiteService(sites.site(name))
-        approve(service, service.received(sites.packed(study)))
+        approve(service, service.take_in(sites.pack(study)))
         open_endpoint(service.site).serve(service)
     ready(connect_services(study, dict(zip(NAMES, InProcess.served)), sites.coordinator))
 
@@ -478,5 +478,5 @@ def test_an_address_without_an_engine_is_named(sites: Sites, top: str) -> None:
 
 
 def test_what_a_site_keeps_is_its_owners_alone(sites: Sites) -> None:
-    SiteService(sites.site("north")).received(sites.packed(sites.study()))
+    SiteService(sites.site("north")).take_in(sites.pack(sites.study()))
     assert (sites.home("north") / "studies").stat().st_mode & 0o077 == 0

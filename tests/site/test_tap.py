@@ -32,8 +32,8 @@ class Tapped:
         self.service, self.change = service, change
         self.bytes: list[bytes] = []
 
-    def answered(self, raw: bytes) -> Any:
-        answer = self.service.answered(raw)
+    def answer(self, raw: bytes) -> Any:
+        answer = self.service.answer(raw)
         self.bytes += [raw, answer.reply]
         return answer if self.change is None else self.change(answer)
 
@@ -42,21 +42,21 @@ class Tapped:
 def inside(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Every ask and reply as it is where no box is around it."""
     seen: list[bytes] = []
-    answered = Registry.answered
+    answered = Registry.answer
 
     def listening(self: Registry, raw: bytes) -> Answer:
         answer = answered(self, raw)
         seen.extend([raw, answer.reply])
         return answer
 
-    monkeypatch.setattr(Registry, "answered", listening)
+    monkeypatch.setattr(Registry, "answer", listening)
     return seen
 
 
 def approved(sites: Sites, study: Any) -> dict[str, Tapped]:
-    services, raw = sites.services(), sites.packed(study)
+    services, raw = sites.services(), sites.pack(study)
     for service in services.values():
-        service.inbox.approve(service.received(raw).study, dataset="patients", runs=1)
+        service.inbox.approve(service.take_in(raw).study, dataset="patients", runs=1)
     return {name: Tapped(service) for name, service in services.items()}
 
 
@@ -99,7 +99,7 @@ def test_an_ask_that_is_not_sealed_is_refused_and_written_down(sites: Sites, ins
     ready(connect_services(study, taps, sites.coordinator))
     north = taps["north"].service
     before = len(inside)
-    answer = north.answered(inside[0])
+    answer = north.answer(inside[0])
     assert answer.refusal is not None and answer.refusal.code == "sealed" and len(inside) == before
     assert decode(answer.reply[:-SIGNATURE_BYTES]) == {"refused": "sealed", "key": ""}
     assert "comes in a sealed box" in Refusals(sites.home("north")).last(1)[0].sentence
@@ -107,16 +107,16 @@ def test_an_ask_that_is_not_sealed_is_refused_and_written_down(sites: Sites, ins
 
 def test_a_packed_study_comes_sealed_and_what_its_site_says_of_it_is_signed(sites: Sites) -> None:
     study, north = sites.study(), SiteService(sites.site("north"))
-    packed, key = sites.packed(study), sites.identity("north").public
+    packed, key = sites.pack(study), sites.identity("north").public
     boxes = seal_messages({"north": lambda: packed}, study.consortium.roster, "study")
     box = boxes.messages["north"]()
     words = [study.hash, "readmission", "averaging", "schema.toml", "epsilon", *NAMES]
     assert all(word.encode() in packed for word in words[1:]) and not [word for word in words if word.encode() in box]
-    reply = north.submitted(box)
-    assert decode(verify_reply(key, "north", packed, boxes.opened("north", reply))) == {"ok": True}
+    reply = north.receive(box)
+    assert decode(verify_reply(key, "north", packed, boxes.open_reply("north", reply))) == {"ok": True}
     assert north.inbox.find(study.hash).decision is None and Refusals(sites.home("north")).last(1) == []
     # As it is, it is refused: whoever carried it has read it.
-    said = verify_reply(key, "north", packed, north.submitted(packed))
+    said = verify_reply(key, "north", packed, north.receive(packed))
     assert decode(said) == {"refused": "sealed", "key": ""}
     assert (
         "a packed study between organisations comes in a sealed box"
@@ -125,8 +125,8 @@ def test_a_packed_study_comes_sealed_and_what_its_site_says_of_it_is_signed(site
     # What can't be kept is a stop, and no exception: a full disk is no refusal.
     again = seal_messages({"north": lambda: packed}, study.consortium.roster, "study")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SiteService, "received", lambda self, raw: (_ for _ in ()).throw(OSError("no space left")))
-        stopped = again.opened("north", north.submitted(again.messages["north"]()))
+        patch.setattr(SiteService, "take_in", lambda self, raw: (_ for _ in ()).throw(OSError("no space left")))
+        stopped = again.open_reply("north", north.receive(again.messages["north"]()))
     assert decode(stopped[:-SIGNATURE_BYTES]) == {"refused": "stopped", "key": ""}
 
 

@@ -53,7 +53,7 @@ def served(sites: Sites) -> tuple[Any, dict[str, SiteService]]:
     study = sites.study()
     services = sites.services()
     for service in services.values():
-        approve(service, service.received(sites.packed(study)))
+        approve(service, service.take_in(sites.pack(study)))
     ready(connect_services(study, services, sites.coordinator))
     return study, services
 

@@ -18,9 +18,9 @@ def states(service: Any) -> list[Any]:
 
 def test_who_has_not_heard_the_end_is_known_and_told_again(sites: Any, tmp_path: Path) -> None:
     study, services, path = sites.study(), sites.services(), tmp_path / "journal.sqlite"
-    packed = sites.packed(study)
+    packed = sites.pack(study)
     for service in services.values():
-        approve(service, service.received(packed))
+        approve(service, service.take_in(packed))
     north = services["north"]
 
     def leaving(at: Any) -> None:

@@ -47,7 +47,7 @@ def view(service: SiteService, arrival: Arrival) -> OwnersView:
 def test_a_study_of_invented_parties_waits_for_a_hand(sites: Sites, parties: int) -> None:
     sites.write("north", policy=POLICY)
     service = SiteService(sites.site("north"))
-    arrival = service.received(sites.packed(invented(sites, parties=parties)))
+    arrival = service.take_in(sites.pack(invented(sites, parties=parties)))
     assert arrival.decision is None and service.studies == ()
     assert f"you know 0 of {parties - 1} other parties" in said(sites) and "comity site approve" in said(sites)
     shown = view(service, arrival)
@@ -59,8 +59,8 @@ def test_a_study_of_invented_parties_waits_for_a_hand(sites: Sites, parties: int
 def test_a_study_that_counts_them_as_colluders_is_accepted(sites: Sites) -> None:
     sites.write("north", policy=POLICY)
     service = SiteService(sites.site("north"))
-    few = service.received(sites.packed(invented(sites, parties=4, colluders=2)))
-    all_of_them = service.received(sites.packed(invented(sites, parties=4, colluders=3, at="more")))
+    few = service.take_in(sites.pack(invented(sites, parties=4, colluders=2)))
+    all_of_them = service.take_in(sites.pack(invented(sites, parties=4, colluders=3, at="more")))
     assert few.decision is None
     assert all_of_them.decision is not None and all_of_them.decision.why == WITHIN_POLICY
     assert "have invented" not in view(service, all_of_them).as_text()
@@ -70,9 +70,9 @@ def test_a_pinned_party_counts_and_one_more_colluder_is_needed_beside_unknown_on
     """South reads the result and knows its own part of the noise; the invented party adds none."""
     pin(sites, "north", "south")
     service = SiteService(sites.site("north"))
-    short = service.received(sites.packed(invented(sites, parties=3, names=("south",))))
+    short = service.take_in(sites.pack(invented(sites, parties=3, names=("south",))))
     assert short.decision is None and "you know 1 of 2" in said(sites) and "2 would cover them" in said(sites)
-    enough = service.received(sites.packed(invented(sites, parties=3, colluders=2, names=("south",), at="more")))
+    enough = service.take_in(sites.pack(invented(sites, parties=3, colluders=2, names=("south",), at="more")))
     assert enough.decision is not None and enough.decision.decision == "approved"
 
 
@@ -84,7 +84,7 @@ def test_an_approval_by_the_policy_ends_with_the_pin_that_it_rests_on(sites: Sit
     path = sites.site("north")
     path.write_text(path.read_text() + f"\n[pinned.west]\n{west}\n")
     service = SiteService(path)
-    assert service.received(sites.packed(study)).approval is not None and list(service.studies) == [study.hash]
+    assert service.take_in(sites.pack(study)).approval is not None and list(service.studies) == [study.hash]
     pin(sites, "north", "south")
     service.refresh()
     assert list(service.studies) == [] and "you know 1 of 2 other parties" in said(sites)
@@ -94,9 +94,9 @@ def test_a_policy_does_not_serve_what_it_would_not_approve_any_more(sites: Sites
     pin(sites, "north", "south")
     study = invented(sites, parties=4, colluders=3, names=("south",))
     service = SiteService(sites.site("north"))
-    assert service.received(sites.packed(study)).approval is not None
+    assert service.take_in(sites.pack(study)).approval is not None
     short = invented(sites, parties=4, colluders=2, names=("south",), at="short")
-    arrival = service.received(sites.packed(short))
+    arrival = service.take_in(sites.pack(short))
     assert arrival.decision is None
     # As an earlier version would have decided.
     service.inbox.approve(arrival.study, dataset="patients", runs=1, why=WITHIN_POLICY)
@@ -111,7 +111,7 @@ def test_a_policy_does_not_serve_what_it_would_not_approve_any_more(sites: Sites
 def test_an_owner_sees_every_party_with_its_fingerprint(sites: Sites) -> None:
     pin(sites, "north", "south", policy="")
     service = SiteService(sites.site("north"))
-    shown = view(service, service.received(sites.packed(invented(sites, parties=4, names=("south",)))))
+    shown = view(service, service.take_in(sites.pack(invented(sites, parties=4, names=("south",)))))
     text, document = shown.as_text(), shown.as_json()
     assert "you know 1 of 3 other parties" in text and document["parties_known"] == 1
     standing = {one["name"]: one["standing"] for one in document["parties"]}
@@ -130,7 +130,7 @@ def test_a_consortium_whose_owners_pinned_each_other_runs_by_policy(sites: Sites
     study = sites.study()
     services = sites.services()
     for service in services.values():
-        assert service.received(sites.packed(study)).approval is not None
+        assert service.take_in(sites.pack(study)).approval is not None
     values, _ = execute(connect_services(study, services, sites.coordinator))
     assert "model" in values
 
@@ -151,7 +151,7 @@ def test_a_pin_is_not_passed_by_a_name_that_looks_like_it(sites: Sites, name: st
     service = SiteService(sites.site("north"))
     if name == "SOUTH":
         with pytest.raises(Refused, match=r"another key of SOUTH than \[pinned.south\]"):
-            service.received(sites.packed(Study.load(folder / "study.toml")))
+            service.take_in(sites.pack(Study.load(folder / "study.toml")))
         return
     with pytest.raises(StudyError, match=r"study\.toml: the name of a party.*rename"):
         Study.load(folder / "study.toml")

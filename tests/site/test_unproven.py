@@ -61,7 +61,7 @@ def test_it_is_off_unless_an_owner_writes_it(sites: Sites) -> None:
     study = tree(sites)
     services = sites.services()
     for service in services.values():
-        arrival = service.received(sites.packed(study))
+        arrival = service.take_in(sites.pack(study))
         with pytest.raises(Refused, match=r"not private as claimed.*policy\.unproven does not allow") as error:
             approve(service, arrival)
         assert (error.value.code, error.value.key) == ("policy", "unproven")
@@ -76,7 +76,7 @@ def test_a_method_whose_claim_is_wrong_runs_at_its_corrected_loss(sites: Sites, 
     study = tree(sites)
     services = sites.services()
     for service in services.values():
-        arrival = service.received(sites.packed(study))
+        arrival = service.take_in(sites.pack(study))
         view = preview_approval(service.site, service.site.owner(), study, dataset="patients", runs=1).view
         assert view.cost == "eps 0.70" and f"eps {PRINTED:.2f} is claimed" in view.as_text()
         assert "NOT PRIVATE AS CLAIMED: see each true loss" in view.as_text() and "  true loss " in view.as_text()
@@ -106,13 +106,13 @@ def test_the_corrected_loss_is_what_a_ceiling_is_compared_with(sites: Sites) -> 
     path.write_text(path.read_text().replace("epsilon_per_study = 1.0", "epsilon_per_study = 0.65"))
     service = SiteService(path)
     with pytest.raises(Refused, match=r"cost eps 0\.70.*policy\.epsilon_per_study is 0\.65"):
-        approve(service, service.received(sites.packed(tree(sites))))
+        approve(service, service.take_in(sites.pack(tree(sites))))
 
 
 def test_a_policy_does_not_approve_it_by_itself(sites: Sites) -> None:
     allow(sites, "unproven = true", 'approval = "within-policy"')
     service = SiteService(sites.site("north"))
-    arrival = service.received(sites.packed(tree(sites)))
+    arrival = service.take_in(sites.pack(tree(sites)))
     assert arrival.decision is None and "It waits for you" in said(sites)
     service.inbox.approve(arrival.study, dataset="patients", runs=1, why="within the policy")
     service.refresh()
@@ -131,12 +131,12 @@ def test_where_nothing_is_bounded_against_somebody_records_must_be_allowed_to_le
     with pytest.raises(
         Refused, match=r"no loss is bounded against the party with the fewest.*records_may_leave"
     ) as error:
-        approve(service, service.received(sites.packed(study)))
+        approve(service, service.take_in(sites.pack(study)))
     assert error.value.key == "records_may_leave"
     allow(sites, "unproven = true", "records_may_leave = true")
     services = sites.services()
     for service in services.values():
-        arrival = service.received(sites.packed(study))
+        arrival = service.take_in(sites.pack(study))
         view = preview_approval(service.site, service.site.owner(), study, dataset="patients", runs=1).view
         assert "NO BOUND against" in view.as_text() and "NOT PRIVATE AS CLAIMED" in view.as_text()
         approve(service, arrival)

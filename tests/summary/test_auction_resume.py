@@ -85,7 +85,7 @@ def killed_everywhere(
         sites, record = Sites(made, there), seen.Record(there / "seen")
         with monkeypatch.context() as patch:
             for owner in (Host, Parties):
-                for name in ("answered", "sum", "perturb", "compute"):
+                for name in ("answer", "sum", "perturb", "compute"):
                     if hasattr(owner, name):
                         patch.setattr(owner, name, getattr(owner, name))
             seen.at_a_site(record)

@@ -119,7 +119,7 @@ class ColumnSites(Sites):
         """Run that study between services in this process, and return the released weights."""
         study, services = self.training_study(), self.services()
         for service in services.values():
-            approve(service, service.received(self.packed(study)), dataset="patients")
+            approve(service, service.take_in(self.pack(study)), dataset="patients")
         return np.asarray(execute(connect_services(study, services, self.coordinator, run=RUN))[0]["model"])
 
     def prediction(self, coef: Any, *, records: int = NEW, receiver: str | None = "north", run: str = RUN) -> Study:

@@ -19,7 +19,9 @@ from typing import Any, cast
 
 import pytest
 
+from comity.errors import ComityError
 from comity.federation.messages.channel import MAX_BYTES
+from comity.federation.owner.host import Answer
 from comity.relay import sandbox, server
 from comity.relay.address import RelayAddress
 from comity.relay.agent import RelayAgent
@@ -138,14 +140,16 @@ class FunctionHandler:
     """A site's request handler made from one function."""
 
     def __init__(self, party: str, answer: Callable[[bytes], bytes]) -> None:
-        self.party, self.answer = party, answer
-        self.dropped: list[bytes] = []
+        self.party, self._answer = party, answer
 
-    def receive(self, pack: bytes) -> bytes:
-        return b"" if pack.startswith(b"pack") else b"policy"
+    def answer(self, raw: bytes) -> Answer:
+        return Answer(self._answer(raw))
 
-    def report_dropped(self, why: bytes) -> None:
-        self.dropped.append(why)
+    def receive(self, raw: bytes) -> bytes:
+        return b"" if raw.startswith(b"pack") else b"policy"
+
+    def record_refusal(self, error: ComityError) -> None:
+        pass
 
 
 class Site:

@@ -18,7 +18,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.relay.deployment import connect_parties
 from comity.site.approval import choose_dataset, preview_approval
 from comity.site.inbox import Arrival
-from comity.site.pack import pack
+from comity.site.pack import pack as pack_study
 from comity.site.service import SiteService
 from comity.study.local.channel import LocalChannel
 from comity.study.study import Study
@@ -134,8 +134,8 @@ class Sites:
         (folder / "study.toml").write_text("\n".join(lines))
         return Study.load(folder / "study.toml")
 
-    def packed(self, study: Study, *, keys: Identity | None = None) -> bytes:
-        return pack(study, keys or self.coordinator)
+    def pack(self, study: Study, *, keys: Identity | None = None) -> bytes:
+        return pack_study(study, keys or self.coordinator)
 
     def services(self, names: tuple[str, ...] = NAMES) -> dict[str, SiteService]:
         return {name: SiteService(self.site(name)) for name in names}

@@ -29,7 +29,7 @@ class Stumbling(Whole):
     def carry(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
         replies = {}
         for party, message in messages.items():
-            replies[party] = self.hosts[party].answer(message)
+            replies[party] = self.hosts[party].answer(message).reply
             path = decode(message[:-SIGNATURE_BYTES])[2]
             if (party, path) == (self.party, self.step):
                 self.step = ""

@@ -103,10 +103,10 @@ class Timed:
         self._host = host
         self.seconds = 0.0
 
-    def answered(self, raw: bytes) -> Answer:
+    def answer(self, raw: bytes) -> Answer:
         started = thread_time()
         try:
-            return self._host.answered(raw)
+            return self._host.answer(raw)
         finally:
             self.seconds += thread_time() - started
 

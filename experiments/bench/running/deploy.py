@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median, stdev
 from typing import Any
 
+from comity.errors import ComityError
 from comity.federation.messages.channel import Channel, Replied
 from comity.federation.owner.host import Answer
 from comity.relay.channel import NatsChannel
@@ -45,7 +46,7 @@ def measure(*, quick: bool = False) -> list[dict[str, Any]]:
             words = [(["-m", __name__, str(loopback.relay_folder(name))], Path(folder, name, "log")) for name in names]
             stack.enter_context(run_processes(words))
             channel = stack.enter_context(NatsChannel(loopback.relay_of("coordinator"), names, grace=_LONGEST_START))
-            local = LocalChannel({name: _Local() for name in names})
+            local = LocalChannel({name: _Echo(name) for name in names})
             cases = [("empty", SHORT, 20 if quick else 200)]
             if sites == 3:
                 cases.append(("8MB", 8 * MEGA, 2 if quick else 7))
@@ -95,22 +96,17 @@ def _round(channel: Channel, names: list[str], size: int) -> float:
     return took
 
 
-class _Local:
-    def answered(self, raw: bytes) -> Answer:
-        return Answer(raw)
-
-
 class _Echo:
     def __init__(self, party: str) -> None:
         self.party = party
 
-    def answer(self, raw: bytes) -> bytes:
-        return raw
+    def answer(self, raw: bytes) -> Answer:
+        return Answer(raw)
 
-    def receive(self, pack: bytes) -> bytes:
+    def receive(self, raw: bytes) -> bytes:
         return b""
 
-    def report_dropped(self, why: bytes) -> None:
+    def record_refusal(self, error: ComityError) -> None:
         pass
 
 

@@ -175,12 +175,9 @@ class _Sealed:
         self._host = host
         self.party = host.party
 
-    def answered(self, raw: bytes) -> Answer:
-        return Answer(self.answer(raw))
-
-    def answer(self, raw: bytes) -> bytes:
+    def answer(self, raw: bytes) -> Answer:
         ask = open_ask(keys_of(self.party), self.party, raw)
-        return ask.reply(self._host.answer(ask.raw))
+        return Answer(ask.seal_reply(self._host.answer(ask.raw).reply))
 
     def receive(self, pack: bytes) -> bytes:
         return b""

@@ -261,7 +261,7 @@ def receive(
         raise BadInput(
             f"{file}: the pack can't be read ({error.strerror}); name a file of comity study pack"
         ) from error
-    arrival = SiteService(site).received(raw)
+    arrival = SiteService(site).take_in(raw)
     line = f"{arrival.study[:12]}  {arrival.name} of {arrival.submitter}: {_describe_decision(arrival)}"
     show([line], _arrival_document(arrival), as_json=as_json)
 

@@ -78,7 +78,7 @@ def deliver_study(
     refused: dict[str, str] = {}
     missing: dict[str, str] = {}
     with channel.submit(boxes.messages, timeouts=timeouts) as asking:
-        asking.open_with(boxes.opened)
+        asking.open_with(boxes.open_reply)
         for event in asking:
             if isinstance(event, Lost):
                 missing[event.party] = event.why

@@ -19,8 +19,9 @@ from contextlib import contextmanager, suppress
 from io import BytesIO
 from typing import Protocol
 
-from comity.errors import Refused, StudyError
+from comity.errors import ComityError, Refused, StudyError
 from comity.federation.messages.channel import MAX_BYTES
+from comity.federation.owner.host import Answer
 from comity.relay.address import RelayAddress
 from comity.relay.certificates import CERTIFICATE
 from comity.relay.membership import load_membership
@@ -61,43 +62,24 @@ class NatsEndpoint:
 
     def serve(self, service: SiteService) -> None:
         with lock_ledger(service.site):
-            serve(ServiceHandler(service), self.relay)
+            serve(service, self.relay)
 
 
 class RequestHandler(Protocol):
-    """What a site does with what arrives. Several threads call it. What it raises does not leave the site."""
+    """What a site does with what arrives; an owner's `SiteService` is one. Several threads call it. What it raises does
+    not leave the site."""
 
     @property
     def party(self) -> str: ...
 
-    def answer(self, raw: bytes) -> bytes:
+    def answer(self, raw: bytes) -> Answer:
         """The signed reply to an ask."""
 
-    def receive(self, pack: bytes) -> bytes:
+    def receive(self, raw: bytes) -> bytes:
         """Take in a packed study; the signed reply to it."""
 
-    def report_dropped(self, why: bytes) -> None:
-        """Something arrived that the site does not work on (`wire`); called at most once a second."""
-
-
-class ServiceHandler:
-    """Hands what arrives to an owner's service."""
-
-    def __init__(self, service: SiteService) -> None:
-        self._service = service
-        self.party = service.site.party
-
-    def answer(self, raw: bytes) -> bytes:
-        return self._service.answered(raw).reply
-
-    def receive(self, pack: bytes) -> bytes:
-        return self._service.submitted(pack)
-
-    def report_dropped(self, why: bytes) -> None:
-        word = why.decode("ascii")
-        self._service.record_refusal(
-            Refused(f"refused: {_DROPPED.get(word, 'something unreadable arrived')}", code=word)
-        )
+    def record_refusal(self, error: ComityError) -> None:
+        """Record for the owner that the agent dropped something; called at most once a second."""
 
 
 _DROPPED = {
@@ -171,14 +153,14 @@ class Worker:
                 case Kind.HAVE:
                     message = self._arriving.pop(frame.id, BytesIO()).getvalue()
                     is_study = frame.number == Kind.STUDY
-                    work, threads = (
-                        (self._site.receive, self._packs) if is_study else (self._site.answer, self._threads)
-                    )
+                    work, threads = (self._site.receive, self._packs) if is_study else (self._answer, self._threads)
                     with suppress(RuntimeError):  # the site is stopping; the coordinator asks again
                         threads.submit(self._work, work, frame.id, message)
                     del message
                 case Kind.FAILED:
-                    self._site.report_dropped(bytes(frame.body))
+                    word = bytes(frame.body).decode("ascii")
+                    why = _DROPPED.get(word, "something unreadable arrived")
+                    self._site.record_refusal(Refused(f"refused: {why}", code=word))
                 case Kind.DONE:
                     self._arriving.pop(frame.id, None)
 
@@ -187,6 +169,9 @@ class Worker:
         self._packs.shutdown(wait=False, cancel_futures=True)
         self._threads.shutdown(cancel_futures=True)
         self._packs.shutdown()
+
+    def _answer(self, raw: bytes) -> bytes:
+        return self._site.answer(raw).reply
 
     def _work(self, work: Callable[[bytes], bytes], name: bytes, message: bytes) -> None:
         try:

@@ -42,7 +42,7 @@ RETRY_SECONDS = 5.0
 
 
 class SiteService:
-    """Answers each message that reaches a site, on any thread. `answered` never raises for what arrives."""
+    """Answers each message that reaches a site, on any thread. `answer` never raises for what arrives."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -57,11 +57,15 @@ class SiteService:
         self.refresh()
 
     @property
+    def party(self) -> str:
+        return self.site.party
+
+    @property
     def studies(self) -> tuple[str, ...]:
         """The hashes of the studies that this site serves."""
         return self._registry.studies
 
-    def answered(self, raw: bytes) -> Answer:
+    def answer(self, raw: bytes) -> Answer:
         """The sealed reply to a sealed ask. A refusal's sentence goes to the owner and is recorded for it."""
         began = time.monotonic()
         self.refresh()
@@ -75,17 +79,17 @@ class SiteService:
         if self._is_closed:
             # This decides about no study: open runs continue once the site file works again.
             closed = self._closed_refusal()
-            return Answer(ask.reply(sign_reply(keys, party, ask.raw, _verdict(closed))), closed)
-        answer = self._registry.answered(ask.raw)
+            return Answer(ask.seal_reply(sign_reply(keys, party, ask.raw, _verdict(closed))), closed)
+        answer = self._registry.answer(ask.raw)
         study = study_of(ask.raw)
         self._log_answer(answer, study, time.monotonic() - began)
         if answer.refusal is not None:
             self._record(answer.refusal, study, answer.run)
         elif answer.path == END and study in self._served:
             self._deliver(self._served[study][1], answer.run)
-        return replace(answer, reply=ask.reply(answer.reply))
+        return replace(answer, reply=ask.seal_reply(answer.reply))
 
-    def submitted(self, raw: bytes) -> bytes:
+    def receive(self, raw: bytes) -> bytes:
         """The sealed and signed reply to a sealed pack: that it arrived, or the code of a refusal, whose sentence is
         recorded here. It never raises."""
         self.refresh()
@@ -97,7 +101,7 @@ class SiteService:
             return sign_reply(keys, party, raw, _verdict(error))
         refusal: ComityError | None = None
         try:
-            self.received(box.raw)
+            self.take_in(box.raw)
         except ComityError as error:
             refusal = error
             log.warning("%s refused a packed study: %s", party, error)
@@ -105,9 +109,9 @@ class SiteService:
             refusal = Stopped("a packed study could not be stored; the log of this site says why")
             log.exception("%s: a packed study could not be stored; its sender may submit it again", party)
             self._record(refusal)
-        return box.reply(sign_reply(keys, party, box.raw, _verdict(refusal)))
+        return box.seal_reply(sign_reply(keys, party, box.raw, _verdict(refusal)))
 
-    def received(self, pack: bytes) -> Arrival:
+    def take_in(self, pack: bytes) -> Arrival:
         """Take in a packed study. It waits for its owner, unless the site file leaves the decision to the policy. A
         joint prediction always waits for the owner: each one reveals as many exact scores as the policy allows a run.
         A refusal is recorded for the owner and raised."""
@@ -293,7 +297,7 @@ class Endpoint(Protocol):
     """A site's end of a channel (`comity.federation.messages.channel`)."""
 
     def serve(self, service: SiteService) -> None:
-        """Pass asks to `service.answered` and packed studies to `service.submitted` until the process is stopped. Asks
+        """Pass asks to `service.answer` and packed studies to `service.receive` until the process is stopped. Asks
         may come twice and in any order, from several threads; answers in progress are finished."""
 
 

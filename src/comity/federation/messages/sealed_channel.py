@@ -47,32 +47,32 @@ class SealedChannel:
     def ask(self, messages: Mapping[str, Message], *, timeouts: Timeouts = NO_TIMEOUT) -> PendingAsk:
         boxes = seal_messages(messages, self._roster)
         asking = self._channel.ask(boxes.messages, timeouts=timeouts)
-        asking.open_with(boxes.opened)
+        asking.open_with(boxes.open_reply)
         return asking
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """Messages in boxes, and how to open the replies to them, with a key that only this process has."""
+    """Sealed messages, and `open_reply` for their replies, with a key that only this process has."""
 
     messages: Mapping[str, Message]
-    opened: Callable[[str, bytes], bytes]
+    open_reply: Callable[[str, bytes], bytes]
 
 
 def seal_messages(
     messages: Mapping[str, Message], roster: Mapping[str, PublicIdentity], purpose: Purpose = "ask"
 ) -> Boxes:
-    """Each message in a box for its party, sealed to the key that `roster` pins."""
+    """Seal each message to the key that `roster` pins for its party."""
     for party in messages:
         if party not in roster:
             raise Refused(f"{party} has no pinned key in the roster; pin it in the study", code="stranger")
     keys = Identity(fresh_seed())
     answers = keys.public.sealing()
-    boxes = {party: _sealed(roster[party], _context(purpose, party), make, answers) for party, make in messages.items()}
-    return Boxes(boxes, lambda party, box: _opened_reply(keys, party, box))
+    boxes = {party: _seal(roster[party], _context(purpose, party), make, answers) for party, make in messages.items()}
+    return Boxes(boxes, lambda party, box: _open_reply(keys, party, box))
 
 
-def _sealed(receiver: PublicIdentity, context: bytes, make: Message, answers: bytes) -> Message:
+def _seal(receiver: PublicIdentity, context: bytes, make: Message, answers: bytes) -> Message:
     made: list[tuple[bytes, bytes]] = []
 
     def message() -> bytes:
@@ -87,10 +87,10 @@ def _sealed(receiver: PublicIdentity, context: bytes, make: Message, answers: by
 
 @dataclass(frozen=True)
 class OpenedAsk:
-    """A signed ask or study out of its box, and how to seal the reply."""
+    """A signed ask or study out of its box; `seal_reply` seals the reply to the sender."""
 
     raw: bytes
-    reply: Callable[[bytes], bytes]
+    seal_reply: Callable[[bytes], bytes]
 
 
 def open_ask(keys: Identity, party: str, box: bytes, purpose: Purpose = "ask") -> OpenedAsk:
@@ -111,7 +111,7 @@ def open_ask(keys: Identity, party: str, box: bytes, purpose: Purpose = "ask") -
     return OpenedAsk(inside[SEALING_BYTES:], lambda reply: receiver.seal(reply, _reply_context(party)))
 
 
-def _opened_reply(keys: Identity, party: str, box: bytes) -> bytes:
+def _open_reply(keys: Identity, party: str, box: bytes) -> bytes:
     """Empty if the box does not open, which fails to verify: only this party is lost."""
     try:
         return keys.open(box, _reply_context(party))

@@ -180,14 +180,9 @@ class Host:
         """What this party has of a run: what was released to it, and what its own steps delivered."""
         return read_received(self.store.delivered(run), self.declaration)
 
-    def answer(self, raw: bytes) -> bytes:
+    def answer(self, raw: bytes, digests: Digests | None = None) -> Answer:
         """The signed reply to an ask. It never raises: a refusal leaves the site as a code and a key, any other error
-        as "stopped". The sentence stays in the log of this site."""
-        return self.answered(raw).reply
-
-    def answered(self, raw: bytes, digests: Digests | None = None) -> Answer:
-        """`answer`, with the sentence of a refusal for the site's operator. `digests` are those of `raw`, if they are
-        known."""
+        as "stopped". The refusal's sentence is for the site's operator. `digests` are those of `raw`, if known."""
         digests = digests or Digests.of_signed(raw)
         refusal: ComityError | None = None
         ask: Ask | None = None

@@ -156,12 +156,8 @@ class Registry:
             if host is not None and wait:
                 self._changed.wait_for(lambda: host not in self._busy)
 
-    def answer(self, raw: bytes) -> bytes:
-        """The signed reply to an ask. It never raises."""
-        return self.answered(raw).reply
-
-    def answered(self, raw: bytes) -> Answer:
-        """`answer`, with the sentence of a refusal for the site's operator."""
+    def answer(self, raw: bytes) -> Answer:
+        """The signed reply to an ask, and the sentence of a refusal for the site's operator. It never raises."""
         digests = Digests.of_signed(raw)
         named = study_of(raw)
         with self._serving(named) as host:
@@ -177,7 +173,7 @@ class Registry:
                 refusal = Refused(f"study {(named or '?')[:12]!r}: {why}", code="study")
             else:
                 assert host is not None
-                return host.answered(raw, digests)
+                return host.answer(raw, digests)
         log.warning("%s refused: %s", self.party, refusal)
         reply = encode({"refused": refusal.code, "key": ""})
         return Answer(sign_reply(self._keys, self.party, raw, reply, digests), refusal)

@@ -30,7 +30,7 @@ _LONG = 0.02
 class Answering(Protocol):
     """A `Host`, or whatever else answers asks of one party."""
 
-    def answered(self, raw: bytes) -> Answer: ...
+    def answer(self, raw: bytes) -> Answer: ...
 
 
 class LocalChannel:
@@ -82,7 +82,7 @@ class LocalChannel:
         if not asking.fits(party, len(message)):
             return
         try:
-            answer = host.answered(message)
+            answer = host.answer(message)
         except Exception:
             log.exception("%s failed", party)
             asking.lost(party, FAILED)
