@@ -15,22 +15,21 @@ SAID = re.compile(r"Adult|credit defaults|HAR|MNIST|KDD-99|[Nn]ot tuned\s+(# )?o
 
 # Those that were chosen to make models better; sizes of words, tolerances and limits of proofs are not among them.
 TUNED = {
-    "methods/averaging/rule.py": (
+    "methods/averaging/descent.py": (
         "ROUNDS",
-        "FOR_SECOND_MOMENT",
-        "FOR_CALIBRATION",
-        "FAR_ENOUGH",
+        "SECOND_MOMENT_SHARE",
+        "CALIBRATION_SHARE",
+        "MIN_PROGRESS",
         "_LOUD",
-        "_LEAST_CLIP",
+        "_MIN_CLIP",
         "_NARROW",
         "_RIDGE",
-        "_PENALTY",
     ),
-    "methods/averaging/calibration.py": ("ASKS", "SPREAD", "_FURTHEST"),
-    "methods/averaging/moment_blocks.py": ("WIDEST_WHOLE", "SQUARE"),
-    "methods/averaging/whitening.py": ("LOOKS", "MOST_OF_ALL"),
-    "methods/averaging/objectives.py": ("clip=0.5",),
-    "methods/averaging/sizes.py": ("HEADROOM",),
+    "methods/averaging/calibration.py": ("CALIBRATIONS", "PRIOR_DEVIATION", "_MAX_LOG"),
+    "methods/averaging/second_moments.py": ("MAX_WHOLE_FEATURES", "SQUARES_WEIGHT", "WHITENINGS", "MAX_SHARE"),
+    "methods/averaging/regression.py": ("TARGET_WEIGHT", "_FINE"),
+    "methods/averaging/objectives.py": ("clip=0.5", "_PENALTY"),
+    "methods/averaging/method.py": ("HEADROOM",),
     "methods/declared_records.py": ("FAR",),
     "methods/softlabel/rule.py": (
         "_VOTE_NOISE",

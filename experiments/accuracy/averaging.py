@@ -86,7 +86,7 @@ def of_table(held: Consortium, size: Size, *, quick: bool) -> Iterator[dict[str,
     )
     target = held.table.schema.target
     numbers = isinstance(target, Bounded)
-    variance = float(np.var(held.protocol.targets(_labels(held.test)))) if numbers else None
+    variance = float(np.var(held.protocol.scale_targets(_labels(held.test)))) if numbers else None
     # What does not depend on the noise is computed once.
     known = {baseline.name: baseline for baseline in held.protocol.compare(list(held.parties.values()), held.test)}
     pooled = known["pooled"]

@@ -19,16 +19,13 @@ from scipy.special import softmax
 
 from comity.entropy import Stream
 from comity.learn import in_unit_ball
-from comity.methods.averaging import AveragingProtocol, calibration, rule, whitening
-from comity.methods.averaging import moments as by_moments
-from comity.methods.averaging.assessment import error_of
-from comity.methods.averaging.calibration import Slope, sureness
-from comity.methods.averaging.descent import steps_from, whitened
-from comity.methods.averaging.method import Way
-from comity.methods.averaging.moment_blocks import matrices
-from comity.methods.averaging.moment_blocks import moments as second_moments
-from comity.methods.averaging.moments import fitted
-from comity.methods.averaging.whitening import Whitening
+from comity.methods.averaging import AveragingProtocol, calibration, descent, objectives, regression, second_moments
+from comity.methods.averaging.assessment import measure_error
+from comity.methods.averaging.calibration import FactorEstimate, calibration_sums
+from comity.methods.averaging.descent import first_averaged_round
+from comity.methods.averaging.method import ResolvedSolver
+from comity.methods.averaging.regression import fit_regression
+from comity.methods.averaging.second_moments import Whitening, read_matrices, sum_moments
 from comity.privacy import Approx, Neighbours, NoiseSource, Permit, Pure, SeededNoise, Unit
 from comity.protocol import Consortium, Release, log_loss
 from experiments.accuracy.averaging import COLLUDERS, DELTA, EPSILONS, make_consortium
@@ -67,7 +64,7 @@ class LocalRecords:
 
     @cached_property
     def second_moments(self) -> Floats:
-        return second_moments(self.everything[0], self.protocol.blocks)
+        return sum_moments(self.everything[0], self.protocol.blocks)
 
     def on_terms(self, epsilon: float, delta: float) -> Consortium:
         return Consortium(
@@ -83,7 +80,7 @@ class LocalRecords:
         features, targets = self.test
         objective = self.protocol.objective
         coef = objective.coefficients(weights)
-        error = error_of(objective, coef, features, targets)
+        error = measure_error(objective, coef, features, targets)
         if objective.kind == "linear":
             return utility(1 - error / float(np.var(targets)))
         scores = features @ coef.T
@@ -95,9 +92,11 @@ class LocalRecords:
 def held(name: str) -> LocalRecords:
     dealt = make_consortium(inside(name, _ROWS))
     protocol = dealt.protocol
-    parties = tuple((in_unit_ball(own.features), protocol.targets(_of(own.labels))) for own in dealt.parties.values())
+    parties = tuple(
+        (in_unit_ball(own.features), protocol.scale_targets(_of(own.labels))) for own in dealt.parties.values()
+    )
     return LocalRecords(
-        name, protocol, parties, (in_unit_ball(dealt.test.features), protocol.targets(_of(dealt.test.labels)))
+        name, protocol, parties, (in_unit_ball(dealt.test.features), protocol.scale_targets(_of(dealt.test.labels)))
     )
 
 
@@ -112,29 +111,29 @@ def opened(release: Release, exact: Floats, consortium: Consortium, source: Nois
 
 
 def descended(own: LocalRecords, consortium: Consortium, source: NoiseSource) -> Floats:
-    """What `comity.methods.averaging.descent` computes."""
+    """What `AveragingProtocol.descend` computes."""
     protocol, declared = own.protocol, own.protocol.declare(consortium)
     features, targets = own.everything
     noisy, rows = opened(declared["second_moment"], own.second_moments, consortium, source), features
-    white = Whitening.none(protocol.features)
-    for look in range(protocol.looks):
-        white = whitened(protocol, white, look, noisy, len(features), consortium)
-        rows = white.inside(features)
-        noisy = opened(declared["whitened_moment"], second_moments(rows, protocol.blocks), consortium, source)
-    steps = steps_from(protocol, matrices(noisy, protocol.blocks), consortium)
-    weights, kept, rounds = np.zeros(protocol.shape), np.zeros(protocol.shape), protocol.steps
-    first, filled, cut = rule.averaged_from(rounds), np.ones(len(features), np.bool_), protocol.cut(consortium)
+    white = Whitening.identity(protocol.features)
+    for number in range(protocol.whitenings):
+        white = protocol.whiten(white, number, noisy, len(features), consortium)
+        rows = white.map_into_ball(features)
+        noisy = opened(declared["whitened_moment"], sum_moments(rows, protocol.blocks), consortium, source)
+    preconditioner = protocol.precondition(read_matrices(noisy, protocol.blocks), consortium)
+    weights, kept, rounds = np.zeros(protocol.shape), np.zeros(protocol.shape), protocol.round_count
+    first, filled, cut = first_averaged_round(rounds), np.ones(len(features), np.bool_), protocol.clip_norm(consortium)
     for number in range(rounds):
-        exact = protocol.objective.gradient(white.back(weights), features, targets, filled, cut, rows)
-        weights = weights - steps.along(opened(declared["gradient"], exact, consortium, source))
+        exact = protocol.objective.gradient(white.unwhiten(weights), features, targets, filled, cut, rows)
+        weights = weights - preconditioner.step(opened(declared["gradient"], exact, consortium, source))
         if number >= first:
             kept += weights / (rounds - first)
-    found, slope = white.back(kept), Slope()
-    for _ in range(protocol.asks):
-        exact = sureness(protocol.objective, slope.factor * found, features, targets, filled)
+    found, estimate = white.unwhiten(kept), FactorEstimate()
+    for _ in range(protocol.calibrations):
+        exact = calibration_sums(protocol.objective, estimate.factor * found, features, targets, filled)
         told = opened(declared["calibration"], exact, consortium, source)
-        slope = slope.after(told, declared["calibration"].opened_deviation(consortium))
-    return slope.factor * found
+        estimate = estimate.update(told, declared["calibration"].opened_deviation(consortium))
+    return estimate.factor * found
 
 
 def averaged(own: LocalRecords, consortium: Consortium, sources: list[NoiseSource]) -> list[Floats]:
@@ -146,12 +145,12 @@ def averaged(own: LocalRecords, consortium: Consortium, sources: list[NoiseSourc
 
 
 def solved(own: LocalRecords, consortium: Consortium, source: NoiseSource) -> Floats:
-    """What `AveragingProtocol.solved` computes."""
+    """What `AveragingProtocol.solve` computes."""
     layout, (features, targets) = own.protocol.layout(consortium), own.everything
     classes = own.protocol.model != "linear"
-    exact = layout.of(features, 2 * targets - 1 if classes else targets, np.ones(len(features), np.bool_))
+    exact = layout.sum_records(features, 2 * targets - 1 if classes else targets, np.ones(len(features), np.bool_))
     release = layout.release(consortium, 4 * len(features))
-    found = fitted(
+    found = fit_regression(
         layout,
         opened(release, exact, consortium, source),
         records=len(features),
@@ -169,55 +168,57 @@ def _elsewhere(module: Any, name: str, values: tuple[float, ...]) -> Choice:
 
 def choices() -> Iterator[Choice]:
     def by_gradients(datasets: Mapping[str, tuple[str, ...]] = DATASETS, **constants: Any) -> Utilities:
-        return _over(datasets, DELTA, {f"averaging.rule.{name}": value for name, value in constants.items()})
+        return _over(datasets, DELTA, {f"averaging.descent.{name}": value for name, value in constants.items()})
 
-    yield Choice("_STANDING", (8.0, 12.0, 18.0), lambda value: by_gradients(WIDE, _STANDING=value), rule._STANDING)
-    yield _elsewhere(whitening, "MOST_OF_ALL", (0.1, 0.2, 0.34))
-    yield _elsewhere(whitening, "LOOKS", (0, 1, 2))
-    yield Choice("_RIDGE", (0.5, 0.8, 1.2), lambda value: by_gradients(_RIDGE=value), rule._RIDGE)
-    yield Choice("ROUNDS", (10, 20, 40), lambda value: by_gradients(ROUNDS=value), rule.ROUNDS)
-    yield Choice("_NARROW", (100, 400, 1000), lambda value: by_gradients(WIDE, _NARROW=value), rule._NARROW)
+    yield Choice("_STANDING", (8.0, 12.0, 18.0), lambda value: by_gradients(WIDE, _STANDING=value), descent._STANDING)
+    yield _elsewhere(second_moments, "MAX_SHARE", (0.1, 0.2, 0.34))
+    yield _elsewhere(second_moments, "WHITENINGS", (0, 1, 2))
+    yield Choice("_RIDGE", (0.5, 0.8, 1.2), lambda value: by_gradients(_RIDGE=value), descent._RIDGE)
+    yield Choice("ROUNDS", (10, 20, 40), lambda value: by_gradients(ROUNDS=value), descent.ROUNDS)
+    yield Choice("_NARROW", (100, 400, 1000), lambda value: by_gradients(WIDE, _NARROW=value), descent._NARROW)
     yield Choice(
-        "_LEAST_CLIP, _MOST_CLIP",
+        "_MIN_CLIP, _MAX_CLIP",
         ((0.35, 0.5), (0.5, 0.5), (0.5, 0.7), (0.7, 0.7), (0.6, 1.0)),
-        lambda value: by_gradients(_LEAST_CLIP=value[0], _MOST_CLIP=value[1]),
-        (rule._LEAST_CLIP, rule._MOST_CLIP),
+        lambda value: by_gradients(_MIN_CLIP=value[0], _MAX_CLIP=value[1]),
+        (descent._MIN_CLIP, descent._MAX_CLIP),
     )
     yield Choice(
         "_LOUD, _QUIET",
         ((0.003, 0.0003), (0.01, 0.001), (0.03, 0.003)),
         lambda value: by_gradients(_LOUD=value[0], _QUIET=value[1]),
-        (rule._LOUD, rule._QUIET),
+        (descent._LOUD, descent._QUIET),
     )
     yield Choice(
-        "FOR_SECOND_MOMENT",
+        "SECOND_MOMENT_SHARE",
         ("0.03", "0.06", "0.1"),
-        lambda value: by_gradients(FOR_SECOND_MOMENT=type(rule.FOR_SECOND_MOMENT)(value)),
-        str(rule.FOR_SECOND_MOMENT),
+        lambda value: by_gradients(SECOND_MOMENT_SHARE=type(descent.SECOND_MOMENT_SHARE)(value)),
+        str(descent.SECOND_MOMENT_SHARE),
     )
     yield Choice(
-        "FOR_CALIBRATION",
+        "CALIBRATION_SHARE",
         ("0.01", "0.02", "0.05", "0.1"),
-        lambda value: by_gradients(FOR_CALIBRATION=type(rule.FOR_CALIBRATION)(value)),
-        str(rule.FOR_CALIBRATION),
+        lambda value: by_gradients(CALIBRATION_SHARE=type(descent.CALIBRATION_SHARE)(value)),
+        str(descent.CALIBRATION_SHARE),
     )
-    yield _elsewhere(calibration, "ASKS", (0, 1, 2, 3))
-    yield _elsewhere(calibration, "SPREAD", (0.2, 0.3, 0.5))
+    yield _elsewhere(calibration, "CALIBRATIONS", (0, 1, 2, 3))
+    yield _elsewhere(calibration, "PRIOR_DEVIATION", (0.2, 0.3, 0.5))
     yield Choice("objectives.softmax clip", (0.35, 0.5, 0.7, 1.0), _with_softmax_clip, 0.5)
     yield Choice(
         "_PENALTY",
         (0.1, 0.2, 0.33, 0.6),
-        lambda value: _over(PURE, 0.0, {"averaging.rule._PENALTY": value}, "average"),
-        rule._PENALTY,
+        lambda value: _over(PURE, 0.0, {"averaging.objectives._PENALTY": value}, "average"),
+        objectives._PENALTY,
     )
-    yield Choice("_FINE, _COARSE", _ENDS, _between, (rule._FINE, rule._COARSE))
+    yield Choice("_FINE, _COARSE", _ENDS, _between, (regression._FINE, regression._COARSE))
     yield Choice(
-        "by_moments.TARGET",
+        "regression.TARGET_WEIGHT",
         (0.25, 0.5, 1.0),
         lambda value: _over(
-            NUMBERS, DELTA, {"averaging.moments.TARGET": value, "averaging.moments._SQUARED": 1 + value**2}
+            NUMBERS,
+            DELTA,
+            {"averaging.regression.TARGET_WEIGHT": value, "averaging.regression._MAX_SQUARE": 1 + value**2},
         ),
-        by_moments.TARGET,
+        regression.TARGET_WEIGHT,
     )
 
 
@@ -234,13 +235,13 @@ def _between(ends: tuple[float, float]) -> Utilities:
                 own, consortium = held(name), held(name).on_terms(epsilon, 0.0)
                 release = own.protocol.layout(consortium).release(consortium, 4 * len(own.everything[0]))
                 noise = release.opened_deviation(consortium) * sqrt(own.protocol.features) / len(own.everything[0])
-                way: Way = "moments" if ends[0] < noise <= ends[1] else "average"
+                way: ResolvedSolver = "moments" if ends[0] < noise <= ends[1] else "average"
                 out[dataset][f"{name} {epsilon:g}"] = _pure(name, epsilon, way)
     return out
 
 
 @lru_cache(maxsize=64)
-def _pure(name: str, epsilon: float, way: Way) -> float:
+def _pure(name: str, epsilon: float, way: ResolvedSolver) -> float:
     return _case(name, epsilon, 0.0, way)
 
 
@@ -254,7 +255,10 @@ def _with_softmax_clip(clip: float) -> Utilities:
 
 
 def _over(
-    datasets: Mapping[str, tuple[str, ...]], delta: float, constants: Mapping[str, Any], way: Way | None = None
+    datasets: Mapping[str, tuple[str, ...]],
+    delta: float,
+    constants: Mapping[str, Any],
+    way: ResolvedSolver | None = None,
 ) -> Utilities:
     with instead(constants):
         return {
@@ -265,7 +269,9 @@ def _over(
         }
 
 
-def _case(name: str, epsilon: float, delta: float, way: Way | None = None, clip: float | None = None) -> float:
+def _case(
+    name: str, epsilon: float, delta: float, way: ResolvedSolver | None = None, clip: float | None = None
+) -> float:
     """The mean worth of a few runs."""
     from dataclasses import replace
 
@@ -278,7 +284,7 @@ def _case(name: str, epsilon: float, delta: float, way: Way | None = None, clip:
     sources: list[NoiseSource] = [
         SeededNoise(int(Stream.public("choose", name, str(epsilon), number).words(1)[0])) for number in range(_REPEATS)
     ]
-    way = way or own.protocol.way(consortium)
+    way = way or own.protocol.solver_for(consortium)
     if way == "average":
         models = averaged(own, consortium, sources)
     else:

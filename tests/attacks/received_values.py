@@ -166,7 +166,7 @@ def averaged(kind: str, step: str, names: tuple[str, ...]) -> Case:
     def messages(rows: Floats) -> Iterator[Any]:
         built = averaging(rows.shape[1], kind)
         for scale, directions, weights in hostile(rows):
-            factors = np.zeros((built.looks, 1 + 10 * rows.shape[1]))
+            factors = np.zeros((built.whitenings, 1 + 10 * rows.shape[1]))
             factors[:, 0] = scale
             factors[:, 1 : 1 + directions.size] = directions.ravel()
             yield {"whitening": factors, "iterate": np.resize(weights, built.shape)}

@@ -16,7 +16,7 @@ from comity.federation.declare.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.federation.protocol import Protocol
-from comity.methods.averaging import Averaging, AveragingProtocol, rule
+from comity.methods.averaging import Averaging, AveragingProtocol, descent
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss
 from comity.privacy.unit import Neighbours, Unit
@@ -130,14 +130,14 @@ def ridge_in_one_place(built: Any, consortium: Any, matrices: Any) -> Any:
     """The ridge that stands for the noise, found again: r = 12·noise·√(directions that it leaves standing), of those
     eigenvalues that the noise of the second moment does not explain; or 1.2·noise·√(features) if that is less."""
     budget, declared = built.budget(consortium), built.declare(consortium)
-    wider = rule.shared_factor(consortium)
+    wider = descent.shared_noise_factor(consortium)
     noise = declared["gradient"].sensitivity / np.sqrt(float(budget.gradient.square) * budget.rounds) * wider
     release = declared["second_moment"]
     scale = release.scale(consortium)
     spread = release.deviation(scale) * scale.grid * wider
     values = [np.linalg.eigvalsh(matrix) for matrix in matrices]
     own = np.concatenate([one[one > np.sqrt(2 * len(one)) * spread] for one in values])
-    strengths = built.objective.curvature(built.cut(consortium)) / 2 * built.touched * own
+    strengths = built.objective.curvature(built.clip_norm(consortium)) / 2 * built.touched_blocks * own
 
     def standing(r: float) -> float:
         return float(max(1.0, (strengths / (strengths + r)).sum()))
@@ -154,13 +154,13 @@ def factor_in_one_place(built: Any, records: Any, consortium: Any, weights: Any,
     deviation = built.declare(consortium)["calibration"].opened_deviation(consortium)
     log, variance, ends = 0.0, 0.3**2, (-0.3, 1.0, 0.25) if built.model == "logistic" else (-0.8, 1.2, 0.5)
     for number in range(2):
-        held = [records[name] for name in present_in(built.steps + number)]
+        held = [records[name] for name in present_in(built.round_count + number)]
         x, y = np.concatenate([one.features for one in held]), np.concatenate([one.labels for one in held])
         scores = x @ weights.T * np.exp(log)
         along = scores / np.maximum(1, np.linalg.norm(scores, axis=1, keepdims=True))
 
         def pull(more: float, scores: Any = scores, along: Any = along, y: Any = y) -> Any:
-            return (built.objective.residual(scores * np.exp(more), built.targets(y)) * along).sum(1)
+            return (built.objective.residual(scores * np.exp(more), built.scale_targets(y)) * along).sum(1)
 
         growth = float(np.minimum((pull(1e-5) - pull(-1e-5)) / 2e-5, ends[2]).sum())
         gain = variance * growth / (variance * growth**2 + deviation**2 * (1 + variance))

@@ -23,7 +23,7 @@ from comity.federation.declare.policy import SIMULATION, Policy
 from comity.federation.messages.channel import Channel
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
-from comity.methods.averaging.published.protocol import PublishedAveraging
+from comity.methods.averaging.published.method import PublishedAveraging
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededDraws
@@ -80,11 +80,11 @@ class Mortal(WholeLocal):
 
     def __init__(self, hosts: Mapping[str, Host], die_at: int | None = None, *, after: bool = False) -> None:
         super().__init__(hosts)
-        self.asks, self.die_at, self.after = 0, die_at, after
+        self.calibrations, self.die_at, self.after = 0, die_at, after
 
     def carry(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
-        self.asks += 1
-        dies = self.asks - 1 == self.die_at
+        self.calibrations += 1
+        dies = self.calibrations - 1 == self.die_at
         if dies and not self.after:
             raise Interrupted
         replies = super().carry(messages)
@@ -179,7 +179,7 @@ class Meeting:
 
     def exact(self) -> np.ndarray:
         """The sum of the local models on the grid, computed in one place."""
-        grid = self.protocol.scaled(self.consortium).grid
+        grid = self.protocol.noise_for(self.consortium).grid
         models = [
             self.protocol._fit(host.records.features, cast(Any, host.records.labels)) for host in self.hosts.values()
         ]
@@ -191,7 +191,7 @@ def observed(kind: type[PublishedAveraging], seen: Callable[[int], None]) -> typ
     """The same protocol, telling the test what the curator learns from stage 1, and ending there."""
 
     class Observed(kind):  # type: ignore[misc, valid-type]
-        def noise_at(self, parties: Parties, place: int) -> np.ndarray:
+        def select_noise(self, parties: Parties, place: int) -> np.ndarray:
             seen(place)
             raise Interrupted
 

@@ -221,7 +221,7 @@ class Reusing(Argmin):
 
     def _curator_triples(self, view: Parties, use: int) -> Triples:
         seed = fixed_triples(self)[0]
-        self._told(view, "deal", use, triple_seed=seed)
+        self._ask(view, "deal", use, triple_seed=seed)
         return read_dealt(Side.CURATOR, seed, self.tournament.triples)
 
 
@@ -322,15 +322,15 @@ class Fragile(WholeLocal):
 
     def __init__(self, hosts: Any, crossed: Any, at: Any = None, moment: str = "before") -> None:
         super().__init__(hosts)
-        self.crossed, self.at, self.moment, self.asks = crossed, at, moment, 0
+        self.crossed, self.at, self.moment, self.calibrations = crossed, at, moment, 0
 
     def carry(self, messages: Any) -> Any:
-        self.asks += 1
-        if self.asks == self.at and self.moment == "before":
+        self.calibrations += 1
+        if self.calibrations == self.at and self.moment == "before":
             raise Killed
         replies = super().carry(messages)
         self.crossed.extend((party, messages[party], replies[party]) for party in replies)
-        if self.asks == self.at and self.moment == "after":
+        if self.calibrations == self.at and self.moment == "after":
             raise Killed
         return replies
 
@@ -558,7 +558,7 @@ def test_without_the_representative_the_run_waits_for_it(tmp_path: Path) -> None
     assert run(resumed)["found"].tolist() == [1]
     resumed._memory.alive.remove(SIDE)
     with pytest.raises(SiteLost, match="lost before"):
-        protocol.argmin._told(resumed.under("argmin"), "open", 1)
+        protocol.argmin._ask(resumed.under("argmin"), "open", 1)
 
 
 def test_triples_of_one_use_do_not_serve_another() -> None:

@@ -20,8 +20,8 @@ from comity.federation.declare.payers import spent_by
 from comity.learn.classifiers import LinearClassifier
 from comity.learn.quadratic import UNEQUAL
 from comity.learn.regressor import LinearRegressor
-from comity.methods.averaging import Averaging, rule
-from comity.methods.averaging.moments import TARGET, Moments, fitted, within_reach
+from comity.methods.averaging import Averaging, regression
+from comity.methods.averaging.regression import TARGET_WEIGHT, Moments, clip_l1, fit_regression
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
@@ -41,7 +41,7 @@ def records_of_two() -> list[Any]:
 
 def vectors(layout: Any) -> np.ndarray:
     one = np.ones(1, bool)
-    return np.stack([layout.of(x[None], np.array([t]), one) for x, t in records_of_two()])
+    return np.stack([layout.sum_records(x[None], np.array([t]), one) for x, t in records_of_two()])
 
 
 @pytest.mark.parametrize("loss", [Approx(1.0, 1e-5), Pure(1.0)])
@@ -64,11 +64,11 @@ def test_no_record_moves_the_moments_further_than_declared(loss: Any, neighbours
 
 def test_rows_that_reach_less_far_in_the_first_norm_are_noised_less_and_held_to_it() -> None:
     wide, short = Moments(50, sqrt(50), pure=True), Moments(50, 3.0, pure=True)
-    assert short.moved < wide.moved / 3
+    assert short.sensitivity < wide.sensitivity / 3
     row = np.full((1, 50), 1 / sqrt(50))
-    assert np.abs(within_reach(row, 3.0)).sum() == pytest.approx(3.0)
-    one = short.of(row, np.ones(1), np.ones(1, bool))
-    assert np.abs(one).sum() <= short.moved * (1 + 1e-9) and np.abs(one).sum() > 0.99 * short.moved - 0.7
+    assert np.abs(clip_l1(row, 3.0)).sum() == pytest.approx(3.0)
+    one = short.sum_records(row, np.ones(1), np.ones(1, bool))
+    assert np.abs(one).sum() <= short.sensitivity * (1 + 1e-9) and np.abs(one).sum() > 0.99 * short.sensitivity - 0.7
 
 
 def test_cutting_entries_keeps_the_first_norm_where_a_projection_would_not() -> None:
@@ -102,7 +102,7 @@ def test_the_moments_lose_no_more_than_is_debited_for_them() -> None:
         make_consortium(Approx(8.0, 1e-5)),
     )
     release, layout, one = built.declare(consortium)["moments"], built.layout(consortium), np.ones(1, bool)
-    pair = [layout.of(np.array([x]), np.array([t]), one) for x, t in (([1.0, 0.0], 1.0), ([0.0, 1.0], 1.0))]
+    pair = [layout.sum_records(np.array([x]), np.array([t]), one) for x, t in (([1.0, 0.0], 1.0), ([0.0, 1.0], 1.0))]
 
     def measured(stretched: float = 1.0) -> float:
         seen = [heard(release, consortium, stretched * value, side) for side, value in enumerate(pair)]
@@ -124,7 +124,7 @@ def test_the_pure_moments_keep_their_epsilon() -> None:
         make_consortium(Pure(2.0)),
     )
     release, layout, one = built.declare(consortium)["moments"], built.layout(consortium), np.ones(1, bool)
-    pair = [layout.of(np.array([[x]]), np.array([t]), one) for x, t in ((1.0, 1.0), (1.0, -1.0))]
+    pair = [layout.sum_records(np.array([[x]]), np.array([t]), one) for x, t in ((1.0, 1.0), (1.0, -1.0))]
 
     def measured(stretched: Any) -> float:
         seen = [heard(release, consortium, stretched * value, side) for side, value in enumerate(pair)]
@@ -136,7 +136,7 @@ def test_the_pure_moments_keep_their_epsilon() -> None:
 
 
 def exact(layout: Any, x: Any, targets: Any) -> Any:
-    return layout.of(x, targets, np.ones(len(x), bool))
+    return layout.sum_records(x, targets, np.ones(len(x), bool))
 
 
 @pytest.mark.parametrize("pure", [False, True])
@@ -146,13 +146,13 @@ def test_without_noise_it_is_least_squares(pure: bool) -> None:
     x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
     targets = np.clip(x @ [0.5, -0.3, 0.2, 0.0] + 0.1 * generator.normal(size=300), -1, 1)
     layout = Moments(4, 2.0, pure)
-    found = fitted(layout, exact(layout, x, targets), records=300, deviation=0.0, classes=False)
+    found = fit_regression(layout, exact(layout, x, targets), records=300, deviation=0.0, classes=False)
     wanted, residuals, *_ = np.linalg.lstsq(x, targets, rcond=None)
     np.testing.assert_allclose(found.coef, wanted, atol=1e-6)
     np.testing.assert_allclose(found.shrunk, 0.0, atol=1e-9)
     wanted_errors = UNEQUAL * np.sqrt(np.diag(np.linalg.inv(x.T @ x)) * residuals[0] / 300)
     np.testing.assert_allclose(found.errors, wanted_errors, rtol=1e-6)
-    classes = fitted(layout, exact(layout, x, np.sign(targets)), records=300, deviation=0.0, classes=True)
+    classes = fit_regression(layout, exact(layout, x, np.sign(targets)), records=300, deviation=0.0, classes=True)
     np.testing.assert_allclose(classes.coef, 2 * np.linalg.lstsq(x, np.sign(targets), rcond=None)[0], atol=1e-6)
 
 
@@ -162,9 +162,11 @@ def test_a_run_over_hosts_and_one_over_stacks_are_least_squares_of_all_records()
     assert [release.name for release in built.declare(consortium).releases] == ["moments", "model", "errors", "shrunk"]
     released = run(parties(built, records, consortium)[0])
     layout = built.layout(consortium)
-    together: Any = sum(exact(layout, own.features, built.targets(cast(Any, own.labels))) for own in records.values())
+    together: Any = sum(
+        exact(layout, own.features, built.scale_targets(cast(Any, own.labels))) for own in records.values()
+    )
     assert released["errors"].shape == (1, 4) and (released["errors"] > 0).all()
-    plain = fitted(layout, together, records=200, deviation=0.0, classes=False).coef
+    plain = fit_regression(layout, together, records=200, deviation=0.0, classes=False).coef
     # The ridge that the declared noise asks for shrinks; the direction stays.
     cosine = released["model"][0] @ plain / np.linalg.norm(released["model"]) / np.linalg.norm(plain)
     assert cosine > 0.9
@@ -199,7 +201,7 @@ def test_intervals_cover_where_residuals_are_unequal(unequal: float, monkeypatch
         rare = generator.uniform(size=800) < 0.1
         x = np.column_stack([np.where(rare, 0.7, 0.0), generator.uniform(-0.7, 0.7, 800)])
         targets = x @ truth + np.where(rare, 0.2, 0.105) * generator.uniform(-1, 1, 800)
-        found = fitted(layout, exact(layout, x, targets), records=800, deviation=0.0, classes=False)
+        found = fit_regression(layout, exact(layout, x, targets), records=800, deviation=0.0, classes=False)
         inside.append(np.abs(found.coef - truth) <= 1.959964 * found.errors)
     held = np.mean(inside, axis=0)
     # The positive control: as if residuals were equal, the coefficient is missed.
@@ -233,19 +235,27 @@ def test_public_figures_choose_moments_for_pure_classes() -> None:
     sizes = {30: "average", 2_000: "moments", 10**7: "average"}
     for size, way in sizes.items():
         built = protocol(sizes=size)
-        assert built.way(make_consortium(Pure(1.0))) == way
-    assert rule.moments_are_better(0.01) and not rule.moments_are_better(0.0101) and not rule.moments_are_better(0.001)
-    assert protocol(sizes=2_000, l2=0.1).way(make_consortium(Pure(1.0))) == "average"
-    assert protocol(sizes=2_000).way(make_consortium(Approx(1.0, 1e-6))) == "gradient"
-    assert protocol("svm", sizes=2_000).way(make_consortium(Pure(1.0))) == "average"
+        assert built.solver_for(make_consortium(Pure(1.0))) == way
     assert (
-        protocol("linear", rounds=4).way(make_consortium())
-        == protocol("linear", clip=0.5).way(make_consortium())
+        regression.moments_are_better(0.01)
+        and not regression.moments_are_better(0.0101)
+        and not regression.moments_are_better(0.001)
+    )
+    assert protocol(sizes=2_000, l2=0.1).solver_for(make_consortium(Pure(1.0))) == "average"
+    assert protocol(sizes=2_000).solver_for(make_consortium(Approx(1.0, 1e-6))) == "gradient"
+    assert protocol("svm", sizes=2_000).solver_for(make_consortium(Pure(1.0))) == "average"
+    assert (
+        protocol("linear", rounds=4).solver_for(make_consortium())
+        == protocol("linear", clip=0.5).solver_for(make_consortium())
         == "gradient"
     )
-    assert protocol("linear", l2=0.1).way(make_consortium(Pure(1.0))) == "average"
-    assert protocol("linear").way(make_consortium(Pure(1.0))) == protocol("linear").way(make_consortium()) == "moments"
-    assert replace(protocol("linear"), features=1501).way(make_consortium()) == "gradient"
+    assert protocol("linear", l2=0.1).solver_for(make_consortium(Pure(1.0))) == "average"
+    assert (
+        protocol("linear").solver_for(make_consortium(Pure(1.0)))
+        == protocol("linear").solver_for(make_consortium())
+        == "moments"
+    )
+    assert replace(protocol("linear"), features=1501).solver_for(make_consortium()) == "gradient"
 
 
 def test_pure_classes_are_learned_from_moments() -> None:
@@ -267,5 +277,5 @@ def test_what_moments_cant_make_is_refused(options: Any, said: str) -> None:
 
 def test_the_target_is_bounded_beside_the_features() -> None:
     layout = Moments(1, 1.0, pure=False)
-    vector = layout.of(np.array([[1.0]]), np.array([100.0]), np.ones(1, bool))
-    np.testing.assert_allclose(layout.matrix(vector), [[1.0, TARGET], [TARGET, TARGET**2]])
+    vector = layout.sum_records(np.array([[1.0]]), np.array([100.0]), np.ones(1, bool))
+    np.testing.assert_allclose(layout.matrix(vector), [[1.0, TARGET_WEIGHT], [TARGET_WEIGHT, TARGET_WEIGHT**2]])

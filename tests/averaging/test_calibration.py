@@ -12,7 +12,7 @@ import pytest
 from comity.audit.bound import mu_lower_bound
 from comity.data import Records
 from comity.methods.averaging import Averaging, AveragingProtocol, calibration
-from comity.methods.averaging.calibration import SPREAD, Slope, sureness
+from comity.methods.averaging.calibration import PRIOR_DEVIATION, FactorEstimate, calibration_sums
 from comity.privacy.loss import Approx
 from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import made, make_consortium, protocol
@@ -29,7 +29,7 @@ def pairs(built: AveragingProtocol, scale: float, generator: Any) -> np.ndarray:
     for label, _ in product(range(len(built.classes)), range(3)):
         weights = generator.normal(size=built.shape)
         weights *= scale / np.linalg.norm(weights)
-        found.append(sureness(built.objective, weights, points[:, None], np.full((34, 1), float(label)), ONE))
+        found.append(calibration_sums(built.objective, weights, points[:, None], np.full((34, 1), float(label)), ONE))
     return np.concatenate(found)
 
 
@@ -49,11 +49,11 @@ def test_no_record_moves_a_calibration_further_than_declared(kind: Any, neighbou
 @pytest.mark.parametrize("kind", ["logistic", "softmax"])
 def test_no_weights_turn_a_sum_into_something_that_is_no_number(kind: Any, weight: float) -> None:
     built, rows = protocol(kind, made(kind, width=2)), np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.0, 0.0]])
-    found = sureness(built.objective, np.full(built.shape, weight), rows, np.zeros(4), np.ones(4, bool))
-    assert np.isfinite(found).all() and np.linalg.norm(found) <= 4 * calibration.limits(built.objective).moved(
+    found = calibration_sums(built.objective, np.full(built.shape, weight), rows, np.zeros(4), np.ones(4, bool))
+    assert np.isfinite(found).all() and np.linalg.norm(found) <= 4 * calibration.limits_of(built.objective).sensitivity(
         replaced=False
     )
-    none = sureness(built.objective, np.ones(built.shape), rows, np.zeros(4), np.zeros(4, bool))
+    none = calibration_sums(built.objective, np.ones(built.shape), rows, np.zeros(4), np.zeros(4, bool))
     np.testing.assert_array_equal(none, np.zeros(2))
 
 
@@ -62,7 +62,9 @@ def test_a_calibration_loses_no_more_than_is_debited_for_it() -> None:
     built, consortium = Averaging.over_rows(features=2, sizes=100, rounds=1), make_consortium(Approx(40.0, DELTA))
     release, weights = built.declare(consortium)["calibration"], np.array([[40.0, 1.0]])
     rows, labels = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0.0, 1.0])
-    first, second = (sureness(built.objective, weights, rows[at : at + 1], labels[at : at + 1], ONE) for at in (0, 1))
+    first, second = (
+        calibration_sums(built.objective, weights, rows[at : at + 1], labels[at : at + 1], ONE) for at in (0, 1)
+    )
 
     def measured(one: Any, other: Any) -> float:
         seen = [
@@ -80,9 +82,9 @@ def test_models_without_probabilities_are_not_asked() -> None:
     for kind in ("svm", "linear"):
         built = protocol(kind, solver="gradient")
         names = [release.name for release in built.declare(make_consortium()).releases]
-        assert built.asks == 0 and "calibration" not in names
-        assert "how sure" not in built.expectation(make_consortium())
-    assert "2 more sums of two numbers say how sure the model is" in protocol().expectation(make_consortium())
+        assert built.calibrations == 0 and "calibration" not in names
+        assert "calibrate" not in built.expectation(make_consortium())
+    assert "2 more sums of two numbers calibrate" in protocol().expectation(make_consortium())
 
 
 def test_a_factor_is_believed_as_far_as_its_noise_allows() -> None:
@@ -91,37 +93,37 @@ def test_a_factor_is_believed_as_far_as_its_noise_allows() -> None:
     labels = (generator.random(4000) < 1 / (1 + np.exp(-scores[:, 0]))).astype(float)
     loss, filled = Averaging.over_rows(features=1, sizes=1).objective, np.ones(4000, bool)
 
-    def found(length: float, deviation: float, seed: int = 0) -> Slope:
-        slope, noise = Slope(), np.random.default_rng(seed)
-        for _ in range(calibration.ASKS):
-            told = sureness(loss, np.array([[slope.factor * length]]), scores, labels, filled)
-            slope = slope.after(told + deviation * noise.normal(size=2), deviation)
-        return slope
+    def found(length: float, deviation: float, seed: int = 0) -> FactorEstimate:
+        estimate, noise = FactorEstimate(), np.random.default_rng(seed)
+        for _ in range(calibration.CALIBRATIONS):
+            told = calibration_sums(loss, np.array([[estimate.factor * length]]), scores, labels, filled)
+            estimate = estimate.update(told + deviation * noise.normal(size=2), deviation)
+        return estimate
 
     # Scores that are half, once and twice as long as they should be.
     for length in (0.5, 1.0, 2.0):
         assert found(length, 1.0).factor * length == pytest.approx(1.0, abs=0.1)
     # Noise that drowns all records leaves the model as it is, and what is not known of it.
     lost = [found(2.0, 1e6, seed) for seed in range(200)]
-    assert np.sqrt(np.mean([one.log**2 for one in lost])) < SPREAD / 2
-    assert np.sqrt(np.mean([found(2.0, 30.0, seed).log ** 2 for seed in range(50)])) > SPREAD / 2
+    assert np.sqrt(np.mean([one.log**2 for one in lost])) < PRIOR_DEVIATION / 2
+    assert np.sqrt(np.mean([found(2.0, 30.0, seed).log ** 2 for seed in range(50)])) > PRIOR_DEVIATION / 2
     # No answer takes it further than a factor of 4.
-    far = Slope()
+    far = FactorEstimate()
     for _ in range(5):
-        far = far.after(np.array([-1e9, 1.0]), 1e-3)
-    assert far.factor == pytest.approx(4.0) and Slope().after(np.array([5.0, -3.0]), 1.0).factor == 1.0
+        far = far.update(np.array([-1e9, 1.0]), 1e-3)
+    assert far.factor == pytest.approx(4.0) and FactorEstimate().update(np.array([5.0, -3.0]), 1.0).factor == 1.0
 
 
 def test_what_the_second_number_says_is_how_the_first_grows() -> None:
     for kind in ("logistic", "softmax"):
         built, records = protocol(kind, made(kind)), made(kind)["ash"]
         weights = np.random.default_rng(1).normal(size=built.shape)
-        targets, filled = built.targets(np.asarray(records.labels)), np.ones(len(records), bool)
+        targets, filled = built.scale_targets(np.asarray(records.labels)), np.ones(len(records), bool)
         assert (np.linalg.norm(records.features @ weights.T, axis=1) < 1).any()
         scores = records.features @ weights.T
         along = scores / np.maximum(1, np.linalg.norm(scores, axis=1, keepdims=True))
         pull = [(built.objective.residual(scores * exp(more), targets) * along).sum() for more in (-1e-5, 0.0, 1e-5)]
-        found = sureness(built.objective, weights, records.features, targets, filled)
+        found = calibration_sums(built.objective, weights, records.features, targets, filled)
         np.testing.assert_allclose(found, [pull[1], (pull[2] - pull[0]) / 2e-5], rtol=1e-5)
 
 
@@ -147,5 +149,5 @@ def test_a_model_that_a_low_clip_makes_too_sure_is_told_so(monkeypatch: pytest.M
         return next(figure.value for figure in outcome.assessment.figures if figure.name == "log loss")
 
     told = log_loss()
-    monkeypatch.setattr(calibration, "ASKS", 0)
+    monkeypatch.setattr(calibration, "CALIBRATIONS", 0)
     assert told < 0.98 * log_loss()

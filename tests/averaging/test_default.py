@@ -15,8 +15,9 @@ from comity.federation.coordinator.lifecycle import begin, run
 from comity.learn.classifiers import LinearClassifier
 from comity.learn.record_sum import in_unit_ball
 from comity.learn.regressor import LinearRegressor
-from comity.methods.averaging import Averaging, rule
-from comity.methods.averaging.whitening import Whitening
+from comity.methods.averaging import Averaging
+from comity.methods.averaging.descent import first_averaged_round
+from comity.methods.averaging.second_moments import Whitening
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.study.local.cohort import Cohort, stacks
@@ -39,7 +40,7 @@ NAMES = ("ash", "birch", "cedar", "doum", "elm")
 def descended(built: Any, records: Any, consortium: Any, present_in: Any = lambda number: NAMES) -> Any:
     """The gradient solver in one place: `present_in` says who is in the sum of each round."""
     whitening = np.eye(built.features)
-    for look in range(-1 - built.looks, -1):
+    for look in range(-1 - built.whitenings, -1):
         seen = np.concatenate([records[name].features for name in present_in(look)])
         whitening = whitening_in_one_place(built, consortium, seen, len(seen), whitening)
 
@@ -49,23 +50,23 @@ def descended(built: Any, records: Any, consortium: Any, present_in: Any = lambd
     everyone = np.concatenate([white(records[name].features) for name in present_in(-1)])
     second = everyone.T @ everyone
     ridge = ridge_in_one_place(built, consortium, [second])
-    matrix = built.objective.curvature(built.cut(consortium)) / 2 * second + ridge * np.eye(built.features)
+    matrix = built.objective.curvature(built.clip_norm(consortium)) / 2 * second + ridge * np.eye(built.features)
     weights, way = np.zeros(built.shape), []
-    for number in range(built.steps):
+    for number in range(built.round_count):
         gradient = np.zeros(built.shape)
         for name in present_in(number):
             own = records[name]
             gradient += built.objective.gradient(
                 weights @ whitening,
                 own.features,
-                built.targets(own.labels),
+                built.scale_targets(own.labels),
                 np.ones(len(own), bool),
-                built.cut(consortium),
+                built.clip_norm(consortium),
                 white(own.features),
             )
         weights = weights - np.linalg.solve(matrix, gradient.T).T
         way.append(weights)
-    found = np.mean(way[rule.averaged_from(built.steps) :], axis=0) @ whitening
+    found = np.mean(way[first_averaged_round(built.round_count) :], axis=0) @ whitening
     return found * factor_in_one_place(built, records, consortium, found, present_in)
 
 
@@ -84,7 +85,7 @@ def test_the_average_without_noise_is_the_size_weighted_mean(kind: Any) -> None:
     released = run(parties(built, records, consortium)[0])["model"]
     sizes = np.array(list(cast(Any, built.sizes).values()))
     fits = [
-        np.atleast_2d(built.objective.fit(r.features, built.targets(cast(Any, r.labels)), 0.02).weights)
+        np.atleast_2d(built.objective.fit(r.features, built.scale_targets(cast(Any, r.labels)), 0.02).weights)
         for r in records.values()
     ]
     np.testing.assert_allclose(released, np.tensordot(sizes / sizes.sum(), fits, 1), atol=2e-3)
@@ -98,7 +99,7 @@ def test_the_average_is_divided_by_the_sizes_of_those_who_are_in_it(lose: str) -
     counted = [n for n in NAMES if n != "cedar" or lose in ("sum.agree[models/0]", "sum.unmask[models/0]")]
     fits: Any = sum(
         len(records[n])
-        * built.objective.fit(records[n].features, built.targets(cast(Any, records[n].labels)), 0.02).weights
+        * built.objective.fit(records[n].features, built.scale_targets(cast(Any, records[n].labels)), 0.02).weights
         for n in counted
     )
     np.testing.assert_allclose(released[0], fits / sum(len(records[n]) for n in counted), atol=2e-3)
@@ -215,16 +216,18 @@ def test_a_party_with_fewer_records_than_said_or_none_takes_part() -> None:
     released = run(parties(built, few, consortium)[0])["model"][0]
     others = {n: r for n, r in records.items() if n != "elm"}
     fits: Any = sum(
-        len(r) * built.objective.fit(r.features, built.targets(cast(Any, r.labels)), 0.02).weights
+        len(r) * built.objective.fit(r.features, built.scale_targets(cast(Any, r.labels)), 0.02).weights
         for r in others.values()
     )
     np.testing.assert_allclose(released, fits / sum(cast(Any, built.sizes).values()), atol=2e-3)
     half = {**records, "ash": Records(records["ash"].features[:30], cast(Any, records["ash"].labels)[:30])}
     released = run(parties(built, half, consortium)[0])["model"][0]
-    heavier = built.objective.fit(half["ash"].features, built.targets(cast(Any, half["ash"].labels)), 0.04).weights
+    heavier = built.objective.fit(
+        half["ash"].features, built.scale_targets(cast(Any, half["ash"].labels)), 0.04
+    ).weights
     rest = {n: r for n, r in records.items() if n != "ash"}
     fits = sum(
-        len(r) * built.objective.fit(r.features, built.targets(cast(Any, r.labels)), 0.02).weights
+        len(r) * built.objective.fit(r.features, built.scale_targets(cast(Any, r.labels)), 0.02).weights
         for r in rest.values()
     )
     np.testing.assert_allclose(released, (60 * heavier + fits) / 200, atol=2e-3)
@@ -244,7 +247,7 @@ def test_a_stack_of_parties_contributes_what_single_parties_do() -> None:
         run="r",
     )
     weights = np.random.default_rng(0).normal(size=built.shape)
-    white = Whitening.none(4).after(0, 2.0, np.array([[0.5, 0.0, 0.0, 0.5]])).factors
+    white = Whitening.identity(4).with_stage(0, 2.0, np.array([[0.5, 0.0, 0.0, 0.5]])).factors
     single, _ = parties(built, records, consortium)
     begin(single)
     asks: tuple[tuple[Any, dict[str, Any]], ...] = (

@@ -15,7 +15,7 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.federation.declare.payers import spent_by
-from comity.methods.averaging import Averaging, moment_blocks
+from comity.methods.averaging import Averaging, second_moments
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
@@ -55,10 +55,12 @@ def gradients(built: Any, y: Any, clip: Any) -> Any:
 def measured_gradients(built: Any, consortium: Any, *, clip: Any = None, parts: Any = None) -> float:
     """All rounds at the worst weights that a coordinator can ask for."""
     release = built.declare(consortium)["gradient"]
-    first, second = (gradients(built, y, built.cut(consortium) if clip is None else clip) for y in (0, 1))
+    first, second = (gradients(built, y, built.clip_norm(consortium) if clip is None else clip) for y in (0, 1))
     scores = []
     for side, value in enumerate((first, second)):
-        rounds = [heard(release, consortium, value, 100 * side + number, parts=parts) for number in range(built.steps)]
+        rounds = [
+            heard(release, consortium, value, 100 * side + number, parts=parts) for number in range(built.round_count)
+        ]
         scores.append(sum((one * (first - second)).sum((-2, -1)) for one in rounds))
     return mu_lower_bound(*scores, confidence=SURE)
 
@@ -95,7 +97,7 @@ def test_noise_laid_out_for_parts_that_the_reader_knows_is_caught() -> None:
 def test_the_second_moment_loses_no_more_than_its_share() -> None:
     built, consortium = Averaging.over_rows(features=2, sizes=100), make_consortium(Approx(20.0, DELTA))
     release = built.declare(consortium)["second_moment"]
-    pair = [moment_blocks.moments(np.array([row]), built.blocks) for row in ([1.0, 0.0], [0.0, 1.0])]
+    pair = [second_moments.sum_moments(np.array([row]), built.blocks) for row in ([1.0, 0.0], [0.0, 1.0])]
 
     def measured(stretched: float = 1.0) -> float:
         seen = [heard(release, consortium, stretched * value, side) for side, value in enumerate(pair)]
@@ -107,12 +109,12 @@ def test_the_second_moment_loses_no_more_than_its_share() -> None:
 
 
 def test_blocks_of_a_wide_second_moment_lose_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moment_blocks, "WIDEST_WHOLE", 2)
-    monkeypatch.setattr(moment_blocks, "_MOST", 4)
+    monkeypatch.setattr(second_moments, "MAX_WHOLE_FEATURES", 2)
+    monkeypatch.setattr(second_moments, "_MAX_ENTRIES", 4)
     built, consortium = Averaging.over_rows(features=3, sizes=100), make_consortium(Approx(20.0, DELTA))
     release = built.declare(consortium)["second_moment"]
     assert len(built.blocks) > 1
-    pair = [moment_blocks.moments(np.array([row]), built.blocks) for row in ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0])]
+    pair = [second_moments.sum_moments(np.array([row]), built.blocks) for row in ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0])]
 
     def measured(stretched: float = 1.0) -> float:
         seen = [heard(release, consortium, stretched * value, side) for side, value in enumerate(pair)]
@@ -126,7 +128,7 @@ def averages(built: Any, consortium: Any, flipped: Any) -> Any:
     """m·w of a party whose one record is flipped; the study takes it for a larger one, so that it moves furthest."""
     x, y = np.array([[1.0, 0.0]]), np.array([1.0 if flipped else 0.0])
     l2 = built.penalty(consortium) * built.sizes
-    return built.sizes * np.atleast_2d(built.objective.fit(x, built.targets(y), l2).weights)
+    return built.sizes * np.atleast_2d(built.objective.fit(x, built.scale_targets(y), l2).weights)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])

@@ -13,8 +13,15 @@ import pytest
 from comity.data import Records
 from comity.federation.coordinator.lifecycle import run
 from comity.learn.record_sum import upper_triangle
-from comity.methods.averaging import Averaging, moment_blocks
-from comity.methods.averaging.moment_blocks import WIDEST_WHOLE, blocks_of, entries, matrices, moments, square
+from comity.methods.averaging import Averaging, second_moments
+from comity.methods.averaging.second_moments import (
+    MAX_WHOLE_FEATURES,
+    count_entries,
+    make_blocks,
+    read_matrices,
+    read_square,
+    sum_moments,
+)
 from comity.privacy.loss import Approx, Pure
 from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import factor_in_one_place, make_consortium, parties, ridge_in_one_place
@@ -25,22 +32,22 @@ NAMES = ("ash", "birch", "cedar", "doum", "elm")
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """A width above which blocks begin that a test can fill."""
-    monkeypatch.setattr(moment_blocks, "WIDEST_WHOLE", 6)
-    monkeypatch.setattr(moment_blocks, "_MOST", 21)
+    monkeypatch.setattr(second_moments, "MAX_WHOLE_FEATURES", 6)
+    monkeypatch.setattr(second_moments, "_MAX_ENTRIES", 21)
 
 
-@pytest.mark.parametrize("features", [1, 400, 511, WIDEST_WHOLE])
+@pytest.mark.parametrize("features", [1, 400, 511, MAX_WHOLE_FEATURES])
 def test_up_to_a_width_all_second_moments_are_released(features: Any) -> None:
-    assert blocks_of(features) == (slice(0, features),)
-    assert entries(blocks_of(features)) == features * (features + 1) // 2 + 1
+    assert make_blocks(features) == (slice(0, features),)
+    assert count_entries(make_blocks(features)) == features * (features + 1) // 2 + 1
 
 
-@pytest.mark.parametrize("features", [WIDEST_WHOLE + 1, 3000, 10_000, 100_000])
+@pytest.mark.parametrize("features", [MAX_WHOLE_FEATURES + 1, 3000, 10_000, 100_000])
 def test_wider_records_release_blocks_of_no_more_entries(features: Any) -> None:
-    blocks = blocks_of(features)
+    blocks = make_blocks(features)
     assert blocks[0].start == 0 and blocks[-1].stop == features
     assert all(one.stop == other.start for one, other in pairwise(blocks))
-    assert entries(blocks) <= max(entries(blocks_of(WIDEST_WHOLE)), features + 1)
+    assert count_entries(blocks) <= max(count_entries(make_blocks(MAX_WHOLE_FEATURES)), features + 1)
     lengths = {block.stop - block.start for block in blocks}
     assert max(lengths) - min(lengths) <= 1
 
@@ -48,14 +55,14 @@ def test_wider_records_release_blocks_of_no_more_entries(features: Any) -> None:
 def test_the_vector_holds_the_blocks_of_the_second_moment() -> None:
     rows = np.random.default_rng(0).normal(size=(2, 9, 7))
     blocks = (slice(0, 3), slice(3, 5), slice(5, 7))
-    found = moments(rows, blocks)
-    assert found.shape == (2, entries(blocks))
+    found = sum_moments(rows, blocks)
+    assert found.shape == (2, count_entries(blocks))
     for party in range(2):
         whole = rows[party].T @ rows[party]
-        for matrix, block in zip(matrices(found[party], blocks), blocks):
+        for matrix, block in zip(read_matrices(found[party], blocks), blocks):
             np.testing.assert_allclose(matrix, whole[block, block])
-        assert square(found[party]) == pytest.approx((rows[party] ** 2).sum())
-    np.testing.assert_allclose(moments(rows, (slice(0, 7),))[:, :-1], upper_triangle(rows))
+        assert read_square(found[party]) == pytest.approx((rows[party] ** 2).sum())
+    np.testing.assert_allclose(sum_moments(rows, (slice(0, 7),))[:, :-1], upper_triangle(rows))
 
 
 def ball() -> np.ndarray:
@@ -70,7 +77,7 @@ DIAGONAL = tuple(slice(at, at + 1) for at in range(4))
 
 @pytest.mark.parametrize("blocks", [(slice(0, 4),), (slice(0, 2), slice(2, 4)), DIAGONAL])
 def test_no_record_moves_the_blocks_further_than_declared(blocks: Any) -> None:
-    vectors = np.stack([moments(row[None], blocks) for row in ball()])
+    vectors = np.stack([sum_moments(row[None], blocks) for row in ball()])
     worst = np.linalg.norm(vectors[:, None] - vectors[None], axis=-1).max()
     added = np.linalg.norm(vectors, axis=-1).max()
     assert worst == pytest.approx(sqrt(2)) and added == pytest.approx(sqrt(1.25))
@@ -83,7 +90,7 @@ def test_no_record_moves_the_blocks_further_than_declared(blocks: Any) -> None:
 def test_a_wide_study_declares_its_blocks_and_their_sensitivity(narrow: None) -> None:
     built = Averaging.over_rows(features=12, sizes=1000)
     release = built.declare(make_consortium())["second_moment"]
-    assert len(built.blocks) > 1 and release.shape == (entries(built.blocks),)
+    assert len(built.blocks) > 1 and release.shape == (count_entries(built.blocks),)
     assert release.sensitivity == pytest.approx(sqrt(2), rel=1e-6)
 
 
@@ -93,7 +100,7 @@ def test_k_times_the_blocks_is_never_less_than_the_second_moment() -> None:
     for _ in range(20):
         rows = generator.normal(size=(9, 6)) * generator.uniform(0, 3, size=6) + generator.normal(size=6)
         inside = np.zeros((6, 6))
-        for matrix, block in zip(matrices(moments(rows, blocks), blocks), blocks):
+        for matrix, block in zip(read_matrices(sum_moments(rows, blocks), blocks), blocks):
             inside[block, block] = matrix
         assert np.linalg.eigvalsh(len(blocks) * inside - rows.T @ rows)[0] >= -1e-9
     # And less would not do: rows of one direction across all blocks.
@@ -116,11 +123,15 @@ def test_wide_records_descend_by_the_steps_of_their_blocks(narrow: None) -> None
         part = everything[:, block]
         matrix[block, block] = part.T @ part
     ridge = ridge_in_one_place(built, consortium, [matrix[block, block] for block in built.blocks])
-    matrix = built.objective.curvature(built.cut(consortium)) / 2 * built.touched * matrix + ridge * np.eye(12)
+    matrix = built.objective.curvature(
+        built.clip_norm(consortium)
+    ) / 2 * built.touched_blocks * matrix + ridge * np.eye(12)
     weights, way = np.zeros((1, 12)), []
     for _ in range(4):
         present = np.ones(len(everything), bool)
-        gradient = built.objective.gradient(weights, everything, labels.astype(float), present, built.cut(consortium))
+        gradient = built.objective.gradient(
+            weights, everything, labels.astype(float), present, built.clip_norm(consortium)
+        )
         weights = weights - np.linalg.solve(matrix, gradient.T).T
         way.append(weights)
     found = np.mean(way[2:], axis=0)

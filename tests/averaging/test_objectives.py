@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 
 from comity.errors import DataError
 from comity.learn.fits import Huber, SmoothedHinge, fit_ridge, fit_smoothed_hinge
-from comity.methods.averaging import rule
+from comity.methods.averaging import descent
 from comity.methods.averaging.objectives import objective_of
 from tests.averaging.default_consortium import make_consortium, protocol
 
@@ -33,8 +33,8 @@ def test_residual_and_curvature_are_derivatives(loss: Any) -> None:
         return loss.evaluate((margins + shift)[None, :, None], labels)[0][0]
 
     _, state = loss.evaluate(margins[None, :, None], labels)
-    slope = (value(1e-6) - value(-1e-6)) / 2e-6
-    np.testing.assert_allclose(loss.residual(state, labels)[0, :, 0], slope, atol=1e-6)
+    estimate = (value(1e-6) - value(-1e-6)) / 2e-6
+    np.testing.assert_allclose(loss.residual(state, labels)[0, :, 0], estimate, atol=1e-6)
     _, ahead = loss.evaluate((margins + 1e-6)[None, :, None], labels)
     bend = (loss.residual(ahead, labels) - loss.residual(state, labels))[0, :, 0] / 1e-6
     smooth = np.isclose(bend, np.rint(bend), atol=1e-3)
@@ -94,21 +94,21 @@ def test_a_residual_is_the_derivative_that_the_fit_makes_zero(kind: Any) -> None
     x, y, numbers = sample()
     y = numbers if kind == "linear" else np.digitize(numbers, [-0.2, 0.3]).astype(float) if kind == "softmax" else y
     weights = np.atleast_2d(loss.fit(x, y, 0.05).weights)
-    gradient = loss.gradient(weights, x, y, np.ones(len(x), bool), loss.steepest)
+    gradient = loss.gradient(weights, x, y, np.ones(len(x), bool), loss.max_residual)
     np.testing.assert_allclose(gradient / len(x) + 0.05 * weights, 0, atol=1e-9)
     start = loss.residual(np.zeros((len(x), loss.width)), y)
     if kind != "linear":
-        np.testing.assert_allclose(np.linalg.norm(start, axis=-1), loss.start)
+        np.testing.assert_allclose(np.linalg.norm(start, axis=-1), loss.initial_residual)
 
 
 def test_the_clip_follows_the_noise_between_its_two_ends() -> None:
-    assert rule.clip_for(1.0) == rule.clip_for(0.01) == pytest.approx(0.5)
-    assert rule.clip_for(1e-9) == rule.clip_for(0.001) == pytest.approx(0.7)
-    assert rule.clip_for(0.01 / sqrt(10)) == pytest.approx(0.6)
-    quiet, loud = (protocol(sizes=size).cut(make_consortium()) for size in (10**6, 100))
+    assert descent.clip_for(1.0) == descent.clip_for(0.01) == pytest.approx(0.5)
+    assert descent.clip_for(1e-9) == descent.clip_for(0.001) == pytest.approx(0.7)
+    assert descent.clip_for(0.01 / sqrt(10)) == pytest.approx(0.6)
+    quiet, loud = (protocol(sizes=size).clip_norm(make_consortium()) for size in (10**6, 100))
     assert quiet == pytest.approx(0.7) and loud == pytest.approx(0.5)
     # A replaced record moves a sum twice as far as an added one, and what the study says stands.
     consortium, other = make_consortium(), make_consortium(neighbours="add-remove")
-    assert rule.noise_level(consortium, 9, 100) == pytest.approx(2 * rule.noise_level(other, 9, 100))
-    assert protocol(clip=0.3).cut(consortium) == 0.3 and protocol(clip=9.0).cut(consortium) == 1.0
-    assert protocol("softmax").cut(consortium) == 0.5 and protocol("svm").cut(consortium) == 1.0
+    assert descent.noise_level(consortium, 9, 100) == pytest.approx(2 * descent.noise_level(other, 9, 100))
+    assert protocol(clip=0.3).clip_norm(consortium) == 0.3 and protocol(clip=9.0).clip_norm(consortium) == 1.0
+    assert protocol("softmax").clip_norm(consortium) == 0.5 and protocol("svm").clip_norm(consortium) == 1.0

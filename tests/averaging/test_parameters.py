@@ -178,7 +178,7 @@ def test_auto_means_the_same_solver_for_the_keys_and_for_the_run(
     made = loaded(SIZES)
     built = made.protocol
     assert isinstance(built, AveragingProtocol) and built.features == width
-    way = built.way(made.consortium)
+    way = built.solver_for(made.consortium)
     assert (way == "moments") == (target == NUMBER and width <= 1500) or (not delta and target == CLASSES)
     for key, value, owner in (("rounds", 'rounds = "auto"', "gradient"), ("l2", 'l2 = "auto"', "average")):
         if way == owner:
@@ -188,4 +188,6 @@ def test_auto_means_the_same_solver_for_the_keys_and_for_the_run(
                 loaded(f"{SIZES}\n{value}")
     if delta:
         asked = loaded(f"{SIZES}\nrounds = 5")
-        assert isinstance(asked.protocol, AveragingProtocol) and asked.protocol.way(asked.consortium) == "gradient"
+        assert (
+            isinstance(asked.protocol, AveragingProtocol) and asked.protocol.solver_for(asked.consortium) == "gradient"
+        )

@@ -13,12 +13,14 @@ from comity.errors import Refused, StudyError
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.policy import Policy
 from comity.federation.declare.protection import Selected
+from comity.methods.averaging import Averaging
+from comity.methods.averaging.published.method import PublishedAveraging
 from comity.methods.averaging.published.noise import PublishedNoise
-from comity.methods.averaging.published.protocol import PublishedAveraging
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
+from tests.support.published import build_published
 
 from .published_consortium import STUDY, Meeting, QuickKeys, make_consortium, records
 
@@ -27,7 +29,7 @@ WIDTH = 12
 
 def protocol(**changes: object) -> QuickKeys:
     settings: dict[str, object] = {"width": WIDTH, "l2": 0.1}
-    return QuickKeys(**{**settings, **changes})  # type: ignore[arg-type]
+    return build_published(QuickKeys, **{**settings, **changes})
 
 
 def drawn_by(meeting: Meeting, name: str) -> np.ndarray:
@@ -52,7 +54,7 @@ def test_the_shares_add_up_to_the_models_and_the_noise_of_the_smallest(noise: st
     expected = meeting.exact() + drawn_by(meeting, smallest)
     np.testing.assert_array_equal(join_shares(list(released["shares"].values())), expected)
     model = meeting.protocol.present(released, meeting.consortium)
-    grid = meeting.protocol.scaled(meeting.consortium).grid
+    grid = meeting.protocol.noise_for(meeting.consortium).grid
     np.testing.assert_allclose(model.coef_[0], expected * grid / len(sizes), rtol=1e-14)
 
 
@@ -86,7 +88,7 @@ def test_everyone_draws_once_and_is_charged_whoever_the_smallest_is() -> None:
 def test_noise_is_scaled_for_the_own_records_as_published() -> None:
     meeting = Meeting(protocol(), (30, 20, 40))
     run(meeting.parties())
-    terms = meeting.protocol.scaled(meeting.consortium)
+    terms = meeting.protocol.noise_for(meeting.consortium)
     for name, size in zip(meeting.consortium.parties, meeting.sizes):
         published = 3 * 2 / (size * 1.0 * 0.1) / terms.grid
         assert meeting.noises[name].scales[0] == pytest.approx(published, rel=2e-3)
@@ -104,7 +106,7 @@ def test_a_party_without_records_or_with_too_many_takes_part() -> None:
 
 
 def _sum_without(meeting: Meeting, left_out: str) -> np.ndarray:
-    grid = meeting.protocol.scaled(meeting.consortium).grid
+    grid = meeting.protocol.noise_for(meeting.consortium).grid
     models = [
         meeting.protocol._fit(host.records.features, cast(Any, host.records.labels))
         for name, host in meeting.hosts.items()
@@ -204,5 +206,5 @@ def test_parameters_are_checked_when_a_study_is_read(changes: Any) -> None:
 @pytest.mark.parametrize(("size", "width", "bar"), [(5, 124, 20.0), (50, 20, 60.0)])
 def test_a_run_ends_in_time(size: int, width: int, bar: float) -> None:
     parties = {f"party {place}": records(200 + 10 * place, width, place) for place in range(size)}
-    method = PublishedAveraging(width=width, l2=0.1)
+    method = Averaging.published_over_rows(width=width, l2=0.1)
     assert _simulated(method, parties, seed=None).seconds < bar

@@ -11,7 +11,7 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.learn.fits import fit_logistic
 from comity.learn.norm_bound import vector_radius
-from comity.methods.averaging.published.noise import TOLERANCE, PublishedNoise, _longest_fit, gradient_diameter
+from comity.methods.averaging.published.noise import TOLERANCE, PublishedNoise, _max_fit_norm, gradient_diameter
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 
@@ -38,7 +38,7 @@ def test_gradients_of_two_records_are_no_further_apart_than_c(l2: float, known: 
     assert c == pytest.approx(known, abs=0.005)
     generator = np.random.default_rng(7)
     furthest = 0.0
-    for length in np.linspace(0.05, 1.0, 12) * _longest_fit(l2):
+    for length in np.linspace(0.05, 1.0, 12) * _max_fit_norm(l2):
         w = np.array([length, 0.0, 0.0])
         u = generator.normal(size=(400, 3))
         u /= np.linalg.norm(u, axis=1, keepdims=True)
@@ -51,9 +51,9 @@ def test_gradients_of_two_records_are_no_further_apart_than_c(l2: float, known: 
 
 @pytest.mark.parametrize("l2", [3.0, 1.0, 0.1, 1e-3])
 def test_no_fit_is_longer_than_the_longest(l2: float) -> None:
-    assert _longest_fit(l2) <= vector_radius(l2) * (1 + 1e-8)
+    assert _max_fit_norm(l2) <= vector_radius(l2) * (1 + 1e-8)
     lengths = [fit_logistic(np.array([[a]]), np.ones(1), l2).weights[0] for a in np.linspace(0.01, 1.0, 200)]
-    assert 0.999 * _longest_fit(l2) <= max(lengths) <= _longest_fit(l2)
+    assert 0.999 * _max_fit_norm(l2) <= max(lengths) <= _max_fit_norm(l2)
 
 
 @pytest.mark.parametrize("l2", [0.01, 0.1, 1.0, 10.0])
@@ -172,7 +172,7 @@ def test_the_true_loss_of_spherical_noise_is_approached_and_never_exceeded(l2: f
     """n − 1 equal records hold the model at its longest; one across them takes its two positions that are furthest
     apart. All parties have n records, so that the noise is that of n."""
     terms, c = noise(parties=parties, width=2, l2=l2), gradient_diameter(l2)
-    longest = _longest_fit(l2)
+    longest = _max_fit_norm(l2)
     along = min(1.0, 1.2784645427610738 / longest)
     cosines = np.linspace(0.0, 1.0, 2001)
     cosine = cosines[(np.sqrt(1 - cosines**2) / (1 + np.exp(-longest * cosines))).argmax()]

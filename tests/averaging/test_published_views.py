@@ -23,9 +23,10 @@ from comity.federation.coordinator.replies import PartyValues
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.methods.averaging.published import oblivious_noise as selection
-from comity.methods.averaging.published import smallest
-from comity.methods.averaging.published.protocol import PublishedAveraging
+from comity.methods.averaging import Averaging
+from comity.methods.averaging.published import selection
+from comity.methods.averaging.published.method import PublishedAveraging
+from tests.support.published import build_published
 
 from .published_consortium import STUDY, Interrupted, Meeting, QuickKeys, key_of_tests, observed
 
@@ -34,7 +35,7 @@ WIDTH = 4
 
 
 def meeting(sizes: tuple[int, ...] = (30, 20, 40), kind: type[PublishedAveraging] = QuickKeys) -> Meeting:
-    return Meeting(kind(width=WIDTH, l2=0.1), sizes)
+    return Meeting(build_published(kind, width=WIDTH, l2=0.1), sizes)
 
 
 @cache
@@ -48,13 +49,13 @@ def private() -> PrivateKey:
 def first_stage(sizes: tuple[int, ...], *, places: np.ndarray | None = None, masked: bool = True) -> Any:
     """The curator's shares, what the keyholder decrypts, and the place of the smallest that the curator learns."""
     key = private().public
-    pairs = [smallest.split_size(size, key, Stream(fresh_seed())) for size in sizes]
+    pairs = [selection.split_size(size, key, Stream(fresh_seed())) for size in sizes]
     order = Stream(fresh_seed()).permutation(len(sizes)) if places is None else places
-    shares, encrypted = smallest.shuffle(key, pairs, order)
-    found = smallest.mask(key, shares, encrypted, Stream(fresh_seed()))
-    decrypted = smallest.unmask(private(), found.sent, len(sizes))
+    shares, encrypted = selection.shuffle(key, pairs, order)
+    found = selection.mask(key, shares, encrypted, Stream(fresh_seed()))
+    decrypted = selection.unmask(private(), found.sent, len(sizes))
     values = (found.shares + decrypted).astype(np.int64)
-    seen = decrypted if masked else smallest.unmask(private(), encrypted, len(sizes))
+    seen = decrypted if masked else selection.unmask(private(), encrypted, len(sizes))
     return shares, seen, int(found.order[int(np.argmin(values))]), values, order
 
 
@@ -142,23 +143,23 @@ def test_a_mixer_that_does_not_mix_is_caught_in_whole_runs() -> None:
 
 
 def slots() -> Packing:
-    return selection.slots(private().public, 3)
+    return selection.make_slots(private().public, 3)
 
 
 def test_an_exponentiation_alone_shows_its_exponent_to_a_search() -> None:
     packing, key = slots(), private().public
     element = key.encrypt(1)
     noise = np.array([-2, 5])
-    factor = selection.raised(packing, element, noise)
+    factor = selection.select(packing, element, noise)
     guesses = {
-        selection.raised(packing, element, np.array([a, b])).ciphertexts[0].value: (a, b)
+        selection.select(packing, element, np.array([a, b])).ciphertexts[0].value: (a, b)
         for a in range(-6, 7)
         for b in range(-6, 7)
     }
     assert guesses[factor.ciphertexts[0].value] == (-2, 5)
     with pytest.raises(ValueError, match="re-randomised"):
         packing.write(factor)
-    left = selection.chained(packing, factor, None, 0)
+    left = selection.extend_chain(packing, factor, None, 0)
     assert left.ciphertexts[0].value not in guesses
     assert packing.decrypt(private(), left) == [-2, 5]
 
@@ -168,31 +169,31 @@ def test_the_product_is_the_noise_of_the_indicated_party_alone() -> None:
     generator = np.random.default_rng(1)
     noises = generator.integers(-(2**62), 2**62, (3, 25))
     for place in range(3):
-        elements = smallest.read_all(key, selection.indicator(key, place, 3), 3)
+        elements = selection.read_ciphertexts(key, selection.encrypt_indicator(key, place, 3), 3)
         product: Any = None
         for turn, (element, noise) in enumerate(zip(elements, noises)):
             before = None if product is None else packing.write(product)
-            product = selection.chained(packing, selection.raised(packing, element, noise), before, turn)
+            product = selection.extend_chain(packing, selection.select(packing, element, noise), before, turn)
         sent, blind = selection.blind(packing, product, Stream(fresh_seed()))
-        opened = selection.opened(packing, private(), sent, 25)
+        opened = selection.open_blinded(packing, private(), sent, 25)
         np.testing.assert_array_equal((opened - blind).view("<i8"), noises[place])
 
 
 def test_the_largest_noise_that_can_be_drawn_fits_a_slot() -> None:
     packing, key = slots(), private().public
     edge = np.array([2**63 - 1, -(2**63), 0, -1])
-    product = selection.chained(packing, selection.raised(packing, key.encrypt(1), edge), None, 0)
+    product = selection.extend_chain(packing, selection.select(packing, key.encrypt(1), edge), None, 0)
     sent, blind = selection.blind(packing, product, Stream(fresh_seed()))
-    np.testing.assert_array_equal((selection.opened(packing, private(), sent, 4) - blind).view("<i8"), edge)
+    np.testing.assert_array_equal((selection.open_blinded(packing, private(), sent, 4) - blind).view("<i8"), edge)
 
 
 def test_what_the_curator_opens_is_uniform() -> None:
     packing, key = slots(), private().public
-    product = selection.chained(packing, selection.raised(packing, key.encrypt(1), np.ones(60, np.int64)), None, 0)
+    product = selection.extend_chain(packing, selection.select(packing, key.encrypt(1), np.ones(60, np.int64)), None, 0)
     seen = []
     for _ in range(12):
         sent, _ = selection.blind(packing, product, Stream(fresh_seed()))
-        seen.append(selection.opened(packing, private(), sent, 60))
+        seen.append(selection.open_blinded(packing, private(), sent, 60))
     assert even(bytes_of(seen)) > SURE
 
 
@@ -250,7 +251,7 @@ def refused(kind: type[PublishedAveraging], said: str) -> Meeting:
 
 
 class ShortMask(QuickKeys):
-    def place_of_smallest(self, parties: Parties, stream: Stream) -> int:
+    def find_smallest(self, parties: Parties, stream: Stream) -> int:
         ask = parties.ask
 
         def shortened(step_of: Any, **values: Any) -> dict[str, PartyValues]:
@@ -259,32 +260,32 @@ class ShortMask(QuickKeys):
             return ask(step_of, **values)
 
         cast(Any, parties).ask = shortened
-        return super().place_of_smallest(parties, stream)
+        return super().find_smallest(parties, stream)
 
 
 class ShortIndicator(QuickKeys):
-    def noise_at(self, parties: Parties, place: int) -> Any:
+    def select_noise(self, parties: Parties, place: int) -> Any:
         key = PrivateKey.from_bytes(parties.once("curator key", self._new_key)).public
-        parties.once("indicator", lambda: selection.indicator(key, place, 2))
-        return super().noise_at(parties, place)
+        parties.once("indicator", lambda: selection.encrypt_indicator(key, place, 2))
+        return super().select_noise(parties, place)
 
 
 class NoUnit(QuickKeys):
-    def noise_at(self, parties: Parties, place: int) -> Any:
+    def select_noise(self, parties: Parties, place: int) -> Any:
         parties.once("indicator", lambda: bytes(3 * 512))
-        return super().noise_at(parties, place)
+        return super().select_noise(parties, place)
 
 
 class AnothersTurn(QuickKeys):
-    def noise_at(self, parties: Parties, place: int) -> Any:
+    def select_noise(self, parties: Parties, place: int) -> Any:
         key = PrivateKey.from_bytes(parties.once("curator key", self._new_key)).public
-        indicated = selection.indicator(key, place, 3)
+        indicated = selection.encrypt_indicator(key, place, 3)
         parties.ask(self.select, to=["cedar"], label=0, curator_key=key.to_bytes(), indicator=indicated)
         raise AssertionError("a party took the turn of another one")
 
 
 class AlteredLetter(QuickKeys):
-    def place_of_smallest(self, parties: Parties, stream: Stream) -> int:
+    def find_smallest(self, parties: Parties, stream: Stream) -> int:
         ask = parties.ask
 
         def altered(step_of: Any, **values: Any) -> dict[str, PartyValues]:
@@ -294,11 +295,11 @@ class AlteredLetter(QuickKeys):
             return ask(step_of, **values)
 
         cast(Any, parties).ask = altered
-        return super().place_of_smallest(parties, stream)
+        return super().find_smallest(parties, stream)
 
 
 class LostLetter(AlteredLetter):
-    def place_of_smallest(self, parties: Parties, stream: Stream) -> int:
+    def find_smallest(self, parties: Parties, stream: Stream) -> int:
         ask = parties.ask
 
         def lossy(step_of: Any, **values: Any) -> dict[str, PartyValues]:
@@ -307,7 +308,7 @@ class LostLetter(AlteredLetter):
             return ask(step_of, **values)
 
         cast(Any, parties).ask = lossy
-        return PublishedAveraging.place_of_smallest(self, parties, stream)
+        return PublishedAveraging.find_smallest(self, parties, stream)
 
 
 @pytest.mark.parametrize(
@@ -328,17 +329,17 @@ def test_a_message_that_is_cut_or_altered_is_refused_and_nothing_is_drawn(kind: 
 
 def test_ciphertexts_are_read_whole_or_not_at_all() -> None:
     key = private().public
-    raw = smallest.write_all(key, [key.encrypt(1), key.encrypt(2)])
-    assert len(smallest.read_all(key, raw, 2)) == 2
+    raw = selection.write_ciphertexts(key, [key.encrypt(1), key.encrypt(2)])
+    assert len(selection.read_ciphertexts(key, raw, 2)) == 2
     for wrong in (raw[:-1], raw + b"\0", raw[:512], bytes(1024)):
         with pytest.raises(Malformed):
-            smallest.read_all(key, wrong, 2)
+            selection.read_ciphertexts(key, wrong, 2)
     with pytest.raises(ValueError, match="re-randomised"):
-        smallest.write_all(key, [Ciphertext(key.encrypt(1).value)])
+        selection.write_ciphertexts(key, [Ciphertext(key.encrypt(1).value)])
 
 
 def test_a_key_of_another_size_is_refused() -> None:
-    method = PublishedAveraging(width=2, key_bits=3072)
+    method = Averaging.published_over_rows(width=2, key_bits=3072)
     with pytest.raises(Malformed, match="3072"):
         method._key(private().public.to_bytes())
 
@@ -360,7 +361,7 @@ class Greedy(QuickKeys):
     @step()
     def make_order(self, site: Site) -> None:
         if self.how == "more":
-            site.draw("noise", sensitivity=2 * self.scaled(site.consortium).sensitivity(1))
+            site.draw("noise", sensitivity=2 * self.noise_for(site.consortium).sensitivity(1))
         elif self.how == "other":
             site.draw("piece", sensitivity=1.0)
         else:

@@ -9,8 +9,9 @@ import numpy as np
 from comity.crypto.paillier.cryptosystem import PrivateKey
 from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.codec import decode
-from comity.methods.averaging.published import smallest
+from comity.methods.averaging.published import selection
 from tests.federation.wire import recorded
+from tests.support.published import build_published
 
 from .published_consortium import Meeting, QuickKeys
 
@@ -18,7 +19,7 @@ WIDTH = 4
 
 
 def held(sizes: Any) -> Any:
-    meeting = Meeting(QuickKeys(width=WIDTH, l2=0.1), sizes)
+    meeting = Meeting(build_published(QuickKeys, width=WIDTH, l2=0.1), sizes)
     parties = meeting.parties()
     line = recorded(parties)
     begin(parties)
@@ -34,7 +35,7 @@ def sizes_from(private: Any, crossed: Any) -> Any:
     """What the keyholder reads of the pairs that the mixer handed to the curator."""
     if not isinstance(crossed, dict):
         return None
-    opened = smallest.unmask(private, crossed["encrypted"], len(crossed["shares"]))
+    opened = selection.unmask(private, crossed["encrypted"], len(crossed["shares"]))
     return sorted((crossed["shares"] + opened).tolist())
 
 

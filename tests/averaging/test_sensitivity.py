@@ -39,7 +39,7 @@ def test_no_record_moves_a_gradient_sum_further_than_declared(kind: Any, neighbo
     loss = objective_of(kind, classes_of(kind))
     built = protocol(kind, solver="gradient")
     consortium = make_consortium(neighbours=neighbours)
-    declared, cut = built.declare(consortium)["gradient"].sensitivity, built.cut(consortium)
+    declared, cut = built.declare(consortium)["gradient"].sensitivity, built.clip_norm(consortium)
     points, generator = disc(12), np.random.default_rng(1)
     worst = 0.0
     for scale in (0.0, 1.0, 10.0, 1000.0):

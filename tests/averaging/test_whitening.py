@@ -10,9 +10,16 @@ import pytest
 
 from comity.audit.bound import mu_lower_bound
 from comity.data import Records
-from comity.methods.averaging import Averaging, whitening
-from comity.methods.averaging.moment_blocks import blocks_of, moments
-from comity.methods.averaging.whitening import MOST_DIRECTIONS, Whitening, looks_at, whitened_by
+from comity.methods.averaging import Averaging, second_moments
+from comity.methods.averaging.second_moments import (
+    MAX_DIRECTIONS,
+    WHITENINGS,
+    Whitening,
+    count_whitenings,
+    fit_whitening,
+    make_blocks,
+    sum_moments,
+)
 from comity.privacy.loss import Approx
 from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import make_consortium, whitening_in_one_place
@@ -21,11 +28,11 @@ from tests.averaging.test_default_audit import COUNT, DELTA, SURE, claimed_mu, h
 NAMES = ("ash", "birch", "cedar", "doum", "elm")
 # What a coordinator may ask for: as it should be, a thousand times too long, one direction blown up, all of it gone.
 ASKED = [
-    Whitening.none(2),
-    Whitening.none(2).after(0, 1e3, np.array([[0.6, 0.3]])),
-    Whitening.none(2).after(0, 1e200, np.array([[1e150, 0.0], [0.0, -1e150]])),
-    Whitening.none(2).after(0, -3.0, np.array([[5.0, -2.0]])),
-    Whitening.none(2).after(0, 0.0, np.zeros((1, 2))),
+    Whitening.identity(2),
+    Whitening.identity(2).with_stage(0, 1e3, np.array([[0.6, 0.3]])),
+    Whitening.identity(2).with_stage(0, 1e200, np.array([[1e150, 0.0], [0.0, -1e150]])),
+    Whitening.identity(2).with_stage(0, -3.0, np.array([[5.0, -2.0]])),
+    Whitening.identity(2).with_stage(0, 0.0, np.zeros((1, 2))),
 ]
 
 
@@ -38,13 +45,13 @@ def disc() -> np.ndarray:
 @pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
 def test_no_record_moves_a_sum_further_than_declared_however_it_is_whitened(asked: Whitening, neighbours: Any) -> None:
     built, consortium = Averaging.over_rows(features=2, sizes=100), make_consortium(neighbours=neighbours)
-    declared, points = built.declare(consortium), asked.inside(disc())
-    vectors = np.stack([moments(point[None], built.blocks) for point in points])
+    declared, points = built.declare(consortium), asked.map_into_ball(disc())
+    vectors = np.stack([sum_moments(point[None], built.blocks) for point in points])
     one = np.ones(1, bool)
     slopes = np.stack(
         [
             built.objective.gradient(
-                np.full((1, 2), weight), row[None], np.array([label]), one, built.cut(consortium), u[None]
+                np.full((1, 2), weight), row[None], np.array([label]), one, built.clip_norm(consortium), u[None]
             )
             for row, u in zip(disc(), points)
             for weight, label in ((0.0, 1.0), (900.0, 0.0), (-900.0, 1.0))
@@ -60,7 +67,7 @@ def test_no_record_moves_a_sum_further_than_declared_however_it_is_whitened(aske
 def test_whitened_rows_lose_no_more_than_is_debited_for_them(name: Any) -> None:
     """Two records that differ where the coordinator has rows stretched a thousand times."""
     built, consortium = Averaging.over_rows(features=2, sizes=100, rounds=1), make_consortium(Approx(20.0, DELTA))
-    release, white = built.declare(consortium)[name], Whitening.none(2).after(0, 1e3, np.zeros((1, 2)))
+    release, white = built.declare(consortium)[name], Whitening.identity(2).with_stage(0, 1e3, np.zeros((1, 2)))
     pair = np.array([[1e-2, 0.0], [0.0, 1e-2] if name == "whitened_moment" else [-1e-2, 0.0]])
 
     def measured(rows: Any) -> float:
@@ -68,21 +75,21 @@ def test_whitened_rows_lose_no_more_than_is_debited_for_them(name: Any) -> None:
             weights = np.array([[0.0, 0.0]])
             sums = [built.objective.gradient(weights, x, np.ones(1), np.ones(1, bool), 0.5, x) for x in rows[:, None]]
         else:
-            sums = [moments(x, built.blocks) for x in rows[:, None]]
+            sums = [sum_moments(x, built.blocks) for x in rows[:, None]]
         seen = [heard(release, consortium, value, side) for side, value in enumerate(sums)]
         return mu_lower_bound(*((one * (sums[0] - sums[1])).reshape(COUNT, -1).sum(1) for one in seen), confidence=SURE)
 
-    assert 0.6 * claimed_mu(release) < measured(white.inside(pair)) <= claimed_mu(release)
+    assert 0.6 * claimed_mu(release) < measured(white.map_into_ball(pair)) <= claimed_mu(release)
     # Rows that are not brought into the ball after they were stretched; a fifth of them is enough.
-    assert measured(white.of(pair) / 5) > claimed_mu(release)
+    assert measured(white.map_rows(pair) / 5) > claimed_mu(release)
 
 
 def test_weights_of_whitened_rows_are_weights_of_rows() -> None:
     generator = np.random.default_rng(0)
     rows, weights = generator.normal(size=(7, 5)), generator.normal(size=(3, 5))
-    white = Whitening.none(5).after(0, 1.7, generator.normal(size=(4, 5)) / 3)
-    np.testing.assert_allclose(white.of(rows) @ weights.T, rows @ white.back(weights).T)
-    np.testing.assert_array_equal(Whitening.none(5).of(rows), rows)
+    white = Whitening.identity(5).with_stage(0, 1.7, generator.normal(size=(4, 5)) / 3)
+    np.testing.assert_allclose(white.map_rows(rows) @ weights.T, rows @ white.unwhiten(weights).T)
+    np.testing.assert_array_equal(Whitening.identity(5).map_rows(rows), rows)
 
 
 def shared(count: int = 4000, width: int = 30) -> np.ndarray:
@@ -96,11 +103,11 @@ def shared(count: int = 4000, width: int = 30) -> np.ndarray:
 
 def test_no_direction_is_left_with_more_than_a_tenth_and_rows_have_a_mean_square_of_one() -> None:
     rows = shared()
-    scale, directions = whitened_by(
-        [rows.T @ rows], float((rows**2).sum()), blocks_of(30), records=len(rows), spread=1e-6, square_spread=1e-6
+    scale, directions = fit_whitening(
+        [rows.T @ rows], float((rows**2).sum()), make_blocks(30), records=len(rows), spread=1e-6
     )
-    white = Whitening.none(30).after(0, scale, directions).of(rows)
-    assert 1 <= len(directions) <= MOST_DIRECTIONS
+    white = Whitening.identity(30).with_stage(0, scale, directions).map_rows(rows)
+    assert 1 <= len(directions) <= MAX_DIRECTIONS
     assert (white**2).sum(1).mean() == pytest.approx(1, rel=1e-6)
     strengths = np.linalg.eigvalsh(white.T @ white) / len(rows)
     assert strengths.max() == pytest.approx(0.1, rel=1e-3)
@@ -121,19 +128,19 @@ def test_noise_is_not_taken_for_what_records_share_and_its_part_is_subtracted() 
     generator, rows, spread = np.random.default_rng(3), shared(), 40.0
     noise = np.triu(generator.normal(size=(30, 30)) * spread / sqrt(2), 1)
     noise = noise + noise.T + np.diag(generator.normal(size=30) * spread)
-    given: dict[str, Any] = {"records": len(rows), "spread": spread, "square_spread": 2 * spread}
-    scale, directions = whitened_by([noise], 2 * spread, blocks_of(30), **given)
+    given: dict[str, Any] = {"records": len(rows), "spread": spread}
+    scale, directions = fit_whitening([noise], 2 * spread, make_blocks(30), **given)
     assert len(directions) == 0 and scale == pytest.approx(sqrt(len(rows) / (2 * spread)))
     # Rows in the ball can't be longer than 1, whatever noise says of their squares.
-    assert whitened_by([noise], 1e6, blocks_of(30), **given)[0] == 1.0
-    scale, directions = whitened_by([rows.T @ rows + noise], float((rows**2).sum()), blocks_of(30), **given)
-    white = Whitening.none(30).after(0, scale, directions).of(rows)
+    assert fit_whitening([noise], 1e6, make_blocks(30), **given)[0] == 1.0
+    scale, directions = fit_whitening([rows.T @ rows + noise], float((rows**2).sum()), make_blocks(30), **given)
+    white = Whitening.identity(30).with_stage(0, scale, directions).map_rows(rows)
     assert (white**2).sum(1).mean() == pytest.approx(1, rel=0.05)
 
 
 def test_records_wider_than_second_moments_are_not_whitened() -> None:
     built = Averaging.over_rows(features=1501, sizes=1000)
-    assert looks_at(1500) == whitening.LOOKS and built.looks == 0
+    assert count_whitenings(1500) == WHITENINGS and built.whitenings == 0
     names = [release.name for release in built.declare(make_consortium()).releases]
     assert "whitened_moment" not in names and built.declare(make_consortium())["whitening"].shape[0] == 0
 
@@ -152,5 +159,5 @@ def test_what_records_share_does_not_hide_what_tells_them_apart(monkeypatch: pyt
         return found
 
     whitened = error()
-    monkeypatch.setattr(whitening, "LOOKS", 0)
+    monkeypatch.setattr(second_moments, "WHITENINGS", 0)
     assert whitened < 0.75 * error()

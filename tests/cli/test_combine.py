@@ -11,7 +11,7 @@ import pytest
 
 from comity.data import Encoding, clinic_schema, clinics
 from comity.learn import load_model
-from comity.methods.averaging.published.protocol import PublishedAveraging
+from comity.methods.averaging import Averaging
 from comity.report.result import Result
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
@@ -22,7 +22,7 @@ ENCODING = Encoding(clinic_schema("readmitted"), rows="normalised", intercept=Tr
 
 @pytest.fixture(scope="module")
 def outcome() -> Outcome:
-    protocol = PublishedAveraging(width=ENCODING.width, classes=("no", "yes"), l2=0.1, encoding=ENCODING)
+    protocol = Averaging.published_over_rows(width=ENCODING.width, classes=("no", "yes"), l2=0.1, encoding=ENCODING)
     # Two runs would cost two pairs of keys: everything below is made from this one.
     return simulate(protocol, parties=clinics(3, 12), epsilon=1.0, unit="record", colluders=0, seed=3)
 

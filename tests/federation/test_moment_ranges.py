@@ -10,7 +10,7 @@ import pytest
 from comity.errors import Implausible
 from comity.federation.declare.plausibility import require_plausible, require_ranges
 from comity.learn.record_sum import from_upper_triangle, upper_triangle
-from comity.methods.averaging import moment_blocks
+from comity.methods.averaging import second_moments
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
@@ -42,9 +42,15 @@ def test_no_honest_second_moments_are_refused(epsilon: float) -> None:
     for dropouts, seed in ((0, 1), (2, 2), (0, 3)):
         consortium = make_consortium(Approx(epsilon, 1e-5), dropouts=dropouts)
         release = built.declare(consortium)["second_moment"]
-        value = moment_blocks.moments(rows(records), built.blocks) * (seed < 3)
+        value = second_moments.sum_moments(rows(records), built.blocks) * (seed < 3)
         found = drawn(release, consortium, value, 5 - dropouts, seed)
-        check(release, consortium, found, 5 - dropouts, lambda v, most: moment_blocks.ranges(v, built.blocks, most))
+        check(
+            release,
+            consortium,
+            found,
+            5 - dropouts,
+            lambda v, most: second_moments.plausible_ranges(v, built.blocks, most),
+        )
 
 
 @pytest.mark.parametrize("loss", [Approx(0.01, 1e-5), Approx(50, 1e-5), Pure(0.1), Pure(20)])
@@ -53,10 +59,10 @@ def test_no_honest_moments_with_a_target_are_refused(loss: Loss) -> None:
     built = protocol("linear", records, solver="moments")
     consortium = make_consortium(loss)
     release, layout = built.declare(consortium)["moments"], built.layout(consortium)
-    x, y = rows(records), np.concatenate([built.signed(np.asarray(own.labels)) for own in records.values()])
-    value = layout.of(x, y, np.ones(len(x), bool))
+    x, y = rows(records), np.concatenate([built.sign_targets(np.asarray(own.labels)) for own in records.values()])
+    value = layout.sum_records(x, y, np.ones(len(x), bool))
     for seed in range(5):
-        check(release, consortium, drawn(release, consortium, value, 5, seed), 5, layout.ranges)
+        check(release, consortium, drawn(release, consortium, value, 5, seed), 5, layout.plausible_ranges)
 
 
 def test_moments_that_no_records_have_are_refused() -> None:
@@ -64,14 +70,14 @@ def test_moments_that_no_records_have_are_refused() -> None:
     built = protocol("logistic", records, solver="gradient")
     consortium = make_consortium(Approx(50, 1e-5))
     release = built.declare(consortium)["second_moment"]
-    value = moment_blocks.moments(rows(records), built.blocks)
-    matrix = moment_blocks.matrices(value, built.blocks)[0]
+    value = second_moments.sum_moments(rows(records), built.blocks)
+    matrix = second_moments.read_matrices(value, built.blocks)[0]
     width = len(matrix)
 
     def refused(changed: np.ndarray, said: str, square: float = float(value[-1])) -> None:
         found = drawn(release, consortium, np.append(upper_triangle_of(changed), square), 5, 4)
         with pytest.raises(Implausible, match=said):
-            check(release, consortium, found, 5, lambda v, most: moment_blocks.ranges(v, built.blocks, most))
+            check(release, consortium, found, 5, lambda v, most: second_moments.plausible_ranges(v, built.blocks, most))
 
     one = np.zeros((width, width))
     one[0, 1] = one[1, 0] = 3 * matrix[0, 0]

@@ -14,7 +14,7 @@ import pytest
 
 from comity.cli import main
 from comity.federation.plan import Plan, plan
-from comity.methods.averaging.published.protocol import PublishedAveraging
+from comity.methods.averaging import Averaging
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours
 from comity.report.card import card_text
@@ -35,7 +35,7 @@ from tests.vertical.test_study import PUBLISHED, study
 
 
 def averaging(kind: Any = "spherical") -> Plan:
-    return plan("s", PublishedAveraging(width=3, l2=0.01, noise=kind), averaging_parties(5))
+    return plan("s", Averaging.published_over_rows(width=3, l2=0.01, noise=kind), averaging_parties(5))
 
 
 PLANS: dict[str, Callable[[], Plan]] = {
@@ -86,7 +86,7 @@ MORE_PLANS: dict[str, Callable[[], Plan]] = {
     **PLANS,
     "averaging, literal": lambda: averaging("literal"),
     "averaging, literal, many weights": lambda: plan(
-        "s", PublishedAveraging(width=400, l2=0.01, noise="literal"), averaging_parties(2)
+        "s", Averaging.published_over_rows(width=400, l2=0.01, noise="literal"), averaging_parties(2)
     ),
     "synthetic, replaced": lambda: plan(
         "s", small(TOY, depth=8, levels=4), replace(terms(), neighbours=Neighbours.REPLACE)

@@ -6,7 +6,7 @@ from math import floor
 from typing import Any
 
 from comity.data import Encoding, clinic_schema, clinics, public_cohort
-from comity.methods.softlabel import PublishedSoftLabel
+from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
 from comity.privacy.accounting import gdp_epsilon, gdp_square
 from comity.report.result import Result
 from tests.support.protocols import simulated_result
@@ -16,7 +16,9 @@ AUXILIARY = ENCODING.encode_features(public_cohort(60))
 
 
 def protocol(method: Any = "avg", classes: Any = ("no", "yes"), encoding: Any = ENCODING) -> PublishedSoftLabel:
-    return PublishedSoftLabel(auxiliary=AUXILIARY, classes=classes, method=method, l2=0.01, encoding=encoding)
+    return SoftLabel.published_over_rows(
+        auxiliary=AUXILIARY, classes=classes, method=method, l2=0.01, encoding=encoding
+    )
 
 
 def simulated(method: str = "avg", parties: int = 6, **changed: Any) -> Result:

@@ -18,7 +18,7 @@ from comity.federation.declare.consortium import COORDINATOR, Consortium
 from comity.federation.declare.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
-from comity.methods.softlabel import PublishedSoftLabel
+from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss, Pure
 from comity.study.local.cohort import Cohort, stacks
@@ -53,7 +53,7 @@ def auxiliary(rows: int = 20, width: int = 4, seed: int = 9) -> np.ndarray:
 def protocol(
     classes: int = 3, method: Any = "soft", *, l2: float = 1e-2, public: Any = None, constants: Any = "tight"
 ) -> PublishedSoftLabel:
-    return PublishedSoftLabel(
+    return SoftLabel.published_over_rows(
         auxiliary=auxiliary() if public is None else public,
         classes=labels(classes),
         method=method,

@@ -22,6 +22,7 @@ from comity.federation.agreement import Agreement
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.codec import decode
 from comity.learn.fits import one_hot
+from comity.methods.softlabel import SoftLabel
 from comity.methods.softlabel.published.protocol import TOLERANCE, PublishedSoftLabel, absent, derived_share
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated_permit
@@ -259,7 +260,7 @@ def test_other_local_models_have_no_place() -> None:
 @pytest.mark.parametrize(("method", "reason"), [("avg", "does not use auxiliary records"), ("vote", "majority")])
 def test_other_methods_are_refused_with_the_reason(method: Any, reason: str) -> None:
     with pytest.raises(StudyError, match=reason) as refused:
-        PublishedSoftLabel(
+        SoftLabel.published_over_rows(
             auxiliary=auxiliary(), classes=labels(3), method=method, l2=1e-2, auxiliary_privacy="private"
         )
     assert refused.value.key == "softlabel.auxiliary_privacy"

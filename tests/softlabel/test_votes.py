@@ -18,8 +18,9 @@ from comity.methods.softlabel import PublishedSoftLabel
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from tests.federation.toy import begin
+from tests.support.published import rebuild_as
 
-from .consortia import all_alike, auxiliary, cohort, hosted, labels, make_consortium, ordinary, protocol
+from .consortia import all_alike, auxiliary, cohort, hosted, make_consortium, ordinary, protocol
 
 EMPTY = Records(np.zeros((0, 4)), np.zeros(0, np.int64))
 
@@ -100,7 +101,7 @@ class Abstaining(PublishedSoftLabel):
 
 @pytest.mark.parametrize("row", [(0.0, 0.0, 0.0), (1.0, 1.0, 0.0), (2.0, -1.0, 0.0), (np.nan, 0.5, 0.5)])
 def test_a_row_outside_the_simplex_never_leaves_and_costs_nothing(row: Any) -> None:
-    method = Abstaining(auxiliary=auxiliary(), classes=labels(3), row=row)
+    method = rebuild_as(Abstaining, protocol(), row=row)
     parties, hosts, _ = hosted(method, ordinary(3))
     with pytest.raises((Refused, Stopped)):
         run(parties)

@@ -35,7 +35,7 @@ def public(rows: int = 40) -> Any:
 
 
 def protocol(classes: int = 3, method: Any = "soft", rows: int = 40) -> PublishedSoftLabel:
-    return PublishedSoftLabel(
+    return SoftLabel.published_over_rows(
         auxiliary=public(rows), classes=tuple(f"kind {k}" for k in range(classes)), method=method, l2=1e-2
     )
 

@@ -16,7 +16,7 @@ from comity.data import Bounded, Categorical, Encoding, Numeric, Schema
 from comity.federation.declare.consortium import Consortium
 from comity.learn.quadratic import UNEQUAL
 from comity.methods.averaging import Averaging
-from comity.methods.averaging import moments as rows_of_parties
+from comity.methods.averaging import regression as rows_of_parties
 from comity.methods.vertical import Vertical, VerticalRegression
 from comity.methods.vertical.centralised import add_noise
 from comity.methods.vertical.moments import fit_regression
@@ -89,7 +89,7 @@ def by_rows(frame: Any, schema: Any) -> Any:
     layout = built.layout(among(parties, 1.0))
 
     def exact(chosen: Any) -> Any:
-        return layout.of(records.features[chosen], targets[chosen], np.ones(len(targets[chosen]), bool))
+        return layout.sum_records(records.features[chosen], targets[chosen], np.ones(len(targets[chosen]), bool))
 
     def fit(exact: Any, count: int, epsilon: float | None, seed: int) -> Any:
         deviation = 0.0
@@ -97,7 +97,7 @@ def by_rows(frame: Any, schema: Any) -> Any:
             consortium = among(parties, epsilon)
             deviation = built.declare(consortium)["moments"].opened_deviation(consortium)
         noise = deviation * np.random.default_rng(seed).normal(size=exact.shape)
-        return rows_of_parties.fitted(layout, exact + noise, records=count, deviation=deviation, classes=False)
+        return rows_of_parties.fit_regression(layout, exact + noise, records=count, deviation=deviation, classes=False)
 
     return len(targets), exact, fit
 

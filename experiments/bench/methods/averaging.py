@@ -16,7 +16,8 @@ from threadpoolctl import threadpool_limits
 from comity.data import Records, split_evenly
 from comity.entropy import Stream
 from comity.methods.averaging import Averaging
-from comity.methods.averaging.rule import ROUNDS, penalty_for
+from comity.methods.averaging.descent import ROUNDS
+from comity.methods.averaging.objectives import penalty_for
 from comity.privacy import zcdp_rho
 from comity.protocol import Outcome, simulate
 from experiments.bench.methods import averaging_anchors as anchors
@@ -85,7 +86,7 @@ def alone(data: Adult, count: int, *, repeats: int) -> dict[str, Any]:
     single = []
     for number in range(repeats):
         for name, own in parties.items():
-            l2 = penalty_for(2 * data.features / (len(own) * EPSILON), start=0.5)
+            l2 = penalty_for(2 * data.features / (len(own) * EPSILON), initial_residual=0.5)
             stream = Stream.public("bench averaging", "objective", name, number)
             weights = anchors.objective_perturbation(own, EPSILON, l2, stream)
             single.append(anchors.wrong(weights, data.test))

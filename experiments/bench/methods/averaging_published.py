@@ -11,7 +11,7 @@ import numpy as np
 from comity.data import Records
 from comity.entropy import Stream
 from comity.learn import fit_logistic
-from comity.methods.averaging import PublishedAveraging
+from comity.methods.averaging import Averaging
 from comity.protocol import simulate
 
 _L2 = 0.1
@@ -25,7 +25,7 @@ def measure(*, quick: bool = False) -> list[dict[str, Any]]:
 
 def _row(parties: int, width: int, bits: int, repeats: int) -> dict[str, Any]:
     records = {f"party {place}": _records(200 + 10 * place, width, place) for place in range(parties)}
-    method = PublishedAveraging(width=width, l2=_L2, key_bits=bits)
+    method = Averaging.published_over_rows(width=width, l2=_L2, key_bits=bits)
     seconds, anchors = [], []
     for _ in range(repeats):
         started = perf_counter()

@@ -15,7 +15,7 @@ import numpy as np
 
 from comity import Ledger
 from comity.entropy import Stream
-from comity.methods.softlabel import PublishedSoftLabel
+from comity.methods.softlabel import SoftLabel
 from comity.privacy import Neighbours, Pure, SeededNoise, Unit
 from comity.protocol import Block, Cohort, Consortium, Numbered
 
@@ -45,7 +45,7 @@ def _study(parties: int) -> float:
     truth = Stream.public("bench", "softlabel-million", "truth").normal(FEATURES)
     consortium = Consortium(parties=Numbered(parties), loss=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE)
     auxiliary = _rows(Stream.public("bench", "softlabel-million", "auxiliary"), (AUXILIARY,))
-    protocol = PublishedSoftLabel(auxiliary=auxiliary, l2=1e-2)
+    protocol = SoftLabel.published_over_rows(auxiliary=auxiliary, l2=1e-2)
 
     def blocks(most: int) -> Iterator[Block]:
         for start in range(0, parties, most):

@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 from comity import Ledger
 from comity.entropy import Stream
 from comity.learn import fit_logistic, hard_votes
-from comity.methods.softlabel import PublishedSoftLabel
+from comity.methods.softlabel import SoftLabel
 from comity.privacy import Neighbours, Pure, SeededNoise, Unit
 from comity.protocol import Block, Cohort, Consortium, Numbered
 
@@ -97,7 +97,7 @@ def _study(data: Connections) -> Any:
     """The published soft vote of all parties as a simulated cohort, from encoded records to the released model."""
     parties = len(data.features)
     consortium = Consortium(parties=Numbered(parties), loss=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE)
-    protocol = PublishedSoftLabel(auxiliary=data.auxiliary, l2=L2)
+    protocol = SoftLabel.published_over_rows(auxiliary=data.auxiliary, l2=L2)
 
     def blocks(most: int) -> Iterator[Block]:
         for start in range(0, parties, most):

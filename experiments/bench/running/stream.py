@@ -27,16 +27,16 @@ from threadpoolctl import threadpool_limits
 from comity import Averaging
 from comity.data import Classes, Encoding, LocalRecords, Numeric, Parquet, Records, Schema, StreamedRecords
 from comity.entropy import Stream
-from comity.methods.averaging.calibration import ASKS
-from comity.methods.averaging.rule import ROUNDS
-from comity.methods.averaging.whitening import LOOKS
+from comity.methods.averaging.calibration import CALIBRATIONS
+from comity.methods.averaging.descent import ROUNDS
+from comity.methods.averaging.second_moments import WHITENINGS
 from comity.protocol import simulate
 from experiments.bench.kernels.product_stream import peak_mb
 
 COLUMNS, SMALL = 20, 10_000
 # Second moments of rows as they are, and of whitened ones.
-MOMENTS = 1 + LOOKS
-PASSES = MOMENTS + ROUNDS + ASKS
+MOMENTS = 1 + WHITENINGS
+PASSES = MOMENTS + ROUNDS + CALIBRATIONS
 _WRITTEN = 1 << 18
 
 

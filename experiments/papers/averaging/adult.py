@@ -31,7 +31,7 @@ from comity.data import Records, split_by_sizes, split_evenly
 from comity.entropy import Stream
 from comity.learn import fit_logistic
 from comity.methods.averaging import Averaging, AveragingProtocol
-from comity.methods.averaging.rule import penalty_for
+from comity.methods.averaging.objectives import penalty_for
 from comity.protocol import simulate
 from experiments.data.adult_bins import A9A, Adult, adult
 from experiments.papers.plot import Curve, Level, Panel, draw
@@ -170,7 +170,7 @@ def by_plain_functions(split: Split, draws: int) -> Iterator[tuple[str, float]]:
     for epsilon in CURVE:
         scale = 2.0 / (smallest * epsilon)
         for kind, length in (("literal", sqrt(2 * width) * scale), ("spherical", width * scale)):
-            l2 = penalty_for(length, start=0.5)
+            l2 = penalty_for(length, initial_residual=0.5)
             mean = _mean(split.parties, l2)
             for noise in noises(kind, scale / l2, width, draws, split.name, epsilon):
                 yield f"{kind} eps={epsilon:g}", split.error(mean + noise)

@@ -27,7 +27,7 @@ from comity import Ledger
 from comity.data import Records, dataset
 from comity.entropy import Stream
 from comity.learn import fit_softmax, one_hot
-from comity.methods.softlabel import PublishedSoftLabel
+from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
 from comity.methods.softlabel.published.protocol import TOLERANCE, Constants, LearnsFrom, error
 from comity.privacy import Neighbours, Pure, SeededNoise, Unit
 from comity.protocol import Cohort, Consortium, Numbered, perturb, simulate, stacks
@@ -288,7 +288,7 @@ def wrong_radius(scale: float, shape: tuple[int, ...], stream: Stream) -> Floats
 
 
 def protocol_of(split: Split, method: LearnsFrom, constants: Constants = "tight") -> PublishedSoftLabel:
-    return PublishedSoftLabel(
+    return SoftLabel.published_over_rows(
         auxiliary=split.auxiliary, classes=split.classes, method=method, l2=L2, constants=constants
     )
 

@@ -33,7 +33,7 @@ from comity import SoftLabel
 from comity.data import dataset
 from comity.entropy import Stream
 from comity.learn import FeatureMap, fit_logistic, hard_votes, linear_weights
-from comity.methods.softlabel import PublishedSoftLabel, SoftLabelProtocol
+from comity.methods.softlabel import SoftLabelProtocol
 from comity.methods.softlabel.statistic import Statistic
 from comity.privacy import SeededNoise
 from comity.protocol import perturb
@@ -234,7 +234,7 @@ def without_noise(one: Trial, size: Size) -> Iterator[tuple[str, float]]:
 
 def with_noise(one: Trial, size: Size, number: int) -> Iterator[tuple[str, float]]:
     for parties, shares in vote_shares(one, size):
-        published = PublishedSoftLabel(auxiliary=one.auxiliary, classes=CLASSES, l2=L2)
+        published = SoftLabel.published_over_rows(auxiliary=one.auxiliary, classes=CLASSES, l2=L2)
         exact = published.fit(shares)
         yield f"soft non-private M={parties}", one.accuracy(exact[0])
         protocol = SoftLabel.over_rows(auxiliary=one.auxiliary, classes=CLASSES, sizes=size.records)

@@ -213,7 +213,7 @@ def combine(
     """
     from comity.artefacts.artefact import save_artefact
     from comity.errors import BadInput, DataError
-    from comity.methods.averaging.published.shares import SUFFIX, combined, load_share
+    from comity.methods.averaging.published.shares import SUFFIX, combine_shares, load_share
 
     paths: list[Path] = []
     for path in shares:
@@ -222,7 +222,7 @@ def combine(
             raise DataError(f"{path}: has no file *{SUFFIX}; give the published shares")
         paths += within
     loaded = [load_share(path) for path in paths]
-    model = combined(loaded)
+    model = combine_shares(loaded)
     try:
         save_artefact(model, to)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How many records a study declares of each party, beside how many a party has.
+"""How many records a study declares for each party, and a warning where a party has a different number.
 
 Weights, penalties and layouts come from the declared figures alone. A site that reported a different count would
 release it. Its owner is told instead, and nobody else, because a wrong figure costs accuracy."""
@@ -6,7 +6,7 @@ release it. Its owner is told instead, and nobody else, because a wrong figure c
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from comity.errors import StudyError
@@ -22,12 +22,12 @@ FAR = 2
 
 
 def check_sizes(sizes: Sizes, consortium: Consortium, key: str) -> None:
-    """Refuse sizes that are no whole numbers, lack a party of the study or name another one."""
+    """Refuse sizes that are not whole numbers, lack a party of the study or name an unknown one."""
     figures: Iterable[tuple[str, Any]] = sizes.items() if isinstance(sizes, Mapping) else [("", sizes)]
     for party, size in figures:
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 1 << 40:
             name = f"{key}.{party}".rstrip(".")
-            raise StudyError(f"{name} must be a whole number of at least 1, found {size!r}", key=key)
+            raise StudyError(f"{name} must be a whole number of at least 1, found {size!r}", key=name)
     if not isinstance(sizes, Mapping):
         return
     absent = [party for party in consortium.parties if party not in sizes]
@@ -41,14 +41,18 @@ def size_of(sizes: Sizes, party: str) -> int:
     return sizes if isinstance(sizes, int) else sizes[party]
 
 
-def sum_sizes(sizes: Sizes, parties: Iterable[str]) -> int:
-    return sum(size_of(sizes, party) for party in parties)
+def largest_size(sizes: Sizes) -> int:
+    return sizes if isinstance(sizes, int) else max(sizes.values())
+
+
+def sum_sizes(sizes: Sizes, parties: Collection[str]) -> int:
+    return sizes * len(parties) if isinstance(sizes, int) else sum(sizes[party] for party in parties)
 
 
 def warn_owner(site: Site, declared: int | None, key: str, *, lower_bound: bool = False) -> None:
-    """A line in the site's own log where its count is far from the declared one, or below a declared lower bound.
+    """Log at the site where its count is far from the declared one, or below a declared lower bound.
 
-    Stacks of simulated parties have no owners to tell.
+    Stacks of simulated parties have no owners to warn.
     """
     if declared is None or not isinstance(site, Site):
         return

@@ -11,8 +11,8 @@ import pytest
 
 from comity.data import Schema
 from comity.data.schemas.columns import Classes, Numeric
-from comity.methods.averaging import rule
-from comity.methods.averaging.assessment import error_of
+from comity.methods.averaging import descent
+from comity.methods.averaging.assessment import measure_error
 from comity.privacy.randomness import SeededNoise
 from experiments.accuracy import averaging as compared
 from experiments.accuracy.tables import Table
@@ -59,11 +59,11 @@ def test_the_best_value_is_found_without_the_dataset_that_is_left_out() -> None:
 
 
 def test_a_tried_constant_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = rule.ROUNDS
-    with pytest.raises(RuntimeError), instead({"averaging.rule.ROUNDS": 3}):
-        assert rule.rounds_for(5) == 3
+    before = descent.ROUNDS
+    with pytest.raises(RuntimeError), instead({"averaging.descent.ROUNDS": 3}):
+        assert descent.count_rounds(5) == 3
         raise RuntimeError
-    assert before == rule.ROUNDS
+    assert before == descent.ROUNDS
 
 
 def test_runs_in_one_place_are_what_a_simulated_run_releases(tables: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def test_runs_in_one_place_are_what_a_simulated_run_releases(tables: None, monke
     consortium = own.on_terms(2000.0, 1e-6)
     weights = averaging.descended(own, consortium, SeededNoise(1))
     run = compared._run(compared.make_consortium(inside.inside("made", averaging._ROWS)), 2000.0, 1e-6, 1)
-    error = error_of(own.protocol.objective, weights, *own.test)
+    error = measure_error(own.protocol.objective, weights, *own.test)
     assert run.repeats is not None
     assert error == pytest.approx(run.repeats.values["error"][0], abs=0.007) and error < 0.1
 

@@ -9,13 +9,13 @@ from comity.lazy_exports import export_lazily
 if TYPE_CHECKING:
     from comity.methods.averaging.method import Averaging as Averaging
     from comity.methods.averaging.method import AveragingProtocol as AveragingProtocol
-    from comity.methods.averaging.published.protocol import PublishedAveraging as PublishedAveraging
+    from comity.methods.averaging.published.method import PublishedAveraging as PublishedAveraging
 
 __all__ = ["Averaging", "AveragingProtocol", "PublishedAveraging"]
 
 _HOMES = {
     "Averaging": "comity.methods.averaging.method",
     "AveragingProtocol": "comity.methods.averaging.method",
-    "PublishedAveraging": "comity.methods.averaging.published.protocol",
+    "PublishedAveraging": "comity.methods.averaging.published.method",
 }
 __getattr__, __dir__ = export_lazily(globals(), _HOMES)

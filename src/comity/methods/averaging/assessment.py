@@ -1,64 +1,57 @@
-"""Simulation only: how good a model is beside a constant, parties alone and all records pooled, and what share of the
+"""What a simulation measures: the model beside a constant, parties alone and all records pooled, and what share of the
 exact records each bound clips. None of it is a release."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
 from comity.data import Records
-from comity.federation.declare.consortium import Consortium
 from comity.federation.evaluation.assessment import Baseline, Figure, auc, log_loss
-from comity.learn.record_sum import in_unit_ball
-from comity.methods.averaging import descent
-from comity.methods.averaging.moment_blocks import moments
 from comity.methods.averaging.objectives import Objective
-from comity.methods.averaging.whitening import Whitening
-
-if TYPE_CHECKING:
-    from comity.methods.averaging.method import AveragingProtocol
+from comity.methods.averaging.second_moments import Whitening
 
 Floats = NDArray[np.float64]
 
 # Own-data scores are averaged over at most this many parties.
-SAMPLED = 50
+MAX_PARTIES = 50
+# The encoding scales rows to norm 1; rounding may leave them this much longer.
+_ROUNDING = 1 + 1e-9
 
 
 @dataclass(frozen=True)
-class _Scored:
-    """One model on test records; the last two where it gives probabilities of classes."""
+class _Score:
+    """One model on test records; the last two where it has probabilities of classes."""
 
     error: float
     log_loss: float | None = None
     auc: float | None = None
 
 
-def error_of(objective: Objective, coef: Floats, features: Floats, targets: Floats) -> float:
-    """Share of wrong classes, or the mean squared error of a target on [−1, 1]."""
+def measure_error(objective: Objective, coef: Floats, features: Floats, targets: Floats) -> float:
+    """The share of wrong classes, or the mean squared error of a target on [−1, 1]."""
     scores = features @ coef.T
     if objective.kind == "linear":
         return float(np.mean((scores[:, 0] - targets) ** 2))
-    found = scores.argmax(1) if len(coef) > 1 else (scores[:, 0] > 0).astype(np.int64)
-    return float(np.mean(found != targets))
+    chosen = scores.argmax(1) if len(coef) > 1 else (scores[:, 0] > 0).astype(np.int64)
+    return float(np.mean(chosen != targets))
 
 
-def baselines(
+def fit_baselines(
     objective: Objective, sets: Sequence[tuple[Floats, Floats]], features: Floats, targets: Floats
 ) -> list[Baseline]:
     filled = [(x, y) for x, y in sets if len(x)]
     if not filled:
         return []
     everything = np.concatenate([y for _, y in filled])
-    alone = [_scored(objective, trained(objective, x, y), features, targets) for x, y in filled[:SAMPLED]]
+    alone = [_measure(objective, _fit(objective, x, y), features, targets) for x, y in filled[:MAX_PARTIES]]
     errors = [one.error for one in alone]
-    pooled = _scored(
-        objective, trained(objective, np.concatenate([x for x, _ in filled]), everything), features, targets
-    )
+    pooled = _measure(objective, _fit(objective, np.concatenate([x for x, _ in filled]), everything), features, targets)
     return [
         _constant(objective, everything, targets),
         Baseline(
@@ -79,7 +72,7 @@ def baselines(
     ]
 
 
-def trained(objective: Objective, features: Floats, targets: Floats) -> Floats:
+def _fit(objective: Objective, features: Floats, targets: Floats) -> Floats:
     """A fit without privacy, penalised as little as the number of records asks for."""
     fit = objective.fit(features, targets, max(1e-6, 1.0 / len(features)))
     return objective.coefficients(np.atleast_2d(fit.weights))
@@ -99,15 +92,15 @@ def _constant(objective: Objective, seen: Floats, targets: Floats) -> Baseline:
     )
 
 
-def _scored(objective: Objective, coef: Floats, features: Floats, targets: Floats) -> _Scored:
-    error = error_of(objective, coef, features, targets)
+def _measure(objective: Objective, coef: Floats, features: Floats, targets: Floats) -> _Score:
+    error = measure_error(objective, coef, features, targets)
     if objective.kind in ("linear", "svm"):
-        return _Scored(error)
+        return _Score(error)
     scores, labels = features @ coef.T, targets.astype(np.int64)
     if len(coef) == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
     shares = np.asarray(softmax(scores, axis=1), np.float64)
-    return _Scored(error, log_loss(shares, labels), auc(shares[:, 1], labels > 0) if shares.shape[1] == 2 else None)
+    return _Score(error, log_loss(shares, labels), auc(shares[:, 1], labels > 0) if shares.shape[1] == 2 else None)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -115,63 +108,33 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-# Rows that an encoding scales to norm 1 may be as much longer by rounding.
-_LONGER = 1 + 1e-9
-
-
-def measure_clipping(
-    method: AveragingProtocol, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
-) -> tuple[Figure, ...]:
-    found = [rows_cut(train)]
-    if method.model == "linear":
-        found.append(targets_cut(train, method.low, method.high))
-    if method.way(consortium) == "gradient":
-        weights, targets = np.asarray(opened["model"], np.float64), [method.targets(_labels(one)) for one in train]
-        if method.looks:
-            found.append(whitened_rows_cut(method, train, consortium))
-        found.append(residuals_cut(method.objective, weights, method.cut(consortium), train, targets))
-    return tuple(found)
-
-
-def rows_cut(train: Sequence[Records]) -> Figure:
-    longer = [np.linalg.norm(np.nan_to_num(records.features), axis=-1) > _LONGER for records in train]
+def measure_long_rows(train: Sequence[Records]) -> Figure:
+    longer = [np.linalg.norm(np.nan_to_num(records.features), axis=-1) > _ROUNDING for records in train]
     return Figure("rows cut", _share(longer), "share of the records that are longer than 1 and shortened to it")
 
 
-def targets_cut(train: Sequence[Records], low: float, high: float) -> Figure:
+def measure_outside_targets(train: Sequence[Records], low: float, high: float) -> Figure:
     labels = [np.asarray(records.labels, np.float64) for records in train if records.labels is not None]
     outside = [(values < low) | (values > high) for values in labels]
     return Figure("targets cut", _share(outside), "share of the records whose target lies outside its bounds")
 
 
-def whitened_rows_cut(method: AveragingProtocol, train: Sequence[Records], consortium: Consortium) -> Figure:
-    """Whitened as they would be had the second moments been opened without noise: what was opened is not kept."""
-    rows = [in_unit_ball(records.features) for records in train]
-    white, seen = Whitening.none(method.features), rows
-    for look in range(method.looks):
-        exact = np.sum([moments(one, method.blocks) for one in seen], axis=0)
-        white = descent.whitened(method, white, look, exact, sum(map(len, rows)), consortium)
-        seen = [white.inside(one) for one in rows]
-    longer = [np.linalg.norm(white.of(one), axis=-1) > _LONGER for one in rows]
+def measure_long_whitened_rows(whitening: Whitening, rows: Sequence[Floats]) -> Figure:
+    longer = [np.linalg.norm(whitening.map_rows(one), axis=-1) > _ROUNDING for one in rows]
     return Figure("whitened rows cut", _share(longer), "share of the records that whitening makes longer than 1")
 
 
-def residuals_cut(
-    objective: Objective, weights: Floats, clip: float, train: Sequence[Records], targets: Sequence[Floats]
+def measure_long_residuals(
+    objective: Objective, weights: Floats, clip: float, rows: Sequence[Floats], targets: Sequence[Floats]
 ) -> Figure:
     """At `weights`, rows of the margins."""
-    found = []
-    for records, wanted in zip(train, targets):
-        residual = objective.residual(in_unit_ball(records.features) @ weights.T, wanted)
-        found.append(np.linalg.norm(residual, axis=-1) > clip * _LONGER)
-    return Figure("residuals cut", _share(found), "share of the records whose part of a gradient is shortened")
+    longer = []
+    for inside, wanted in zip(rows, targets):
+        residual = objective.residual(inside @ weights.T, wanted)
+        longer.append(np.linalg.norm(residual, axis=-1) > clip * _ROUNDING)
+    return Figure("residuals cut", _share(longer), "share of the records whose part of a gradient is shortened")
 
 
-def _share(cut: Sequence[NDArray[Any]]) -> float:
-    counted = np.concatenate([np.ravel(one) for one in cut]) if cut else np.zeros(0)
+def _share(masks: Sequence[NDArray[Any]]) -> float:
+    counted = np.concatenate([np.ravel(one) for one in masks]) if masks else np.zeros(0)
     return float(counted.mean()) if counted.size else 0.0
-
-
-def _labels(records: Records) -> NDArray[Any]:
-    assert records.labels is not None
-    return records.labels

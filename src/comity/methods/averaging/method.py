@@ -5,12 +5,16 @@ After M. Pathak, S. Rane, B. Raj, Multiparty Differential Privacy via Aggregatio
 for it out of the protocol (`solver="average"`). With δ > 0 the parties do better by descending together: each round
 opens one noisy sum of clipped gradients (`solver="gradient"`). A linear model needs no rounds: one sum of second
 moments holds all of it (`solver="moments"`).
-Derivations: `proof.md`. The paper's own protocol: `published/`.
+
+Weights, penalties and steps come from the declared sizes alone, never from what a site counts. A site with fewer
+records raises its penalty in proportion, one with more takes it per record; either way one record moves what it sends
+by no more than declared (proof.md, 4). A wrong size costs accuracy, not privacy, and no site reports that it is wrong.
+The derivations are in `proof.md`. The protocol of the paper: `published/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, prod, sqrt
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -24,6 +28,7 @@ from comity.data import Bounded, Classes, Encoding, Records, Schema, Target
 from comity.errors import Refused, StudyError
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
+from comity.federation.coordinator.released import Total
 from comity.federation.declare.bounds import RecordSum
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declare.declaration import Declaration, Release
@@ -35,17 +40,47 @@ from comity.federation.evaluation.score_card import PredictionTask
 from comity.federation.owner.site import Rows, Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.record_sum import in_unit_ball
-from comity.methods.averaging import assessment, calibration, descent, rule
-from comity.methods.averaging.assessment import baselines, error_of
-from comity.methods.averaging.moment_blocks import WIDEST_WHOLE, Blocks, blocks_of, entries, moved
-from comity.methods.averaging.moment_blocks import moments as second_moments
-from comity.methods.averaging.moments import Moments, fitted
-from comity.methods.averaging.objectives import TOLERANCE, Kind, Objective, objective_of
+from comity.methods.averaging import assessment
+from comity.methods.averaging.calibration import FactorEstimate, calibration_sums, count_calibrations, limits_of
+from comity.methods.averaging.descent import (
+    MIN_PROGRESS,
+    Budget,
+    Preconditioner,
+    clip_for,
+    count_rounds,
+    first_averaged_round,
+    fit_preconditioner,
+    max_progress,
+    noise_level,
+    shared_noise_factor,
+)
+from comity.methods.averaging.objectives import (
+    MIN_PENALTY,
+    TOLERANCE,
+    Kind,
+    Objective,
+    objective_of,
+    penalty_for,
+    penalty_for_numbers,
+)
+from comity.methods.averaging.published.method import MaxRecords, PublishedAveraging
 from comity.methods.averaging.published.noise import Kind as NoiseKind
-from comity.methods.averaging.published.protocol import Most, PublishedAveraging
-from comity.methods.averaging.sizes import HEADROOM, Sizes, checked_sizes, largest, size_of, together
-from comity.methods.averaging.whitening import Whitening, looks_at
-from comity.methods.declared_records import warn_owner
+from comity.methods.averaging.regression import Moments, fit_regression, moments_are_better
+from comity.methods.averaging.second_moments import (
+    MAX_WHOLE_FEATURES,
+    Blocks,
+    Whitening,
+    count_entries,
+    count_whitenings,
+    fit_whitening,
+    make_blocks,
+    plausible_ranges,
+    read_matrices,
+    read_square,
+    sensitivity,
+    sum_moments,
+)
+from comity.methods.declared_records import Sizes, check_sizes, largest_size, size_of, sum_sizes, warn_owner
 from comity.methods.method import Method, Only, Setting
 from comity.methods.tables import validate
 from comity.privacy.accounting import gaussian_budget
@@ -60,11 +95,12 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Solver = Literal["auto", "gradient", "average", "moments"]
-Way = Literal["gradient", "average", "moments"]
+ResolvedSolver = Literal["gradient", "average", "moments"]
 """What `auto` becomes."""
 
-# Below it the minimiser of a penalised fit is not known to the tolerance that the noise is scaled for.
-SMALLEST_PENALTY = 1e-6
+# Sums have room for parties that hold so many times their declared records; beyond, they are shrunk. Not tuned on data:
+# it sets the width of the integers, and changes no noise.
+HEADROOM = 4
 
 # Options.
 
@@ -119,7 +155,7 @@ class Averaging(Method):
     key_bits: Annotated[int, Only(variant="published")] = Field(
         2048, description="published only: of the Paillier keys"
     )
-    most: Annotated[Most, Only(variant="published")] = Field(
+    most: Annotated[MaxRecords, Only(variant="published")] = Field(
         1 << 20, description="published only: public bound on a party's records"
     )
 
@@ -134,13 +170,13 @@ class Averaging(Method):
         return self.sizes.get(party) if isinstance(self.sizes, dict) else self.sizes
 
     def resolve_options(self, setting: Setting) -> dict[str, Any]:
-        """The published method averages local models; the default's `auto` is `auto_solver`. Where the noise decides
-        between moments and the average, which has more options, the options are those of the average."""
+        """The published method averages local models; in the default `choose_solver` decides. Where the noise decides
+        between moments and the average, the options of the average are allowed, which has more."""
         target, solver = setting.schema.target, self.solver
         if solver == "auto" and self.variant == "published":
             solver = "average"
         elif solver == "auto":
-            solver = auto_solver(
+            solver = choose_solver(
                 model=self.model or ("logistic" if target is None else _model_of(target)),
                 features=self._encoding(setting).width,
                 pure=setting.pure,
@@ -166,21 +202,13 @@ class Averaging(Method):
         assert target is not None
         if self.variant == "published":
             assert isinstance(target, Classes)
-            return PublishedAveraging(
-                width=encoding.width,
-                classes=target.values,
-                l2=1e-2 if self.l2 == "auto" else self.l2,
-                noise=self.noise,
-                key_bits=self.key_bits,
-                most=self.most,
-                encoding=encoding,
-            )
-        kind = self.model or _model_of(target)
-        objective_of(kind, target)
+            return self._published(width=encoding.width, classes=target.values, encoding=encoding)
+        kind, classes = self.model or _model_of(target), target.values if isinstance(target, Classes) else ()
+        objective_of(kind, len(classes))
         return self._over(
             features=encoding.width,
             model=kind,
-            classes=target.values if isinstance(target, Classes) else (),
+            classes=classes,
             low=target.low if isinstance(target, Bounded) else -1.0,
             high=target.high if isinstance(target, Bounded) else 1.0,
             encoding=encoding,
@@ -198,10 +226,27 @@ class Averaging(Method):
         encoding: Encoding | None = None,
         **options: Any,
     ) -> AveragingProtocol:
-        """The protocol over rows that are encoded already, as estimators have them; None for an option is `auto`."""
+        """The protocol over rows that are already encoded, for estimators; None leaves an option at its default."""
         given = {key: value for key, value in options.items() if value is not None}
         method = validate(cls, given, cls.__name__, f"{cls.table}.")
         return method._over(features=features, model=model, classes=classes, low=low, high=high, encoding=encoding)
+
+    @classmethod
+    def published_over_rows(
+        cls, *, width: int, classes: tuple[str, ...] = ("0", "1"), encoding: Encoding | None = None, **options: Any
+    ) -> PublishedAveraging:
+        """The published protocol over rows that are already encoded."""
+        method = validate(cls, {**options, "variant": "published"}, cls.__name__, f"{cls.table}.")
+        return method._published(width=width, classes=classes, encoding=encoding)
+
+    def _published(self, **rows: Any) -> PublishedAveraging:
+        return PublishedAveraging(
+            l2=1e-2 if self.l2 == "auto" else self.l2,
+            noise=self.noise,
+            key_bits=self.key_bits,
+            most=self.most,
+            **rows,
+        )
 
     def _over(self, **rows: Any) -> AveragingProtocol:
         return AveragingProtocol(
@@ -225,13 +270,15 @@ def _model_of(target: Target) -> Kind:
     return "logistic" if len(target.values) == 2 else "softmax"
 
 
-def auto_solver(*, model: Kind, features: int, pure: bool, asked: bool, moments_win: Callable[[], bool]) -> Way:
-    """What `auto` stands for, by public figures. `asked`: a penalty, rounds or a clip is set, which moments lack.
+def choose_solver(
+    *, model: Kind, features: int, pure: bool, asked: bool, moments_win: Callable[[], bool]
+) -> ResolvedSolver:
+    """What `auto` stands for, from public figures. `asked`: a penalty, rounds or a clip is set, which moments lack.
 
-    Moments of a linear model hold all of it. Otherwise gradients, which need a delta. Without one a logistic model is
-    made from moments where their noise allows it, which `moments_win` tells, and else from the average of local fits.
+    A linear model takes moments, which hold all of it. Otherwise gradients, which need a delta. Without one a logistic
+    model takes moments where `moments_win` says that their noise allows it, and else the average of local fits.
     """
-    moments_fit = features <= WIDEST_WHOLE and not asked
+    moments_fit = features <= MAX_WHOLE_FEATURES and not asked
     if model == "linear" and moments_fit:
         return "moments"
     if not pure:
@@ -248,13 +295,13 @@ class AveragingProtocol(Protocol):
 
     Adversary    an honest-but-curious coordinator with up to `colluders` parties, and everyone who sees the model.
     Unit         a record, replaced (sizes are public), or added or removed (public lower bounds on sizes).
-    Learned      coordinator: noisy sums over the parties. Parties: those models that the sums lead to.
-    Sensitivity  gradient: 2·clip for a sum of gradients and √2 for second moments (add-remove: clip and √1.25), of rows
-                 in the unit ball however they are whitened, and that of `calibration` (proof.md, 8); average:
-                 c(λ)/λ for Σ m_j·w_j with public sizes m_j, whoever's record it is (proof.md, 2 to 4); moments: that
-                 of `by_moments` (proof.md, 7).
+    Learned      coordinator: noisy sums over the parties. Parties: the models that the sums lead to.
+    Sensitivity  gradient: 2·clip for a sum of gradients and √2 for second moments (add-remove: clip and √1.25), for
+                 rows in the unit ball under any whitening, and that of `calibration` (proof.md, 8); average: c(λ)/λ for
+                 Σ m_j·w_j with public sizes m_j, at any party (proof.md, 2 to 4); moments: that of `regression`
+                 (proof.md, 7).
 
-    `features` is the width of an encoded row; None for `l2`, `rounds` and `clip` leaves them to `rule`.
+    `features` is the width of an encoded row; None for `l2`, `rounds` and `clip` means `auto`.
     """
 
     name: ClassVar[str] = "averaging"
@@ -265,9 +312,9 @@ class AveragingProtocol(Protocol):
     classes: tuple[str, ...]
     low: float
     high: float
-    sizes: Sizes
+    sizes: Sizes | None
     solver: Solver
-    l2: Annotated[float, Interval(ge=SMALLEST_PENALTY, lt=inf)] | None
+    l2: Annotated[float, Interval(ge=MIN_PENALTY, lt=inf)] | None
     rounds: Annotated[int, Interval(ge=1, le=1000)] | None
     clip: Positive | None
     encoding: Encoding | None = field(repr=False)
@@ -280,9 +327,9 @@ class AveragingProtocol(Protocol):
                 "another solver",
                 key="averaging.solver",
             )
-        if self.solver == "moments" and self.features > WIDEST_WHOLE:
+        if self.solver == "moments" and self.features > MAX_WHOLE_FEATURES:
             raise StudyError(
-                f'averaging.solver = "moments" releases all products of at most {WIDEST_WHOLE} features, found '
+                f'averaging.solver = "moments" releases all products of at most {MAX_WHOLE_FEATURES} features, found '
                 f'{self.features}; set solver = "gradient", or declare fewer',
                 key="averaging.solver",
             )
@@ -306,45 +353,64 @@ class AveragingProtocol(Protocol):
     def shape(self) -> tuple[int, int]:
         return self.objective.width, self.features
 
-    def cut(self, consortium: Consortium) -> float:
+    def declared_sizes(self, consortium: Consortium) -> Sizes:
+        if self.sizes is not None:
+            return self.sizes
+        replaced = consortium.neighbours is Neighbours.REPLACE
+        meant = "number of records" if replaced else "public lower bound on the records"
+        raise StudyError(
+            f"averaging.sizes is missing: with neighbours = {consortium.neighbours} the study must state the {meant} "
+            "of each party; add [averaging.sizes] with a line NAME = COUNT for each, or one count for all",
+            key="averaging.sizes",
+        )
+
+    def count_records(self, consortium: Consortium, parties: Collection[str] | None = None) -> int:
+        """The declared records of some parties, by default of all."""
+        return sum_sizes(self.declared_sizes(consortium), consortium.parties if parties is None else parties)
+
+    def max_records(self, consortium: Consortium) -> int:
+        """How many records a party's sum has room for."""
+        return HEADROOM * largest_size(self.declared_sizes(consortium))
+
+    def clip_norm(self, consortium: Consortium) -> float:
         """The norm that residuals are clipped to."""
         if self.clip is not None:
-            return min(self.clip, self.objective.steepest)
+            return min(self.clip, self.objective.max_residual)
         if self.objective.clip is not None:
             return self.objective.clip
-        return rule.clip_for(rule.noise_level(consortium, self.features, together(self.sizes, consortium)))
+        return clip_for(noise_level(consortium, self.features, self.count_records(consortium)))
 
     @property
-    def steps(self) -> int:
-        return rule.rounds_for(self.features) if self.rounds is None else self.rounds
+    def round_count(self) -> int:
+        return count_rounds(self.features) if self.rounds is None else self.rounds
 
     @property
-    def looks(self) -> int:
+    def whitenings(self) -> int:
         """How often the second moments of whitened rows are opened."""
-        return looks_at(self.features)
+        return count_whitenings(self.features)
 
     @property
-    def asks(self) -> int:
-        """How often it is asked how sure the model is: of models that have probabilities."""
-        return calibration.ASKS if self.model in ("logistic", "softmax") else 0
+    def calibrations(self) -> int:
+        """How often calibration sums are opened."""
+        return count_calibrations(self.objective)
 
-    def budget(self, consortium: Consortium) -> rule.Budget:
+    def budget(self, consortium: Consortium) -> Budget:
         """Of the sums of a descent."""
-        return rule.Budget.of(consortium, self.steps, self.looks, self.asks)
+        return Budget.divide(consortium, self.round_count, self.whitenings, self.calibrations)
 
     @property
     def blocks(self) -> Blocks:
         """Features whose second moments are released together."""
-        return blocks_of(self.features)
+        return make_blocks(self.features)
 
     @property
-    def touched(self) -> int:
-        """In how many blocks a row has entries at most: each column fills one entry."""
+    def touched_blocks(self) -> int:
+        """The most blocks in which a row has entries: each column fills one entry."""
         groups = self.features if self.encoding is None else len(self.encoding.bounds.groups)
         return min(len(self.blocks), groups)
 
-    def way(self, consortium: Consortium) -> Way:
-        """How the model is made: as the study says, or by public figures."""
+    def solver_for(self, consortium: Consortium) -> ResolvedSolver:
+        """The solver of the study, or what `auto` becomes."""
         pure = isinstance(consortium.loss, Pure)
         if self.solver == "gradient" and pure:
             raise StudyError(
@@ -355,33 +421,30 @@ class AveragingProtocol(Protocol):
             return self.solver
 
         def moments_win() -> bool:
-            noise = (
-                self._moments(consortium).opened_deviation(consortium)
-                * sqrt(self.features)
-                / together(self.sizes, consortium)
-            )
-            return rule.moments_are_better(noise)
+            noise = self._moments(consortium).opened_deviation(consortium)
+            return moments_are_better(noise * sqrt(self.features) / self.count_records(consortium))
 
         asked = any(one is not None for one in (self.l2, self.rounds, self.clip))
-        return auto_solver(model=self.model, features=self.features, pure=pure, asked=asked, moments_win=moments_win)
+        return choose_solver(model=self.model, features=self.features, pure=pure, asked=asked, moments_win=moments_win)
 
     def layout(self, consortium: Consortium) -> Moments:
         """Of the one release of `moments`."""
-        reach = sqrt(self.features) if self.encoding is None else min(sqrt(self.features), self.encoding.bounds.l1)
-        return Moments(self.features, reach, pure=isinstance(consortium.loss, Pure))
+        bound = sqrt(self.features) if self.encoding is None else min(sqrt(self.features), self.encoding.bounds.l1)
+        return Moments(self.features, bound, pure=isinstance(consortium.loss, Pure))
 
     def penalty(self, consortium: Consortium) -> float:
         """λ of the local fits."""
         if self.l2 is not None:
             return self.l2
-        ruled = rule.penalty(
-            consortium,
-            self.shape,
-            together(self.sizes, consortium),
-            start=self.objective.start,
-            of_numbers=self.model == "linear",
-        )
-        return max(SMALLEST_PENALTY, ruled)
+        size = prod(self.shape)
+        if isinstance(consortium.loss, Pure):
+            noise = size / float(consortium.loss.epsilon)
+        else:
+            noise = sqrt(size) / sqrt(float(gaussian_budget(consortium.loss).square))
+        noise *= shared_noise_factor(consortium) / self.count_records(consortium)
+        if self.model == "linear":
+            return max(MIN_PENALTY, penalty_for_numbers(noise, self.features))
+        return max(MIN_PENALTY, penalty_for(noise, self.objective.initial_residual))
 
     # What leaves.
 
@@ -391,31 +454,30 @@ class AveragingProtocol(Protocol):
                 f'averaging protects a record; found privacy.unit = "{consortium.unit}". Set privacy.unit = "record"',
                 key="privacy.unit",
             )
-        checked_sizes(self.sizes, consortium)
-        way, names = self.way(consortium), self._solved[:1]
-        if way == "gradient":
+        check_sizes(self.declared_sizes(consortium), consortium, "averaging.sizes")
+        solver, names = self.solver_for(consortium), self._solution_names[:1]
+        if solver == "gradient":
             sent, of = self._gradient_releases(consortium), self._weights_from
-        elif way == "average":
+        elif solver == "average":
             sent, of = self._model_releases(consortium), ("models",)
         else:
-            sent, of, names = (self._moments(consortium),), ("moments",), self._solved
-        made = [
+            sent, of, names = (self._moments(consortium),), ("moments",), self._solution_names
+        models = [
             Release(name=name, source=COORDINATOR, to=EVERYONE, protection=Derived(*of), form=Array(self.shape))
             for name in names
         ]
         return Declaration(
-            (*sent, *made),
+            (*sent, *models),
             adversary=(
                 f"an honest-but-curious coordinator with up to {consortium.colluders} of {consortium.size} parties"
             ),
         )
 
     def _gradient_releases(self, consortium: Consortium) -> tuple[Release, ...]:
-        """Second moments of rows, plain and whitened; a gradient each round; how sure the model is; and what these are
-        taken at: the whitening and the iterates. Sensitivities: proof.md, 2 to 4."""
-        budget = self.budget(consortium)
-        most = HEADROOM * largest(self.sizes)
-        replaced, cut = consortium.neighbours is Neighbours.REPLACE, self.cut(consortium)
+        """Second moments of rows, original and whitened; a gradient each round; calibration sums; and where these are
+        taken: the whitening and the iterates. Sensitivities: proof.md, 2 to 4."""
+        budget, most = self.budget(consortium), self.max_records(consortium)
+        replaced, clip = consortium.neighbours is Neighbours.REPLACE, self.clip_norm(consortium)
         calibrations = (
             ()
             if budget.calibration is None
@@ -426,19 +488,19 @@ class AveragingProtocol(Protocol):
             source=EVERY_PARTY,
             to=COORDINATOR,
             protection=Summed(Gaussian(budget.second_moment)),
-            form=Array((entries(self.blocks),), "<i8"),
-            bound=RecordSum(moved(replaced=replaced), moved(replaced=False) * most, most),
+            form=Array((count_entries(self.blocks),), "<i8"),
+            bound=RecordSum(sensitivity(replaced=replaced), sensitivity(replaced=False) * most, most),
         )
         return (
             moment,
-            *((replace(moment, name="whitened_moment", times=self.looks),) if self.looks else ()),
+            *((replace(moment, name="whitened_moment", times=self.whitenings),) if self.whitenings else ()),
             Release(
                 name="whitening",
                 source=COORDINATOR,
                 to=EVERY_PARTY,
-                protection=Derived("second_moment", *(("whitened_moment",) if self.looks else ())),
-                form=Array(Whitening.none(self.features).factors.shape),
-                times=self.looks + budget.rounds,
+                protection=Derived("second_moment", *(("whitened_moment",) if self.whitenings else ())),
+                form=Array(Whitening.identity(self.features).factors.shape),
+                times=self.whitenings + budget.rounds,
             ),
             Release(
                 name="gradient",
@@ -446,7 +508,7 @@ class AveragingProtocol(Protocol):
                 to=COORDINATOR,
                 protection=Summed(Gaussian(budget.gradient)),
                 form=Array(self.shape, "<i8"),
-                bound=RecordSum(cut * (2 if replaced else 1), cut * most, most),
+                bound=RecordSum(clip * (2 if replaced else 1), clip * most, most),
                 times=budget.rounds,
             ),
             *calibrations,
@@ -456,31 +518,31 @@ class AveragingProtocol(Protocol):
                 to=EVERY_PARTY,
                 protection=Derived(*self._weights_from),
                 form=Array(self.shape),
-                times=budget.rounds + self.asks,
+                times=budget.rounds + self.calibrations,
             ),
         )
 
     @property
     def _weights_from(self) -> tuple[str, ...]:
         """The releases that the weights of a descent come from."""
-        return ("gradient", "calibration") if self.asks else ("gradient",)
+        return ("gradient", "calibration") if self.calibrations else ("gradient",)
 
     def _calibration_release(self, loss: GDP, most: int, *, replaced: bool) -> Release:
         """Sensitivity: proof.md, 8."""
-        limits = calibration.limits(self.objective)
+        limits = limits_of(self.objective)
         return Release(
             name="calibration",
             source=EVERY_PARTY,
             to=COORDINATOR,
             protection=Summed(Gaussian(loss)),
             form=Array((2,), "<i8"),
-            bound=RecordSum(limits.moved(replaced=replaced), limits.moved(replaced=False) * most, most),
-            times=self.asks,
+            bound=RecordSum(limits.sensitivity(replaced=replaced), limits.sensitivity(replaced=False) * most, most),
+            times=self.calibrations,
         )
 
     def _model_releases(self, consortium: Consortium) -> tuple[Release, ...]:
         """Local models weighted by public sizes, once."""
-        l2, most = self.penalty(consortium), largest(self.sizes)
+        l2, most = self.penalty(consortium), largest_size(self.declared_sizes(consortium))
         noise = (
             Spherical(consortium.loss)
             if isinstance(consortium.loss, Pure)
@@ -500,44 +562,102 @@ class AveragingProtocol(Protocol):
         )
 
     @property
-    def _solved(self) -> tuple[str, ...]:
-        """What is made from moments; how far the ridge decides is said where intervals are."""
+    def _solution_names(self) -> tuple[str, ...]:
+        """What is released of a solution; how far the ridge decides matters to intervals of a linear model."""
         return ("model", "errors", "shrunk") if self.model == "linear" else ("model", "errors")
 
     def _moments(self, consortium: Consortium) -> Release:
-        return self.layout(consortium).release(consortium, HEADROOM * largest(self.sizes))
+        return self.layout(consortium).release(consortium, self.max_records(consortium))
 
     def streams(self, consortium: Consortium) -> bool:
-        """A local fit goes over the records many times."""
-        return self.way(consortium) != "average"
+        """A local fit reads the records many times."""
+        return self.solver_for(consortium) != "average"
 
     # What the coordinator does.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        way = self.way(parties.consortium)
-        if way == "moments":
-            return self.solved(parties)
-        return {"model": descent.descend(self, parties) if way == "gradient" else self.average(parties)}
+        solver = self.solver_for(parties.consortium)
+        if solver == "moments":
+            return self.solve(parties)
+        return {"model": self.descend(parties) if solver == "gradient" else self.average(parties)}
 
-    def solved(self, parties: Parties) -> dict[str, Any]:
+    def solve(self, parties: Parties) -> dict[str, Any]:
         """Least squares from the opened moments, with standard errors."""
         consortium, total = parties.consortium, parties.sum(self.moments)
         layout, most = self.layout(consortium), total.parties * self._moments(consortium).bounded.limit
-        parties.require("moments", total.parties, layout.ranges(total.value, most))
-        found = fitted(
+        parties.require("moments", total.parties, layout.plausible_ranges(total.value, most))
+        fit = fit_regression(
             layout,
             total.value,
-            records=together(self.sizes, consortium, total.names),
+            records=self.count_records(consortium, total.names),
             deviation=self.declare(consortium)["moments"].opened_deviation(consortium),
             classes=self.model != "linear",
         )
-        made = {"model": found.coef[None], "errors": found.errors[None], "shrunk": found.shrunk[None]}
-        return {name: made[name] for name in self._solved}
+        released = {"model": fit.coef[None], "errors": fit.errors[None], "shrunk": fit.shrunk[None]}
+        return {name: released[name] for name in self._solution_names}
 
     def average(self, parties: Parties) -> Floats:
-        """Σ m_j·w_j over those consortium answered, by the sum of their public sizes."""
+        """Σ m_j·w_j over the parties that answered, divided by the sum of their declared sizes."""
         consortium, total = parties.consortium, parties.sum(self.train)
-        return np.asarray(total.value / together(self.sizes, consortium, total.names), np.float64)
+        return np.asarray(total.value / self.count_records(consortium, total.names), np.float64)
+
+    def descend(self, parties: Parties) -> Floats:
+        """Steps from zero along noisy gradients of whitened rows; the mean over the last half of the rounds,
+        calibrated."""
+        consortium = parties.consortium
+        opened, whitening = parties.sum(self.second_moment), Whitening.identity(self.features)
+        self._require_moments(parties, "second_moment", opened)
+        for number in range(self.whitenings):
+            records = self.count_records(consortium, opened.names)
+            whitening = self.whiten(whitening, number, opened.value, records, consortium)
+            opened = parties.sum(self.whitened_moment, whitening=whitening.factors)
+            self._require_moments(parties, "whitened_moment", opened)
+        preconditioner = self.precondition(read_matrices(opened.value, self.blocks), consortium)
+        weights, mean = np.zeros(self.shape), np.zeros(self.shape)
+        first = first_averaged_round(self.round_count)
+        for number in range(self.round_count):
+            iterate = whitening.unwhiten(weights)
+            noisy = parties.sum(self.gradient, iterate=iterate, whitening=whitening.factors).value
+            weights = weights - preconditioner.step(noisy)
+            if number >= first:
+                mean += weights / (self.round_count - first)
+        return self._calibrate(parties, whitening.unwhiten(mean))
+
+    def _require_moments(self, parties: Parties, name: str, opened: Total) -> None:
+        most = opened.parties * parties.declaration[name].bounded.limit
+        parties.require(name, opened.parties, plausible_ranges(opened.value, self.blocks, most))
+
+    def whiten(self, before: Whitening, number: int, opened: Floats, records: int, consortium: Consortium) -> Whitening:
+        """One more stage of whitening, from opened second moments of rows after the stages before it."""
+        spread = self.declare(consortium)["second_moment"].opened_deviation(consortium)
+        moments = read_matrices(opened, self.blocks)
+        scale, directions = fit_whitening(moments, read_square(opened), self.blocks, records=records, spread=spread)
+        return before.with_stage(number, scale, directions)
+
+    def precondition(self, moments: Sequence[Floats], consortium: Consortium) -> Preconditioner:
+        """From noisy second moments of the blocks."""
+        return fit_preconditioner(
+            moments,
+            self.blocks,
+            curvature=self.objective.curvature(self.clip_norm(consortium)),
+            noise=self.gradient_noise(consortium),
+            spread=self.declare(consortium)["second_moment"].opened_deviation(consortium),
+            touched=self.touched_blocks,
+        )
+
+    def gradient_noise(self, consortium: Consortium) -> float:
+        """Deviation of one number of a gradient that takes the budget of all rounds."""
+        budget = self.budget(consortium)
+        whole = sqrt(float(budget.gradient.square) * budget.rounds)
+        return self.declare(consortium)["gradient"].sensitivity / whole * shared_noise_factor(consortium)
+
+    def _calibrate(self, parties: Parties, weights: Floats) -> Floats:
+        estimate = FactorEstimate()
+        for _ in range(self.calibrations):
+            deviation = self.declare(parties.consortium)["calibration"].opened_deviation(parties.consortium)
+            opened = parties.sum(self.calibration, iterate=estimate.factor * weights).value
+            estimate = estimate.update(opened, deviation)
+        return estimate.factor * weights
 
     # What a site does.
 
@@ -545,74 +665,79 @@ class AveragingProtocol(Protocol):
     def second_moment(self, site: Site) -> None:
         blocks = self.blocks
         site.contribute(
-            site.total(lambda rows: second_moments(in_unit_ball(rows.features) * rows.filled[..., None], blocks))
+            site.total(lambda rows: sum_moments(in_unit_ball(rows.features) * rows.filled[..., None], blocks))
         )
 
     @step(sends="whitened_moment", stacked=True)
     def whitened_moment(self, site: Site, whitening: Floats) -> None:
         blocks, white = self.blocks, Whitening(whitening)
-        site.contribute(
-            site.total(
-                lambda rows: second_moments(white.inside(in_unit_ball(rows.features)) * rows.filled[..., None], blocks)
-            )
-        )
+
+        def part(rows: Rows) -> Floats:
+            return sum_moments(white.map_into_ball(in_unit_ball(rows.features)) * rows.filled[..., None], blocks)
+
+        site.contribute(site.total(part))
 
     @step(sends="gradient", stacked=True)
     def gradient(self, site: Site, iterate: Floats, whitening: Floats) -> None:
-        self._tell_owner(site)
-        cut, white = self.cut(site.consortium), Whitening(whitening)
-        site.contribute(site.total(lambda rows: self._gradient_of(rows, iterate, white, cut)))
+        self._warn_owner(site)
+        clip, white = self.clip_norm(site.consortium), Whitening(whitening)
 
-    def _gradient_of(self, rows: Rows, iterate: Floats, white: Whitening, cut: float) -> Floats:
-        inside, targets = in_unit_ball(rows.features), self.targets(rows.labels)
-        return self.objective.gradient(iterate, inside, targets, rows.filled, cut, white.inside(inside))
+        def part(rows: Rows) -> Floats:
+            inside, targets = in_unit_ball(rows.features), self.scale_targets(rows.labels)
+            return self.objective.gradient(iterate, inside, targets, rows.filled, clip, white.map_into_ball(inside))
+
+        site.contribute(site.total(part))
 
     @step(sends="calibration", stacked=True)
     def calibration(self, site: Site, iterate: Floats) -> None:
-        site.contribute(site.total(lambda rows: self._sureness_of(rows, iterate)))
+        def part(rows: Rows) -> Floats:
+            inside, targets = in_unit_ball(rows.features), self.scale_targets(rows.labels)
+            return calibration_sums(self.objective, iterate, inside, targets, rows.filled)
 
-    def _sureness_of(self, rows: Rows, iterate: Floats) -> Floats:
-        inside, targets = in_unit_ball(rows.features), self.targets(rows.labels)
-        return calibration.sureness(self.objective, iterate, inside, targets, rows.filled)
+        site.contribute(site.total(part))
 
     @step(sends="moments", stacked=True)
     def moments(self, site: Site) -> None:
-        self._tell_owner(site)
+        self._warn_owner(site)
         layout = self.layout(site.consortium)
-        site.contribute(site.total(lambda rows: layout.of(rows.features, self.signed(rows.labels), rows.filled)))
+        site.contribute(
+            site.total(lambda rows: layout.sum_records(rows.features, self.sign_targets(rows.labels), rows.filled))
+        )
 
     @step(sends="models")
     def train(self, site: Site) -> None:
         if not len(site.features):
             site.contribute()
             return
-        self._tell_owner(site)
-        size = size_of(self.sizes, site.party)
-        # With fewer records than the study says the mean is over as many as it says: a record weighs 1/m at most.
+        self._warn_owner(site)
+        size = size_of(self.declared_sizes(site.consortium), site.party)
+        # With fewer records than declared the mean is over the declared number: a record weighs at most 1/m.
         l2 = self.penalty(site.consortium) * max(1.0, size / len(site.features))
-        fit = self.objective.fit(in_unit_ball(site.features), self.targets(site.labels), l2)
+        fit = self.objective.fit(in_unit_ball(site.features), self.scale_targets(site.labels), l2)
         if not fit.converged:
-            # A neutral value instead would be further from a neighbour's fit than the noise is scaled for.
+            # A neutral value could be further from a neighbour's fit than the noise is scaled for.
             raise Refused(f"{site.party}: the local fit did not come within {TOLERANCE}", code="stopped")
         site.contribute(size * np.atleast_2d(fit.weights))
 
-    def _tell_owner(self, site: Site) -> None:
+    def _warn_owner(self, site: Site) -> None:
         if isinstance(site, Site) and site.label == "0":
+            declared = size_of(self.declared_sizes(site.consortium), site.party)
             bound = site.consortium.neighbours is Neighbours.ADD_REMOVE
-            warn_owner(site, size_of(self.sizes, site.party), "averaging.sizes", lower_bound=bound)
+            warn_owner(site, declared, "averaging.sizes", lower_bound=bound)
 
-    def targets(self, labels: NDArray[Any]) -> Floats:
-        """Class indices as they are; numbers on [−1, 1] by the target's bounds."""
+    def scale_targets(self, labels: NDArray[Any]) -> Floats:
+        """Class indices unchanged; numbers on [−1, 1] by the target's bounds."""
         values = np.asarray(labels, np.float64)
         if self.model != "linear":
             return values
         return np.clip(2 * (values - self.low) / (self.high - self.low) - 1, -1.0, 1.0)
 
-    def signed(self, labels: NDArray[Any]) -> Floats:
-        """Targets on [−1, 1], classes at its ends."""
-        return self.targets(labels) if self.model == "linear" else 2 * self.targets(labels) - 1
+    def sign_targets(self, labels: NDArray[Any]) -> Floats:
+        """Targets on [−1, 1], two classes at its ends."""
+        targets = self.scale_targets(labels)
+        return targets if self.model == "linear" else 2 * targets - 1
 
-    # Where records are set aside.
+    # A holdout.
 
     @property
     def prediction_task(self) -> PredictionTask:
@@ -639,59 +764,88 @@ class AveragingProtocol(Protocol):
         return LinearClassifier(self.objective.coefficients(weights), classes=self.classes, encoding=self.encoding)
 
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
-        return error_of(self.objective, np.atleast_2d(model.weights), test.features, self.targets(_labels(test)))
+        coef = np.atleast_2d(model.weights)
+        return assessment.measure_error(self.objective, coef, test.features, self.scale_targets(_labels(test)))
 
     def clipped_fractions(
         self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
     ) -> tuple[Figure, ...]:
-        return assessment.measure_clipping(self, opened, train, consortium)
+        figures = [assessment.measure_long_rows(train)]
+        if self.model == "linear":
+            figures.append(assessment.measure_outside_targets(train, self.low, self.high))
+        if self.solver_for(consortium) == "gradient":
+            rows = [in_unit_ball(records.features) for records in train]
+            if self.whitenings:
+                figures.append(assessment.measure_long_whitened_rows(self._whiten_exactly(rows, consortium), rows))
+            weights, targets = (
+                np.asarray(opened["model"], np.float64),
+                [self.scale_targets(_labels(one)) for one in train],
+            )
+            clip = self.clip_norm(consortium)
+            figures.append(assessment.measure_long_residuals(self.objective, weights, clip, rows, targets))
+        return tuple(figures)
+
+    def _whiten_exactly(self, rows: Sequence[Floats], consortium: Consortium) -> Whitening:
+        """The whitening that second moments without noise would give: what was opened is not kept."""
+        whitening, mapped = Whitening.identity(self.features), rows
+        for number in range(self.whitenings):
+            exact = np.sum([sum_moments(one, self.blocks) for one in mapped], axis=0)
+            whitening = self.whiten(whitening, number, exact, sum(map(len, rows)), consortium)
+            mapped = [whitening.map_into_ball(one) for one in rows]
+        return whitening
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
-        sets = [(in_unit_ball(records.features), self.targets(_labels(records))) for records in train]
-        return baselines(self.objective, sets, in_unit_ball(test.features), self.targets(_labels(test)))
+        sets = [(in_unit_ball(records.features), self.scale_targets(_labels(records))) for records in train]
+        features, targets = in_unit_ball(test.features), self.scale_targets(_labels(test))
+        return assessment.fit_baselines(self.objective, sets, features, targets)
 
     def declared_units(self, consortium: Consortium) -> int:
-        return together(self.sizes, consortium)
+        return self.count_records(consortium)
 
     def warnings(self, consortium: Consortium) -> tuple[str, ...]:
-        """That the steps of a descent can't converge, where they can't."""
-        if self.way(consortium) != "gradient":
+        """Says where the steps of a descent can't converge."""
+        if self.solver_for(consortium) != "gradient":
             return ()
-        records = together(self.sizes, consortium)
-        reached = rule.reached(
-            curvature=self.objective.curvature(self.cut(consortium)),
-            noise=descent.gradient_noise(self, consortium),
+        records = self.count_records(consortium)
+        progress = max_progress(
+            curvature=self.objective.curvature(self.clip_norm(consortium)),
+            noise=self.gradient_noise(consortium),
             records=records,
             features=self.features,
-            rounds=self.steps,
-            touched=self.touched,
+            rounds=self.round_count,
+            touched=self.touched_blocks,
         )
-        if reached >= rule.FAR_ENOUGH:
+        if progress >= MIN_PROGRESS:
             return ()
         return (
-            f"the steps can't converge: {self.steps} rounds go at most {reached:.0%} of the way in an average one of "
-            f"{self.features} directions, at this epsilon and {records:,} records; raise privacy.epsilon, bring more "
-            "records, or declare fewer features",
+            f"the steps can't converge: {self.round_count} rounds go at most {progress:.0%} of the way in an average "
+            f"one of {self.features} directions, at this epsilon and {records:,} records; raise privacy.epsilon, bring "
+            "more records, or declare fewer features",
         )
 
     def expectation(self, consortium: Consortium) -> str:
-        """How much noise to expect, and that it drowns everything where it does."""
-        way, declared, records = self.way(consortium), self.declare(consortium), together(self.sizes, consortium)
-        if way == "moments":
+        """How much noise to expect, and where the model would be useless."""
+        solver, declared, records = (
+            self.solver_for(consortium),
+            self.declare(consortium),
+            self.count_records(consortium),
+        )
+        if solver == "moments":
             noise = declared["moments"].opened_deviation(consortium)
             useless = ", so expect a useless model: raise epsilon or bring more records"
             return (
                 f"each released sum of products carries noise of deviation {noise:.3g}, where a record counts at most "
                 f"1 of {records:,}{useless if noise * sqrt(self.features) > records else ''}"
             )
-        release = declared["gradient" if way == "gradient" else "models"]
+        release = declared["gradient" if solver == "gradient" else "models"]
         noise = release.opened_deviation(consortium) * sqrt(prod(self.shape)) / records
-        if way == "gradient":
-            cut = self.cut(consortium)
-            useless = ", so expect a useless model: raise epsilon or bring more records" if noise > cut else ""
+        if solver == "gradient":
+            clip = self.clip_norm(consortium)
+            useless = ", so expect a useless model: raise epsilon or bring more records" if noise > clip else ""
+            calibration = self._calibration_expectation(consortium)
             return (
                 f"the mean gradient of a round carries noise of norm {noise:.3g}, a record's gradient is at most "
-                f"{cut:.3g}; {self.steps} rounds are averaged{useless}{self._calibration_expectation(consortium)}"
+                f"{clip:.3g}; {self.round_count} rounds are averaged{useless}{calibration}"
             )
         radius = self.objective.radius(self.penalty(consortium))
         useless = ", so expect a useless model: raise epsilon, l2 or the number of records" if noise > radius else ""
@@ -701,12 +855,12 @@ class AveragingProtocol(Protocol):
         )
 
     def _calibration_expectation(self, consortium: Consortium) -> str:
-        if not self.asks:
+        if not self.calibrations:
             return ""
         noise = self.declare(consortium)["calibration"].opened_deviation(consortium)
         return (
-            f"; {self.asks} more sums of two numbers say how sure the model is, with noise of deviation {noise:.3g} "
-            "where a record counts at most 1"
+            f"; {self.calibrations} more sums of two numbers calibrate its probabilities, with noise of deviation "
+            f"{noise:.3g} where a record counts at most 1"
         )
 
 

@@ -154,15 +154,7 @@ class SoftLabel(Method):
             frame = setting.read(self.auxiliary, "softlabel.auxiliary")
             auxiliary = encoding.encode_features(frame, where=f"{setting.where}: softlabel.auxiliary: {self.auxiliary}")
         if self.variant == "published":
-            return PublishedSoftLabel(
-                auxiliary=auxiliary,
-                classes=target.values,
-                method=self.method,
-                l2=self.l2,
-                constants=self.constants,
-                auxiliary_privacy=self.auxiliary_privacy,
-                encoding=encoding,
-            )
+            return self._published(auxiliary=auxiliary, classes=target.values, encoding=encoding)
         return self._over(auxiliary=auxiliary, classes=target.values, encoding=encoding)
 
     @classmethod
@@ -174,10 +166,33 @@ class SoftLabel(Method):
         encoding: Encoding | None = None,
         **options: Any,
     ) -> SoftLabelProtocol:
-        """The protocol over rows that are encoded already, as estimators have them; None leaves an option out."""
+        """The protocol over rows that are already encoded, for estimators; None leaves an option at its default."""
         given = {key: value for key, value in options.items() if value is not None}
         method = validate(cls, {"auxiliary": "<auxiliary>", **given}, cls.__name__, f"{cls.table}.")
         return method._over(auxiliary=auxiliary, classes=classes, encoding=encoding)
+
+    @classmethod
+    def published_over_rows(
+        cls,
+        *,
+        auxiliary: Floats,
+        classes: tuple[str, ...] = ("0", "1"),
+        encoding: Encoding | None = None,
+        **options: Any,
+    ) -> PublishedSoftLabel:
+        """The published protocol over rows that are already encoded."""
+        given = {"auxiliary": "<auxiliary>", **options, "variant": "published"}
+        method = validate(cls, given, cls.__name__, f"{cls.table}.")
+        return method._published(auxiliary=auxiliary, classes=classes, encoding=encoding)
+
+    def _published(self, **rows: Any) -> PublishedSoftLabel:
+        return PublishedSoftLabel(
+            method=self.method,
+            l2=self.l2,
+            constants=self.constants,
+            auxiliary_privacy=self.auxiliary_privacy,
+            **rows,
+        )
 
     def _over(self, **rows: Any) -> SoftLabelProtocol:
         return SoftLabelProtocol(

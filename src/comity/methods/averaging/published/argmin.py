@@ -6,24 +6,23 @@
     both       multiply   (once per round) the inputs of a round's gates, masked by triples, in both directions
                open       the representative's share of the index leaves for the curator
 
-Adversary    curator and representative, each by itself: both follow the protocol and look at everything, and they do
-             not collude. Any other party may help one of them, except a dealer, who would show it what the other
-             holds.
+Adversary    curator and representative, each alone: both follow the protocol and look at everything, and they do not
+             collude. Any other party may help one of them, except a dealer, who would show it what the other holds.
 Learned      curator: the index of the smallest value, the lowest one of equal values. Representative: nothing. Dealer:
              that an argmin of this size is computed. Everybody: the public sizes.
 Assumes      nothing but triples that neither side knows whole: from a dealer, or by oblivious transfer
              (`crypto.comparisons.ot_extension`, of which the base transfers are classical).
 
 The index is exact. It is private only as far as the values carry noise or stand in an order that the curator does not
-know; so whoever mounts this says in `index` why the curator may have it. Values lie in −2^(bits−1) … 2^(bits−1) − 1;
-outside of it the index may be wrong, and nothing else happens.
+know; the mounting protocol says in `index` why the curator may have it. Values lie in −2^(bits−1) … 2^(bits−1) − 1;
+outside of that range the index may be wrong, and nothing else happens.
 
 One triple, one mask: the curator's seed and shares are journalled before the first ask, the representative's secret is
-committed with the reply that first depends on it, and a round is answered once. So a killed run goes on by replaying
-the same exchange on either side, and a different message under the same round is refused.
+committed with the reply that first depends on it, and a round is answered once. A killed run resumes by replaying the
+same exchange on either side, and a different message under the same round is refused.
 
 A protocol mounts it as a part, once, lists its releases in its own declaration, calls `hold` in a step of the
-representative to lay down that side's shares, and then `coordinate_argmin` with the curator's.
+representative to store that side's shares, and then `coordinate_argmin` with the curator's.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ Result = TypeVar("Result")
 Words = NDArray[np.uint64]
 Protected = Public | Derived | Disclosed | Sealed
 
-MOST_USES = 1 << 16
-MOST_ROUNDS = 1 << 24
+MAX_USES = 1 << 16
+MAX_ROUNDS = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
 class Argmin(Part):
-    """`uses` computations of one size in a run, each with triples of its own.
+    """`uses` computations of one size in a run, each with separate triples.
 
     `representative` is the party that holds the parties' shares, `dealer` the party that deals triples, or None for
     triples by oblivious transfer. `index` says why the curator may know the index.
@@ -82,8 +81,8 @@ class Argmin(Part):
                 "for triples by oblivious transfer",
                 key="dealer",
             )
-        if not 1 <= self.uses <= MOST_USES:
-            raise StudyError(f"an argmin is used 1 to {MOST_USES} times in a run, found {self.uses}", key="uses")
+        if not 1 <= self.uses <= MAX_USES:
+            raise StudyError(f"an argmin is used 1 to {MAX_USES} times in a run, found {self.uses}", key="uses")
         try:
             Tournament(self.count, self.bits, self.fan_in)
         except ValueError as error:
@@ -108,11 +107,11 @@ class Argmin(Part):
 
         side, uses, triples = self.representative, self.uses, self.tournament.triples
         if self.dealer is None:
-            chance = Public("a random element, independent of all records")
+            random = Public("a random element, independent of all records")
             hidden = Public("random choices, hidden by transfers")
-            columns = Blob(BASE * 2 * _padded(triples) // 8)
-            made: tuple[Release, ...] = (
-                release("transfer_offer", side, COORDINATOR, chance, Blob(ELEMENT_BYTES), uses),
+            columns = Blob(BASE * 2 * _pad(triples) // 8)
+            transfers: tuple[Release, ...] = (
+                release("transfer_offer", side, COORDINATOR, random, Blob(ELEMENT_BYTES), uses),
                 release("transfer_choices", COORDINATOR, side, hidden, Blob(BASE * ELEMENT_BYTES), uses),
                 release("transfer_columns", side, COORDINATOR, hidden, columns, uses),
             )
@@ -120,7 +119,7 @@ class Argmin(Part):
         else:
             seed = Sealed("the curator's half of random triples")
             rest = Fields({"use": Count(uses - 1), "triples": Blob(SEED_BYTES + _bytes(triples))})
-            made = (
+            transfers = (
                 release("triple_seed", COORDINATOR, self.dealer, seed, Blob(SEED_BYTES), uses),
                 release("triples", self.dealer, side, Sealed("random triples, independent of all records"), rest, uses),
             )
@@ -129,11 +128,11 @@ class Argmin(Part):
         uniform = Public("uniform bits: inputs of gates, each masked by a triple of its own")
         return Declaration(
             (
-                *made,
+                *transfers,
                 release("masked_by_curator", COORDINATOR, side, uniform, masked, uses * self.rounds),
                 release("masked_by_parties", side, COORDINATOR, uniform, masked, uses * self.rounds),
-                # The index speaks of every party's value: so the policy of every party is asked, and not only that of
-                # the representative, the only one whose share opens it.
+                # The index depends on every party's value, so the policy of every party is asked, not only that of the
+                # representative, whose share alone opens it.
                 release(
                     "index_share", EVERY_PARTY, COORDINATOR, self.index, Blob(_bytes(self.tournament.index_bits)), uses
                 ),
@@ -143,21 +142,21 @@ class Argmin(Part):
 
     # Triples by oblivious transfer, at the representative.
 
-    @step(times=MOST_USES, gives=("transfer_offer",))
+    @step(times=MAX_USES, gives=("transfer_offer",))
     def offer(self, site: Site) -> dict[str, Any]:
-        use = self._use(site, int(site.label), self.representative)
+        use = self._check_use(site, int(site.label), self.representative)
         if self.dealer is not None:
             raise Refused("the triples of this argmin are dealt", code="no-step")
         site.keep(f"argmin.seed/{use}", site.secret())
         return {"transfer_offer": next(self._transfers(site, use))}
 
-    @step(times=MOST_USES, gives=("transfer_columns",))
+    @step(times=MAX_USES, gives=("transfer_columns",))
     def extend(self, site: Site, transfer_choices: bytes) -> dict[str, Any]:
-        use = self._use(site, int(site.label), self.representative)
+        use = self._check_use(site, int(site.label), self.representative)
         transfers = self._transfers(site, use)
         # The curator is silent in the first and the third round of the transfers.
-        columns = _replayed(transfers, [b"", transfer_choices])
-        self._keep_triples(site, use, _ended(transfers, b""))
+        columns = _replay(transfers, [b"", transfer_choices])
+        self._keep_triples(site, use, _finish(transfers, b""))
         return {"transfer_columns": columns}
 
     def _transfers(self, site: Site, use: int) -> Exchange[Triples]:
@@ -169,9 +168,9 @@ class Argmin(Part):
 
     # Triples from a dealer.
 
-    @step(times=MOST_USES)
+    @step(times=MAX_USES)
     def deal(self, site: Site, triple_seed: bytes) -> None:
-        use = self._use(site, int(site.label), self.dealer)
+        use = self._check_use(site, int(site.label), self.dealer)
         sides = (COORDINATOR, self.representative)
         _, rest = deal(self.tournament.triples, dealer=site.party, sides=sides, curator=triple_seed)
         site.send(self.representative, "triples", {"use": use, "triples": rest})
@@ -179,38 +178,37 @@ class Argmin(Part):
     # The computation, at the representative.
 
     def hold(self, site: Site, shares: Words, use: int = 0) -> None:
-        """Lay down the parties' shares of one use, in a step of the mounting protocol; others in their place are
-        refused."""
-        self._use(site, use, self.representative)
-        shares, earlier = self._checked(shares), site.kept(_shares_of(use))
+        """Store the parties' shares of one use, in a step of the mounting protocol; different ones are refused."""
+        self._check_use(site, use, self.representative)
+        shares, earlier = self._check_shares(shares), site.kept(_shares_key(use))
         if earlier is not None and not np.array_equal(earlier, shares):
             raise Refused("other shares were held for this argmin in this run", code="argmin")
-        site.keep(_shares_of(use), shares)
+        site.keep(_shares_key(use), shares)
 
-    @step(times=MOST_ROUNDS, gives=("masked_by_parties",))
+    @step(times=MAX_ROUNDS, gives=("masked_by_parties",))
     def multiply(self, site: Site, masked_by_curator: bytes) -> dict[str, Any]:
         # A single candidate has no rounds at all.
         use, turn = divmod(int(site.label), self.rounds) if self.rounds else (self.uses, 0)
-        side = self._side(site, use)
-        own = _replayed(side, self._heard(site, use, turn))
-        # One round further than what is sent, because that refuses a message of a wrong form before it is kept.
+        side = self._resume(site, use)
+        own = _replay(side, self._read_rounds(site, use, turn))
+        # One round beyond what is sent: that refuses a malformed message before it is stored.
         side.send(masked_by_curator)
         site.keep(f"argmin.heard/{use}/{turn}", masked_by_curator)
         return {"masked_by_parties": own}
 
-    @step(times=MOST_USES, gives=("index_share",))
+    @step(times=MAX_USES, gives=("index_share",))
     def open(self, site: Site) -> dict[str, Any]:
         use = int(site.label)
-        side = self._side(site, use)
-        return {"index_share": _replayed(side, self._heard(site, use, self.rounds))}
+        side = self._resume(site, use)
+        return {"index_share": _replay(side, self._read_rounds(site, use, self.rounds))}
 
-    def _side(self, site: Site, use: int) -> Exchange[int | None]:
+    def _resume(self, site: Site, use: int) -> Exchange[int | None]:
         """The parties' half from its beginning: the same triples and shares in every step."""
-        self._use(site, use, self.representative)
-        shares = site.kept(_shares_of(use))
+        self._check_use(site, use, self.representative)
+        shares = site.kept(_shares_key(use))
         if shares is None:
-            raise Refused("the shares of this argmin were not laid down", code="argmin")
-        return argmin(Side.PARTIES, self._checked(shares), self._triples(site, use), self.tournament)
+            raise Refused("the shares of this argmin were not stored", code="argmin")
+        return argmin(Side.PARTIES, self._check_shares(shares), self._triples(site, use), self.tournament)
 
     def _triples(self, site: Site, use: int) -> Triples:
         count, kept = self.tournament.triples, site.kept(f"argmin.triples/{use}")
@@ -226,20 +224,20 @@ class Argmin(Part):
     def _keep_triples(self, site: Site, use: int, triples: Triples) -> None:
         site.keep(f"argmin.triples/{use}", [pack(share) for share in triples.take(triples.left)])
 
-    def _heard(self, site: Site, use: int, turns: int) -> list[bytes]:
+    def _read_rounds(self, site: Site, use: int, turns: int) -> list[bytes]:
         heard = [site.kept(f"argmin.heard/{use}/{turn}") for turn in range(turns)]
         if None in heard:
             raise Refused("the rounds of an argmin come one after the other", code="argmin")
         return heard
 
-    def _use(self, site: Site, use: int, party: str | None) -> int:
+    def _check_use(self, site: Site, use: int, party: str | None) -> int:
         if site.party != party:
             raise Refused("this party has no such part in the argmin", code="no-step")
         if not 0 <= use < self.uses:
             raise Refused(f"an argmin of {self.uses} uses was asked for more often", code="too-often")
         return use
 
-    def _checked(self, shares: Words) -> Words:
+    def _check_shares(self, shares: Words) -> Words:
         if shares.shape != (self.count,) or shares.dtype != np.uint64:
             raise Malformed(
                 f"{self.count} uint64 shares were expected, found {shares.shape} of {shares.dtype}", code="form"
@@ -255,7 +253,7 @@ class Argmin(Part):
                 raise Refused(f"{release.name} is declared otherwise than its argmin does", code="undeclared")
         if not 0 <= use < self.uses:
             raise Refused(f"an argmin of {self.uses} uses was used for the number {use}", code="too-often")
-        self._checked(shares)
+        self._check_shares(shares)
         if not self.rounds:
             return 0
         view = parties.under(mount)
@@ -266,8 +264,8 @@ class Argmin(Part):
         message = next(side)
         for turn in range(self.rounds):
             label = use * self.rounds + turn
-            message = side.send(self._told(view, "multiply", label, masked_by_curator=message)["masked_by_parties"])
-        index = _ended(side, self._told(view, "open", use)["index_share"])
+            message = side.send(self._ask(view, "multiply", label, masked_by_curator=message)["masked_by_parties"])
+        index = _finish(side, self._ask(view, "open", use)["index_share"])
         assert index is not None
         return index
 
@@ -275,18 +273,18 @@ class Argmin(Part):
         count = self.tournament.triples
         if self.dealer is not None:
             seed = view.once(f"triple_seed/{use}", fresh_seed)
-            self._told(view, "deal", use, triple_seed=seed)
+            self._ask(view, "deal", use, triple_seed=seed)
             return read_dealt(Side.CURATOR, seed, count)
         # The session that `Site.context` names at the other side.
         session, seed = encode([view.study, view.run, "argmin", use]), view.once(f"seed/{use}", fresh_seed)
         transfers = by_transfer(Side.CURATOR, count, session=session, seed=seed)
-        choices = _replayed(transfers, [self._told(view, "offer", use)["transfer_offer"]])
-        columns = self._told(view, "extend", use, transfer_choices=choices)["transfer_columns"]
+        choices = _replay(transfers, [self._ask(view, "offer", use)["transfer_offer"]])
+        columns = self._ask(view, "extend", use, transfer_choices=choices)["transfer_columns"]
         # The representative is silent while the curator sends its choices.
         transfers.send(b"")
-        return _ended(transfers, columns)
+        return _finish(transfers, columns)
 
-    def _told(self, view: Parties, name: str, label: int, **values: Any) -> dict[str, Any]:
+    def _ask(self, view: Parties, name: str, label: int, **values: Any) -> dict[str, Any]:
         party = self.dealer if name == "deal" else self.representative
         assert party is not None
         answers = view.ask(name, to=[party], label=label, **values)
@@ -295,7 +293,7 @@ class Argmin(Part):
         return answers[party]
 
 
-def _shares_of(use: int) -> str:
+def _shares_key(use: int) -> str:
     return f"argmin.shares/{use}"
 
 
@@ -303,20 +301,20 @@ def _bytes(bits: int) -> int:
     return -(-bits // 8)
 
 
-def _padded(triples: int) -> int:
+def _pad(triples: int) -> int:
     return -(-triples // MULTIPLE) * MULTIPLE
 
 
-def _replayed(side: Exchange[Any], heard: Iterable[bytes]) -> bytes:
-    """What a side says after it heard these messages from the beginning."""
-    said = next(side)
-    for message in heard:
-        said = side.send(message)
-    return said
+def _replay(side: Exchange[Any], received: Iterable[bytes]) -> bytes:
+    """A side's next message after it received these from the beginning."""
+    sent = next(side)
+    for message in received:
+        sent = side.send(message)
+    return sent
 
 
-def _ended(side: Exchange[Result], last: bytes) -> Result:
-    """What a side ends with once it has heard its last message."""
+def _finish(side: Exchange[Result], last: bytes) -> Result:
+    """A side's result after its last message."""
     try:
         side.send(last)
     except StopIteration as end:

@@ -1,8 +1,8 @@
-"""How much noise the published average carries, what it really protects, and the grid that it lies on.
+"""The noise of the published average: its scale, its true loss, and its grid.
 
 The published noise is scaled for the mean of K models by 2/(n ε λ), with n the records of the smallest party. Here
-everything is in units of the *sum* of the models, of which the mean is the K-th part: noise of scale 2K/(n ε λ) is
-drawn on the grid of the sum. Drawing it on the grid of the mean and multiplying by K would leave the exact sum modulo
+everything is in units of the *sum* of the models, K times the mean: noise of scale 2K/(n ε λ) is drawn on the grid of
+the sum. Drawing it on the grid of the mean and multiplying by K would leave the exact sum modulo
 K in what is published (published/proof.md, 3).
 """
 
@@ -29,7 +29,7 @@ Kind = Literal["spherical", "literal"]
 
 @dataclass(frozen=True)
 class PublishedNoise:
-    """Noise for the sum of `parties` models of `width` weights with penalty `l2`, at the ε that a study asks for.
+    """Noise for the sum of `parties` models of `width` weights with penalty `l2`, at the ε of a study.
 
     spherical  density ∝ exp(−|z|₂/β): ε-DP for every party, because replacing a record of a party with n records moves
                the sum by c/(nλ) + 2τ/λ <= 2K/(nλ) at most in L2. What is lost is less, `true_epsilon`.
@@ -46,15 +46,15 @@ class PublishedNoise:
 
     @property
     def true_epsilon(self) -> float:
-        """What the noise costs a record, at most, towards a reader that did not draw it: ε·(c + 2τn)/(2K(1 + τn)), and
-        sqrt(d) times that for literal noise, where one record moves all weights alike. It rises with the number n of
-        records of the smallest party, and is approached where all parties have as many (published/proof.md, 2)."""
+        """The most that a record loses to a reader who did not draw the noise: ε·(c + 2τn)/(2K(1 + τn)), and sqrt(d)
+        times that for literal noise, where one record moves all weights alike. It rises with the number n of records of
+        the smallest party, and is approached where all parties have as many (published/proof.md, 2)."""
         inexact = TOLERANCE * self.most
         used = (gradient_diameter(self.l2) + 2 * inexact) / (2 * self.parties * (1 + inexact))
         return self.epsilon * used * (1.0 if self.kind == "spherical" else sqrt(self.width)) * _UP
 
     def sensitivity(self, records: int) -> float:
-        """Published: what the noise of a party with this many records is scaled for, in the norm of that noise.
+        """As published: what the noise of a party with this many records is scaled for, in the norm of that noise.
 
         Sizes enter between 1 and `most`: a party without records has a model to hide too, and one with more than `most`
         gets more noise than it needs, not less.
@@ -69,7 +69,7 @@ class PublishedNoise:
 
     @property
     def grid(self) -> float:
-        """Public and common to all, hence fine enough for the largest party there may be."""
+        """Public and common to all parties, hence fine enough for the largest."""
         finest = FINENESS * self.width * max(1.0, self.epsilon / 100)
         return grid_at_most(self.sensitivity(self.most) / finest)
 
@@ -92,12 +92,12 @@ def gradient_diameter(l2: float) -> float:
     """
     from scipy.optimize import minimize_scalar
 
-    radius = _longest_fit(l2)
+    radius = _max_fit_norm(l2)
     found = minimize_scalar(lambda t: -2 * _sine(t) * _sigmoid(radius * t), bounds=(0.0, 1.0), method="bounded")
     return min(2.0, float(-found.fun) * _UP)
 
 
-def _longest_fit(l2: float) -> float:
+def _max_fit_norm(l2: float) -> float:
     from scipy.optimize import brentq
 
     def pulled(radius: float) -> float:
@@ -116,8 +116,8 @@ def _sigmoid(x: float) -> float:
     return 1.0 / (1.0 + exp(-x)) if x > -700 else 0.0
 
 
-def claim(noise: PublishedNoise) -> str:
-    """Of a declaration with literal noise, in one sentence."""
+def literal_claim(noise: PublishedNoise) -> str:
+    """The claim of a declaration with literal noise."""
     asked, true = f"eps {noise.epsilon:.4g}", f"eps {noise.true_epsilon:.4g}"
     if noise.true_epsilon > noise.epsilon:
         return (

@@ -1,8 +1,8 @@
 """Stage 3: additive shares of the noisy sum of models, published one per participant; anybody adds them up.
 
-Any of the K + 1 shares but one are uniform and independent of the model, whatever computing power looks at them; all
-together show the noisy sum and nothing else of the summands. A file holds one share with what is public about the run,
-so that shares of different runs, or the same one twice, are noticed before they are added.
+Any K of the K + 1 shares are uniform and independent of the model, against any computing power; all together show the
+noisy sum and nothing else of the summands. A file holds one share and the public terms of its run, so shares of
+different runs, or the same share twice, are noticed before they are added.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Words = NDArray[np.uint64]
 SUFFIX: Final = ".share.json"
 _FORMAT: Final = "comity-share"
 _VERSION: Final = 1
-_MOST_BYTES: Final = 1 << 28
+_MAX_BYTES: Final = 1 << 28
 _OPTIONS: Final = {"scaling": str, "rows": str, "intercept": bool, "bins": bool}
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What all shares of a run have in common: the sum is in units of `grid` and stands for `parties` models."""
+    """What all shares of a run have in common. The sum of `parties` models is in units of `grid`."""
 
     study: str
     run: str
@@ -100,17 +100,17 @@ class PublishedShares:
 
 
 def _file_name(participant: str) -> str:
-    """A participant's name may hold anything; its file's name does not, and two never share one."""
+    """A participant's name may hold any character; file names are safe, and different for different participants."""
     safe = quote(participant, safe=" ")
     return f"{'%2E' + safe[1:] if safe.startswith('.') else safe}{SUFFIX}"
 
 
-def mean_of(shares: Mapping[str, Words], parties: int, grid: float) -> NDArray[np.float64]:
+def average_shares(shares: Mapping[str, Words], parties: int, grid: float) -> NDArray[np.float64]:
     """The model: the shares added up modulo 2^64, in the units of a weight, over the number of parties."""
     return np.asarray(join_shares(list(shares.values())) * grid / parties, np.float64)
 
 
-def combined(shares: Sequence[Share]) -> LinearClassifier:
+def combine_shares(shares: Sequence[Share]) -> LinearClassifier:
     """The model that all shares of one run add up to."""
     from comity.learn.classifiers import LinearClassifier
 
@@ -118,7 +118,9 @@ def combined(shares: Sequence[Share]) -> LinearClassifier:
         raise DataError("at least one share was expected, found none; give the files of all participants")
     terms, found = shares[0].terms, [share.participant for share in shares]
     for share in shares:
-        if _without_encoding(share.terms) != _without_encoding(terms) or _options(share.terms) != _options(terms):
+        if _without_encoding(share.terms) != _without_encoding(terms) or _encoding_options(
+            share.terms
+        ) != _encoding_options(terms):
             raise DataError(
                 f"the shares of {share.participant} and {shares[0].participant} are of different runs; give one run's"
             )
@@ -128,7 +130,7 @@ def combined(shares: Sequence[Share]) -> LinearClassifier:
         raise DataError(
             f"run {terms.run} has {len(terms.participants)} shares, found {len(found)} ({wrong}); give each once"
         )
-    coef = mean_of({share.participant: share.words for share in shares}, terms.parties, terms.grid)
+    coef = average_shares({share.participant: share.words for share in shares}, terms.parties, terms.grid)
     return LinearClassifier(coef[None, :], classes=terms.classes, encoding=terms.encoding)
 
 
@@ -136,7 +138,7 @@ def _without_encoding(terms: Terms) -> Terms:
     return replace(terms, encoding=None)
 
 
-def _options(terms: Terms) -> dict[str, Any] | None:
+def _encoding_options(terms: Terms) -> dict[str, Any] | None:
     encoding = terms.encoding
     if encoding is None:
         return None
@@ -155,16 +157,16 @@ def save_share(share: Share, path: Path) -> None:
         "parties": terms.parties,
         "grid": terms.grid,
         "classes": list(terms.classes),
-        "encoding": _options(terms),
+        "encoding": _encoding_options(terms),
         "words": [f"{word:016x}" for word in share.words.tolist()],
     }
     write_file(path, json.dumps(page, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def load_share(path: Path) -> Share:
-    """A share from a file of anybody: checked before use, and no code is run."""
+    """A share from an untrusted file: it is checked before use, and no code is run."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        if path.stat().st_size > _MAX_BYTES:
             raise DataError(f"{path}: is larger than any share; give a file that a participant published")
         page = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -178,19 +180,19 @@ def load_share(path: Path) -> Share:
     terms = Terms(
         study=_get(page, "study", str, path),
         run=_get(page, "run", str, path),
-        participants=tuple(_texts(page, "participants", path)),
+        participants=tuple(_get_texts(page, "participants", path)),
         parties=parties,
         grid=grid,
-        classes=tuple(_texts(page, "classes", path)),
-        encoding=None if page.get("encoding") is None else _encoding(_get(page, "encoding", dict, path), path),
+        classes=tuple(_get_texts(page, "classes", path)),
+        encoding=None if page.get("encoding") is None else _parse_encoding(_get(page, "encoding", dict, path), path),
     )
-    words = _words(_texts(page, "words", path), path)
+    words = _parse_words(_get_texts(page, "words", path), path)
     if len(set(terms.classes)) != 2 or (terms.encoding is not None and terms.encoding.width != words.size):
         raise DataError(f"{path}: its classes, its schema and its {words.size} numbers are not of one model")
     return Share(_get(page, "participant", str, path), words, terms)
 
 
-def _words(texts: list[str], path: Path) -> Words:
+def _parse_words(texts: list[str], path: Path) -> Words:
     try:
         if not texts or any(len(text) != 16 for text in texts):
             raise ValueError("16 hexadecimal digits were expected in each")
@@ -199,7 +201,7 @@ def _words(texts: list[str], path: Path) -> Words:
         raise DataError(f"{path}: words can't be read ({error}); fetch the share again") from error
 
 
-def _encoding(page: dict[str, Any], path: Path) -> Encoding:
+def _parse_encoding(page: dict[str, Any], path: Path) -> Encoding:
     text = _get(page, "schema", str, path)
     options: dict[str, Any] = {key: _get(page, key, kind, path) for key, kind in _OPTIONS.items()}
     try:
@@ -208,7 +210,7 @@ def _encoding(page: dict[str, Any], path: Path) -> Encoding:
         raise DataError(f"{path}: the encoding can't be used ({error}); fetch the share again") from error
 
 
-def _texts(page: dict[str, Any], key: str, path: Path) -> list[str]:
+def _get_texts(page: dict[str, Any], key: str, path: Path) -> list[str]:
     values: list[str] = _get(page, key, list, path)
     if any(not isinstance(value, str) for value in values):
         raise DataError(f"{path}: {key} must be texts; fetch the share again")

@@ -75,12 +75,12 @@ class PublishedSoftLabel(Protocol):
     variant: ClassVar[str] = "published"
 
     auxiliary: NDArray[np.float64]
-    classes: tuple[str, ...] = ("0", "1")
-    method: LearnsFrom = "soft"
-    l2: Annotated[Positive, Why("the noise is scaled by 1/l2")] = 1e-4
-    constants: Constants = "tight"
-    auxiliary_privacy: AuxiliaryPrivacy = "public"
-    encoding: Encoding | None = field(default=None, repr=False)
+    classes: tuple[str, ...]
+    method: LearnsFrom
+    l2: Annotated[Positive, Why("the noise is scaled by 1/l2")]
+    constants: Constants
+    auxiliary_privacy: AuxiliaryPrivacy
+    encoding: Encoding | None = field(repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
