@@ -21,7 +21,7 @@ from comity.data import Bounded, Encoding, Records
 from comity.entropy import Stream
 from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression
 from comity.methods.vertical.centralised import add_noise, fit_alone_and_pooled, run_rounds
-from comity.methods.vertical.design import scaled_target
+from comity.methods.vertical.design import scale_target
 from comity.privacy import Approx, Neighbours, SeededNoise, Unit
 from comity.protocol import Consortium
 from experiments.accuracy.rows import (
@@ -140,7 +140,7 @@ class Dealt:
         """Coefficients of encoded rows of one run, and of rounds what share of the rows they cut."""
         if method != QUADRATIC:
             protocol = self.protocol("gradient" if method == ROUNDS else "auto")
-            if isinstance(protocol, GradientRegression) and protocol.descends(consortium):
+            if isinstance(protocol, GradientRegression) and protocol.makes_rounds(consortium):
                 return run_rounds(protocol, self.train, consortium, source)
         count = len(next(iter(self.train.values())))
         return self.quadratic.fit(add_noise(self.quadratic, self.exact, consortium, source), count, consortium).coef, {}
@@ -148,7 +148,7 @@ class Dealt:
     def scored(self, coef: Floats) -> Scores:
         found, labels = self.test.features @ coef, np.asarray(self.test.labels)
         if self.numbers:
-            return scores_of_numbers(found, scaled_target(self.table.schema, labels))
+            return scores_of_numbers(found, scale_target(self.table.schema, labels))
         chance = expit(found)
         return scores(np.column_stack([1 - chance, chance]), labels)
 

@@ -53,11 +53,11 @@ def multiplying(protocol: Any, consortium: Any, times: float) -> Agreement:
         found[places == ROW] *= times
         return found
 
-    def first_seen(self: Any, site: Any, block: Any) -> None:
-        kind.first_seen(self, site, np.clip(block, -1, 1))
+    def on_first_read(self: Any, site: Any, block: Any) -> None:
+        kind.on_first_read(self, site, np.clip(block, -1, 1))
 
     product = copy.copy(honest)
-    replaced = {"matrix": matrix, "first_seen": first_seen, "form": AnySize(honest.places, honest.bound)}
+    replaced = {"matrix": matrix, "on_first_read": on_first_read, "form": AnySize(honest.places, honest.bound)}
     object.__setattr__(product, "__class__", type(kind.__name__, (kind,), replaced))
     lying = copy.copy(protocol)
     lying.__dict__.pop("parts", None)

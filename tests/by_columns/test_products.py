@@ -438,14 +438,14 @@ def test_no_byte_of_a_hand_crosses_in_clear() -> None:
 def test_a_party_that_records_the_wire_does_not_get_at_a_peers_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     protocol, parties, hosts = study("dealer", NoNoise())
     line, opened = recorded(parties), {}
-    received = type(parties.protocol.product)._absorb
+    received = type(parties.protocol.product)._absorb_stretch
 
     def listening(self: Any, site: Any, *args: Any) -> Any:
         if site.party == "birch":
             opened.update(site.received("blinded"))
         return received(self, site, *args)
 
-    monkeypatch.setattr(type(parties.protocol.product), "_absorb", listening)
+    monkeypatch.setattr(type(parties.protocol.product), "_absorb_stretch", listening)
     begun(parties)
     protocol.coordinate(parties)
     truth = np.rint(hosts["cedar"].records.features * 2.0**12) * 2.0**-12

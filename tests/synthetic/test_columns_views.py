@@ -108,7 +108,7 @@ def test_no_participant_sees_an_exact_count_across_owners(products: str, letters
             # chance, and six of them once in millions. A table in the open would show a hundred.
             by_chance = 5 if one.itemsize < 8 else 0
             assert np.isin(forbidden, one.astype(np.uint64)).sum() <= by_chance, name
-        own = tried.product.own(site)
+        own = tried.product.own_sums(site)
         assert own.shape == (tried.holding.widths[name],) * 2
         whole = tried.holding.share(tried.counting(consortium).layout, name, own, shares)
         for block in tried.counting(consortium).layout.blocks:
@@ -127,7 +127,7 @@ def test_every_table_across_owners_is_made_from_two_shares_and_neither_alone_is_
     shares = {}
     for name, host in hosts.items():
         site = Site(host, parties.run, StepPath("", "contribute", "0"), "counts")
-        own, products_of = tried.product.own(site), tried.product.shares(site, ROWS)
+        own, products_of = tried.product.own_sums(site), tried.product.shares(site, ROWS)
         shares[name] = tried.holding.share(layout, name, own, products_of) & bits
     wanted = exact(tried, consortium, given)
     for block in tried.holding.across(layout):

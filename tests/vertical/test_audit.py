@@ -16,7 +16,7 @@ from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.codec import decode
 from comity.methods.vertical.design import PLACES
-from comity.methods.vertical.moments import integers
+from comity.methods.vertical.moments import to_units
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
@@ -30,7 +30,7 @@ DRAWS = 60_000
 
 def furthest(tried: Any) -> Any:
     """Exact entries of two neighbours: the furthest pair of single records, beside nothing else."""
-    rows = integers(every_record(tried.design)) * 2.0**-PLACES
+    rows = to_units(every_record(tried.design)) * 2.0**-PLACES
     found = np.array([tried.entries.exact(row[None]) for row in rows])
     norm = 1 if tried.pure else 2
     best, pair = -1.0, (0, 0)

@@ -13,7 +13,7 @@ from comity.federation.coordinator.lifecycle import run
 from comity.methods.vertical.budgets import Blocks
 from comity.methods.vertical.centralised import add_noise
 from comity.methods.vertical.design import PLACES
-from comity.methods.vertical.moments import integers
+from comity.methods.vertical.moments import to_units
 from comity.privacy.loss import Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
@@ -28,7 +28,7 @@ THREE = {"ash": 0.3, "birch": 0.2, "cedar": 0.4, "birch+ash": 0.1, "ash+cedar": 
 
 def moves(tried: Any) -> np.ndarray:
     """The released entries of each single record, before weights."""
-    rows = integers(every_record(tried.design)) * 2.0**-PLACES
+    rows = to_units(every_record(tried.design)) * 2.0**-PLACES
     found: np.ndarray = np.array([tried.entries.exact(row[None]) for row in rows]) / tried.entries.weight
     return found
 

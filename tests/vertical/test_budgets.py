@@ -12,9 +12,9 @@ import pytest
 
 from comity.errors import StudyError
 from comity.methods.vertical import Vertical, VerticalRegression
-from comity.methods.vertical.budgets import affordable_epsilon, format_up, party_losses
+from comity.methods.vertical.budgets import affordable_epsilon, format_rounded_up, party_losses
 from comity.methods.vertical.design import PLACES
-from comity.methods.vertical.moments import integers, l1_sensitivity_about, l2_sensitivity, party_share
+from comity.methods.vertical.moments import l1_sensitivity_about, l2_sensitivity, party_share, to_units
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Pure
 
@@ -49,7 +49,7 @@ def test_pure_wishes_and_losses_are_each_others_inverse_and_in_the_plan() -> Non
     losses = party_losses(tried.design, Pure(2))
     assert max(losses.values()) <= 2 and losses["doum"] < losses["cedar"]
     assert affordable_epsilon(tried.design, losses, 0.0) == pytest.approx(2.0)
-    assert f"doum {format_up(losses['doum'])}" in tried.expectation(make_consortium(tried, Pure(2)))
+    assert f"doum {format_rounded_up(losses['doum'])}" in tried.expectation(make_consortium(tried, Pure(2)))
     wishing = protocol(4, pure=True, party_epsilon={"doum": losses["doum"] / 2})
     with pytest.raises(StudyError, match=r"up to (1|0\.9999),"):
         wishing.declare(make_consortium(wishing, Pure(2)))
@@ -59,7 +59,7 @@ def test_pure_wishes_and_losses_are_each_others_inverse_and_in_the_plan() -> Non
 def test_the_pure_loss_about_one_partys_columns_bounds_every_replacement_within_them(linear: bool) -> None:
     tried = protocol(3, linear=linear, pure=True)
     design = tried.design
-    rows = integers(every_record(design)) * 2.0**-PLACES
+    rows = to_units(every_record(design)) * 2.0**-PLACES
     found = np.array([tried.entries.exact(row[None]) for row in rows])
     for party in tried.columns:
         others = np.ones(design.width, bool)
@@ -93,16 +93,20 @@ def test_what_the_plan_says_of_a_partys_own_columns_is_never_less_than_the_truth
 
 def test_the_carry_of_products_counts_in_wishes_too() -> None:
     tried = protocol(3, pure=True)
-    carried = 1.0
-    without, with_it = party_losses(tried.design, Pure(1)), party_losses(tried.design, Pure(1), carried)
+    total_carry = 1.0
+    without, with_it = party_losses(tried.design, Pure(1)), party_losses(tried.design, Pure(1), total_carry)
     assert all(with_it[party] > without[party] for party in without if without[party] < 1)
-    assert affordable_epsilon(tried.design, with_it, 0.0, carried) == pytest.approx(1.0)
-    assert tried.carried > 0 == protocol(3, products="dealer").carried
-    assert format_up(0.90801) == "0.909" and format_up(1.0) in ("1.00", "1.01") and format_up(12.34) == "12.40"
+    assert affordable_epsilon(tried.design, with_it, 0.0, total_carry) == pytest.approx(1.0)
+    assert tried.total_carry > 0 == protocol(3, products="dealer").total_carry
+    assert (
+        format_rounded_up(0.90801) == "0.909"
+        and format_rounded_up(1.0) in ("1.00", "1.01")
+        and format_rounded_up(12.34) == "12.40"
+    )
 
 
 def test_no_part_is_shown_as_more_than_the_whole() -> None:
-    assert format_up(1.0, Decimal(1)) == "1.00" and format_up(0.5, Decimal(1)) == "0.501"
+    assert format_rounded_up(1.0, Decimal(1)) == "1.00" and format_rounded_up(0.5, Decimal(1)) == "0.501"
     everything = schema(linear=True).columns
     held = {"ash": (*(column.name for column in everything[:-1]), "sick"), "birch": (everything[-1].name,)}
     tried = Vertical.over_columns(
@@ -146,5 +150,5 @@ def test_the_plan_counts_the_carry_of_products_about_each_party(loss: Any) -> No
     with pytest.raises(StudyError) as found:
         wishing.declare(make_consortium(wishing, loss))
     most = float(str(found.value).partition("up to ")[2].partition(",")[0])
-    losses = party_losses(wishing.design, Pure(most) if pure else Approx(most, 1e-5), wishing.carried)
+    losses = party_losses(wishing.design, Pure(most) if pure else Approx(most, 1e-5), wishing.total_carry)
     assert max(losses.values()) == pytest.approx(0.5, rel=1e-3)

@@ -10,7 +10,7 @@ import pytest
 from comity.data import Categorical, Classes, Numeric, Records, Schema
 from comity.errors import StudyError
 from comity.methods.vertical.design import PLACES, Design, simplex
-from comity.methods.vertical.moments import MomentEntries, integers, squared_bound
+from comity.methods.vertical.moments import MomentEntries, squared_bound, to_units
 
 from .consortia import parts, people, protocol, schema
 
@@ -26,7 +26,7 @@ def test_no_record_is_longer_than_the_bound_and_some_come_close(pure: bool, line
     frame = people(400, linear=linear)
     frame.loc[:3, "age"], frame.loc[:3, "dose"] = 100, -1
     rows = np.hstack([tried.design.matrix(own, party) for party, own in parts(tried, frame).items()])
-    on_grid = integers(rows) * 2.0**-PLACES
+    on_grid = to_units(rows) * 2.0**-PLACES
     lengths = (on_grid**2).sum(axis=1) + tried.design.constant**2
     assert lengths.max() <= squared_bound(tried.design)
     assert lengths.max() >= 0.75 * squared_bound(tried.design)
@@ -36,7 +36,7 @@ def test_records_that_are_no_encoded_rows_stay_within_the_bounds() -> None:
     """A host may be given anything; nobody clips a row that spans parties, so each piece is forced into its set."""
     design = protocol(2).design
     wild = np.array([[1e9, np.nan, -5, 7, 3, 3], [np.inf, 1, 1, -1e300, 0.5, 0.5]])
-    rows = integers(design.matrix(Records(wild), "birch")) * 2.0**-PLACES
+    rows = to_units(design.matrix(Records(wild), "birch")) * 2.0**-PLACES
     bound = sum(piece.squared for piece in design.pieces if piece.party == "birch")
     assert ((rows**2).sum(axis=1) <= bound).all()
 
@@ -67,7 +67,7 @@ def test_what_everybody_knows_is_not_released_and_comes_back() -> None:
     for pure in (False, True):
         tried = protocol(2, pure=pure)
         frame, design = people(300), tried.design
-        rows = integers(np.hstack([design.matrix(own, party) for party, own in parts(tried, frame).items()]))
+        rows = to_units(np.hstack([design.matrix(own, party) for party, own in parts(tried, frame).items()]))
         rows *= 2.0**-PLACES
         whole = np.column_stack([rows, np.full(len(rows), design.constant)])
         entries = MomentEntries.of(design)

@@ -17,11 +17,11 @@ from comity.methods.vertical.evaluation import (
     L2,
     REACH,
     SQUARES,
+    ErrorParts,
     ErrorsByColumns,
     Moments,
-    Parts,
-    accuracy_of,
-    consistent_moments,
+    estimate_accuracy,
+    find_consistent_moments,
 )
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
@@ -36,7 +36,7 @@ def method(size: int = 2, *, linear: bool = True, **given: Any) -> VerticalRegre
     return Vertical.over_columns(schema=schema(linear=linear), columns=HELD[size], **options)
 
 
-def entries(parts: Parts, rows: dict[str, Records]) -> np.ndarray:
+def entries(parts: ErrorParts, rows: dict[str, Records]) -> np.ndarray:
     """Each record's own addition to the opened sums, all columns in one place."""
     held = {party: parts.matrix(records, party) for party, records in rows.items()}
     e, t = sum(matrix[:, 0] for matrix in held.values()), held[parts.design.label_at][:, 1]
@@ -57,7 +57,7 @@ def test_no_record_moves_the_sums_further_than_declared_whatever_the_model(linea
             x = generator.choice([-1.0, 1.0, 0.0, 50.0, np.nan], size=shape)
             y = generator.choice([0.0, 10.0, 5.0, 99.0] if linear else [0, 1], size=60)
             rows[party] = Records(x, y if party == built.design.label_at else None)
-        found = entries(Parts(built.design, coef), rows)
+        found = entries(ErrorParts(built.design, coef), rows)
         assert np.abs(found[:, 0]).max() <= 1 and np.abs(found[:, 1]).max() <= 1
         steps = found[:, None] - found[None]
         assert np.sqrt((steps**2).sum(-1)).max() <= L2 and np.abs(steps).sum(-1).max() <= L1
@@ -82,7 +82,7 @@ def test_weights_of_any_size_leave_limits_that_are_numbers(largest: float) -> No
     coef = np.zeros(design.encoding.width)
     coef[0], coef[-1] = largest, -largest
     for weights in (coef, np.full(design.encoding.width, largest)):
-        parts = Parts(design, weights)
+        parts = ErrorParts(design, weights)
         limits = np.array(list(parts.limits.values()))
         assert np.isfinite(limits).all() and (limits >= 0).all() and limits.sum() <= REACH * (1 + 1e-9)
         assert 1 < parts.scale <= 1 + REACH * (1 + 1e-9)
@@ -103,10 +103,10 @@ def test_moments_of_rows_are_left_as_they_are_and_others_become_some() -> None:
             t = np.where(generator.uniform(size=200) < 0.4, 1.0, -1.0) if two_classes else generator.uniform(-1, 1, 200)
             g = np.clip(0.6 * t + 0.5 * generator.normal(size=200), -2, 2)
             exact = moments_of(t, g)
-            same = consistent_moments(exact, UNITS, limit=2.0, two_classes=two_classes)
+            same = find_consistent_moments(exact, UNITS, limit=2.0, two_classes=two_classes)
             assert np.abs(np.array([same.e, same.t, same.ee, same.et, same.tt]) - exact).max() < 2e-3
             noisy = exact + 0.5 * UNITS * generator.normal(size=5)
-            found = consistent_moments(noisy, UNITS, limit=2.0, two_classes=two_classes)
+            found = find_consistent_moments(noisy, UNITS, limit=2.0, two_classes=two_classes)
             assert found.ee >= found.e**2 - 1e-6 and found.tt - found.t**2 >= -1e-6
             assert (found.et - found.e * found.t) ** 2 <= (found.ee - found.e**2) * (found.tt - found.t**2) + 1e-3
             assert not two_classes or found.tt == pytest.approx(1.0, abs=1e-4)
@@ -124,7 +124,7 @@ def test_the_accuracy_that_moments_allow_holds_that_of_the_rows() -> None:
         )
         g = np.clip(shapes[kind], -2, 2)
         exact, right = moments_of(t, g), float(((g > 0) == (t > 0)).mean())
-        found = accuracy_of(exact, np.full(5, 1e-3), Moments.of(exact), limit=2.0)
+        found = estimate_accuracy(exact, np.full(5, 1e-3), Moments.of(exact), limit=2.0)
         assert found.low <= right <= found.high and found.low <= found.value <= found.high
         margin, square = float((t * g).mean()), float((g * g).mean())
         if margin > 0.05:
@@ -139,7 +139,7 @@ def test_the_accuracy_is_one_that_the_consistent_moments_allow() -> None:
     t, g = np.ones(400), np.where(np.arange(400) < 300, 2.0, -2.0)
     exact = moments_of(t, g)
     for spread in (1e-6, 3.0):
-        found = accuracy_of(exact, np.full(5, spread), Moments.of(exact), limit=2.0)
+        found = estimate_accuracy(exact, np.full(5, spread), Moments.of(exact), limit=2.0)
         assert found.value == pytest.approx(0.75, abs=2e-3) and found.low <= found.value <= found.high
 
 
@@ -233,7 +233,7 @@ def test_encoded_parts_add_up_to_the_model_s_own_error() -> None:
     frame, design = people(40, linear=True), built.design
     coef = 0.1 * np.random.default_rng(0).normal(size=design.encoding.width)
     rows = {party: encoded(built, frame, party, party=party) for party in design.parties}
-    parts = Parts(design, coef)
+    parts = ErrorParts(design, coef)
     e = entries(parts, rows)[:, 0] * parts.scale
     target = 2 * frame["sick"].to_numpy() / 10 - 1
     guess = design.encoding.encode_features(frame) @ coef

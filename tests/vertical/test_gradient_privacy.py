@@ -14,7 +14,7 @@ from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
 from comity.methods.vertical import rlwe_rounds
-from comity.methods.vertical.centralised import PooledRounds
+from comity.methods.vertical.centralised import CentralRounds
 from comity.methods.vertical.design import PLACES
 from comity.methods.vertical.rlwe_rounds import (
     LINES,
@@ -24,7 +24,7 @@ from comity.methods.vertical.rlwe_rounds import (
     right_lines,
     rounded_residual,
 )
-from comity.methods.vertical.rounds import CURVE, LARGEST, constant_units, gradient_sensitivity, responses
+from comity.methods.vertical.rounds import CURVE, LARGEST, constant_units, evaluate_curve, gradient_sensitivity
 from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
 from comity.privacy.permit import simulated_permit
@@ -60,7 +60,7 @@ def single_sums(tried: Any, weights: Any, intervals: Any, whitening: Any) -> np.
     )
     holder = tried.design.label_at
     label = columns[holder][:, tried.design.label.start - tried.design.places(holder).start]
-    residual = responses(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
+    residual = evaluate_curve(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
     own = [np.ldexp(rounds.instruments(one, party, whitening[party]), -PLACES) for party, one in units.items()]
     constant = np.full((len(residual), 1), constant_units(rounds.size) * 2.0**-PLACES)
     return np.unique(np.hstack([*own, constant]) * residual[:, None], axis=0)
@@ -108,7 +108,7 @@ def test_shares_of_a_response_add_up_to_no_more_than_declared_for_any_mask() -> 
         )
         total: Any = sum(waves.evaluate_share(hand, CURVE, shown) for hand in hands)
         found = total.view(np.int64) * 2.0**-24
-        assert np.abs(found - responses(places)).max() <= CURVE.rounding
+        assert np.abs(found - evaluate_curve(places)).max() <= CURVE.rounding
         largest = max(largest, np.abs(found).max())
     assert 0.99 * LARGEST < largest <= LARGEST
 
@@ -232,8 +232,8 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
         rounds.scores(rounds.features(own, party), party, descent.weights, interval).astype(np.int64)
         for (party, own), interval in zip(columns.items(), intervals)
     )
-    exact = responses(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
-    sums = PooledRounds(rounds, columns, whitening).sums(descent.weights, intervals)
+    exact = evaluate_curve(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
+    sums = CentralRounds(rounds, columns, whitening).sums(descent.weights, intervals)
     near = [np.rint(np.ldexp(exact, 24)), np.rint(np.ldexp(sums, 36))]
     units = np.concatenate(units_of_all)
     forbidden = np.unique(units[np.abs(units) > 1]).view(np.uint64)
@@ -348,7 +348,7 @@ def test_rounding_of_waves_is_within_its_bound_over_the_whole_circle() -> None:
     first = multiply_lines(instruments, lines, slice(0, lines.size)).astype(np.int64)
     second = right_lines(((np.arange(count) - part) % 4096).astype(np.uint16), label)
     found = np.ldexp((first * second).reshape(size, LINES, count).sum(axis=1).astype(np.float64), -24)
-    exact = np.ldexp(instruments, -12) * (responses(np.arange(count).astype(np.uint16)) - label)
+    exact = np.ldexp(instruments, -12) * (evaluate_curve(np.arange(count).astype(np.uint16)) - label)
     off = np.linalg.norm(found - exact, axis=0).max()
     allowed_off = rounded_residual(size) - 0.5 - np.abs(CURVE.values).max()
     assert 0.1 * allowed_off < off <= allowed_off
@@ -405,7 +405,7 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
             seed = taken[party, "score_seed", sender]["seed"]
             np.testing.assert_array_equal((words + rlwe_rounds._part(seed, ROWS)) % 4096, scores[sender])
             assert to not in (party, sender)
-    exact = PooledRounds(rounds, columns, descent.whitening).sums(descent.weights, intervals)
+    exact = CentralRounds(rounds, columns, descent.whitening).sums(descent.weights, intervals)
     modulus, total = 1 << cast(RlweRounds, rounds).bits, sum(int(share[0]) for share in contributed.values())
     near = np.rint(np.ldexp(exact, 24))
 

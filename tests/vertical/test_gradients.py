@@ -15,7 +15,7 @@ from comity.federation.messages.codec import encode
 from comity.federation.owner.site import Site
 from comity.methods.method import Setting
 from comity.methods.vertical import VerticalRegression
-from comity.methods.vertical.centralised import PooledRounds, run_rounds
+from comity.methods.vertical.centralised import CentralRounds, run_rounds
 from comity.methods.vertical.descent import Descent, FeatureDistribution, fit_prior
 from comity.methods.vertical.method import SWITCH, GradientRegression, Vertical
 from comity.methods.vertical.rlwe_rounds import RlweRounds
@@ -27,7 +27,7 @@ from comity.methods.vertical.rounds import (
     REACH,
     check_room,
     emphasise_score,
-    responses,
+    evaluate_curve,
     to_angles,
 )
 from comity.privacy.loss import GDP, Approx, Pure
@@ -72,7 +72,7 @@ def secure_run(tried: Any, frame: Any, noise: Any = None, consortium: Any = None
 
 
 def sums_of(tried: Any, columns: Any, descent: Any) -> np.ndarray:
-    return PooledRounds(tried.secure_rounds, columns, descent.whitening).sums(descent.weights, descent.intervals)
+    return CentralRounds(tried.secure_rounds, columns, descent.whitening).sums(descent.weights, descent.intervals)
 
 
 # The curve.
@@ -80,9 +80,9 @@ def sums_of(tried: Any, columns: Any, descent: Any) -> np.ndarray:
 
 def test_the_waves_are_as_close_as_they_say_and_no_larger_on_the_whole_circle() -> None:
     z = np.arange(-REACH, REACH, PERIOD / 4096)
-    off = np.abs(1 / (1 + np.exp(-z)) - 0.5 - responses(to_angles(z)))
+    off = np.abs(1 / (1 + np.exp(-z)) - 0.5 - evaluate_curve(to_angles(z)))
     assert 0.95 * ERROR < off.max() <= ERROR
-    every = responses(np.arange(4096).astype(np.uint16))
+    every = evaluate_curve(np.arange(4096).astype(np.uint16))
     assert np.abs(every).max() + CURVE.rounding + 0.5 == pytest.approx(LARGEST_RESIDUAL)
     assert LARGEST_RESIDUAL < 1.005
 
@@ -246,7 +246,8 @@ def test_a_run_pays_its_budget_once_and_resumes_to_the_same_model() -> None:
     spent = hosts["ash"].store.ledger.summary()[0].spent.gaussian
     gradient = tried.gradient(consortium.loss)
     assert (
-        spent == cast(GDP, tried.for_moments(consortium).loss).square + gradient.times * cast(GDP, gradient.loss).square
+        spent
+        == cast(GDP, tried.moment_terms(consortium).loss).square + gradient.times * cast(GDP, gradient.loss).square
     )
 
 
@@ -294,17 +295,17 @@ def test_a_plan_without_a_dealer_says_what_a_round_sends() -> None:
 
 def test_auto_decides_by_public_things() -> None:
     tried = protocol(2, solver="auto")
-    assert tried.descends(make_consortium(tried, Approx(SWITCH, 1e-5)))
-    assert not tried.descends(make_consortium(tried, Approx(0.9 * SWITCH, 1e-5)))
-    assert tried.descends(make_consortium(tried, Approx(1, 1e-5), colluders=0))
-    assert protocol(2, solver="auto", products="rlwe").descends(make_consortium(tried, Approx(1, 1e-5)))
+    assert tried.makes_rounds(make_consortium(tried, Approx(SWITCH, 1e-5)))
+    assert not tried.makes_rounds(make_consortium(tried, Approx(0.9 * SWITCH, 1e-5)))
+    assert tried.makes_rounds(make_consortium(tried, Approx(1, 1e-5), colluders=0))
+    assert protocol(2, solver="auto", products="rlwe").makes_rounds(make_consortium(tried, Approx(1, 1e-5)))
     three = protocol(3, solver="auto", products="rlwe")
-    assert three.descends(make_consortium(three, Approx(1, 1e-5)))
-    assert not three.descends(make_consortium(three, Approx(1, 1e-5), colluders=2))
+    assert three.makes_rounds(make_consortium(three, Approx(1, 1e-5)))
+    assert not three.makes_rounds(make_consortium(three, Approx(1, 1e-5), colluders=2))
     four = protocol(4, solver="auto")
-    assert four.descends(make_consortium(four, Approx(1, 1e-5)))
+    assert four.makes_rounds(make_consortium(four, Approx(1, 1e-5)))
     linear = protocol(2, solver="auto", linear=True)
-    assert not linear.descends(make_consortium(linear, Approx(1, 1e-5)))
+    assert not linear.makes_rounds(make_consortium(linear, Approx(1, 1e-5)))
     low = make_consortium(tried, Approx(0.9 * SWITCH, 1e-5))
     assert {release.name for release in tried.declare(low).releases} >= {"model", "errors"}
     assert tried.declare(low)["moments"].loss == tried.moments(low.loss).loss
@@ -325,7 +326,7 @@ def test_auto_says_what_rounds_would_need_where_there_is_something_to_choose() -
     }
     for said, (tried, terms) in needs.items():
         under = consortium(tried, **terms)
-        assert not tried.descends(under) and said in tried.notes(under)[-1]
+        assert not tried.makes_rounds(under) and said in tried.notes(under)[-1]
         plain = Vertical.over_columns(
             schema=tried.schema,
             columns=tried.columns,
@@ -462,9 +463,9 @@ def test_a_simulation_says_what_share_of_the_rows_is_cut() -> None:
     _, cut = run_rounds(tried, columns, consortium, SeededNoise(1))
     assert 0.2 < cut["instruments cut"] < 0.8 and 0 <= cut["scores cut"] < 0.05
     start = tried.start(tried.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
-    held = PooledRounds(tried.secure_rounds, columns, start.whitening)
+    held = CentralRounds(tried.secure_rounds, columns, start.whitening)
     narrow = start.intervals * [1.0, 1e-3]
-    assert held.cut(start.weights, narrow)["scores cut"] > 0.9
+    assert held.clipped_fractions(start.weights, narrow)["scores cut"] > 0.9
 
 
 def test_noise_alone_leaves_scores_near_zero_whatever_the_rounds_open() -> None:

@@ -21,11 +21,11 @@ from comity.federation.plan import plan
 from comity.methods.vertical.published.protocol import (
     PublishedVertical,
     coefficients,
-    minimiser,
+    minimise_polynomial,
     printed_sensitivity,
     printed_share,
-    published_share,
-    total_share,
+    true_record_share,
+    true_share,
 )
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
@@ -156,7 +156,9 @@ def test_without_noise_the_model_is_that_of_all_columns_in_one_place(linear: boo
     release = tried.declare(parties.consortium)["coefficients"]
     scale = release.scale(parties.consortium)
     plain = coefficients(features.T @ features, features.T @ label, logistic=not linear)
-    np.testing.assert_allclose(coef, minimiser(plain, len(coef), release.deviation(scale) * scale.grid), atol=1e-9)
+    np.testing.assert_allclose(
+        coef, minimise_polynomial(plain, len(coef), release.deviation(scale) * scale.grid), atol=1e-9
+    )
 
 
 def test_all_coefficients_of_the_objective_are_allocated_once() -> None:
@@ -170,7 +172,7 @@ def test_all_coefficients_of_the_objective_are_allocated_once() -> None:
         z = np.zeros((50, sum(tried.widths.values())))
         z[:, order], z[:, at] = features, label
         gram = z.T @ z
-        sent = {party: tried.allocated(party, gram[own]) for party, own in tried._places.items()}
+        sent = {party: tried.allocate_coefficients(party, gram[own]) for party, own in tried._places.items()}
         assert sum(tried._sizes.values()) == features.shape[1] * (features.shape[1] + 1) + linear
         wanted = coefficients(features.T @ features, features.T @ label, logistic=not linear).tolist()
         wanted += [float(label @ label)] if linear else []
@@ -214,7 +216,7 @@ def test_the_true_loss_about_a_partys_columns_is_that_of_an_exhaustive_search(
 ) -> None:
     changing = (*range(own), *((features,) if label else ()))
     share = furthest(features, changing, logistic=logistic) / float(printed_sensitivity(features, logistic=logistic))
-    assert float(published_share(own, features, logistic=logistic, label=label)) == pytest.approx(share, abs=1e-12)
+    assert float(true_share(own, features, logistic=logistic, label=label)) == pytest.approx(share, abs=1e-12)
 
 
 @pytest.mark.parametrize("logistic", [False, True])
@@ -223,17 +225,17 @@ def test_the_true_loss_about_a_record_is_attained_beside_a_constant_feature(feat
     changing = tuple(range(1, features + 1))
     share = furthest(features, changing, logistic=logistic, fixed=(0,))
     share /= float(printed_sensitivity(features, logistic=logistic))
-    assert float(total_share(features, logistic=logistic)) == pytest.approx(share, abs=1e-12)
+    assert float(true_record_share(features, logistic=logistic)) == pytest.approx(share, abs=1e-12)
     if not logistic:
-        assert total_share(features, logistic=False) == Fraction(1, 2)
+        assert true_record_share(features, logistic=False) == Fraction(1, 2)
 
 
 def test_figures_of_the_paper_and_the_truth_at_four_features() -> None:
     """Linear, one feature of four: .24 is printed and .32 is lost; the other way round for logistic loss."""
     assert printed_share(1, 4, logistic=False, label=False) == Fraction(24, 100)
-    assert published_share(1, 4, logistic=False, label=False) == Fraction(32, 100)
+    assert true_share(1, 4, logistic=False, label=False) == Fraction(32, 100)
     assert printed_share(1, 4, logistic=True, label=False) == Fraction(11, 32)
-    assert published_share(1, 4, logistic=True, label=False) == Fraction(10, 32)
+    assert true_share(1, 4, logistic=True, label=False) == Fraction(10, 32)
     assert printed_share(4, 4, logistic=False, label=True) == printed_share(4, 4, logistic=True, label=True) == 1
 
 
@@ -250,7 +252,9 @@ def test_what_the_run_sends_moves_as_far_as_the_plan_says(linear: bool) -> None:
         z = np.zeros(sum(tried.widths.values()))
         z[order], z[at] = (a, b, 1.0), y
         gram = np.outer(z, z)
-        sent.append(np.concatenate([tried.allocated(party, gram[own]) for party, own in tried._places.items()]))
+        sent.append(
+            np.concatenate([tried.allocate_coefficients(party, gram[own]) for party, own in tried._places.items()])
+        )
         rows.append((a, b, y))
     vectors, consortium = np.array(sent), make_consortium(tried, Pure(1))
     printed = float(printed_sensitivity(3, logistic=not linear))
@@ -309,4 +313,4 @@ def test_categories_lose_less_than_numbers() -> None:
     rows = np.array([(*one, b, 1.0, y) for one in np.eye(3) for b in (-1.0, 0.0, 1.0) for y in (0.0, 1.0)])
     made = polynomials(rows, logistic=True)
     share = np.abs(made[:, None] - made[None]).sum(-1).max() / float(printed_sensitivity(5, logistic=True))
-    assert tried.encoding.width == 5 and share < float(total_share(5, logistic=True))
+    assert tried.encoding.width == 5 and share < float(true_record_share(5, logistic=True))

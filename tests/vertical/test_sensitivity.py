@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from comity.methods.vertical.design import NUMBER, PLACES
-from comity.methods.vertical.moments import integers, l1_sensitivity, l2_sensitivity, party_share, squared_bound
+from comity.methods.vertical.moments import l1_sensitivity, l2_sensitivity, party_share, squared_bound, to_units
 
 from .consortia import protocol
 
@@ -26,7 +26,7 @@ def every_record(design: Any, steps: Any = (-1.0, 0.0, 1.0)) -> np.ndarray:
 
 def moved(tried: Any) -> np.ndarray:
     """The weighted entries of each single record."""
-    rows = integers(every_record(tried.design)) * 2.0**-PLACES
+    rows = to_units(every_record(tried.design)) * 2.0**-PLACES
     return np.array([tried.entries.exact(row[None]) for row in rows])
 
 
@@ -64,7 +64,7 @@ def test_the_loss_about_one_partys_columns_is_what_moving_them_alone_comes_to() 
     """4 f (1 − f) of ρ: the furthest replacement within one party's columns, over the furthest of all."""
     tried = protocol(3, linear=True)
     design = tried.design
-    rows = integers(every_record(design)) * 2.0**-PLACES
+    rows = to_units(every_record(design)) * 2.0**-PLACES
     found = np.array([tried.entries.exact(row[None]) for row in rows])
     squares = (found**2).sum(axis=1)
     apart = squares[:, None] + squares[None] - 2 * found @ found.T

@@ -34,7 +34,7 @@ from comity.data import Records
 from comity.entropy import Stream
 from comity.learn import fit_logistic
 from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression
-from comity.methods.vertical.centralised import add_noise, error_of, run_rounds
+from comity.methods.vertical.centralised import add_noise, measure_error, run_rounds
 from comity.methods.vertical.method import ColumnRegression
 from comity.methods.vertical.moments import fit_regression
 from comity.privacy import Approx, Loss, Neighbours, Pure, SeededNoise, Unit
@@ -176,12 +176,15 @@ def without_noise(train: pd.DataFrame, test: pd.DataFrame) -> Iterator[tuple[str
     rows, tested = (protocol.encoding.encode(part).records for part in (train, test))
     assert rows.labels is not None
     fit = fit_logistic(rows.features, rows.labels.astype(np.float64), 1e-6, tol=1e-6)
-    yield "non-private", 1 - error_of(protocol.design, fit.weights, tested)
+    yield "non-private", 1 - measure_error(protocol.design, fit.weights, tested)
     for case in (Case("quadratic, no noise"), Case("quadratic, no noise, steps", steps=True)):
         protocol = protocol_of(case)
         tested = protocol.encoding.encode(test).records
         exact, size = moments(protocol, train), len(train)
-        yield case.name, 1 - error_of(protocol.design, fit_regression(protocol.entries, exact, size, 0.0).coef, tested)
+        yield (
+            case.name,
+            1 - measure_error(protocol.design, fit_regression(protocol.entries, exact, size, 0.0).coef, tested),
+        )
 
 
 def ours(train: pd.DataFrame, test: pd.DataFrame, number: int) -> Iterator[tuple[str, float]]:
@@ -200,7 +203,7 @@ def ours(train: pd.DataFrame, test: pd.DataFrame, number: int) -> Iterator[tuple
                 coef, _ = run_rounds(rounds, columns, consortium, source)
             else:
                 coef = protocol.fit(add_noise(protocol, exact, consortium, source), len(train), consortium).coef
-            yield name, 1 - error_of(protocol.design, coef, tested)
+            yield name, 1 - measure_error(protocol.design, coef, tested)
 
 
 def moments(protocol: VerticalRegression, train: pd.DataFrame) -> Floats:
@@ -243,7 +246,7 @@ def published(train: pd.DataFrame, test: pd.DataFrame, number: int) -> Iterator[
         for name, method in (("published", functional_mechanism), ("DPSGD", dpsgd)):
             case = f"{name} eps={epsilon:g}"
             weights = method(rows.features, labels, epsilon=epsilon, source=SeededNoise(seed_of(case, number)))
-            yield case, 1 - error_of(design, weights, tested)
+            yield case, 1 - measure_error(design, weights, tested)
 
 
 def seed_of(case: str, number: int) -> int:

@@ -24,8 +24,8 @@ from threadpoolctl import threadpool_limits
 from comity.data import Bounded, Numeric, Records, Schema, dataset
 from comity.entropy import Stream
 from comity.methods.vertical import Vertical, VerticalRegression
-from comity.methods.vertical.centralised import add_noise, error_of, pool_columns
-from comity.methods.vertical.design import scaled_target
+from comity.methods.vertical.centralised import add_noise, measure_error, pool_columns
+from comity.methods.vertical.design import scale_target
 from comity.methods.vertical.moments import fit_regression
 from comity.privacy import Approx, Loss, Neighbours, Pure, SeededNoise, Unit, budget_to_rho
 from comity.protocol import Consortium
@@ -89,8 +89,8 @@ def reproduced(frame: pd.DataFrame, *, splits: int, quick: bool = False) -> list
         order = Stream.public("reproduce vertical-cps", "split", number).permutation(len(frame))
         cut = round(0.8 * len(frame))
         train, test = order[:cut], _rows(whole, order[cut:])
-        target = scaled_target(schema(), np.asarray(test.labels))
-        constants.append(float(np.mean((target - scaled_target(schema(), _labels(whole)[train]).mean()) ** 2)))
+        target = scale_target(schema(), np.asarray(test.labels))
+        constants.append(float(np.mean((target - scale_target(schema(), _labels(whole)[train]).mean()) ** 2)))
         for pure, protocol in protocols.items():
             for case, value in ours(protocol, columns[pure][train], test, number):
                 values.setdefault(case, []).append(value)
@@ -125,7 +125,7 @@ def ours(protocol: VerticalRegression, train: Floats, test: Records, number: int
     exact = protocol.entries.exact(train)
     if not protocol.pure:
         plain = fit_regression(protocol.entries, exact, len(train), 0.0)
-        yield "non-private", error_of(protocol.design, plain.coef, test)
+        yield "non-private", measure_error(protocol.design, plain.coef, test)
     for colluders in (0, 1):
         for epsilon in EPSILONS:
             loss: Loss = Pure(epsilon) if protocol.pure else Approx(epsilon, DELTA)
@@ -138,21 +138,21 @@ def ours(protocol: VerticalRegression, train: Floats, test: Records, number: int
             )
             case = f"{'pure' if protocol.pure else 'Gaussian'} t={colluders} eps={epsilon:g}"
             opened = add_noise(protocol, exact, consortium, SeededNoise(_seed(case, number)))
-            yield case, error_of(protocol.design, protocol.fit(opened, len(train), consortium).coef, test)
+            yield case, measure_error(protocol.design, protocol.fit(opened, len(train), consortium).coef, test)
 
 
 def others(protocol: VerticalRegression, train: Records, test: Records, number: int) -> Iterator[tuple[str, float]]:
-    labels = scaled_target(schema(), _labels(train))
+    labels = scale_target(schema(), _labels(train))
     for epsilon in EPSILONS:
         case = f"published eps={epsilon:g}"
         source = SeededNoise(_seed(case, number))
         weights = functional_mechanism(train.features, labels, epsilon=epsilon, source=source, logistic=False)
-        yield case, error_of(protocol.design, weights, test)
+        yield case, measure_error(protocol.design, weights, test)
         case = f"DPFW central eps={epsilon:g}"
         rho = float(budget_to_rho(Approx(epsilon, 1 / len(train))).rho)
         source = SeededNoise(_seed(case, number))
         weights = frank_wolfe(train.features, labels, rho=rho, source=source, radius=2.0, steps=100)
-        yield case, error_of(protocol.design, weights, test)
+        yield case, measure_error(protocol.design, weights, test)
 
 
 def _rows(records: Records, rows: NDArray[np.int64]) -> Records:

@@ -7,7 +7,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.methods.vertical.published.protocol import coefficients, minimiser, published_sensitivity
+from comity.methods.vertical.published.protocol import coefficients, minimise_polynomial, printed_sensitivity
 from comity.privacy import Laplace, NoiseSource, Pure, simulated_permit
 
 Floats = NDArray[np.float64]
@@ -22,6 +22,7 @@ def functional_mechanism(
         features.T @ features, features.T @ (labels - 0.5 if logistic else labels), logistic=logistic
     )
     noise = Laplace(Pure(epsilon))
-    scale = noise.scale(sensitivity=published_sensitivity(width, logistic=logistic), shape=polynomial.shape)
+    sensitivity = float(printed_sensitivity(width, logistic=logistic))
+    scale = noise.scale(sensitivity=sensitivity, shape=polynomial.shape)
     drawn = noise.draw(source, scale, polynomial.shape, permit=simulated_permit("polynomial"))
-    return minimiser(polynomial + drawn * scale.grid, width, sqrt(2) * scale.total * scale.grid)
+    return minimise_polynomial(polynomial + drawn * scale.grid, width, sqrt(2) * scale.total * scale.grid)

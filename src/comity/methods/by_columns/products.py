@@ -118,10 +118,10 @@ class Products(Part):
         # Clipped here, so that no record outside its bound can be noticed from outside.
         return np.clip(np.nan_to_num(site.features[which]), -self.bound, self.bound)
 
-    def first_seen(self, site: Site, matrix: NDArray[np.float64]) -> None:
+    def on_first_read(self, site: Site, matrix: NDArray[np.float64]) -> None:
         """Called once in a run for every row, with rows that are multiplied from here on."""
 
-    def _checked(self, site: Site, rows: int, part: slice, length: int) -> Iterator[NDArray[np.float64]]:
+    def _read_checked(self, site: Site, rows: int, part: slice, length: int) -> Iterator[NDArray[np.float64]]:
         """Rows of the matrix in blocks, in the common order if there was an alignment; the same as when they were first
         seen, or the step fails after the last one: a mask or a secret serves one matrix."""
         order, width, state = site.kept("align.rows"), self.columns[site.party], hashlib.sha256()
@@ -133,16 +133,16 @@ class Products(Part):
             block = self.matrix(site, which if order is None else order[which])
             if known != rows or block.shape != (which.stop - start, width):
                 raise Refused("the matrix has another shape than the study agreed on", code="stopped")
-            state.update(self.digested(block).data)
+            state.update(self.digest_input(block).data)
             if before is None:
-                self.first_seen(site, block)
+                self.on_first_read(site, block)
             yield block
         if before is None:
             site.keep(name, state.digest())
         elif before != state.digest():
             raise Refused("the records changed during the run", code="stopped")
 
-    def digested(self, matrix: NDArray[np.float64]) -> NDArray[Any]:
+    def digest_input(self, matrix: NDArray[np.float64]) -> NDArray[Any]:
         """What stands for a matrix where two are compared: as much of it as is multiplied."""
         return np.ascontiguousarray(matrix)
 
@@ -239,7 +239,7 @@ class Products(Part):
     def _lines(self, site: Site, rows: int, part: slice, length: int) -> Iterator[NDArray[np.int32]]:
         """The integers of a stretch, block by block, each in the room of the one before."""
         room = np.empty(length * self.columns[site.party], np.int32)
-        for block in self._checked(site, rows, part, length):
+        for block in self._read_checked(site, rows, part, length):
             lines = room[: block.size].reshape(block.shape[::-1])
             self.form.fill(lines, block)
             yield lines
@@ -249,21 +249,21 @@ class Products(Part):
     @step()
     def blind(self, site: Site, rows: int, hand: dict[str, Any]) -> None:
         site.keep("product.hand", hand)
-        self._blind(site, rows, 0)
+        self._mask_stretch(site, rows, 0)
 
     @step(times=_MAX_STRETCHES)
     def absorb(self, site: Site) -> None:
         rows, stretch = site.dims["rows"], int(site.label)
         if stretch + 1 >= len(self._stretches(rows)):
             raise Refused("the last rows are absorbed when the shares are opened", code="too-often")
-        self._absorb(site, rows, stretch)
-        self._blind(site, rows, stretch + 1)
+        self._absorb_stretch(site, rows, stretch)
+        self._mask_stretch(site, rows, stretch + 1)
 
-    def _blind(self, site: Site, rows: int, stretch: int) -> None:
+    def _mask_stretch(self, site: Site, rows: int, stretch: int) -> None:
         part, length = self._stretches(rows)[stretch], self._layout(rows).block_rows
         side = self._party(site, rows, part.start)
         flat, at = np.empty((part.stop - part.start) * self.columns[site.party], "<u8"), 0
-        for block in self._checked(site, rows, part, length):
+        for block in self._read_checked(site, rows, part, length):
             flat[at : at + block.size] = side.mask(block).reshape(-1)
             at += block.size
             # The peers' blocks are absorbed when they have arrived, in a pass of its own.
@@ -271,7 +271,7 @@ class Products(Part):
         peers = [peer for peer in self.columns if peer != site.party]
         site.send_all(peers, "blinded", {"stretch": stretch, "words": flat})
 
-    def _absorb(self, site: Site, rows: int, stretch: int) -> dict[int, Words]:
+    def _absorb_stretch(self, site: Site, rows: int, stretch: int) -> dict[int, Words]:
         """The sums with the peers' rows of one stretch added, kept for the next; each stretch once and in order."""
         order, part = list(self.columns), self._stretches(rows)[stretch]
         if site.kept("product.absorbed", 0) != stretch:
@@ -284,7 +284,7 @@ class Products(Part):
         sums = site.kept("product.sums")
         so_far = None if sums is None else {order.index(peer): words for peer, words in sums.items()}
         side, at = self._party(site, rows, part.start, so_far), dict.fromkeys(opened, 0)
-        for block in self._checked(site, rows, part, self._layout(rows).block_rows):
+        for block in self._read_checked(site, rows, part, self._layout(rows).block_rows):
             side.mask(block)
             blocks = {}
             for peer, value in opened.items():
@@ -301,7 +301,7 @@ class Products(Part):
 
     def shares(self, site: Site, rows: int) -> dict[tuple[str, str], Words]:
         """This party's shares of X_iᵀ X_j by (i, j), in the order of `columns`, modulo 2^`bits`."""
-        found = self._dealt_shares(site, rows) if self.method == "dealer" else self._own_shares(site, rows)
+        found = self._dealer_shares(site, rows) if self.method == "dealer" else self._rlwe_shares(site, rows)
         order = list(self.columns)
         out = {}
         for peer, share in found.items():
@@ -318,7 +318,7 @@ class Products(Part):
             return one if order.index(one) < order.index(other) else other
         return one if (one, other) in order_pairs(self.columns) else other
 
-    def _own_shares(self, site: Site, rows: int) -> dict[str, Words]:
+    def _rlwe_shares(self, site: Site, rows: int) -> dict[str, Words]:
         out = {peer: site.kept(f"product.share/{peer}") for peer in self._as_evaluator(site.party)}
         replies = site.received("evaluated", self._as_encryptor(site.party))
         for peer in self._as_encryptor(site.party):
@@ -326,10 +326,10 @@ class Products(Part):
             out[peer] = side.share(Reply(replies[peer]["h"], replies[peer]["v"]))
         return out
 
-    def _dealt_shares(self, site: Site, rows: int) -> dict[str, Words]:
+    def _dealer_shares(self, site: Site, rows: int) -> dict[str, Words]:
         last = len(self._stretches(rows)) - 1
         if site.kept("product.absorbed", 0) == last:
-            self._absorb(site, rows, last)
+            self._absorb_stretch(site, rows, last)
         if site.kept("product.absorbed", 0) <= last:
             raise Refused("shares come after all rows were multiplied", code="stopped")
         sums: dict[str, Words] = site.kept("product.sums")
@@ -385,22 +385,22 @@ class Products(Part):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ProductsAndOwn(Products):
+class ProductsWithOwnSums(Products):
     """Products whose parties also sum what they hold by themselves, once, when it is first multiplied."""
 
-    def summed(self, matrix: Floats) -> Floats:
+    def sum_own(self, matrix: Floats) -> Floats:
         """What one party sums over these rows of its own; adds up over blocks of rows, exactly."""
         raise NotImplementedError(f"{type(self).__name__} sums nothing of its own")
 
-    def own(self, site: Site) -> Floats:
+    def own_sums(self, site: Site) -> Floats:
         """The party's own sums, kept when its columns were first multiplied: never those of other records."""
         found: Floats | None = site.kept(_OWN)
         if found is None:
             raise Refused("own sums come after the products", code="stopped")
         return found
 
-    def first_seen(self, site: Site, matrix: Floats) -> None:
-        before, own = site.kept(_OWN), self.summed(matrix)
+    def on_first_read(self, site: Site, matrix: Floats) -> None:
+        before, own = site.kept(_OWN), self.sum_own(matrix)
         site.keep(_OWN, own if before is None else before + own)
 
 

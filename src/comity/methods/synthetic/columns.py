@@ -35,7 +35,7 @@ from comity.federation.declare.release import Array, Count, Fields
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.by_columns import AlignmentMethod, MaxRows, ProductMethod
-from comity.methods.by_columns.products import ProductsAndOwn
+from comity.methods.by_columns.products import ProductsWithOwnSums
 from comity.methods.by_columns.protocol import ByColumns
 from comity.methods.synthetic.counts import BUCKETS, Block, Counting, Layout, check_cells, table_ranges
 from comity.methods.synthetic.method import CountsProtocol
@@ -180,7 +180,7 @@ def _match_ids(ids: Sequence[NDArray[np.object_] | None]) -> list[NDArray[np.int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CellProducts(ProductsAndOwn):
+class CellProducts(ProductsWithOwnSums):
     """Secure products of one-hot rows, and each owner's own tables. The owner makes its rows one-hot."""
 
     holding: Holding
@@ -188,11 +188,11 @@ class CellProducts(ProductsAndOwn):
     def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
         return self.holding.one_hot(site.records.features[which], site.party)
 
-    def summed(self, matrix: Floats) -> Floats:
+    def sum_own(self, matrix: Floats) -> Floats:
         """Whole numbers below 2^53, so blocks of rows add up exactly."""
         return np.asarray(matrix.T @ matrix, np.float64)
 
-    def digested(self, matrix: Floats) -> NDArray[np.uint8]:
+    def digest_input(self, matrix: Floats) -> NDArray[np.uint8]:
         return matrix.astype(np.uint8)
 
 
@@ -343,7 +343,7 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
     def contribute(self, site: Site) -> None:
         shares = self.product.shares(site, site.dims["rows"])
         layout = self.counting(site.consortium).layout
-        site.contribute(share=self.holding.share(layout, site.party, self.product.own(site), shares))
+        site.contribute(share=self.holding.share(layout, site.party, self.product.own_sums(site), shares))
 
     # What a consumer works with.
 

@@ -87,7 +87,7 @@ def square_share(design: Design, party: str, carry: float = 0.0) -> float:
     return ((sqrt(party_share(design, party)) * whole + carry) / (whole + carry)) ** 2
 
 
-def format_up(epsilon: float, limit: Decimal | None = None) -> str:
+def format_rounded_up(epsilon: float, limit: Decimal | None = None) -> str:
     """Three digits, rounded up past the error of the few operations before. No part loses more than the whole: rounding
     stops at `limit`."""
     if not epsilon:
@@ -116,18 +116,18 @@ class Blocks:
     @classmethod
     def of(cls, design: Design, given: Mapping[str, float], carry: float = 0.0) -> Blocks:
         """From the keys of a study: a party's name, or two joined by "+". Every block needs its own ε."""
-        names = {text: block for block in every_block(design) for text in _texts(block)}
+        names = {text: block for block in every_block(design) for text in _block_names(block)}
         for text, epsilon in given.items():
             if text not in names:
                 raise StudyError(
-                    f"{KEY} has a key {text!r}; the blocks are {', '.join(map(_text, every_block(design)))}; "
+                    f"{KEY} has a key {text!r}; the blocks are {', '.join(map(_block_name, every_block(design)))}; "
                     "correct it",
                     key=KEY,
                 )
             if not 0 < epsilon < float("inf"):
                 raise StudyError(f"{KEY}: {text!r} must be above 0 and finite, found {epsilon}", key=KEY)
         wished = {names[text]: epsilon for text, epsilon in given.items()}
-        missing = [_text(block) for block in every_block(design) if block not in wished]
+        missing = [_block_name(block) for block in every_block(design) if block not in wished]
         if missing or len(wished) != len(given):
             what = f"nothing for {', '.join(missing)}" if missing else "a pair twice"
             raise StudyError(
@@ -165,7 +165,7 @@ class Blocks:
         weak = [block for block, weight in found.items() if not weight]
         if weak:
             raise StudyError(
-                f"{KEY}: {_text(weak[0])} asks for more than {LARGEST_WEIGHT} times the noise of the most exact "
+                f"{KEY}: {_block_name(weak[0])} asks for more than {LARGEST_WEIGHT} times the noise of the most exact "
                 "block; raise it, or lower the others",
                 key=KEY,
             )
@@ -216,9 +216,9 @@ def every_block(design: Design) -> tuple[Block, ...]:
     return (*((party,) for party in parties), *combinations(parties, 2))
 
 
-def _texts(block: Block) -> tuple[str, ...]:
+def _block_names(block: Block) -> tuple[str, ...]:
     return ("+".join(block), "+".join(reversed(block)))
 
 
-def _text(block: Block) -> str:
+def _block_name(block: Block) -> str:
     return "+".join(block)

@@ -21,9 +21,9 @@ from comity.data.schemas.reading import canonical_id
 from comity.federation.declare.consortium import Consortium
 from comity.federation.evaluation.assessment import Baseline
 from comity.learn.fits import fit_logistic
-from comity.methods.vertical.design import LABEL, PLACES, Design, scaled_target
+from comity.methods.vertical.design import LABEL, PLACES, Design, scale_target
 from comity.methods.vertical.moments import MomentEntries, fit_regression
-from comity.methods.vertical.rounds import Rounds, Whitening, constant_units, responses
+from comity.methods.vertical.rounds import Rounds, Whitening, constant_units, evaluate_curve
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import NoiseSource
 
@@ -36,13 +36,13 @@ _L2 = 1e-6
 """Enough for classes that can be separated. Not tuned on data."""
 
 
-def error_of(design: Design, coef: Floats, test: Records) -> float:
+def measure_error(design: Design, coef: Floats, test: Records) -> float:
     """Share of wrong classes, or the mean squared error of a target scaled to [−1, 1], over encoded whole rows."""
     scores = test.features @ coef
     assert test.labels is not None
     if design.classes:
         return float(np.mean((scores > 0) != (test.labels > 0)))
-    return float(np.mean((scores - scaled_target(design.schema, test.labels)) ** 2))
+    return float(np.mean((scores - scale_target(design.schema, test.labels)) ** 2))
 
 
 def pool_columns(design: Design, parties: Sequence[Records]) -> Floats:
@@ -85,7 +85,7 @@ def fit_alone_and_pooled(design: Design, rows: Floats) -> tuple[Floats, Floats]:
     return _fit(design, own), _fit(design, rows)
 
 
-def baselines(design: Design, train: Sequence[Records], test: Records) -> list[Baseline]:
+def compute_baselines(design: Design, train: Sequence[Records], test: Records) -> list[Baseline]:
     rows = pool_columns(design, train)
     if not len(rows):
         return []
@@ -96,12 +96,12 @@ def baselines(design: Design, train: Sequence[Records], test: Records) -> list[B
         constant, said = float(np.mean((test.labels > 0) != most)), "always the most frequent class"
     else:
         middle = rows[:, design.label.start].mean() / design.label.table[0, 0]
-        constant = float(np.mean((scaled_target(design.schema, test.labels) - middle) ** 2))
+        constant = float(np.mean((scale_target(design.schema, test.labels) - middle) ** 2))
         said = "always the mean"
     return [
         Baseline("constant", constant, note=said),
-        Baseline("own data", error_of(design, alone, test), note="the label's holder alone"),
-        Baseline("pooled", error_of(design, whole, test), note="all columns in one place, no privacy"),
+        Baseline("own data", measure_error(design, alone, test), note="the label's holder alone"),
+        Baseline("pooled", measure_error(design, whole, test), note="all columns in one place, no privacy"),
     ]
 
 
@@ -117,7 +117,7 @@ def add_noise(protocol: VerticalRegression, exact: Floats, consortium: Consortiu
 
 
 @dataclass(frozen=True, eq=False)
-class PooledRounds:
+class CentralRounds:
     """Gradient rounds over pooled columns: each party's columns of z, and how it whitens them."""
 
     rounds: Rounds
@@ -143,13 +143,13 @@ class PooledRounds:
         )
         holder = rounds.design.label_at
         label = rounds.design.label.start - rounds.design.places(holder).start
-        found = responses(np.asarray(places)) - np.where(self.columns[holder][:, label] > 0, 0.5, -0.5)
+        found = evaluate_curve(np.asarray(places)) - np.where(self.columns[holder][:, label] > 0, 0.5, -0.5)
         sums = [np.ldexp(own.T @ found, -PLACES) for own in self.instruments.values()]
         if rounds.design.intercept:
             sums.append(np.array([np.ldexp(constant_units(rounds.size), -PLACES) * found.sum()]))
         return np.concatenate(sums)
 
-    def cut(self, weights: Floats, intervals: Floats) -> dict[str, float]:
+    def clipped_fractions(self, weights: Floats, intervals: Floats) -> dict[str, float]:
         """The share of rows whose instruments, or whose partial score, a party clips: the largest over parties. It
         reads exact rows, so it is for simulations only."""
         rounds, shares = self.rounds, []
@@ -169,16 +169,16 @@ def run_rounds(
     that the last round clipped."""
     rows = len(next(iter(columns.values())))
     exact = protocol.entries.exact(np.hstack(list(columns.values())))
-    descent = protocol.start(add_noise(protocol, exact, protocol.for_moments(consortium), source), rows, consortium)
+    descent = protocol.start(add_noise(protocol, exact, protocol.moment_terms(consortium), source), rows, consortium)
     release = protocol.gradient(consortium.loss)
     scale, noise = release.scale(consortium), release.noise
     assert noise is not None
-    held, cut = PooledRounds(protocol.secure_rounds, columns, descent.whitening), {}
+    held, cut = CentralRounds(protocol.secure_rounds, columns, descent.whitening), {}
     for number in range(release.times):
         intervals = descent.intervals
         exact = held.sums(descent.weights, intervals)
         if number == release.times - 1:
-            cut = held.cut(descent.weights, intervals)
+            cut = held.clipped_fractions(descent.weights, intervals)
         units = np.rint(exact / scale.grid).astype(np.int64)
         for _ in consortium.parties:
             units += noise.draw(source, scale, release.shape, permit=simulated_permit(release.name, number), part=True)

@@ -194,7 +194,7 @@ class Descent:
     def step(self, opened: Floats) -> Descent:
         """The weights of the next round, from the sums that this one opened."""
         past = (*self.past, (self.weights, np.asarray(opened * sqrt(self.rounds.size), np.float64)))
-        nearest = self._nearest(past)
+        nearest = self._find_nearest(past)
         if nearest is not None:
             # The last step went too far: go halfway back.
             return replace(self, weights=(nearest + self.weights) / 2, past=past)
@@ -207,21 +207,21 @@ class Descent:
         look = share @ (at - np.stack([axes.T @ found for _, found in past]))
         noise = self.deviation**2 * float(share @ share)
         free = values[:, None] * (axes.T @ np.linalg.solve(self.whitened.T, self.free))
-        sizes = self._sizes(axes)
+        sizes = self._prior_sizes(axes)
         multiples, variance = fit_prior(look, free, values, noise, sizes)
         kept = values * sizes / (values**2 * sizes + noise / variance)
         centre = free @ multiples
         aim = self.whitened.T @ (axes @ (centre / values + kept * (look - centre)))
-        return replace(self, weights=self._towards(aim), past=past)
+        return replace(self, weights=self._limit_step(aim), past=past)
 
-    def _sizes(self, axes: Floats) -> Floats:
+    def _prior_sizes(self, axes: Floats) -> Floats:
         """Variances of whitened weights along these axes if all weights have one variance; their geometric mean is
         1."""
         alike = np.linalg.inv(self.whitened @ self.whitened.T)
         found = ((alike @ axes) * axes).sum(axis=0)
         return np.asarray(found / np.exp(np.log(found).mean()), np.float64)
 
-    def _nearest(self, past: tuple[tuple[Floats, Floats], ...]) -> Floats | None:
+    def _find_nearest(self, past: tuple[tuple[Floats, Floats], ...]) -> Floats | None:
         """The weights of an earlier round that were clearly closer to the solution than the latest: it opened a smaller
         sum, by more than noise explains."""
         squares = [float(found @ found) for _, found in past]
@@ -229,7 +229,7 @@ class Descent:
         expected = len(self.weights) * self.deviation**2
         return past[best][0] if squares[-1] > 1.5 * squares[best] + 2 * expected else None
 
-    def _towards(self, aim: Floats) -> Floats:
+    def _limit_step(self, aim: Floats) -> Floats:
         """Limit a step to a change of scores by half of their deviation, or 1: further away the curvature differs, and
         where classes can be separated it is much smaller."""
         change = aim - self.weights

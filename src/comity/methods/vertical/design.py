@@ -151,7 +151,7 @@ class Design:
     @cached_property
     def constant(self) -> float:
         """The entry of the intercept, a column that everybody knows; 0 without one."""
-        return float(on_grid(np.array(self._factor))) if self.intercept else 0.0
+        return float(round_to_grid(np.array(self._factor))) if self.intercept else 0.0
 
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
@@ -166,7 +166,7 @@ class Design:
         pieces, start = [], 0
         for column, party, kind, table in raw:
             stop = start + table.shape[1]
-            pieces.append(Piece(column, party, kind, start, stop, on_grid(self._factor * table)))
+            pieces.append(Piece(column, party, kind, start, stop, round_to_grid(self._factor * table)))
             start = stop
         return tuple(pieces)
 
@@ -243,7 +243,7 @@ class Design:
             raise Refused(f"{piece.party} holds the label, and its records have none", code="stopped")
         if self.classes:
             return np.asarray(piece.table[(np.asarray(records.labels) > 0).astype(np.int64)], np.float64)
-        scaled = scaled_target(self.schema, np.asarray(records.labels, np.float64))
+        scaled = scale_target(self.schema, np.asarray(records.labels, np.float64))
         return np.asarray(scaled[:, None] * piece.table[0, 0], np.float64)
 
     def coefficients(self, weights: Floats, constant: float) -> Floats:
@@ -269,7 +269,7 @@ class Design:
         return np.array(rows).T
 
 
-def on_grid(values: Floats) -> Floats:
+def round_to_grid(values: Floats) -> Floats:
     return np.asarray(np.rint(np.ldexp(values, PLACES)) * 2.0**-PLACES, np.float64)
 
 
@@ -284,7 +284,7 @@ def simplex(corners: int) -> Floats:
     return basis.T.copy()
 
 
-def scaled_target(schema: Schema, values: NDArray[Any]) -> Floats:
+def scale_target(schema: Schema, values: NDArray[Any]) -> Floats:
     """A bounded target on [−1, 1], clipped."""
     target = schema.target
     assert isinstance(target, Bounded)

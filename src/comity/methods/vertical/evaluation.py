@@ -61,7 +61,7 @@ from comity.federation.owner.site import Site
 from comity.federation.part import EVALUATION, Part
 from comity.federation.protocol import step
 from comity.methods.by_columns.products import Products
-from comity.methods.vertical.design import PLACES, Design, scaled_target
+from comity.methods.vertical.design import PLACES, Design, scale_target
 from comity.methods.vertical.method import VerticalRegression
 
 Floats = NDArray[np.float64]
@@ -84,7 +84,7 @@ _SIGN = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class ErrorParts:
     """Each owner's part of an error, for one model: its bounds follow from the model and the schema alone."""
 
     design: Design
@@ -136,19 +136,19 @@ class Parts:
         part = products(rows, self.weights[party][None])[:, 0] + (self.offset if holds else 0.0)
         part = -np.fmin(np.fmax(part, -limit), limit)
         if not holds:
-            return round_to_grid(part / self.scale)[:, None]
+            return truncate_to_grid(part / self.scale)[:, None]
         target = self._target(records)
-        return np.column_stack([round_to_grid((target + part) / self.scale), round_to_grid(target)])
+        return np.column_stack([truncate_to_grid((target + part) / self.scale), truncate_to_grid(target)])
 
     def _target(self, records: Records) -> Floats:
         if records.labels is None or len(records.labels) != len(records.features):
             raise Refused("the label's holder has records without one", code="stopped")
         if self.design.classes:
             return np.where(np.asarray(records.labels) > 0, 1.0, -1.0)
-        return scaled_target(self.design.schema, np.asarray(records.labels, np.float64))
+        return scale_target(self.design.schema, np.asarray(records.labels, np.float64))
 
 
-def round_to_grid(values: Floats) -> Floats:
+def truncate_to_grid(values: Floats) -> Floats:
     """Round towards zero: parts that add up to at most 1 still do."""
     return np.asarray(np.trunc(np.ldexp(values, PLACES)) * 2.0**-PLACES, np.float64)
 
@@ -165,9 +165,9 @@ class ErrorProducts(Products):
             raise Refused("rows are scored after the model came", code="stopped")
         records = site.records
         labels = None if records.labels is None else records.labels[which]
-        return Parts(self.design, coef).matrix(Records(records.features[which], labels), site.party)
+        return ErrorParts(self.design, coef).matrix(Records(records.features[which], labels), site.party)
 
-    def first_seen(self, site: Site, matrix: Floats) -> None:
+    def on_first_read(self, site: Site, matrix: Floats) -> None:
         units = np.rint(np.ldexp(matrix, PLACES))
         sums = np.vstack([units.T @ units, np.ldexp(units.sum(axis=0), PLACES)])
         before = site.kept(_OWN)
@@ -266,7 +266,7 @@ class ErrorsByColumns(ModelEvaluation):
 
     def _in_own_units(self, opened: Floats, rows: int, coef: Floats) -> Floats:
         """Means of e, t, e², et, t² in the model's units."""
-        scale = Parts(self.method.design, np.asarray(coef, np.float64)).scale
+        scale = ErrorParts(self.method.design, np.asarray(coef, np.float64)).scale
         return np.asarray(opened * _units(scale) / rows, np.float64)
 
     # At a site.
@@ -301,7 +301,7 @@ class ErrorsByColumns(ModelEvaluation):
 
     def figures(self, released: Mapping[str, Any], consortium: Consortium) -> Figures | None:
         """For two classes: accuracy, squared error (Brier score) and R². For a number: mean squared error, R² and
-        slope. Each with its interval; estimates use the nearest moments that rows can have (`consistent_moments`).
+        slope. Each with its interval; estimates use the nearest moments that rows can have (`find_consistent_moments`).
 
         Sampling: a mean of values in an interval varies by at most Bhatia and Davis' bound; a central moment by its own
         noise, that of the means, and the largest square of one factor times the mean square of the other.
@@ -309,7 +309,7 @@ class ErrorsByColumns(ModelEvaluation):
         if QUALITY not in released:
             return None
         design, quality = self.method.design, np.asarray(released[QUALITY], np.float64)
-        rows, scale = float(quality[-1]), Parts(design, np.asarray(released[MODEL], np.float64)).scale
+        rows, scale = float(quality[-1]), ErrorParts(design, np.asarray(released[MODEL], np.float64)).scale
         two_classes, units = bool(design.classes), _units(scale)
         found = np.array(quality[:_ENTRIES])
         e, t, ee, et, tt = (float(value) for value in found)
@@ -328,16 +328,16 @@ class ErrorsByColumns(ModelEvaluation):
         d_et = hypot(of_et, e * of_t, t * of_e, min(far_e * sqrt(var_t / rows), far_t * sqrt(var_e / rows)))
         d_e = hypot(of_ee, 2 * e * of_e, far_e * sqrt(var_e / rows))
         left = estimate_ratio(NoisySum(max(0.0, ee), error), NoisySum(var_t, d_t), z)
-        true = consistent_moments(found, units, limit=scale - 1, two_classes=two_classes)
+        true = find_consistent_moments(found, units, limit=scale - 1, two_classes=two_classes)
         varied = true.tt - true.t**2
-        name, factor, note = self._named()
+        name, factor, note = self._describe_error()
         figures = {
             name: scale_estimate(widen_to_estimate(mean, true.ee, (0.0, span)), factor),
             "R²": estimate_r_squared(left, true.ee, varied),
         }
         if two_classes:
-            spread = self._wide(consortium) * np.hypot(units * noise, _by_chance(found, scale, rows))
-            figures = {"accuracy": accuracy_of(found, spread, true, limit=scale - 1), **figures}
+            spread = self._z_of_four(consortium) * np.hypot(units * noise, _sampling_deviations(found, scale, rows))
+            figures = {"accuracy": estimate_accuracy(found, spread, true, limit=scale - 1), **figures}
         else:
             # The prediction is t − e: its covariance with t, and its variance.
             slope = estimate_ratio(
@@ -348,11 +348,11 @@ class ErrorsByColumns(ModelEvaluation):
             figures["slope"] = estimate_slope(slope, varied - together, guesses)
         return Figures(figures=figures, records=rows, of="records", noise=noise * rows, notes=(note,))
 
-    def _wide(self, consortium: Consortium) -> float:
+    def _z_of_four(self, consortium: Consortium) -> float:
         """Deviations within which all four moments lie 19 times out of 20; Laplace noise has heavier tails."""
         return Z_OF_FOUR_LAPLACE if self.z(consortium) == Z_LAPLACE else Z_OF_FOUR_GAUSSIAN
 
-    def _named(self) -> tuple[str, float, str]:
+    def _describe_error(self) -> tuple[str, float, str]:
         """Name of the mean of e², its factor to units of the target, and a note."""
         target = self.method.design.schema.target
         if not isinstance(target, Bounded):
@@ -364,7 +364,7 @@ class ErrorsByColumns(ModelEvaluation):
         return "mean squared error", ((target.high - target.low) / 2) ** 2, "predictions count within twice the bounds"
 
 
-def _by_chance(found: Floats, scale: float, rows: float) -> Floats:
+def _sampling_deviations(found: Floats, scale: float, rows: float) -> Floats:
     """Largest deviations of means of so many rows (Bhatia and Davis), for values in their ranges."""
     e, t, ee, et, tt = (float(value) for value in found)
     products = [(scale - e) * (scale + e), 1 - t * t, ee * (scale**2 - ee), (scale - et) * (scale + et), tt * (1 - tt)]
@@ -402,27 +402,27 @@ def single_rows(limit: float, two_classes: bool) -> tuple[Floats, NDArray[np.boo
     return np.stack([e, t, e * e, e * t, t * t]), (g > 0) == (t > 0)
 
 
-def consistent_moments(found: Floats, units: Floats, *, limit: float, two_classes: bool) -> Moments:
+def find_consistent_moments(found: Floats, units: Floats, *, limit: float, two_classes: bool) -> Moments:
     """The moments nearest to noisy ones that rows can have, each counted in units of its noise."""
     rows, _ = single_rows(limit, two_classes)
     ones = np.ones((1, rows.shape[1]))
     return Moments.of(nearest(rows / units[:, None], np.asarray(found, np.float64) / units, ones, np.ones(1)) * units)
 
 
-def accuracy_of(found: Floats, spread: Floats, center: Moments, *, limit: float) -> Estimate:
+def estimate_accuracy(found: Floats, spread: Floats, center: Moments, *, limit: float) -> Estimate:
     """The shares of right answers that moments within `spread` of the found ones allow, for any rows.
 
     The estimate assumes normal margins, as far as the consistent moments `center` of the other figures allow.
     """
-    low, high = _allowed(found, np.asarray(spread, np.float64), limit)
+    low, high = _accuracy_range(found, np.asarray(spread, np.float64), limit)
     margin = 1 - center.et
     deviation = sqrt(max(1e-12, 1 - 2 * center.et + center.ee - margin * margin))
-    least, largest = _allowed(np.array([center.e, center.t, center.ee, center.et]), np.zeros(4), limit)
+    least, largest = _accuracy_range(np.array([center.e, center.t, center.ee, center.et]), np.zeros(4), limit)
     value = min(largest, max(least, float(ndtr(margin / deviation))))
     return Estimate(value, min(low, value), max(high, value), UNIT)
 
 
-def _allowed(found: Floats, spread: Floats, limit: float) -> tuple[float, float]:
+def _accuracy_range(found: Floats, spread: Floats, limit: float) -> tuple[float, float]:
     """The range of the share of right answers, for rows whose moments lie within `spread` of the found ones."""
     rows, right = single_rows(limit, True)
     reach = np.maximum(spread[:4], 1e-6)

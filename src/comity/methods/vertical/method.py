@@ -41,12 +41,12 @@ from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import step
 from comity.methods.by_columns import AlignmentMethod, MaxRows, ProductMethod
-from comity.methods.by_columns.products import ProductsAndOwn
+from comity.methods.by_columns.products import ProductsWithOwnSums
 from comity.methods.by_columns.protocol import ByColumns
 from comity.methods.method import Method, Only, Setting
 from comity.methods.tables import validate
-from comity.methods.vertical.budgets import LARGEST_WEIGHT, Blocks, affordable_epsilon, format_up, party_losses
-from comity.methods.vertical.centralised import PooledRounds, baselines, error_of, pool_columns
+from comity.methods.vertical.budgets import LARGEST_WEIGHT, Blocks, affordable_epsilon, format_rounded_up, party_losses
+from comity.methods.vertical.centralised import CentralRounds, compute_baselines, measure_error, pool_columns
 from comity.methods.vertical.dealer_rounds import DealerRounds
 from comity.methods.vertical.descent import Descent
 from comity.methods.vertical.design import PLACES, Design
@@ -221,7 +221,7 @@ class Vertical(Method):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ColumnProducts(ProductsAndOwn):
+class ColumnProducts(ProductsWithOwnSums):
     """Products of columns, each clipped to its bounds by its owner."""
 
     design: Design
@@ -231,10 +231,10 @@ class ColumnProducts(ProductsAndOwn):
         labels = None if records.labels is None else records.labels[which]
         return self.design.matrix(Records(records.features[which], labels), site.party)
 
-    def summed(self, matrix: Floats) -> Floats:
+    def sum_own(self, matrix: Floats) -> Floats:
         return gram(matrix)
 
-    def digested(self, matrix: Floats) -> NDArray[np.int16]:
+    def digest_input(self, matrix: Floats) -> NDArray[np.int16]:
         """The factors: integers of 13 bits."""
         return np.rint(matrix * 2.0**self.places).astype(np.int16)
 
@@ -256,7 +256,7 @@ class ColumnRegression(ByColumns):
     def encoding_of(self, party: str) -> Encoding:
         return self.design.encoding_of(party)
 
-    def model(
+    def make_model(
         self, coef: Floats, errors: Floats | None = None, shrunk: Floats | None = None
     ) -> LinearClassifier | LinearRegressor:
         from comity.learn.classifiers import LinearClassifier
@@ -269,14 +269,14 @@ class ColumnRegression(ByColumns):
         return LinearRegressor(coef, target.low, target.high, self.encoding, errors, shrunk)
 
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
-        return error_of(self.design, model.weights.reshape(-1), test)
+        return measure_error(self.design, model.weights.reshape(-1), test)
 
     def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
         """None: no owner has all columns of the model. An [evaluation] measures it."""
         return None
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
-        return baselines(self.design, train, test)
+        return compute_baselines(self.design, train, test)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -349,13 +349,13 @@ class VerticalRegression(ColumnRegression):
         return 2 * self.product.unit if self.products == "rlwe" else 0.0
 
     @property
-    def carried(self) -> float:
+    def total_carry(self) -> float:
         """The products' carry in the sensitivity, weighted like the entries, in the norm of the noise."""
         size = self.entries.size
         return BESIDE * self._carry * (size if self.pure else sqrt(size))
 
     @property
-    def _heaviest(self) -> int:
+    def _largest_weight(self) -> int:
         return LARGEST_WEIGHT if self.block_epsilon else BESIDE
 
     @cached_property
@@ -367,7 +367,7 @@ class VerticalRegression(ColumnRegression):
             method=self.products,
             max_rows=self.max_rows,
             # Room for the weights, for every party's rounding, and for the noise of any budget.
-            noise=(len(self.columns) * self._heaviest * self.max_rows << (2 * PLACES)) + (1 << 46),
+            noise=(len(self.columns) * self._largest_weight * self.max_rows << (2 * PLACES)) + (1 << 46),
             design=self.design,
         )
 
@@ -379,7 +379,7 @@ class VerticalRegression(ColumnRegression):
         width = self.design.encoding.width
         own = [
             Release(name=name, source=COORDINATOR, to=readers, protection=Derived("moments"), form=Array((width,)))
-            for name in self.made
+            for name in self.derived_names
         ]
         return Declaration(
             (*self.declared_by_parts(consortium), self.moments(consortium.loss), *own),
@@ -387,7 +387,7 @@ class VerticalRegression(ColumnRegression):
         )
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def derived_names(self) -> tuple[str, ...]:
         """Releases made from the moments; the ridge's share goes with models that have intervals."""
         return ("model", "errors") if self.design.classes else ("model", "errors", "shrunk")
 
@@ -401,12 +401,12 @@ class VerticalRegression(ColumnRegression):
         size, unit = self.entries.size, self.product.unit
         if self.blocks is None:
             l2 = l2_sensitivity(self.design) + BESIDE * self._carry * sqrt(size)
-            l1 = l1_sensitivity(self.design) + self.carried if self.pure else float("inf")
+            l1 = l1_sensitivity(self.design) + self.total_carry if self.pure else float("inf")
         else:
             loss = self.blocks.loss(self.entries)
             # A vector is never longer in L2 than in L1.
             l1 = l2 = self.blocks.sensitivity(self.entries)
-        bound = OpenedValue(l2=l2, l1=l1, limit=float(self._heaviest * self.max_rows), ring=self.product.bits)
+        bound = OpenedValue(l2=l2, l1=l1, limit=float(self._largest_weight * self.max_rows), ring=self.product.bits)
         return Release(
             name="moments",
             source=EVERY_PARTY,
@@ -453,7 +453,7 @@ class VerticalRegression(ColumnRegression):
             )
         assert isinstance(loss, Pure | Approx)
         delta = float(loss.delta) if isinstance(loss, Approx) else 0.0
-        most = affordable_epsilon(self.design, self.party_epsilon, delta, self.carried)
+        most = affordable_epsilon(self.design, self.party_epsilon, delta, self.total_carry)
         if float(loss.epsilon) > most:
             raise StudyError(
                 f"vertical.party_epsilon allows privacy.epsilon up to {floor(1e4 * most) / 1e4:g}, found "
@@ -467,7 +467,7 @@ class VerticalRegression(ColumnRegression):
         opened, shared = self.open_moments(parties)
         found = self.fit(opened, shared, parties.consortium)
         made = {"model": found.coef, "errors": found.errors, "shrunk": found.shrunk}
-        return {name: made[name] for name in self.made}
+        return {name: made[name] for name in self.derived_names}
 
     def open_moments(self, parties: Parties) -> tuple[Floats, int]:
         """The noisy moments and the number of common rows."""
@@ -495,7 +495,7 @@ class VerticalRegression(ColumnRegression):
     @step(sends="moments")
     def contribute(self, site: Site) -> None:
         shares = self.product.shares(site, site.dims["rows"])
-        site.contribute(share=self.entries.share(site.party, self.product.own(site), shares))
+        site.contribute(share=self.entries.share(site.party, self.product.own_sums(site), shares))
 
     def model_evaluation(self, consortium: Consortium) -> ModelEvaluation:
         from comity.methods.vertical.evaluation import ErrorsByColumns
@@ -505,7 +505,7 @@ class VerticalRegression(ColumnRegression):
     # What a consumer works with.
 
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> LinearClassifier | LinearRegressor:
-        return self.model(*(np.asarray(released[name], np.float64) for name in self.made))
+        return self.make_model(*(np.asarray(released[name], np.float64) for name in self.derived_names))
 
     def expectation(self, consortium: Consortium) -> str:
         factor, weights = consortium.size / consortium.honest_parts, self.entries.weight
@@ -515,7 +515,7 @@ class VerticalRegression(ColumnRegression):
             f"each released sum carries noise of deviation {spread}, where one record counts at most "
             f"1 (colluders {consortium.colluders}: {factor:.3g} times the variance of a trusted curator's)"
         )
-        return f"{text}; {self._about_parties(consortium.loss)}"
+        return f"{text}; {self._describe_party_losses(consortium.loss)}"
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
         if consortium.evaluation is None:
@@ -523,16 +523,16 @@ class VerticalRegression(ColumnRegression):
         whole = "about one party's columns of a holdout row, the evaluation may tell the whole epsilon"
         return (describe_prediction(consortium), whole)
 
-    def _about_parties(self, loss: Loss) -> str:
+    def _describe_party_losses(self, loss: Loss) -> str:
         """The loss about one party's columns when all others are fixed."""
         if self.blocks is None:
-            found, before = party_losses(self.design, loss, self.carried), ""
+            found, before = party_losses(self.design, loss, self.total_carry), ""
             total = loss.epsilon if isinstance(loss, Pure | Approx) else None
         else:
             found = self.blocks.party_losses(self.entries)
             total = self.blocks.loss(self.entries).epsilon
             before = f"the blocks' budgets come to eps {total} about whole records; "
-        losses = ", ".join(f"{party} {format_up(epsilon, total)}" for party, epsilon in found.items())
+        losses = ", ".join(f"{party} {format_rounded_up(epsilon, total)}" for party, epsilon in found.items())
         return f"{before}eps about a party's own columns alone: {losses}"
 
 
@@ -581,26 +581,26 @@ class GradientRegression(VerticalRegression):
 
     @property
     def title(self) -> str:
-        if self._never:
+        if self._obstacle:
             return super().title
         where = "gradients" if self.solver == "gradient" else "gradients where they help"
         return f"vertical ({self.traits}, {where})"
 
-    def descends(self, consortium: Consortium) -> bool:
+    def makes_rounds(self, consortium: Consortium) -> bool:
         """Whether this study makes gradient rounds, by public figures alone."""
-        return self.lacking(consortium) is None
+        return self.missing_for_rounds(consortium) is None
 
-    def lacking(self, consortium: Consortium) -> str | None:
+    def missing_for_rounds(self, consortium: Consortium) -> str | None:
         """What `auto` would need for rounds; None where it makes them."""
-        if self.solver == "gradient" or self._never:
-            return self._never
-        if not self._covers(consortium):
+        if self.solver == "gradient" or self._obstacle:
+            return self._obstacle
+        if not self._covers_colluders(consortium):
             return 'one colluder at most, or vertical.products = "dealer"'
         enough = isinstance(consortium.loss, Approx) and float(consortium.loss.epsilon) >= SWITCH
         return None if enough else f"a delta, and epsilon {SWITCH} or more"
 
     @cached_property
-    def _never(self) -> str | None:
+    def _obstacle(self) -> str | None:
         """What the method itself lacks for rounds, on any terms; None where it lacks nothing."""
         if self.solver == "gradient":
             return None
@@ -614,7 +614,7 @@ class GradientRegression(VerticalRegression):
             return "a lower vertical.max_rows, so that their sums fit into 64 bits"
         return None
 
-    def _covers(self, consortium: Consortium) -> bool:
+    def _covers_colluders(self, consortium: Consortium) -> bool:
         """Without a dealer, a score of three parties or more is split between two: at most one may collude."""
         return self.products == "dealer" or consortium.size == 2 or consortium.colluders <= 1
 
@@ -628,15 +628,15 @@ class GradientRegression(VerticalRegression):
     @cached_property
     def parts(self) -> Mapping[str, Part]:
         before = super().parts
-        return before if self._never else {**before, "rounds": self.secure_rounds}
+        return before if self._obstacle else {**before, "rounds": self.secure_rounds}
 
     # What leaves.
 
     def declare(self, consortium: Consortium) -> Declaration:
-        if not self.descends(consortium):
+        if not self.makes_rounds(consortium):
             return super().declare(consortium)
         self.check_terms(consortium)
-        if not self._covers(consortium):
+        if not self._covers_colluders(consortium):
             raise StudyError(
                 f'vertical.solver = "gradient" with vertical.products = "rlwe" holds against one party of three or '
                 f"more, found privacy.colluders = {consortium.colluders}; lower it, or set "
@@ -646,8 +646,8 @@ class GradientRegression(VerticalRegression):
         told = Derived("moments", "gradient")
         before = [
             replace(release, known_parts=1) if release.name == "moments" else release
-            for release in super().declare(self.for_moments(consortium)).releases
-            if release.name not in self.made
+            for release in super().declare(self.moment_terms(consortium)).releases
+            if release.name not in self.derived_names
         ]
         between = [
             replace(release, protection=told) if release.name in ("weights", "interval") else release
@@ -660,11 +660,11 @@ class GradientRegression(VerticalRegression):
         held = self.describe_adversary(consortium, None, also=alone)
         return Declaration((*before, *between, self.gradient(consortium.loss), model), adversary=held)
 
-    def for_moments(self, consortium: Consortium) -> Consortium:
+    def moment_terms(self, consortium: Consortium) -> Consortium:
         """The same terms with the moments' part of the loss, and one part of the noise known to its reader."""
         return (
-            replace(self.read_by_parties(consortium), loss=self._split(consortium.loss)[0])
-            if self.descends(consortium)
+            replace(self.read_by_parties(consortium), loss=self._split_loss(consortium.loss)[0])
+            if self.makes_rounds(consortium)
             else consortium
         )
 
@@ -672,7 +672,7 @@ class GradientRegression(VerticalRegression):
         """The terms that the noise is scaled for: a single party counts as a colluder, since it reads weights."""
         return replace(consortium, colluders=max(1, consortium.colluders))
 
-    def _split(self, loss: Loss) -> tuple[GDP, GDP]:
+    def _split_loss(self, loss: Loss) -> tuple[GDP, GDP]:
         """Loss of the moments and of one round; all together at most the budget."""
         square, tenth = gaussian_budget(loss).square, Decimal(10)
         moments = _DOWN.divide(_DOWN.multiply(square, Decimal(TENTHS_FOR_MOMENTS)), tenth)
@@ -687,7 +687,7 @@ class GradientRegression(VerticalRegression):
             name="gradient",
             source=EVERY_PARTY,
             to=COORDINATOR,
-            protection=Summed(Gaussian(self._split(loss)[1])),
+            protection=Summed(Gaussian(self._split_loss(loss)[1])),
             form=Array((self.secure_rounds.size,), "<i8"),
             times=self.rounds,
             bound=self.secure_rounds.bound,
@@ -703,7 +703,7 @@ class GradientRegression(VerticalRegression):
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         consortium = parties.consortium
-        if not self.descends(consortium):
+        if not self.makes_rounds(consortium):
             return super().coordinate(parties)
         opened, rows = self.open_moments(parties)
         descent = self.start(opened, rows, consortium)
@@ -715,7 +715,7 @@ class GradientRegression(VerticalRegression):
 
     def start(self, opened: Floats, rows: int, consortium: Consortium) -> Descent:
         """The first descent, from the opened moments of so many rows."""
-        moments = self.deviation(self.for_moments(consortium))
+        moments = self.deviation(self.moment_terms(consortium))
         gradient = self.round_deviation(consortium)
         return Descent.start(self.secure_rounds, self.entries, opened, rows, moments=moments, gradient=gradient)
 
@@ -730,13 +730,13 @@ class GradientRegression(VerticalRegression):
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> LinearClassifier | LinearRegressor:
         if "errors" in released:
             return super().present(released, consortium)
-        return self.model(np.asarray(released["model"], np.float64))
+        return self.make_model(np.asarray(released["model"], np.float64))
 
     def clipped_fractions(
         self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
     ) -> tuple[Figure, ...]:
         """In the last round, for the party that clips most."""
-        if not self.descends(consortium):
+        if not self.makes_rounds(consortium):
             return ()
         rows, widths = pool_columns(self.design, train), self.secure_rounds.widths
         if not len(rows):
@@ -748,31 +748,31 @@ class GradientRegression(VerticalRegression):
         last = (value[-1] if isinstance(value, list) else value for value in (opened["weights"], opened["interval"]))
         weights, intervals = last
         ends = np.stack([intervals[party] for party in columns])
-        held = PooledRounds(self.secure_rounds, columns, whitening)
+        held = CentralRounds(self.secure_rounds, columns, whitening)
         return tuple(
             Figure(
                 name, share, f"share of the records whose {name.removesuffix(' cut')} a party cuts in the last round"
             )
-            for name, share in held.cut(weights, ends).items()
+            for name, share in held.clipped_fractions(weights, ends).items()
         )
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
-        before, lacking = super().notes(consortium), self.lacking(consortium)
-        if lacking is None:
+        before, missing = super().notes(consortium), self.missing_for_rounds(consortium)
+        if missing is None:
             return before if consortium.colluders else (_READ_BY_ALL, *before[1:])
         if not self.design.classes and self.rounds == Vertical.model_fields["rounds"].default:
             return before
         why = (
-            f'vertical.solver = "auto" takes the quadratic alone: the {self.rounds} private rounds would need {lacking}'
+            f'vertical.solver = "auto" takes the quadratic alone: the {self.rounds} private rounds would need {missing}'
         )
         return (*before, why)
 
     def expectation(self, consortium: Consortium) -> str:
-        if not self.descends(consortium):
+        if not self.makes_rounds(consortium):
             return super().expectation(consortium)
         release = self.gradient(consortium.loss)
         factor = consortium.size / release.parts(consortium)
-        moments = self.deviation(self.for_moments(consortium)) / float(self.entries.weight.max())
+        moments = self.deviation(self.moment_terms(consortium)) / float(self.entries.weight.max())
         return (
             f"each released sum of products carries noise of deviation {moments:.3g}, then each of {self.rounds} "
             f"rounds {self.round_deviation(consortium):.3g} in every sum of residuals, where one record counts at most "

@@ -137,7 +137,7 @@ class MomentEntries:
         return matrix[np.ix_(at, at)], matrix[at, label], float(matrix[label, label])
 
 
-def integers(columns: Floats) -> Floats:
+def to_units(columns: Floats) -> Floats:
     """Entries in units of 2^−PLACES, rounded like the secure products."""
     return np.asarray(np.rint(np.clip(columns, -1.0, 1.0) * 2.0**PLACES), np.float64)
 
@@ -148,7 +148,7 @@ def gram(columns: Floats) -> Floats:
     width = columns.shape[1]
     total = np.zeros((width + 1, width))
     for start in range(0, len(columns), _BLOCK):
-        block = integers(columns[start : start + _BLOCK])
+        block = to_units(columns[start : start + _BLOCK])
         total[:width] += block.T @ block
         total[width] += block.sum(axis=0)
     return total
@@ -238,7 +238,7 @@ class Regression:
 
 
 def fit_regression(entries: MomentEntries, opened: Floats, rows: int, deviation: float) -> Regression:
-    """`deviation` is that of the noise in each opened entry; 0 gives the exact minimiser."""
+    """`deviation` is that of the noise in each opened entry; 0 gives the exact minimise_polynomial."""
     design = entries.design
     gram, moment, square = entries.split(entries.assemble(opened, rows))
     variances, moment_variances, _ = entries.split(entries.variances(deviation))

@@ -48,7 +48,7 @@ from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol
 from comity.methods.by_columns.alignment import ROWS
 from comity.methods.vertical.design import LABEL, PLACES, Design
-from comity.methods.vertical.moments import integers
+from comity.methods.vertical.moments import to_units
 
 Angles = NDArray[np.uint16]
 Floats = NDArray[np.float64]
@@ -116,7 +116,7 @@ def check_room(rows: int, parties: int) -> None:
         )
 
 
-def partial_scores(own: Floats, weights: Floats, constant: float, centre: float, half_width: float) -> Floats:
+def compute_partial_scores(own: Floats, weights: Floats, constant: float, centre: float, half_width: float) -> Floats:
     """A party's features times its weights, plus its constant, clipped to an interval around `centre`. The score of a
     row does not depend on the other rows."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -132,7 +132,7 @@ def to_angles(scores: Floats) -> Angles:
     return np.asarray(np.nan_to_num(steps).astype(np.int64) % STEPS, np.uint16)
 
 
-def responses(places: Angles) -> Floats:
+def evaluate_curve(places: Angles) -> Floats:
     """s at these places of the circle."""
     return np.asarray(CURVE.values[places.astype(np.int64) % STEPS], np.float64)
 
@@ -154,7 +154,7 @@ class Whitening:
         scaled = whitened.T / sqrt(instruments)
         return cls(np.vstack([scaled, mean @ scaled]))
 
-    def applied(self, units: Floats, limit: float) -> Floats:
+    def apply(self, units: Floats, limit: float) -> Floats:
         """Instruments of rows of features, both in units of 2^−PLACES, of norm at most `limit`."""
         fine = self._fine(units)
         norm = np.sqrt((fine**2).sum(axis=1))
@@ -246,17 +246,17 @@ class Rounds(Protocol, ABC):
 
     def features(self, columns: Floats, party: str) -> Floats:
         """A party's features in units of 2^−PLACES, from its columns of z."""
-        return integers(columns[:, self._is_feature(party)])
+        return to_units(columns[:, self._is_feature(party)])
 
     def scores(self, units: Floats, party: str, weights: Floats, interval: Floats) -> waves.Angles:
         """A party's partial scores on the circle, from its features."""
         own, constant = self.own_weights(party, weights)
-        found = partial_scores(np.ldexp(units, -PLACES), own, constant, float(interval[0]), float(interval[1]))
+        found = compute_partial_scores(np.ldexp(units, -PLACES), own, constant, float(interval[0]), float(interval[1]))
         return to_angles(found)
 
     def instruments(self, units: Floats, party: str, whitening: Floats) -> Floats:
         """A party's instruments, in units of 2^−PLACES, from its features."""
-        return Whitening(whitening).applied(units, self.limit(party))
+        return Whitening(whitening).apply(units, self.limit(party))
 
     def limit(self, party: str) -> float:
         """The norm to which a party clips its instruments."""

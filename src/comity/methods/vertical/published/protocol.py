@@ -40,8 +40,8 @@ from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.by_columns import AlignmentMethod, MaxRows
-from comity.methods.by_columns.products import ProductsAndOwn
-from comity.methods.vertical.design import Design, scaled_target
+from comity.methods.by_columns.products import ProductsWithOwnSums
+from comity.methods.vertical.design import Design, scale_target
 from comity.methods.vertical.method import ColumnRegression
 from comity.methods.vertical.prediction import describe_prediction
 from comity.privacy.loss import Pure
@@ -80,12 +80,12 @@ def printed_share(own: int, features: int, *, logistic: bool, label: bool) -> Fr
     return moved / printed_sensitivity(features, logistic=logistic)
 
 
-def total_share(features: int, *, logistic: bool) -> Fraction:
+def true_record_share(features: int, *, logistic: bool) -> Fraction:
     """The true share of ε that a whole record loses: half for squared loss, little more for logistic loss."""
-    return published_share(features, features, logistic=logistic, label=True)
+    return true_share(features, features, logistic=logistic, label=True)
 
 
-def published_share(changing: int, features: int, *, logistic: bool, label: bool) -> Fraction:
+def true_share(changing: int, features: int, *, logistic: bool, label: bool) -> Fraction:
     """The true share of ε that a party loses about its columns alone, the others' being fixed: `changing` of its
     features may change (the constant never does), and the label too if it holds the `label`."""
     moved = _logistic(changing, features, label) if logistic else _linear(changing + label, features + 1)
@@ -109,11 +109,6 @@ def _logistic(changing: int, features: int, label: bool) -> Fraction:
     return found
 
 
-def published_sensitivity(features: int, *, logistic: bool) -> float:
-    """Δ as printed: about twice the truth (`losses`)."""
-    return float(printed_sensitivity(features, logistic=logistic))
-
-
 def coefficients(gram: Floats, moment: Floats, *, logistic: bool) -> Floats:
     """Of the polynomial in w, without its constant: those of degree two, then those of degree one.
 
@@ -123,7 +118,7 @@ def coefficients(gram: Floats, moment: Floats, *, logistic: bool) -> Floats:
     return np.concatenate([second.reshape(-1), first])
 
 
-def minimiser(polynomial: Floats, features: int, deviation: float) -> Floats:
+def minimise_polynomial(polynomial: Floats, features: int, deviation: float) -> Floats:
     second = polynomial[: features**2].reshape(features, features)
     values, vectors = np.linalg.eigh((second + second.T) / 2)
     inverse = (vectors / np.maximum(values, max(deviation, 1e-12))) @ vectors.T
@@ -131,7 +126,7 @@ def minimiser(polynomial: Floats, features: int, deviation: float) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Plain(ProductsAndOwn):
+class _EncodedProducts(ProductsWithOwnSums):
     """Products of encoded columns as they are; the label's holder has the constant and the label too."""
 
     design: Design
@@ -140,11 +135,11 @@ class _Plain(ProductsAndOwn):
         features, design = site.features[which], self.design
         if site.party == design.label_at:
             labels = site.labels[which]
-            label = labels.astype(np.float64) - 0.5 if design.classes else scaled_target(design.schema, labels)
+            label = labels.astype(np.float64) - 0.5 if design.classes else scale_target(design.schema, labels)
             features = np.column_stack([features, np.ones(len(features)), label])
         return np.clip(np.nan_to_num(features), -self.bound, self.bound)
 
-    def summed(self, matrix: Floats) -> Floats:
+    def sum_own(self, matrix: Floats) -> Floats:
         """Sums of products of the party's own columns, in units of a product."""
         units = self.form.encode(matrix).astype(np.float64)
         return np.asarray(units.T @ units, np.float64)
@@ -186,8 +181,10 @@ class PublishedVertical(ColumnRegression):
         return {party: self.encoding_of(party).width + 2 * (party == self.design.label_at) for party in self.columns}
 
     @cached_property
-    def product(self) -> _Plain:
-        return _Plain(columns=self.widths, places=_PLACES, method="dealer", max_rows=self.max_rows, design=self.design)
+    def product(self) -> _EncodedProducts:
+        return _EncodedProducts(
+            columns=self.widths, places=_PLACES, method="dealer", max_rows=self.max_rows, design=self.design
+        )
 
     def declare(self, consortium: Consortium) -> Declaration:
         if (
@@ -202,7 +199,7 @@ class PublishedVertical(ColumnRegression):
             )
         self.check_parties(consortium)
         width = self.encoding.width
-        spread = published_sensitivity(width, logistic=self.logistic)
+        spread = float(printed_sensitivity(width, logistic=self.logistic))
         return Declaration(
             (
                 *self.declared_by_parts(consortium),
@@ -255,7 +252,7 @@ class PublishedVertical(ColumnRegression):
             second[own] = noisy[: len(own) * width].reshape(len(own), width)
             first[own] = noisy[len(own) * width : len(own) * (width + 1)]
         polynomial = np.concatenate([second.reshape(-1), first])
-        return {"model": minimiser(polynomial, width, release.deviation(scale) * scale.grid)}
+        return {"model": minimise_polynomial(polynomial, width, release.deviation(scale) * scale.grid)}
 
     # Where columns and coefficients stand.
 
@@ -288,7 +285,7 @@ class PublishedVertical(ColumnRegression):
         width, constant_at = self.encoding.width, None if self.logistic else self.design.label_at
         return {party: len(self._features(party)) * (width + 1) + (party == constant_at) for party in self.columns}
 
-    def allocated(self, party: str, sums: Floats) -> Floats:
+    def allocate_coefficients(self, party: str, sums: Floats) -> Floats:
         """The coefficients that a party sends, without noise, from the `sums` of products of its own columns (rows)
         with all columns. What is missing to the longest such vector is zero."""
         at, label = self._order
@@ -312,13 +309,13 @@ class PublishedVertical(ColumnRegression):
     @step(sends="coefficients")
     def perturb(self, site: Site) -> None:
         """Lines 6 to 8, 12 and 13: noise on the party's own coefficients and on those that it opened with others."""
-        site.contribute(self.allocated(site.party, self._sums(site)))
+        site.contribute(self.allocate_coefficients(site.party, self._sums(site)))
 
     def _sums(self, site: Site) -> Floats:
         """Exact sums of products of this party's columns with all columns."""
         own = self._places[site.party]
         units = np.zeros((self.widths[site.party], sum(self.widths.values())))
-        units[:, own] = self.product.own(site)
+        units[:, own] = self.product.own_sums(site)
         for pair, share in self.product.shares(site, site.dims["rows"]).items():
             (peer,) = (party for party in pair if party != site.party)
             theirs = site.received("sums", [peer]).get(peer)
@@ -345,7 +342,7 @@ class PublishedVertical(ColumnRegression):
                 about="a record",
                 to=sees,
                 claimed=str(consortium.loss),
-                true=f"{most}{consortium.loss.scaled(total_share(width, **kind))}",
+                true=f"{most}{consortium.loss.scaled(true_record_share(width, **kind))}",
                 why="the printed sensitivity is about twice the L1 distance that a record can make",
             )
         ]
@@ -353,7 +350,7 @@ class PublishedVertical(ColumnRegression):
             label = party == self.design.label_at
             changing = self.encoding_of(party).width
             claimed = printed_share(changing + label, width, label=label, **kind)
-            true = published_share(changing, width, label=label, **kind)
+            true = true_share(changing, width, label=label, **kind)
             why = "the printed formula counts products with other parties once, and they move twice"
             if true <= claimed:
                 why = "the printed sensitivity is larger than the distance that these columns can make"
@@ -381,4 +378,4 @@ class PublishedVertical(ColumnRegression):
         return (describe_prediction(consortium),) if consortium.colluders else ()
 
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> LinearClassifier | LinearRegressor:
-        return self.model(np.asarray(released["model"], np.float64))
+        return self.make_model(np.asarray(released["model"], np.float64))
