@@ -19,9 +19,15 @@ from scipy.special import expit
 
 from comity.data import Bounded, Encoding, Records
 from comity.entropy import Stream
-from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression
-from comity.methods.vertical.centralised import add_noise, fit_alone_and_pooled, run_rounds
-from comity.methods.vertical.design import scale_target
+from comity.methods.vertical import (
+    GradientRegression,
+    Vertical,
+    VerticalRegression,
+    add_noise,
+    fit_alone_and_pooled,
+    run_rounds,
+    scale_target,
+)
 from comity.privacy import Approx, Neighbours, SeededNoise, Unit
 from comity.protocol import Consortium
 from experiments.accuracy.rows import (

@@ -46,8 +46,9 @@ def public_names(module: str) -> set[str] | None:
     """What a user imports from a module; everything is None."""
     if module == "comity.errors":
         return None
-    public = (*PUBLIC, *(f"comity.methods.{name}" for name in PROTOCOLS))
-    return set(import_module(module).__all__) if module in public else set()
+    methods = [f"comity.methods.{name}{part}" for name in PROTOCOLS for part in ("", ".published")]
+    public = (*PUBLIC, *methods)
+    return set(getattr(import_module(module), "__all__", ())) if module in public else set()
 
 
 def test_what_experiments_import_from_inside_is_listed_as_gaps_of_the_interface() -> None:

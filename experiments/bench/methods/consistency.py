@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.entropy import Stream
-from comity.methods.synthetic.published.synthesis import make_consistent, objective
+from comity.methods.synthetic.published import make_consistent, objective
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -16,9 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import Records
 from comity.entropy import Stream
-from comity.methods.summary import OneShotSummary, Summary
-from comity.methods.summary.features import FourierFeatures, gamma_of_records
-from comity.methods.summary.herding import herd_features, mmd2
+from comity.methods.summary import FourierFeatures, OneShotSummary, Summary, gamma_of_records, herd_features, mmd2
 from comity.protocol import simulate
 
 RECORDS, OWNERS, COLUMNS, FEATURES, CHOSEN, WISHED = 1_000_000, 10, 140, 140, 1000, 2000

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from comity.data import Records, dataset, split_evenly
 from comity.entropy import Stream
-from comity.methods.synthetic import Synthetic, SyntheticProtocol
-from comity.methods.synthetic.fidelity import Examples, Task, total_variation
+from comity.methods.synthetic import Examples, Synthetic, SyntheticProtocol, Task, total_variation
 from comity.protocol import simulate
 from experiments.bench.methods.synthetic_anchors import ABSENT, Anchor, anchors
 from experiments.data.adult import census_schema

@@ -17,8 +17,8 @@ import numpy as np
 from comity.data import Records
 from comity.entropy import Stream
 from comity.errors import ComityError
-from comity.methods.by_columns import ProductMethod
 from comity.methods.synthetic import Synthetic, SyntheticColumnsProtocol
+from comity.methods.vertical import ProductMethod
 from comity.protocol import Outcome, simulate
 from experiments.data.adult import census_schema
 

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from comity.data import Bounded, Numeric, Records, Schema
 from comity.entropy import Stream
 from comity.errors import ComityError
-from comity.methods.by_columns import ProductMethod
-from comity.methods.vertical import Vertical, VerticalRegression
+from comity.methods.vertical import ProductMethod, Vertical, VerticalRegression
 from comity.protocol import Outcome, simulate
 
 Floats = NDArray[np.float64]

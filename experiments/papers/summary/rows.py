@@ -18,9 +18,8 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from comity.methods.summary import Summary
-from comity.methods.summary.assessment import Measured, compare_choices, measure_choice
-from comity.methods.summary.published.method import Bid
+from comity.methods.summary import Measured, Summary, compare_choices, measure_choice
+from comity.methods.summary.published import Bid
 from comity.protocol import Protocol, simulate
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.summary.tasks import SOURCES, Layout, Task, task

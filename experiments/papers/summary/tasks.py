@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from comity.data import Encoding, Records, Schema, dataset
 from comity.entropy import Stream
-from comity.methods.summary.features import gamma_of_records
+from comity.methods.summary import gamma_of_records
 from experiments.data.adult import adult, adult_schema
 
 Floats = NDArray[np.float64]

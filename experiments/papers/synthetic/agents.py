@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from comity.data import Records, Schema, split_by_anchors
 from comity.entropy import Stream
-from comity.methods.synthetic.published.predictor import Learner, constant_error
-from comity.methods.synthetic.published.tree import Attributes
+from comity.methods.synthetic.published import Attributes, Learner, constant_error
 from experiments.papers.synthetic.published import fitted
 
 EPSILON = 1

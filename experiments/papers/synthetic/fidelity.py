@@ -29,10 +29,16 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import Records
 from comity.entropy import Stream
-from comity.methods.synthetic.published.method import Budget
-from comity.methods.synthetic.published.predictor import Learner
-from comity.methods.synthetic.published.synthesis import clip_leaf_masses, draw_records, round_masses
-from comity.methods.synthetic.published.tree import Attributes, draw_shape, grow_tree
+from comity.methods.synthetic.published import (
+    Attributes,
+    Budget,
+    Learner,
+    clip_leaf_masses,
+    draw_records,
+    draw_shape,
+    grow_tree,
+    round_masses,
+)
 from comity.privacy import Neighbours, SeededNoise, simulated_permit
 from experiments.data.adult import adult, adult_schema
 from experiments.papers.page import Figure, write_page

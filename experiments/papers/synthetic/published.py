@@ -22,17 +22,25 @@ from threadpoolctl import threadpool_limits
 from comity.data import Bounded, Classes, Records, Schema, Target, split_by_anchors
 from comity.entropy import Stream, fresh_seed
 from comity.errors import DataError
-from comity.methods.synthetic.published.method import Budget
-from comity.methods.synthetic.published.predictor import (
+from comity.methods.synthetic.published import (
+    Attributes,
+    Budget,
     Learner,
+    Tree,
     choose_learner,
     constant_error,
+    count_levels,
+    draw_records,
+    draw_shape,
+    draw_targets,
+    grow_tree,
     measure_error,
+    round_masses,
     scale_target,
+    solve_leaf_masses,
     train_model,
+    vote,
 )
-from comity.methods.synthetic.published.synthesis import draw_records, round_masses, solve_leaf_masses, vote
-from comity.methods.synthetic.published.tree import Attributes, Tree, count_levels, draw_shape, draw_targets, grow_tree
 from comity.privacy import Neighbours, NoiseSource, SeededNoise, simulated_permit
 from experiments.papers.synthetic.private_predictors import (
     by_committee,

@@ -11,10 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.entropy import Stream
-from comity.methods.synthetic.published.method import Budget
-from comity.methods.synthetic.published.predictor import Learner
-from comity.methods.synthetic.published.synthesis import vote
-from comity.methods.synthetic.published.tree import draw_targets
+from comity.methods.synthetic.published import Budget, Learner, draw_targets, vote
 from comity.privacy import Neighbours, SeededNoise
 from experiments.papers.synthetic.agents import EPSILON, Agents, Size
 from experiments.papers.synthetic.published import (

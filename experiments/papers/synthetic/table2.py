@@ -23,9 +23,7 @@ from threadpoolctl import threadpool_limits
 from comity import Ledger
 from comity.data import Records, split_evenly
 from comity.entropy import Stream, fresh_seed
-from comity.methods.synthetic import Synthetic, SyntheticProtocol
-from comity.methods.synthetic.artefact import SyntheticDataset
-from comity.methods.synthetic.fidelity import Task, total_variation
+from comity.methods.synthetic import Synthetic, SyntheticDataset, SyntheticProtocol, Task, total_variation
 from comity.privacy import Approx, Neighbours, ReleasedNoise, Unit
 from comity.protocol import Cohort, Consortium, stacks
 from experiments.papers.synthetic.datasets import SOURCES, Source

@@ -33,10 +33,16 @@ from threadpoolctl import threadpool_limits
 from comity.data import Records
 from comity.entropy import Stream
 from comity.learn import fit_logistic
-from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression
-from comity.methods.vertical.centralised import add_noise, measure_error, run_rounds
-from comity.methods.vertical.method import ColumnRegression
-from comity.methods.vertical.moments import fit_regression
+from comity.methods.vertical import (
+    ColumnRegression,
+    GradientRegression,
+    Vertical,
+    VerticalRegression,
+    add_noise,
+    fit_regression,
+    measure_error,
+    run_rounds,
+)
 from comity.privacy import Approx, Loss, Neighbours, Pure, SeededNoise, Unit
 from comity.protocol import Consortium, simulate
 from experiments.data.adult import adult, adult_columns, adult_schema

@@ -23,10 +23,15 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import Bounded, Numeric, Records, Schema, dataset
 from comity.entropy import Stream
-from comity.methods.vertical import Vertical, VerticalRegression
-from comity.methods.vertical.centralised import add_noise, measure_error, pool_columns
-from comity.methods.vertical.design import scale_target
-from comity.methods.vertical.moments import fit_regression
+from comity.methods.vertical import (
+    Vertical,
+    VerticalRegression,
+    add_noise,
+    fit_regression,
+    measure_error,
+    pool_columns,
+    scale_target,
+)
 from comity.privacy import Approx, Loss, Neighbours, Pure, SeededNoise, Unit, budget_to_rho
 from comity.protocol import Consortium
 from experiments.papers.vertical.baselines import frank_wolfe

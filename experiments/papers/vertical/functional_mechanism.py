@@ -7,7 +7,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.methods.vertical.published.protocol import coefficients, minimise_polynomial, printed_sensitivity
+from comity.methods.vertical.published import coefficients, minimise_polynomial, printed_sensitivity
 from comity.privacy import Laplace, NoiseSource, Pure, simulated_permit
 
 Floats = NDArray[np.float64]

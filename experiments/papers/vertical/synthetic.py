@@ -19,8 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import Bounded, Numeric, Schema
 from comity.entropy import Stream
-from comity.methods.vertical import Vertical
-from comity.methods.vertical.centralised import add_noise
+from comity.methods.vertical import Vertical, add_noise
 from comity.privacy import Approx, Neighbours, Pure, SeededNoise, Unit, budget_to_rho
 from comity.protocol import Consortium
 from experiments.papers.vertical.baselines import frank_wolfe

@@ -13,10 +13,12 @@ leaves, Laplace of scale 2/ε. What it costs (proof.md):
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 
 from comity.privacy import Neighbours, NoisyCounts, NoisyMax, Pure
-from comity.privacy.loss import LOSSES
+
+# Losses are rounded up, as a ledger rounds them.
+_LOSSES = Context(prec=60, rounding=ROUND_CEILING)
 
 
 @dataclass(frozen=True)
@@ -41,17 +43,17 @@ class DiffGenBudget:
         """Exponential noise of mean 2/ε', whoever is a neighbour. New intervals that are split together hold different
         records: a replaced one may touch two of their rows, or one of them twice."""
         times = self._times
-        loss = LOSSES.divide(LOSSES.multiply(self.epsilon, Decimal(times)), Decimal(4 * self.choices))
+        loss = _LOSSES.divide(_LOSSES.multiply(self.epsilon, Decimal(times)), Decimal(4 * self.choices))
         return NoisyMax(loss=Pure(loss), sensitivity=1.0, touched=times, monotone=True)
 
     @property
     def leaves(self) -> NoisyCounts:
         """Laplace noise of scale 2/ε on each count."""
-        loss = LOSSES.divide(LOSSES.multiply(self.epsilon, Decimal(self._times)), Decimal(2))
+        loss = _LOSSES.divide(_LOSSES.multiply(self.epsilon, Decimal(self._times)), Decimal(2))
         return NoisyCounts(loss=Pure(loss), sensitivity=float(self._times))
 
     @property
     def total(self) -> Decimal:
         charged = self.leaves.charged
         assert isinstance(charged, Pure)
-        return LOSSES.add(LOSSES.multiply(self.choice.charged.epsilon, Decimal(self.choices)), charged.epsilon)
+        return _LOSSES.add(_LOSSES.multiply(self.choice.charged.epsilon, Decimal(self.choices)), charged.epsilon)

@@ -22,7 +22,7 @@ from typing import Any
 
 from comity.data import Categorical, Schema
 from comity.errors import StudyError
-from comity.methods.synthetic.published.tree import Attributes
+from comity.methods.synthetic.published import Attributes
 
 
 @dataclass(frozen=True)
