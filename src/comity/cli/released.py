@@ -114,7 +114,7 @@ def _predict_locally(model: Path, data: str, reading: Reading) -> pd.DataFrame:
     if isinstance(loaded.encoding, RecordEncoding):
         # Encoding here rather than in the model lets an error name the file.
         rows = loaded.encoding.encode_features(frame, where=data)
-    return frame.iloc[:, :0].assign(**loaded.predicted(rows))
+    return frame.iloc[:, :0].assign(**loaded.predict_table(rows))
 
 
 def _predict_jointly(folder: Path, data: list[str], reading: Reading) -> pd.DataFrame:
@@ -135,7 +135,7 @@ def _predict_jointly(folder: Path, data: list[str], reading: Reading) -> pd.Data
     say(found.plan.as_text(), err=True)
     beside = {} if found.ids is None else {str(study.schema.identifier): found.ids}
     frame = pd.DataFrame(beside, index=range(len(found.scores)))
-    return frame.assign(**loaded.of_scores().predicted(found.scores[:, None]))
+    return frame.assign(**loaded.predict_table_from_scores(found.scores))
 
 
 def _predict_with_sites(

@@ -1,7 +1,7 @@
 """Released classifiers.
 
-A model holds its weights as constructor parameters, so `clone` keeps them, and `fit` changes nothing: what a study
-released is fixed. `cross_val_score` scores the released model on each fold.
+The weights of a model are parameters of its constructor: `clone` keeps them, and `fit` changes nothing, because a
+released model is fixed. `cross_val_score` scores the released model on each fold.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
+from typing import Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -29,23 +29,17 @@ from comity.learn.released_model import (
     PAGE,
     WEIGHTS,
     ReleasedEstimator,
+    StoredModel,
     check_file,
     constant_of,
     encoded_rows,
-    encoding_as_page,
     model_card,
-    read_constant,
-    read_encoding,
     read_page,
     read_value,
-    read_weights,
-    require_width,
     split_constant,
+    write_model,
     write_page,
 )
-
-if TYPE_CHECKING:
-    pass
 
 # Prefix of a feature map's arrays in the file.
 _MAP: Final = "map."
@@ -54,12 +48,12 @@ _MAX_CLASSES: Final = 6
 
 
 class FeatureEncoding(Protocol):
-    """Turns a frame of raw columns into the rows that a model was trained on."""
+    """Turns a frame of raw columns into rows of the kind that a model was trained on."""
 
     def encode_features(self, frame: pd.DataFrame) -> Floats: ...
 
 
-class _Released(ReleasedEstimator):
+class ReleasedClassifier(ReleasedEstimator):
     """An artefact that predicts classes."""
 
     estimates = "classifier"
@@ -81,28 +75,28 @@ class _Released(ReleasedEstimator):
     def predict_proba(self, X: Any) -> Floats:
         raise NotImplementedError(f"{type(self).__name__} has no probabilities")
 
-    def predicted(self, rows: Any) -> dict[str, NDArray[Any]]:
+    def predict_table(self, rows: Any) -> dict[str, NDArray[Any]]:
         """Columns of a table of predictions: the class of each record, and the probability of each class."""
         shares = zip(self.classes_, self.predict_proba(rows).T)
         return {"predicted": self.predict(rows), **{f"p({label})": share for label, share in shares}}
 
 
-class LinearClassifier(_Released):
-    """A linear classifier over encoded rows, or over raw frames where it carries the schema's encoding.
+class LinearClassifier(ReleasedClassifier):
+    """A linear classifier over encoded rows, or over raw frames if it has the schema's encoding.
 
     As in scikit-learn, `encode(X) @ coef_.T + intercept_` is `decision_function(X)`, with one row of `coef_` for two
-    classes and one for each of more. `encode` gives the matrix that `coef_` is for: the encoded features, or what a
-    feature map that is not linear makes of them.
+    classes and one for each of more. `encode` returns the matrix that `coef_` is for: the encoded features, or the
+    result of a feature map that is not linear.
 
     Parameters
     ----------
     coef : the weights as released, over encoded rows with their constant: one row per class, (C, D); for two classes
         also one vector, (1, D), for the second one
     classes : the labels, in the order of the rows
-    encoding : how a DataFrame becomes rows; without one a DataFrame's columns are taken as they stand
-    feature_map : public map from rows to the coordinates that the weights are for; weights with one column more than
-        it has dimensions hold the intercept last
-    constant : value of the last entry of every row, where it is a constant feature and no encoding says so
+    encoding : turns a DataFrame into rows; without one the columns of a DataFrame are the rows' entries
+    feature_map : public map from rows to the coordinates of the weights; if weights have one column more than it has
+        dimensions, the last is the intercept
+    constant : value of the last entry of every row, if it is a constant feature and no encoding says so
     """
 
     kind: ClassVar[str] = "linear"
@@ -123,8 +117,8 @@ class LinearClassifier(_Released):
 
     @property
     def weights(self) -> Floats:
-        """As released, (C or 1, D): over encoded rows with their constant, or over what the feature map makes of
-        them."""
+        """As released, (C or 1, D): over encoded rows with their constant, or over the coordinates of the feature
+        map."""
         coef, count = np.asarray(self.coef, np.float64), len(self.classes)
         if coef.ndim != 2 or count < 2 or len(coef) not in ({1, 2} if count == 2 else {count}):
             raise DataError(
@@ -167,13 +161,14 @@ class LinearClassifier(_Released):
         return self._in_shape(self._mapped(X, rowwise=False) @ self._decisive(coef).T, coef)
 
     def rowwise_scores(self, X: Any) -> Floats:
-        """The same to some ten digits, with weights clipped to a public range: the score of a record does not depend on
-        the other records, to the last bit. Use it for private records and a model that somebody else sent."""
+        """`decision_function` to about ten digits, with weights clipped to a public range. The score of a record does
+        not depend on the other records, to the last bit: use it for private records and a model that somebody else
+        sent."""
         coef = clip_received(self.weights)
         return self._in_shape(products(self._mapped(X, rowwise=True), self._decisive(coef)), coef)
 
     def _mapped(self, X: Any, *, rowwise: bool) -> Floats:
-        """Rows as the weights are for them."""
+        """Rows in the coordinates of the weights."""
         rows = self._rows(X)
         if self.feature_map is not None:
             rows = self.feature_map(rows, rowwise=rowwise)
@@ -183,7 +178,7 @@ class LinearClassifier(_Released):
 
     @staticmethod
     def _decisive(coef: Floats) -> Floats:
-        """Rows that decide: for two classes their difference."""
+        """One row for two classes, the difference of theirs; else a row for each class."""
         return coef[1:] - coef[:1] if len(coef) == 2 else coef
 
     @staticmethod
@@ -201,9 +196,7 @@ class LinearClassifier(_Released):
 
     def _decision(self) -> tuple[Floats, Floats]:
         """Coefficients and intercepts of the decision function: for two classes one score, for the second."""
-        weights, through = self.weights, self.feature_map
-        if len(weights) == 2:
-            weights = weights[1:] - weights[:1]
+        weights, through = self._decisive(self.weights), self.feature_map
         if through is None:
             return split_constant(weights, self._constant)
         # A column beyond the map's dimensions is for a one.
@@ -228,7 +221,7 @@ class LinearClassifier(_Released):
         return self._shares(self.decision_function(X))
 
     def rowwise(self) -> RowwiseClassifier:
-        """The form of the model that is measured on private records."""
+        """The form of the model that is evaluated on private records."""
         return RowwiseClassifier(self)
 
     @staticmethod
@@ -237,29 +230,23 @@ class LinearClassifier(_Released):
             return softmax_rows(scores)
         return np.column_stack([expit(-scores), expit(scores)])
 
-    def of_scores(self) -> LinearClassifier:
-        """A model that takes scores which were added up elsewhere, and gives the same answers."""
-        return LinearClassifier([[1.0]], self.classes)
+    def predict_table_from_scores(self, scores: Floats) -> dict[str, NDArray[Any]]:
+        """`predict_table` from scores (n,) that were added up elsewhere."""
+        return LinearClassifier([[1.0]], self.classes).predict_table(scores[:, None])
 
     def save(self, folder: Path) -> None:
         mapped = {} if self.feature_map is None else self.feature_map.arrays()
         arrays: dict[str, Any] = {"coef": self.weights} | {_MAP + name: one for name, one in mapped.items()}
-        encoding = encoding_as_page(self.encoding)
         kind = "linear" if self.feature_map is None else MAPPED
-        np.savez(folder / WEIGHTS, **arrays)
-        constant = {} if self.constant is None else {"constant": float(self.constant)}
-        write_page(folder, kind, self.classes, shape=list(self.weights.shape), encoding=encoding, **constant)
+        write_model(folder, kind, self.classes, arrays, encoding=self.encoding, constant=self.constant)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        path, page = folder / PAGE, read_page(folder)
-        coef, arrays = read_weights(folder, page)
-        feature_map = _feature_map(arrays, folder / WEIGHTS) if page["kind"] == MAPPED else None
-        encoding, constant = read_encoding(page, path), read_constant(page, path)
-        made = cls(coef, page["classes"], encoding, feature_map, constant)
-        check_file(path, lambda: made.coef_)
-        require_width(encoding, made._width, path)
-        return made
+        stored = StoredModel.read(folder)
+        feature_map = _feature_map(stored.arrays, folder / WEIGHTS) if stored.page["kind"] == MAPPED else None
+        model = cls(stored.coef, stored.page["classes"], stored.encoding, feature_map, stored.constant)
+        stored.check(lambda: model.coef_, lambda: model._width)
+        return model
 
     def card(self) -> Card:
         labels = [str(label) for label in self.classes]
@@ -273,14 +260,14 @@ class LinearClassifier(_Released):
         return model_card(f"A linear classifier of {target} ({shown}) from {columns}", self.encoding)
 
     def section(self, noise: float | None = None) -> Section:
-        found = find_strongest(self)
-        if not found:
+        strongest = find_strongest(self)
+        if not strongest:
             return Section("The model")
         two = len(self.classes) == 2
         axis = f"weight in favour of {self.classes[1]}" if two else "weight in favour of the class"
         return Section(
             "The model",
-            plots=(Dots("Strongest weights of the model", axis, found, weight_deviation(self, noise)),),
+            plots=(Dots("Strongest weights of the model", axis, strongest, weight_deviation(self, noise)),),
         )
 
 
@@ -297,10 +284,10 @@ class RowwiseClassifier:
         return np.asarray(self._model.classes_[self.predict_proba(X).argmax(1)])
 
 
-class ConstantClassifier(_Released):
+class ConstantClassifier(ReleasedClassifier):
     """The same answer for every record: the likeliest class, with `shares` as probabilities.
 
-    It needs public or released shares only, and any learned model has to beat it.
+    It needs only public or released shares. A learned model has to be better.
     """
 
     kind: ClassVar[str] = "constant"
@@ -323,9 +310,9 @@ class ConstantClassifier(_Released):
     def predict_proba(self, X: Any) -> Floats:
         return np.tile(self.shares_, (len(X), 1))
 
-    def of_scores(self) -> Self:
-        """The model itself: its answer does not depend on a score."""
-        return self
+    def predict_table_from_scores(self, scores: Floats) -> dict[str, NDArray[Any]]:
+        """The answer does not depend on a score."""
+        return self.predict_table(scores)
 
     def save(self, folder: Path) -> None:
         write_page(folder, self.kind, self.classes, shares=self.shares_.tolist())
@@ -336,9 +323,9 @@ class ConstantClassifier(_Released):
         shares = read_value(page, "shares", list, path)
         if any(isinstance(share, bool) or not isinstance(share, int | float) for share in shares):
             raise DataError(f"{path}: shares must be numbers, found {shares}; fetch the model again")
-        made = cls(shares, page["classes"])
-        check_file(path, lambda: made.shares_)
-        return made
+        model = cls(shares, page["classes"])
+        check_file(path, lambda: model.shares_)
+        return model
 
     def card(self) -> Card:
         shares = ", ".join(f"{label} {share:.3f}" for label, share in zip(self.classes, self.shares_))
@@ -349,43 +336,43 @@ class ConstantClassifier(_Released):
 
 
 def _feature_map(arrays: dict[str, NDArray[Any]], path: Path) -> FeatureMap:
-    found = {name.removeprefix(_MAP): one for name, one in arrays.items() if name.startswith(_MAP)}
+    own = {name.removeprefix(_MAP): one for name, one in arrays.items() if name.startswith(_MAP)}
     try:
-        return FeatureMap.from_arrays(found)
+        return FeatureMap.from_arrays(own)
     except (DataError, ValueError, TypeError, IndexError) as error:
         raise DataError(f"{path}: the feature map can't be used ({error}); fetch the model again") from error
 
 
 def find_strongest(model: LinearClassifier) -> tuple[Dot, ...]:
-    """The largest weights with the names of their features; none without an encoding, or behind a feature map that is
-    not linear."""
+    """The largest weights with the names of their features. There are none without an encoding, or with a feature map
+    that is not linear."""
     if not isinstance(model.encoding, Encoding):
         return ()
     coef, names = _by_feature(model), model.encoding.names
     if coef is None:
         return ()
     order = np.argsort(-np.abs(coef), axis=None)[:MAX_SHOWN]
-    found = []
+    dots = []
     for place in order:
         row, column = divmod(int(place), coef.shape[1])
         prefix = "" if len(coef) == 1 else f"{model.classes[row]}: "
-        found.append(Dot(prefix + names[column], float(coef[row, column])))
-    return tuple(found)
+        dots.append(Dot(prefix + names[column], float(coef[row, column])))
+    return tuple(dots)
 
 
 def _by_feature(model: LinearClassifier) -> NDArray[np.float64] | None:
-    """Weights of encoded features: one row for two classes, their difference; else a row for each class."""
+    """Weights of encoded features: one row for two classes, else a row for each class."""
     coef, through = model.weights, model.feature_map
     if through is not None:
         if through.phase is not None or through.normalise:
             return None
         linear = through.matrix if through.whitening is None else through.matrix @ through.whitening
         coef = coef[:, : linear.shape[1]] @ linear.T
-    return coef[1:] - coef[:1] if len(coef) == 2 else coef
+    return LinearClassifier._decisive(coef)
 
 
 def weight_deviation(model: LinearClassifier, noise: float | None) -> float | None:
-    """Standard deviation of one shown weight, from that of a released number."""
+    """Standard deviation of one shown weight, given that of a released number."""
     if noise is None or model.feature_map is not None:
         return None
     rows = len(model.weights)

@@ -1,7 +1,7 @@
-"""Feature maps: from encoded rows to the coordinates in which a linear model is learnt.
+"""Feature maps: from encoded rows to the coordinates in which a linear model is learned.
 
-Every map here is fitted on public auxiliary rows, which costs no privacy. No function fits one on private rows: such a
-map would be a release that nobody pays for.
+Every map is fitted on public auxiliary rows, which costs no privacy. No function fits one on private rows: such a map
+would be a release that nobody pays for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from comity.representation import short_repr
 
 Floats = NDArray[np.float64]
 
-# Identical rows have a variance of this share of their mean square, by rounding.
+# By rounding, identical rows have up to this share of their mean square as variance.
 _ROUNDING = 1e-26
 # A direction with less than this share of the largest variance is rounding.
 _RANK = 1e-9
@@ -50,13 +50,13 @@ class FeatureMap:
     constant: bool = False
 
     def __call__(self, rows: Floats, *, rowwise: bool = False) -> Floats:
-        """(..., features) to (..., dimensions). With `rowwise` the result of a row does not depend on the other rows,
-        to the last bit; products are then off by some 2^-34 of the factors' lengths."""
+        """Map rows (..., features) to (..., dimensions). With `rowwise` the result of a row does not depend on the
+        other rows, to the last bit; products are then off by about 2^-34 of the factors' lengths."""
         rows = np.asarray(rows, np.float64)
         if rows.shape[-1:] != self.mean.shape:
             raise DataError(f"the feature map expects rows of {len(self.mean)} features, found shape {rows.shape}")
-        multiplied = _rowwise_product if rowwise else np.matmul
-        mapped = multiplied(rows - self.mean, self.matrix)
+        multiply = _rowwise_product if rowwise else np.matmul
+        mapped = multiply(rows - self.mean, self.matrix)
         if self.phase is not None:
             mapped = sqrt(2 / len(self.phase)) * np.cos(mapped + self.phase)
         if self.normalise:
@@ -65,14 +65,14 @@ class FeatureMap:
         if self.centre is not None:
             mapped = mapped - self.centre
         if self.whitening is not None:
-            mapped = multiplied(mapped, self.whitening)
+            mapped = multiply(mapped, self.whitening)
         if self.constant:
             mapped = np.concatenate([mapped, np.ones((*mapped.shape[:-1], 1))], axis=-1)
         return np.asarray(mapped, np.float64)
 
     @property
     def affine(self) -> tuple[Floats, Floats] | None:
-        """(matrix, shift) where the map is `rows @ matrix + shift`; None where it bends or normalises rows."""
+        """(matrix, shift) of a map `rows @ matrix + shift`; None if the map has a phase or normalises rows."""
         if self.phase is not None or self.normalise:
             return None
         matrix, shift = self.matrix, -self.mean @ self.matrix
@@ -96,18 +96,18 @@ class FeatureMap:
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """All its fields as arrays, for a file without pickles."""
-        found: dict[str, NDArray[np.generic]] = {
+        required: dict[str, NDArray[np.generic]] = {
             "mean": self.mean,
             "matrix": self.matrix,
             "normalise": np.array(self.normalise),
             "constant": np.array(self.constant),
         }
         optional = {"phase": self.phase, "centre": self.centre, "whitening": self.whitening}
-        return {**found, **{name: array for name, array in optional.items() if array is not None}}
+        return {**required, **{name: array for name, array in optional.items() if array is not None}}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> FeatureMap:
-        """The map from `arrays`; refuses names and shapes that make no map."""
+        """The map with these arrays; other names and shapes are refused."""
         known = {"mean", "matrix", "phase", "normalise", "centre", "whitening", "constant"}
         if not {"mean", "matrix", "normalise", "constant"} <= set(arrays) <= known:
             raise DataError(
@@ -140,47 +140,48 @@ def _rowwise_product(rows: Floats, matrix: Floats) -> Floats:
 
 
 def fit_scaling(auxiliary: Floats) -> FeatureMap:
-    """Each feature centred and divided by its public standard deviation; a constant feature becomes zero."""
-    rows = _checked(auxiliary)
+    """Centre each feature and divide it by its public standard deviation; a constant feature becomes zero."""
+    rows = _require_rows(auxiliary)
     deviation = rows.std(axis=0)
     return FeatureMap(rows.mean(axis=0), np.diag(np.where(deviation > 0, 1 / np.where(deviation > 0, deviation, 1), 0)))
 
 
 def fit_pca(auxiliary: Floats, k: int) -> FeatureMap:
-    """Centred and turned to the k directions of largest public variance, or to all that there are."""
-    rows = _checked(auxiliary)
+    """Centre, and project to the k directions of largest public variance, or to all if there are fewer."""
+    rows = _require_rows(auxiliary)
     mean = rows.mean(axis=0)
-    variances, axes = _principal(rows - mean, _mean_square(rows))
-    return FeatureMap(mean, axes[:, : _kept(variances, k)])
+    variances, axes = _principal_axes(rows - mean, _mean_square(rows))
+    return FeatureMap(mean, axes[:, : _count_dimensions(variances, k)])
 
 
 def fit_whitened_pca(auxiliary: Floats, k: int | None = None, weight: Floats | None = None) -> FeatureMap:
-    """The k directions of largest public variance, each of variance one over the auxiliary rows, and a constant.
+    """Project to the k directions of largest public variance, scale each to variance one over the auxiliary rows, and
+    append a constant.
 
-    Over the auxiliary rows Σ z zᵀ/N is the identity: a mean of votes times z is no longer than the votes. With public
-    weights (N,) of mean one all means are weighted by them, that of z zᵀ too.
+    Over the auxiliary rows Σ z zᵀ/N is the identity: a mean of votes times z is no longer than the votes. Public
+    weights (N,) of mean one apply to all means, also to that of z zᵀ.
     """
-    rows = _checked(auxiliary)
+    rows = _require_rows(auxiliary)
     if weight is None:
         mean = rows.mean(axis=0)
         centred = rows - mean
     else:
         mean = weight @ rows / len(rows)
         centred = (rows - mean) * np.sqrt(weight)[:, None]
-    variances, axes = _principal(centred, _mean_square(rows))
-    kept = _kept(variances, k)
+    variances, axes = _principal_axes(centred, _mean_square(rows))
+    kept = _count_dimensions(variances, k)
     return FeatureMap(mean, axes[:, :kept] / np.sqrt(variances[:kept]), constant=True)
 
 
 def fit_self_training_map(auxiliary: Floats) -> FeatureMap:
-    """Centre, PCA to a tenth as many dimensions as rows, rows to unit length, whiten with a floor, largest first."""
-    rows = _checked(auxiliary)
+    """Centre, project to a tenth as many dimensions as rows, normalise rows, and whiten with a floor on variances."""
+    rows = _require_rows(auxiliary)
     first = fit_pca(rows, max(1, min(len(rows) // _ROWS_PER_DIMENSION, rows.shape[1])))
     turned = FeatureMap(first.mean, first.matrix, normalise=True)
     unit = turned(rows)
     centre = unit.mean(axis=0)
-    variances, axes = _principal(unit - centre, _mean_square(unit))
-    kept = _kept(variances, None)
+    variances, axes = _principal_axes(unit - centre, _mean_square(unit))
+    kept = _count_dimensions(variances, None)
     floored = np.maximum(variances[:kept], _FLOOR * variances[0])
     return FeatureMap(
         first.mean, first.matrix, normalise=True, centre=centre, whitening=axes[:, :kept] / np.sqrt(floored)
@@ -188,8 +189,9 @@ def fit_self_training_map(auxiliary: Floats) -> FeatureMap:
 
 
 def fit_random_features(auxiliary: Floats, dimensions: int, stream: Stream) -> FeatureMap:
-    """Random Fourier features of a Gaussian kernel (Rahimi and Recht 2007), its width the median public distance."""
-    rows = _checked(auxiliary)
+    """Random Fourier features of a Gaussian kernel (Rahimi and Recht 2007) whose width is the median public
+    distance."""
+    rows = _require_rows(auxiliary)
     if dimensions < 1:
         raise DataError(f"random features need at least one dimension, found {dimensions}")
     pairs = stream.integers(len(rows), (2, 1000))
@@ -202,14 +204,14 @@ def fit_random_features(auxiliary: Floats, dimensions: int, stream: Stream) -> F
 
 
 def compose(first: FeatureMap, second: FeatureMap) -> FeatureMap:
-    """`first`, then `second`, as one map. `second` is linear: a mean, a matrix, and perhaps a constant."""
+    """`first`, then `second`, as one map. `second` must be linear: a mean, a matrix, and perhaps a constant."""
     plain = second.phase is None and not second.normalise and second.centre is None and second.whitening is None
     if not plain or first.constant or first.centre is not None or first.whitening is not None:
         raise DataError("a second map must be linear, and the first one must end without a constant or a whitening")
     return replace(first, centre=second.mean, whitening=second.matrix, constant=second.constant)
 
 
-def _checked(auxiliary: Floats) -> Floats:
+def _require_rows(auxiliary: Floats) -> Floats:
     rows = np.asarray(auxiliary, np.float64)
     if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
         raise DataError(
@@ -219,7 +221,7 @@ def _checked(auxiliary: Floats) -> Floats:
     return rows
 
 
-def _principal(centred: Floats, scale: float) -> tuple[Floats, Floats]:
+def _principal_axes(centred: Floats, scale: float) -> tuple[Floats, Floats]:
     """Variances and axes (features, axes), the largest first; `scale` is the mean square of a row before centring."""
     variances, axes = np.linalg.eigh(centred.T @ centred / len(centred))
     # Identical rows differ by rounding after centring.
@@ -233,7 +235,7 @@ def _mean_square(rows: Floats) -> float:
     return float((rows**2).sum() / len(rows))
 
 
-def _kept(variances: Floats, limit: int | None) -> int:
+def _count_dimensions(variances: Floats, limit: int | None) -> int:
     if limit is not None and limit < 1:
         raise DataError(f"a map keeps at least one dimension, found {limit}")
     if variances[0] <= 0:

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from comity.errors import DataError
 from comity.learn.newton import Floats, Likelihood, minimise
+
+# Rows of soft labels sum to one within this; they are then divided by their sum.
+_SIMPLEX = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,37 +74,41 @@ def check_settings(l2: float, tol: float, max_iterations: int) -> None:
         raise DataError(f"tol must be above 0 and max_iterations at least 1, found {tol} and {max_iterations}")
 
 
+class OneMargin(Likelihood, Protocol):
+    """A loss of one margin per record, for targets that it `accepts`; `expected` is the error for others."""
+
+    target_name: ClassVar[str]
+    expected: ClassVar[str]
+
+    def accepts(self, targets: Floats) -> NDArray[np.bool_]: ...
+
+
 def _fit_one_margin(
     x: Floats,
     y: ArrayLike,
     l2: float,
-    of: Likelihood,
+    loss: OneMargin,
     *,
     mask: NDArray[np.bool_] | None,
     tol: float,
     max_iterations: int,
-    low: float,
-    high: float,
-    whole: bool = False,
-    name: str = "labels",
-    wrong: str,
 ) -> Fit:
-    """Weights (..., d) for features x (..., n, d) and targets y (..., n) in [low, high], or at the two ends only if
-    `whole`. `wrong` is the error for any other target."""
+    """Weights (..., d) for features x (..., n, d) and targets y (..., n)."""
     check_settings(l2, tol, max_iterations)
     x, weight = weigh_records(x, mask)
     targets = np.asarray(y, np.float64)
     if targets.shape != x.shape[:-1]:
-        raise DataError(f"{name} must have one entry per record, shape {x.shape[:-1]}; found {targets.shape}")
+        raise DataError(
+            f"{loss.target_name} must have one entry per record, shape {x.shape[:-1]}; found {targets.shape}"
+        )
     # Padding is not read.
     targets = np.where(weight > 0, targets, 0.0)
-    proper = (targets == low) | (targets == high) if whole else (targets >= low) & (targets <= high)
-    if not proper.all():
-        raise DataError(wrong)
+    if not loss.accepts(targets).all():
+        raise DataError(loss.expected)
     before, (n, d) = x.shape[:-2], x.shape[-2:]
     parties = prod(before)
     stack = x.reshape(parties, n, d), targets.reshape(parties, n), weight.reshape(parties, n)
-    point, norms = minimise(*stack, l2, of, tol=tol, max_iterations=max_iterations)
+    point, norms = minimise(*stack, l2, loss, tol=tol, max_iterations=max_iterations)
     return Fit(point[:, :, 0].reshape(*before, d), norms.reshape(before), tol)
 
 
@@ -109,6 +117,13 @@ class Logistic:
     """log(1 + exp(u)) − y·u of the margin u = w·x, for labels y in [0, 1]."""
 
     width: int = 1
+    target_name: ClassVar[str] = "labels"
+    expected: ClassVar[str] = (
+        "labels of a logistic fit must lie between 0 and 1: use class indices 0/1 or shares of votes"
+    )
+
+    def accepts(self, targets: Floats) -> NDArray[np.bool_]:
+        return np.asarray((targets >= 0.0) & (targets <= 1.0), np.bool_)
 
     def evaluate(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         u = margins[:, :, 0]
@@ -140,21 +155,7 @@ def fit_logistic(
     `mask` (..., n) marks the real records of parties padded to one size: padding is not read, and a party without
     records gets w = 0. At |x| <= 1 and l2 >= 1e-9 the gradient norm is below 1e-10.
     """
-    return _fit_one_margin(
-        x,
-        y,
-        l2,
-        Logistic(),
-        mask=mask,
-        tol=tol,
-        max_iterations=max_iterations,
-        low=0.0,
-        high=1.0,
-        wrong="labels of a logistic fit must lie between 0 and 1: use class indices 0/1 or shares of votes",
-    )
-
-
-_SIMPLEX = 1e-9
+    return _fit_one_margin(x, y, l2, Logistic(), mask=mask, tol=tol, max_iterations=max_iterations)
 
 
 def contrasts(classes: int) -> Floats:
@@ -259,6 +260,11 @@ class SmoothedHinge:
     """
 
     width: int = 1
+    target_name: ClassVar[str] = "labels"
+    expected: ClassVar[str] = "labels of a support-vector machine must be 0 or 1: use class indices"
+
+    def accepts(self, targets: Floats) -> NDArray[np.bool_]:
+        return np.asarray((targets == 0.0) | (targets == 1.0), np.bool_)
 
     def evaluate(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         signed = (2.0 * labels - 1.0) * margins[:, :, 0]
@@ -286,19 +292,7 @@ def fit_smoothed_hinge(
     max_iterations: int = 200,
 ) -> Fit:
     """Weights (..., d) for features x (..., n, d) and labels y (..., n), 0 or 1; every leading index is a party."""
-    return _fit_one_margin(
-        x,
-        y,
-        l2,
-        SmoothedHinge(),
-        mask=mask,
-        tol=tol,
-        max_iterations=max_iterations,
-        low=0.0,
-        high=1.0,
-        whole=True,
-        wrong="labels of a support-vector machine must be 0 or 1: use class indices",
-    )
+    return _fit_one_margin(x, y, l2, SmoothedHinge(), mask=mask, tol=tol, max_iterations=max_iterations)
 
 
 @dataclass(frozen=True)
@@ -311,6 +305,11 @@ class Huber:
     """
 
     width: int = 1
+    target_name: ClassVar[str] = "targets"
+    expected: ClassVar[str] = "targets of a regression must lie between -1 and 1: scale them by the schema's bounds"
+
+    def accepts(self, targets: Floats) -> NDArray[np.bool_]:
+        return np.asarray((targets >= -1.0) & (targets <= 1.0), np.bool_)
 
     def evaluate(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         distance = margins[:, :, 0] - labels
@@ -337,19 +336,7 @@ def fit_ridge(
     max_iterations: int = 200,
 ) -> Fit:
     """Weights (..., d) for features x (..., n, d) and targets y (..., n) in [−1, 1]; every leading index is a party."""
-    return _fit_one_margin(
-        x,
-        y,
-        l2,
-        Huber(),
-        mask=mask,
-        tol=tol,
-        max_iterations=max_iterations,
-        low=-1.0,
-        high=1.0,
-        name="targets",
-        wrong="targets of a regression must lie between -1 and 1: scale them by the schema's bounds",
-    )
+    return _fit_one_margin(x, y, l2, Huber(), mask=mask, tol=tol, max_iterations=max_iterations)
 
 
 def one_hot(labels: ArrayLike, classes: int) -> Floats:
@@ -364,18 +351,18 @@ def one_hot(labels: ArrayLike, classes: int) -> Floats:
     return np.asarray(index[..., None] == np.arange(classes), np.float64)
 
 
-# Scores count as equal within this share of |w||x|: more than the rounding of any sum of products, in whatever order a
-# library adds them up, and less than what any two records differ by in earnest.
+# Scores count as equal within this share of |w||x|: more than the rounding of any sum of products, in any order of
+# adding, and less than the difference of two records that matters.
 _EQUAL = 2.0**-40
 
 
 def hard_votes(weights: Floats, x: Floats, *, multiclass: bool = False) -> NDArray[np.int64]:
     """Class indices (..., N) that each party's classifier gives to the records x (N, d).
 
-    Weights are (..., d), class 1 where w·x > 0; or with `multiclass` (..., C, d), the largest score, the first of equal
-    ones. Scores that differ by rounding only count as equal: the outcome does not depend on how many parties are
-    computed at once. A party without a classifier (w = 0) abstains in the protocol, not here. All of (..., C, N) is
-    held in memory: call this in blocks for many parties.
+    Weights are (..., d), and class 1 is where w·x > 0; or with `multiclass` (..., C, d), and the class is that of the
+    largest score, the first of equal ones. Scores that differ only by rounding count as equal: the result does not
+    depend on how many parties are computed at once. A party without a classifier (w = 0) abstains in the protocol, not
+    here. The scores (..., C, N) are all in memory: call this in blocks for many parties.
     """
     axes = 2 if multiclass else 1
     if weights.ndim < axes or x.ndim != 2 or weights.shape[-1] != x.shape[1]:

@@ -1,11 +1,11 @@
 """A party's own classifier, and its votes on the public auxiliary records.
 
 A local model is a scikit-learn estimator or pipeline, a callable, a table of predictions, or the built-in linear
-classifier (`linear_votes`). Parties of one study may differ, and nobody else sees a model. Its votes leave, protected
-as the protocol declares: one row of class shares for each auxiliary record.
+classifier (`linear_votes`). Parties of one study may have different ones, and nobody else sees a model. Only its votes
+leave, protected as the protocol declares: one row of class shares for each auxiliary record.
 
-The sensitivity of votes rests on two facts that hold for any model, however wrong. Every row lies in the simplex, so
-replacing a party moves a row by √2 at most in L2. And every party votes: a party without records, or whose model fails,
+The sensitivity of votes rests on two facts that hold for any model, however wrong. Every row lies in the simplex:
+replacing a party moves a row by at most √2 in L2. And every party votes: a party without records, or whose model fails,
 votes 1/C, because an error or an abstention that depends on the data would be a release.
 """
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("comity.site")
 
-# Written decimals leave a row's sum this far from one; numbers further off are no probabilities.
+# Rounded decimals sum to one within this; numbers further off are no probabilities.
 SLACK = 1e-6
 # Name of the column of labels in a table with other columns.
 LABEL = "label"
-# Votes need no exact minimiser: no noise is scaled for one.
+# Votes need no exact minimiser: no noise depends on it.
 _TOLERANCE = 1e-6
-# Opening a study file that others wrote imports what it names: only these libraries are allowed there.
+# A study file that others wrote may name models of these libraries only: naming a class imports its module.
 LIBRARIES = ("sklearn", "xgboost", "lightgbm", "catboost")
 # Parameters of scikit-learn, xgboost, lightgbm and catboost that name caches, models or folders.
 _FILES = ("memory", "xgb_model", "init_model", "snapshot_file", "train_dir", "cache", "callbacks")
@@ -50,7 +50,7 @@ LocalModel = Callable[[Floats, NDArray[Any], Floats, int], Floats]
 
 @dataclass(frozen=True, eq=False)
 class Ballot:
-    """What local models vote on, all of it public: auxiliary rows (N, d), and the labels of the classes."""
+    """The public input of local models: auxiliary rows (N, d), and the labels of the classes."""
 
     auxiliary: Floats
     classes: tuple[str, ...]
@@ -58,7 +58,7 @@ class Ballot:
 
 @dataclass(frozen=True, eq=False)
 class Estimator:
-    """A scikit-learn classifier that is fitted on the party's records at each vote; `soft` sends its probabilities."""
+    """A scikit-learn classifier, fitted on the party's records at each vote. `soft` votes are its probabilities."""
 
     estimator: Any
     soft: bool = False
@@ -68,16 +68,16 @@ class Estimator:
 
         if not len(labels):
             return np.full((len(auxiliary), classes), 1.0 / classes)
-        held, targets = np.unique(np.asarray(labels).astype(np.int64), return_inverse=True)
-        if len(held) == 1:
+        own, targets = np.unique(np.asarray(labels).astype(np.int64), return_inverse=True)
+        if len(own) == 1:
             # Many classifiers refuse a single class.
-            return np.tile(one_hot(held, classes), (len(auxiliary), 1))
+            return np.tile(one_hot(own, classes), (len(auxiliary), 1))
         # Some libraries require labels 0, 1, 2, …: `targets` renumbers the party's own classes.
         fitted = clone(self.estimator).fit(features, targets)
         if not self.soft:
-            return one_hot(held[np.asarray(fitted.predict(auxiliary)).astype(np.int64)], classes)
+            return one_hot(own[np.asarray(fitted.predict(auxiliary)).astype(np.int64)], classes)
         votes = np.zeros((len(auxiliary), classes))
-        votes[:, held] = fitted.predict_proba(auxiliary)
+        votes[:, own] = fitted.predict_proba(auxiliary)
         return votes
 
 
@@ -102,20 +102,20 @@ def from_estimator(estimator: Any, *, soft: bool = False) -> Estimator:
             f"a local model must be a scikit-learn classifier with fit and predict, found "
             f"{f'the class {estimator.__name__}' if isinstance(estimator, type) else name}; give an estimator object"
         )
-    if not _classifies(estimator):
+    if not _is_classifier(estimator):
         raise StudyError(f"a local model votes for classes, found {name}, which is no classifier; give a classifier")
     if soft and not hasattr(estimator, "predict_proba"):
         raise StudyError(f"soft votes need predict_proba, which {name} does not have; leave soft out, or calibrate it")
     return Estimator(clone(estimator), soft)
 
 
-def _classifies(estimator: Any) -> bool:
+def _is_classifier(estimator: Any) -> bool:
     from sklearn.base import is_classifier
 
     try:
         return bool(is_classifier(estimator))
     except AttributeError:
-        # An estimator that only behaves like scikit-learn's does not say what it is.
+        # An estimator that does not inherit from scikit-learn's may have no tags.
         return True
 
 
@@ -146,15 +146,15 @@ def local_votes(
 ) -> Floats:
     """Votes (..., N, C) of one party, or of a stack of parties that each fit the model on their own records.
 
-    No record and no model makes it raise: a failed model, and every row that is not in the simplex, becomes 1/C. The
-    owner's log says so; nobody else learns of it.
+    It raises for no record and no model: the votes of a failed model, and every row outside the simplex, become 1/C.
+    Only the owner's log says so.
     """
     if features.ndim > 2:
         stacked = np.ones(features.shape[:-1], bool) if filled is None else filled
         return np.stack(
             [
-                local_votes(model, rows, own, auxiliary, classes, filled=kept)
-                for rows, own, kept in zip(features, labels, stacked)
+                local_votes(model, rows, own, auxiliary, classes, filled=present)
+                for rows, own, present in zip(features, labels, stacked)
             ]
         )
     if filled is not None:
@@ -180,9 +180,9 @@ def local_votes(
 
 def harden(votes: Floats) -> Floats:
     """Give each row's whole vote to its likeliest class, the first of equal ones; a row of 1/C stays. Shares that
-    differ by rounding are equal.
+    differ only by rounding are equal.
 
-    For protocols that count votes in units of 1/C: rounding probabilities to that grid would leave the simplex.
+    This is for protocols that count votes in units of 1/C: probabilities rounded to that grid would leave the simplex.
     """
     classes, best = votes.shape[-1], votes.max(axis=-1, keepdims=True) - SLACK
     undecided = votes.min(axis=-1, keepdims=True) >= best
@@ -191,9 +191,9 @@ def harden(votes: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Votes (N, C) from a table, which any program may have made. The party's records are not used.
+    """Votes (N, C) from a table of any program. The party's records are not used.
 
-    The table is read once: the votes are exactly what was checked.
+    The table is read once: the votes are exactly those that were checked.
     """
 
     votes: Floats = field(repr=False)
@@ -203,7 +203,7 @@ class Predictions:
         if self.votes.shape != (len(auxiliary), classes):
             raise DataError(
                 f"{self.where}: predictions of shape {self.votes.shape} do not fit {len(auxiliary)} auxiliary records "
-                f"and {classes} classes; predict the study's own auxiliary records"
+                f"and {classes} classes; predict the study's auxiliary records"
             )
         return self.votes
 
@@ -216,8 +216,8 @@ def from_predictions(
     where: str = "predictions",
     base: Path | None = None,
 ) -> Predictions:
-    """Votes from a CSV or Parquet file or a frame: a row for each of the `rows` auxiliary records, in their order, with
-    one column of labels or one column of probabilities per class.
+    """Votes from any source of records: a row for each of the `rows` auxiliary records, in their order, with one column
+    of labels or one column of probabilities per class.
 
     Probabilities must not be negative and must sum to one within 1e-6; they are then divided by their sum. Any fault is
     a `DataError` at the owner's terminal, before anything is spent.
@@ -235,9 +235,9 @@ def from_predictions(
     if len(set(columns)) != len(columns):
         raise DataError(f"{name}: a column name occurs twice among {', '.join(columns)}; keep one of each")
     if set(columns) == set(known):
-        return Predictions(_probabilities(frame[list(known)], name), name)
+        return Predictions(_check_probabilities(frame[list(known)], name), name)
     if LABEL in columns or len(columns) == 1:
-        return Predictions(_labels(frame[LABEL if LABEL in columns else columns[0]], known, name), name)
+        return Predictions(_votes_for_labels(frame[LABEL if LABEL in columns else columns[0]], known, name), name)
     missing, surplus = [c for c in known if c not in columns], [c for c in columns if c not in known]
     wrong = f"no column for {missing[0]!r}" if missing else f"also a column {surplus[0]!r}"
     raise DataError(
@@ -246,7 +246,7 @@ def from_predictions(
     )
 
 
-def _labels(column: pd.Series, known: tuple[str, ...], where: str) -> Floats:
+def _votes_for_labels(column: pd.Series, known: tuple[str, ...], where: str) -> Floats:
     read = read_codes(column, known)
     bad = read.codes < 0
     if bad.any():
@@ -260,7 +260,7 @@ def _labels(column: pd.Series, known: tuple[str, ...], where: str) -> Floats:
     return one_hot(read.codes, len(known))
 
 
-def _probabilities(frame: pd.DataFrame, where: str) -> Floats:
+def _check_probabilities(frame: pd.DataFrame, where: str) -> Floats:
     values = np.empty(frame.shape)
     for place, name in enumerate(frame.columns):
         read = read_numbers(frame[name])
@@ -301,12 +301,12 @@ def from_name(
     if libraries is not None:
         _require_plain(parameters, where)
     if isinstance(name, str):
-        return from_estimator(_made(_class(name, libraries, where), parameters, name, where), soft=soft)
+        return from_estimator(_construct(_import_class(name, libraries, where), parameters, name, where), soft=soft)
     from sklearn.pipeline import make_pipeline
 
     if not name:
         raise StudyError(f"{where}: a pipeline needs at least one dotted name, found none")
-    pipeline = make_pipeline(*(_made(_class(one, libraries, where), {}, one, where) for one in name))
+    pipeline = make_pipeline(*(_construct(_import_class(one, libraries, where), {}, one, where) for one in name))
     try:
         pipeline.set_params(**parameters)
     except ValueError as error:
@@ -317,7 +317,7 @@ def from_name(
 
 
 def _require_plain(parameters: dict[str, Any], where: str) -> None:
-    """Refuse what makes a library read or write files: a cache that it loads again may hold anybody's code."""
+    """Refuse parameters by which a library reads or writes files: a cache may hold anybody's code."""
     for key in parameters:
         leaf = key.rpartition("__")[2]
         if leaf in _FILES or leaf.endswith(("_dir", "_file", "_path")):
@@ -327,7 +327,7 @@ def _require_plain(parameters: dict[str, Any], where: str) -> None:
             )
 
 
-def _class(name: str, libraries: Sequence[str] | None, where: str) -> type:
+def _import_class(name: str, libraries: Sequence[str] | None, where: str) -> type:
     module, _, leaf = name.rpartition(".")
     if not module or not all(part.isidentifier() for part in name.split(".")):
         raise StudyError(
@@ -354,7 +354,7 @@ def _class(name: str, libraries: Sequence[str] | None, where: str) -> type:
     return found
 
 
-def _made(kind: type, parameters: dict[str, Any], name: str, where: str) -> Any:
+def _construct(kind: type, parameters: dict[str, Any], name: str, where: str) -> Any:
     try:
         return kind(**parameters)
     except TypeError as error:
@@ -386,8 +386,8 @@ def linear_votes(
     classes: int,
     l2: float,
 ) -> Floats:
-    """Its whole votes (..., N, C). A party without records, or whose fit failed, votes 1/C: absence would be a
-    release."""
+    """Whole votes (..., N, C) of the built-in classifier. A party without records, or whose fit failed, votes 1/C:
+    absence would be a release."""
     weights, usable = linear_weights(features, labels, filled, classes, l2)
     several = classes > 2
     chosen = hard_votes(weights if several else weights[..., 0, :], auxiliary, multiclass=several)

@@ -60,7 +60,7 @@ class Likelihood(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Coefficients (parties, records, k) of the records; V = Aᵀ X."""
+    """The solver's coordinates are coefficients (parties, records, k) of the records; V = Aᵀ X."""
 
     gram: Floats
 
@@ -74,7 +74,7 @@ class Samples:
         return l2 * point + residual
 
     def inner(self, left: Floats, right: Floats, margins_of_right: Floats) -> Floats:
-        """Inner product of the two weight matrices that stand behind the coefficients."""
+        """Inner product of the two weight matrices that the coefficients stand for."""
         return _dot(left, margins_of_right)
 
     def step(self, gradient: Floats, curvature: Floats, l2: float) -> Floats:
@@ -89,7 +89,7 @@ class Samples:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Weights (parties, features, k) themselves."""
+    """The solver's coordinates are the weights (parties, features, k)."""
 
     x: Floats
 
@@ -128,7 +128,7 @@ Space = Samples | Features
 
 @dataclass(frozen=True, eq=False)
 class _Progress:
-    """The parties of a block that have not converged, with all that their next step needs."""
+    """The parties of a block that have not converged, and everything that their next step needs."""
 
     party: NDArray[np.intp]
     space: Space
@@ -160,7 +160,7 @@ def minimise(
             x[block], labels[block], weight[block], l2, of, tol, max_iterations
         )
 
-    _each(solve, _blocks(x, of.width))
+    _run_blocks(solve, _blocks(x, of.width))
     return point, norms
 
 
@@ -298,14 +298,14 @@ def _solve(matrix: Floats, l2: float, right: Floats) -> Floats:
     try:
         found = np.linalg.solve(matrix, right[:, :, None])
     except np.linalg.LinAlgError:
-        # The penalty is lost beside long, repeated records. A heavier one gives a direction to try.
+        # Long, repeated records outweigh the penalty. A heavier one gives a direction to try.
         heavier = 1e-14 * size * np.abs(matrix).max((1, 2))
         matrix.reshape(len(matrix), size * size)[:, :: size + 1] += heavier[:, None]
         found = np.linalg.solve(matrix, right[:, :, None])
     return np.asarray(found[:, :, 0], np.float64)
 
 
-def _each(work: Callable[[slice], None], blocks: list[slice]) -> None:
+def _run_blocks(work: Callable[[slice], None], blocks: list[slice]) -> None:
     """Run blocks in threads: each writes to its own slice, and numpy releases the interpreter's lock."""
     if len(blocks) < 2:
         for block in blocks:

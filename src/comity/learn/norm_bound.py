@@ -1,4 +1,4 @@
-"""How long the weights of a penalised fit can be, whatever the records: the bound behind averaging of models.
+"""How long the weights of a penalised fit can be, for any records: the bound behind averaging of models.
 
 At a minimiser of mean_i loss_i(W) + l2/2·|W|² the gradient vanishes; its inner product with W gives
 
@@ -19,7 +19,7 @@ One vector instead of two class rows: l2·|w|² = mean_i (y_i − sigma(u_i))·u
 maximum is where (u − 1)·e^u = 1, again W0(1/e) = 0.2785. The constant is that of two classes, though the
 penalties differ.
 
-With a gradient of norm tau left over, l2·|W|² <= W0 + tau·|W|, whose larger root is what is returned.
+With a remaining gradient of norm tau, l2·|W|² <= W0 + tau·|W|; the larger root is returned.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _UP = 1 + 1e-14
 
 
 def minimiser_radius(l2: float, classes: int, *, gradient_norm: float = 0.0) -> float:
-    """No softmax fit with penalty l2 and this gradient norm is longer, in Frobenius norm."""
+    """A bound on the Frobenius norm of every softmax fit with penalty l2 and this gradient norm."""
     if classes < 2:
         raise StudyError(f"a classifier has two classes or more, found {classes}")
     if not (isfinite(l2) and l2 > 0 and isfinite(gradient_norm) and gradient_norm >= 0):
@@ -45,5 +45,5 @@ def minimiser_radius(l2: float, classes: int, *, gradient_norm: float = 0.0) -> 
 
 
 def vector_radius(l2: float, *, gradient_norm: float = 0.0) -> float:
-    """The same for a logistic fit, one vector of weights for two classes."""
+    """The bound for a logistic fit: one vector of weights for two classes."""
     return minimiser_radius(l2, 2, gradient_norm=gradient_norm)

@@ -1,4 +1,5 @@
-"""Minimisers of noisy quadratics: positive part, ridge of the size of the noise, and errors that account for both."""
+"""Minimisers of noisy quadratic functions: positive part, a ridge of the size of the noise, and errors that account for
+both."""
 
 from __future__ import annotations
 
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _CLEAR = 2.0
-"""Noise moves an eigenvalue by at most its norm: a noisy one of twice the norm is truly at least half as large."""
+"""Noise moves an eigenvalue by at most the norm of the noise: if the noisy one is twice the norm, the true one is at
+least half as large."""
 
 UNEQUAL = 1.75
-"""How much larger residuals may be in the rows that decide a coefficient than in all rows. By training rows of CPS,
-Adult and credit defaults: the largest root of the ratio of robust to plain variances of a coefficient is 1.57, 1.75 and
-1.73, so the choice is 1.75, 1.73 and 1.75 without one of them. KDD-99, whose columns nearly determine each other, has
+"""How much larger residuals may be in the rows that decide a coefficient than in all rows. On training rows of CPS,
+Adult and credit defaults the largest root of the ratio of robust to plain variances of a coefficient is 1.57, 1.75 and
+1.73; leaving one of them out, the choice is 1.75, 1.73 and 1.75. KDD-99, whose columns nearly determine each other, has
 7.7: it was left out, and is not covered."""
 
 
@@ -40,28 +42,28 @@ class Solution:
 
 
 def spectral_norm(variances: Floats) -> float:
-    """About the norm of a symmetric matrix of independent noise with these variances: twice the largest row's
-    deviation, which is its limit for equal variances (Wigner) and a bound up to lower order otherwise."""
+    """The approximate norm of a symmetric matrix of independent noise with these variances: twice the largest row's
+    deviation. This is the limit for equal variances (Wigner) and otherwise a bound up to lower order."""
     return 2.0 * sqrt(float(variances.sum(axis=1).max()))
 
 
 def solve(gram: Floats, moment: Floats, ridge: float) -> Solution:
-    """(G⁺ + ridge)⁻¹ m, with G⁺ the positive part of G: noise cannot turn the minimum into a maximum."""
+    """(G⁺ + ridge)⁻¹ m, with G⁺ the positive part of G: noise can't turn the minimum into a maximum."""
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
-    return _solved(values, vectors, moment, np.full(len(values), ridge))
+    return _solve(values, vectors, moment, np.full(len(values), ridge))
 
 
 def solve_where_clear(gram: Floats, moment: Floats, norm: float) -> Solution:
-    """The same with a ridge of half the noise's norm on eigenvalues that noise of that norm could have made, and none
-    on the others: along these the solution has no bias.
+    """The same with a ridge of half the noise's norm on eigenvalues that noise of that norm could have made. The others
+    have none: along these the solution has no bias.
 
-    In the spirit of Wang (2018, AdaSSP), direction by direction; eigenvalues are read off the noisy matrix, at no cost.
+    This is Wang's AdaSSP (2018) for each direction separately; eigenvalues are those of the noisy matrix, at no cost.
     """
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
-    return _solved(values, vectors, moment, np.where(values > _CLEAR * norm, 0.0, norm / 2))
+    return _solve(values, vectors, moment, np.where(values > _CLEAR * norm, 0.0, norm / 2))
 
 
-def _solved(values: Floats, vectors: Floats, moment: Floats, ridge: Floats) -> Solution:
+def _solve(values: Floats, vectors: Floats, moment: Floats, ridge: Floats) -> Solution:
     least = 1e-12 * float(np.abs(values).max())
     kept = np.maximum(values, 0.0) + np.maximum(ridge, least)
     inverse = np.asarray((vectors / kept) @ vectors.T, np.float64)
@@ -71,8 +73,8 @@ def _solved(values: Floats, vectors: Floats, moment: Floats, ridge: Floats) -> S
 def allowed_residual(squares: float, rows: int) -> float:
     """The variance of residuals that a linear model's intervals assume, from the sum of their squares.
 
-    Moments tell how large residuals are, not where: a coefficient whose rows have larger residuals varies more. The
-    intervals allow for `UNEQUAL` times the deviation.
+    Moments tell how large residuals are on average, not in which rows: a coefficient whose rows have larger residuals
+    varies more. The intervals allow for `UNEQUAL` times the deviation.
     """
     return UNEQUAL**2 * max(0.0, squares) / rows
 
@@ -80,7 +82,7 @@ def allowed_residual(squares: float, rows: int) -> float:
 def covariance(
     solution: Solution, variances: Floats, moment_variances: Floats, gram: Floats, residual: float
 ) -> Floats:
-    """Of the weights, to first order: inverse · (residual·G + Cov[e − E w]) · inverse.
+    """Covariance of the weights, to first order: inverse · (residual·G + Cov[e − E w]) · inverse.
 
     E is the noise of the Gram matrix, symmetric, its entries independent with `variances`; e that of the moment. So
     Cov[E w]_ii = Σ_k V_ik w_k², and for i ≠ j only the shared entry E_ij couples them: V_ij w_i w_j.
@@ -92,7 +94,7 @@ def covariance(
     return np.asarray(solution.inverse @ middle @ solution.inverse, np.float64)
 
 
-def bias(found: Solution, square: float, label: float) -> Floats:
+def bias(solution: Solution, square: float, label: float) -> Floats:
     """A bound on the ridge's bias of the weights along each axis: its share of them times a bound on the true weights.
 
     Fitted values vary no more than the label, `square` around its mean: a true weight w has λw² <= `square`, λ the
@@ -100,5 +102,5 @@ def bias(found: Solution, square: float, label: float) -> Floats:
     row allows. Signs are unknown, so axes add up as variances do, and a coefficient's error is the root of both
     squares: at 95 % such an interval is at least as wide as one around an estimate that is off by the whole bias.
     """
-    weight = np.minimum(2 * label, np.sqrt(square / np.maximum(found.values, 1e-300)))
-    return np.asarray(found.shrunk * weight, np.float64)
+    weight = np.minimum(2 * label, np.sqrt(square / np.maximum(solution.values, 1e-300)))
+    return np.asarray(solution.shrunk * weight, np.float64)

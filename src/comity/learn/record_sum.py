@@ -1,4 +1,4 @@
-"""What one record adds to a sum: rows inside the unit ball, and second moments as vectors of the matrix's norm."""
+"""What one record adds to a sum: a row inside the unit ball, or its second moment as a vector of the matrix's norm."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from comity.data.row_products import in_blocks, row_norms
 
 Floats = NDArray[np.float64]
 
-# Squared norms differ by less than this where they are added in another order: a row is left as it is only where every
-# order finds it inside.
+# Squared norms differ by less than this if they are added in another order: a row is left unchanged only if it is
+# inside in every order.
 _SURELY_INSIDE = 1 - 1e-9
 
 
 def in_unit_ball(rows: Floats) -> Floats:
-    """Rows (..., d): a row longer than 1 is divided by its norm, a row that is not finite becomes zero.
+    """Divide rows (..., d) longer than 1 by their norm; a row that is not finite becomes zero.
 
     The result of a row does not depend on the other rows, to the last bit: rows that pass the shortcuts below would
-    pass one by one too.
+    also pass one by one.
     """
     # Encoded rows lie inside. Both comparisons are false for NaN.
     if _peaks_are_inside(rows):
@@ -29,7 +29,7 @@ def in_unit_ball(rows: Floats) -> Floats:
 
 
 def _shorten(rows: Floats) -> Floats:
-    """Rows (n, d), with norms added in an order that depends on d alone."""
+    """`in_unit_ball` of rows (n, d), with norms added in an order that depends on d only."""
     with np.errstate(over="ignore", invalid="ignore"):
         norms = row_norms(rows)
         found = rows / np.maximum(norms, 1.0)[:, None]
@@ -41,18 +41,18 @@ def _shorten(rows: Floats) -> Floats:
 
 
 def _shorten_huge(rows: Floats) -> Floats:
-    """Rows whose squares overflow, divided by their largest entry first; rows that are not finite become zero."""
+    """`in_unit_ball` of rows whose squares overflow: they are divided by their largest entry first."""
     rows = np.where(np.isfinite(rows).all(-1, keepdims=True), rows, 0.0)
     rows = rows / np.maximum(np.abs(rows).max(-1, keepdims=True, initial=0.0), 1.0)
     return np.asarray(rows / np.maximum(row_norms(rows), 1.0)[:, None], np.float64)
 
 
 def _peaks_are_inside(rows: Floats) -> bool:
-    """Whether every row is inside by its number of entries and the largest entry of all: quicker than norms.
+    """Whether the largest entry of all rows shows that every row is inside: quicker than norms.
 
-    d times the square of that entry bounds every squared norm. Computed, it is too small by a factor of 1 − 2·2⁻⁵³ at
-    most; a squared norm, its squares added in whatever order, is too large by one of 1 + (d + 3)·2⁻⁵³ at most. So a row
-    that passes has a norm of at most 1 in every order of adding.
+    d times the square of that entry bounds every squared norm. Its computed value is too small by a factor of at least
+    1 − 2·2⁻⁵³; a squared norm, its squares added in any order, is too large by a factor of at most 1 + (d + 3)·2⁻⁵³. So
+    a row that passes has a norm of at most 1 in every order of adding.
     """
     if not rows.size:
         return True
@@ -64,8 +64,8 @@ def _peaks_are_inside(rows: Floats) -> bool:
 def upper_triangle(rows: Floats) -> Floats:
     """Σ x xᵀ as the vector (..., d(d+1)/2) of its upper triangle, off the diagonal times √2.
 
-    So the Euclidean norm of the vector is the Frobenius norm of the matrix: each entry below the diagonal repeats one
-    above it, and noise of deviation s on the vector is s on the matrix's diagonal and s/√2 off it.
+    So the Euclidean norm of the vector is the Frobenius norm of the matrix, whose entries below the diagonal repeat
+    those above it. Noise of deviation s on the vector is s on the matrix's diagonal and s/√2 off it.
     """
     moment = rows.swapaxes(-1, -2) @ rows
     row, column = np.triu_indices(rows.shape[-1])
@@ -73,7 +73,7 @@ def upper_triangle(rows: Floats) -> Floats:
 
 
 def from_upper_triangle(vector: Floats, features: int) -> Floats:
-    """The symmetric matrix of such a vector."""
+    """The symmetric matrix whose `upper_triangle` is the vector."""
     row, column = np.triu_indices(features)
     matrix = np.zeros((features, features))
     matrix[row, column] = vector / np.where(row == column, 1.0, np.sqrt(2.0))

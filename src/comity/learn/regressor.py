@@ -15,46 +15,37 @@ from comity.data import Encoding
 from comity.data.row_products import clip_received, products
 from comity.errors import DataError
 from comity.learn.classifiers import FeatureEncoding
+from comity.learn.newton import Floats
 from comity.learn.released_model import (
     MAX_SHOWN,
-    PAGE,
-    WEIGHTS,
     ReleasedEstimator,
-    check_file,
+    StoredModel,
     constant_of,
     encoded_rows,
-    encoding_as_page,
     model_card,
-    read_constant,
-    read_encoding,
-    read_page,
     read_value,
-    read_weights,
-    require_width,
     split_constant,
-    write_page,
+    write_model,
 )
 
-Floats = NDArray[np.float64]
-
 _DECIDED = 0.25
-"""A coefficient counts as decided by the ridge from this share on: noise may then have made a third of the eigenvalue.
-Not tuned on data."""
+"""From this share on a coefficient counts as decided by the ridge: noise may have made a third of the eigenvalue. Not
+tuned on data."""
 
 
 class LinearRegressor(ReleasedEstimator):
-    """Predicts a number in the target's own units.
+    """Predicts a number in the units of the target.
 
-    As in scikit-learn, `encode(X) @ coef_ + intercept_` is `predict(X)`; `encode` gives the encoded features.
+    As in scikit-learn, `encode(X) @ coef_ + intercept_` is `predict(X)`; `encode` returns the encoded features.
 
     Parameters
     ----------
     coef : the weights as released, (D,), over encoded rows with their constant, for a target scaled to [−1, 1]
     low, high : the target's bounds, which −1 and 1 stand for
-    encoding : how a DataFrame becomes rows; without one a DataFrame's columns are taken as they stand
-    errors : standard errors of `coef`, where the study released them
-    shrunk : how much of each weight a ridge decided, from 0 to 1, where the study released it
-    constant : value of the last entry of every row, where it is a constant feature and no encoding says so
+    encoding : turns a DataFrame into rows; without one the columns of a DataFrame are the rows' entries
+    errors : standard errors of `coef`, if the study released them
+    shrunk : how much of each weight a ridge decided, from 0 to 1, if the study released it
+    constant : value of the last entry of every row, if it is a constant feature and no encoding says so
     """
 
     kind: ClassVar[str] = "regression"
@@ -100,7 +91,7 @@ class LinearRegressor(ReleasedEstimator):
 
     @property
     def dominated_(self) -> NDArray[np.bool_]:
-        """Coefficients that the ridge decides as much as the records do. Read them as unknown, within their
+        """Which coefficients the ridge decides as much as the records do. Treat them as unknown within their
         intervals."""
         if self.shrunk is None:
             return np.zeros(self.n_features_in_, bool)
@@ -108,7 +99,7 @@ class LinearRegressor(ReleasedEstimator):
 
     @property
     def errors_(self) -> Floats | None:
-        """Standard errors of `coef_`, where the study released them."""
+        """Standard errors of `coef_`, if the study released them."""
         return None if self.errors is None else self._unit * self._errors[0]
 
     def interval(self, confidence: float = 0.95) -> Floats:
@@ -160,7 +151,7 @@ class LinearRegressor(ReleasedEstimator):
         return encoded_rows(X, len(self.weights), self._constant, self.encoding)
 
     def _released(self) -> Floats:
-        """Weights and, where released, their standard errors and the ridge's share: (1, D) to (3, D)."""
+        """Weights and, if released, their standard errors and the ridge's share: (1, D) to (3, D)."""
         lines = [self.weights]
         for more in (self.errors, self.shrunk):
             if more is None:
@@ -175,48 +166,42 @@ class LinearRegressor(ReleasedEstimator):
         return self.low + (self.high - self.low) * (1 + scores) / 2
 
     def rowwise(self) -> RowwiseRegressor:
-        """The form of the model that is measured on private records."""
+        """The form of the model that is evaluated on private records."""
         return RowwiseRegressor(self)
 
     def rowwise_scores(self, X: Any) -> Floats:
-        """The same as `scores` to some ten digits, with weights clipped to a public range: the score of a record does
-        not depend on the other records, to the last bit."""
+        """`scores` to about ten digits, with weights clipped to a public range. The score of a record does not depend
+        on the other records, to the last bit."""
         return products(self._rows(X), clip_received(self.weights)[None])[:, 0]
 
-    def predicted(self, rows: Any) -> dict[str, Floats]:
+    def predict_table(self, rows: Any) -> dict[str, Floats]:
         """Columns of a table of predictions."""
         return {"predicted": self.predict(rows)}
 
-    def of_scores(self) -> LinearRegressor:
-        """A model that takes scores which were added up elsewhere, and gives the same answers."""
-        return LinearRegressor([1.0], self.low, self.high)
+    def predict_table_from_scores(self, scores: Floats) -> dict[str, Floats]:
+        """`predict_table` from scores (n,) that were added up elsewhere."""
+        return LinearRegressor([1.0], self.low, self.high).predict_table(scores[:, None])
 
     def save(self, folder: Path) -> None:
-        coef, encoding = self._released(), encoding_as_page(self.encoding)
-        constant = {} if self.constant is None else {"constant": float(self.constant)}
-        np.savez(folder / WEIGHTS, coef=coef)
-        write_page(
+        write_model(
             folder,
             self.kind,
             (),
+            {"coef": self._released()},
+            encoding=self.encoding,
+            constant=self.constant,
             low=float(self.low),
             high=float(self.high),
-            shape=list(coef.shape),
-            encoding=encoding,
-            **constant,
         )
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        path, page = folder / PAGE, read_page(folder)
-        coef, _ = read_weights(folder, page)
-        low, high = (read_value(page, key, float, path) for key in ("low", "high"))
-        encoding = read_encoding(page, path)
-        errors, shrunk = (coef[at] if len(coef) > at else None for at in (1, 2))
-        made = cls(coef[0], low, high, encoding, errors, shrunk, read_constant(page, path))
-        check_file(path, lambda: made.coef_)
-        require_width(encoding, len(made.weights), path)
-        return made
+        stored = StoredModel.read(folder)
+        low, high = (read_value(stored.page, key, float, stored.path) for key in ("low", "high"))
+        errors, shrunk = (stored.coef[at] if len(stored.coef) > at else None for at in (1, 2))
+        model = cls(stored.coef[0], low, high, stored.encoding, errors, shrunk, stored.constant)
+        stored.check(lambda: model.coef_, lambda: len(model.weights))
+        return model
 
     def card(self) -> Card:
         what = f"A linear regression from {self.n_features_in_} features"
@@ -228,12 +213,12 @@ class LinearRegressor(ReleasedEstimator):
         return model_card(what, self.encoding)
 
     def section(self, noise: float | None = None) -> Section:
-        found = self._strongest()
+        strongest = self._strongest()
         note = "The strongest, of encoded features, in units of the target; all are in the model's file."
         if self.dominated_.any():
             note += f" {int(self.dominated_.sum())} of all are decided by the ridge as much as by the records."
         heads = ("feature", "coefficient", "standard error")
-        return Section("The model", tables=(Grid(heads, found, note),) if found else ())
+        return Section("The model", tables=(Grid(heads, strongest, note),) if strongest else ())
 
     def _strongest(self) -> tuple[tuple[str, float, float | None], ...]:
         """The largest coefficients with the names of their features and their standard errors."""

@@ -1,7 +1,7 @@
-"""What all released models have in common: their face to scikit-learn, their rows, and their files.
+"""What all released models have in common: the interface of scikit-learn, their rows, and their files.
 
-A released model is made of published numbers alone. It does not inherit from scikit-learn, which takes longer to import
-than a study of a few hundred parties takes to compute: it has the methods by which scikit-learn knows an estimator, and
+A released model consists of published numbers. It does not inherit from scikit-learn, which takes longer to import than
+a study of a few hundred parties takes to compute. It has the methods by which scikit-learn recognises an estimator, and
 these import scikit-learn when they are called.
 
 The files are `model.json` and, for weights, `weights.npz`; opening them runs no code (no pickle). `model.json` holds
@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
@@ -40,31 +41,31 @@ MAX_SHOWN: Final = 12
 
 PAGE: Final = "model.json"
 WEIGHTS: Final = "weights.npz"
-# A reader that knows no feature maps must not apply the weights to plain rows: this is a separate kind.
+# A separate kind: a reader without feature maps must not apply the weights to plain rows.
 MAPPED: Final = "linear after a feature map"
 _FORMAT: Final = "comity-model"
 _VERSION: Final = 1
 _OPTIONS: Final = {"scaling": str, "rows": str, "intercept": bool, "bins": bool}
 
 FILES: Final = (
-    "`model.json` (kind, classes, encoding with its schema) and `weights.npz`; no code is run by opening them. Use: "
+    "`model.json` (kind, classes, encoding with its schema) and `weights.npz`; opening them runs no code. Use: "
     "`comity predict MODEL DATA`, or `comity.load_model(folder)` in Python."
 )
 USE: Final = (
-    "The study file records no intended use; the parties that made the model decide on it. The guarantee is about what "
-    "the model tells of its sources, not about what it says of the people it is applied to. It was learned under the "
-    "bounds and categories of its schema: values outside are clipped or mapped to `other`. Groups of people were not "
-    "compared. Each further release from the same records adds to the loss above."
+    "The study file records no intended use; the parties that made the model decide on it. The guarantee limits what "
+    "the model tells about its training records, not what it says about the people it is applied to. It was learned "
+    "under the bounds and categories of its schema: values outside are clipped or mapped to `other`. Groups of people "
+    "were not compared. Each further release from the same records adds to the loss above."
 )
 
 
 class ReleasedEstimator:
-    """scikit-learn takes it for a fitted classifier or regressor; its parameters are its constructor's arguments."""
+    """To scikit-learn a fitted classifier or regressor, whose parameters are its constructor's arguments."""
 
     estimates: ClassVar[Literal["classifier", "regressor"]]
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Returns the model as it is: a released model is not trained again."""
+        """Return the model unchanged: a released model is not trained again."""
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -113,15 +114,15 @@ class ReleasedEstimator:
 
 
 def constant_of(constant: float | None, encoding: Any) -> float | None:
-    """The value of the constant feature that ends every row, given or by the encoding; None where there is none.
+    """The value of the constant feature at the end of every row, as given or by the encoding; None without one.
 
-    Its weight counts in the norm that a study bounds. To a reader its weight times its value is the intercept.
+    Its weight counts in the norm that a study bounds. Its weight times its value is the model's intercept.
     """
     return getattr(encoding, "constant", None) if constant is None else float(constant)
 
 
 def split_constant(weights: Floats, constant: float | None) -> tuple[Floats, Floats]:
-    """Weights (..., D) as coefficients (..., d) and intercepts (...), of rows that end in `constant`."""
+    """Split weights (..., D) of rows that end in `constant` into coefficients (..., d) and intercepts (...)."""
     if constant is None:
         return weights, np.zeros(weights.shape[:-1])
     return weights[..., :-1], weights[..., -1] * constant
@@ -203,8 +204,52 @@ def read_encoding(page: dict[str, Any], path: Path) -> Encoding | None:
         raise DataError(f"{path}: the model's encoding can't be used ({error}); fetch the model again") from error
 
 
-def read_constant(page: dict[str, Any], path: Path) -> float | None:
-    """The value of a constant feature that no encoding declares; models of earlier releases have none."""
+@dataclass(frozen=True, eq=False)
+class StoredModel:
+    """The files of a model with weights, read and checked. `arrays` are those beside the weights."""
+
+    path: Path
+    page: dict[str, Any]
+    coef: Floats
+    arrays: dict[str, NDArray[Any]]
+    encoding: Encoding | None
+    constant: float | None
+
+    @classmethod
+    def read(cls, folder: Path) -> StoredModel:
+        path, page = folder / PAGE, read_page(folder)
+        coef, arrays = _read_weights(folder, page)
+        return cls(path, page, coef, arrays, read_encoding(page, path), _read_constant(page, path))
+
+    def check(self, validate: Callable[[], object], width: Callable[[], int]) -> None:
+        """Run the model's own check, and compare the width of its rows with the encoding's."""
+        check_file(self.path, validate)
+        if self.encoding is not None and self.encoding.width != width():
+            raise DataError(
+                f"{self.path}: the schema encodes {self.encoding.width} features and the weights are for {width()}; "
+                "the two files are not of one model, fetch it again"
+            )
+
+
+def write_model(
+    folder: Path,
+    kind: str,
+    classes: Iterable[Any],
+    arrays: Mapping[str, Any],
+    *,
+    encoding: Any,
+    constant: float | None,
+    **content: Any,
+) -> None:
+    """Write a model whose weights are `arrays["coef"]`."""
+    stored, shape = encoding_as_page(encoding), list(arrays["coef"].shape)
+    np.savez(folder / WEIGHTS, **arrays)
+    beside = {} if constant is None else {"constant": float(constant)}
+    write_page(folder, kind, classes, **content, shape=shape, encoding=stored, **beside)
+
+
+def _read_constant(page: dict[str, Any], path: Path) -> float | None:
+    """The value of a constant feature that no encoding declares. Models of earlier releases have none."""
     if page.get("constant") is None:
         return None
     value = read_value(page, "constant", float, path)
@@ -213,8 +258,7 @@ def read_constant(page: dict[str, Any], path: Path) -> float | None:
     return float(value)
 
 
-def read_weights(folder: Path, page: dict[str, Any]) -> tuple[Floats, dict[str, NDArray[Any]]]:
-    """The weights, and the other arrays beside them."""
+def _read_weights(folder: Path, page: dict[str, Any]) -> tuple[Floats, dict[str, NDArray[Any]]]:
     path, shape = folder / WEIGHTS, read_value(page, "shape", list, folder / PAGE)
     arrays = read_arrays(path)
     if "coef" not in arrays:
@@ -226,14 +270,6 @@ def read_weights(folder: Path, page: dict[str, Any]) -> tuple[Floats, dict[str, 
             f"{list(coef.shape)}; fetch the model again"
         )
     return np.asarray(coef, np.float64), others
-
-
-def require_width(encoding: Encoding | None, features: int, path: Path) -> None:
-    if encoding is not None and encoding.width != features:
-        raise DataError(
-            f"{path}: the schema encodes {encoding.width} features and the weights are for {features}; "
-            "the two files are not of one model, fetch it again"
-        )
 
 
 def check_file(path: Path, check: Callable[[], object]) -> None:

@@ -1,6 +1,6 @@
-"""Any scikit-learn classifier from released soft labels: noisy shares of votes on the public auxiliary records.
+"""Fit any scikit-learn classifier on released soft labels: noisy shares of votes on the public auxiliary records.
 
-Post-processing: its input is public or released, so it costs nothing and may be repeated with other classifiers.
+This is post-processing: its input is public or released. It costs nothing and may be repeated with other classifiers.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def fit_on_soft_labels(
     Each row is repeated for every class whose share is positive, with that share as its weight. An estimator that
     takes no weights gets each row once, with its likeliest class. It predicts class indices, or `classes`.
 
-    A setting that counts rows sees each of them once per class: under much noise forests need
-    `min_weight_fraction_leaf`, or a much larger `min_samples_leaf`, to gain anything over the likeliest class.
+    Settings that count rows count each row once per class: under much noise forests need `min_weight_fraction_leaf`, or
+    a much larger `min_samples_leaf`, to gain anything over the likeliest class.
     """
-    rows, shares = _checked(auxiliary, soft)
+    rows, shares = _check_rows(auxiliary, soft)
     names = np.arange(shares.shape[1]) if classes is None else np.asarray(list(classes))
     if len(names) != shares.shape[1]:
         raise DataError(f"classes must name the {shares.shape[1]} columns of the soft labels, found {len(names)}")
@@ -47,19 +47,19 @@ def fit_on_soft_labels(
 def weigh_shares(shares: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
     """Row, class and weight of each positive share; the weights sum to the number of rows.
 
-    Shares below zero are noise and become zero. All rows have one scale: a row of small shares says little, and scaling
-    each row to a sum of one would give it as much weight as the others.
+    Shares below zero are noise and become zero. Rows are not scaled to a sum of one each: a row of small shares says
+    little, and would get as much weight as the others.
     """
-    kept = np.maximum(shares, 0.0)
-    total = float(kept.sum())
+    positive = np.maximum(shares, 0.0)
+    total = float(positive.sum())
     if not total > 0:
         raise DataError("none of the soft labels is above zero, so they say nothing; release them with less noise")
-    place, column = np.nonzero(kept)
-    return place, column, kept[place, column] * (len(shares) / total)
+    place, column = np.nonzero(positive)
+    return place, column, positive[place, column] * (len(shares) / total)
 
 
 def _weight_key(estimator: Any) -> str | None:
-    """Under which name `fit` takes weights; a pipeline hands them to its last step."""
+    """The name under which `fit` takes weights; a pipeline passes them to its last step."""
     steps = getattr(estimator, "steps", None)
     if steps:
         name, last = steps[-1]
@@ -68,7 +68,7 @@ def _weight_key(estimator: Any) -> str | None:
     return "sample_weight" if has_fit_parameter(estimator, "sample_weight") else None
 
 
-def _checked(auxiliary: ArrayLike, soft: ArrayLike) -> tuple[Floats, Floats]:
+def _check_rows(auxiliary: ArrayLike, soft: ArrayLike) -> tuple[Floats, Floats]:
     rows, shares = np.asarray(auxiliary, np.float64), np.asarray(soft, np.float64)
     if rows.ndim != 2 or shares.ndim != 2 or len(rows) != len(shares) or not len(rows) or shares.shape[1] < 2:
         raise DataError(

@@ -218,7 +218,7 @@ class JointPrediction(Protocol):
         return self._table(found.releases["scores"], found.own.get(SCORED))
 
     def _table(self, scores: Floats, ids: list[str] | None) -> Table:
-        columns = self._answers().of_scores().predicted(np.asarray(scores, np.float64)[:, None])
+        columns = self._answers().predict_table_from_scores(np.asarray(scores, np.float64))
         if ids is not None:
             columns = {str(self.schema.identifier): np.array(ids, object), **columns}
         rows = zip(*(column.tolist() for column in columns.values()))
