@@ -19,8 +19,9 @@ from comity.entropy import derive
 from comity.federation.messages.codec import decode
 from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.federation.owner.host import Host
-from tests.federation.channels import Whole
-from tests.federation.toy import STUDY, path_of
+from tests.support.asks import path_of
+from tests.support.channels import Whole
+from tests.support.consortia import STUDY
 
 RUN = "run-1"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from comity.errors import Implausible
 from comity.federation.coordinator.lifecycle import run
 
-from .liar import hosted, multiplied, with_zeros
+from .liar import host_all, multiply_contributions, send_zeros
 from .studies import Case, case
 
 METHODS = ("averaging", "softlabel", "synthetic")
@@ -24,11 +24,11 @@ def attacked(study: Case, lie: str) -> float | str:
     """The error on test records where the last owner lies; or the sentence with which the run ended."""
     records, liars = dict(study.records), {}
     if lie == ZEROS:
-        liars = {study.liar: with_zeros(study.protocol, study.consortium)}
+        liars = {study.liar: send_zeros(study.protocol, study.consortium)}
     elif lie != HONEST:
         records[study.liar] = study.flipped
-        liars = {study.liar: multiplied(study.protocol, study.consortium, LIES[lie])}
-    parties, _ = hosted(study.protocol, study.consortium, records, liars=liars)
+        liars = {study.liar: multiply_contributions(study.protocol, study.consortium, LIES[lie])}
+    parties, _ = host_all(study.protocol, study.consortium, records, liars=liars)
     try:
         return study.error(run(parties))
     except Implausible as found:

@@ -20,7 +20,7 @@ from comity.privacy.loss import Approx
 from comity.privacy.unit import Unit
 from tests.synthetic.made import synthetic
 
-from .liar import make_consortium
+from .liar import make_numbered_consortium
 
 WIDTH, RECORDS, TEST = 4, 400, 4000
 SCHEMA = Schema(tuple(Numeric(f"x{place}", -1, 1, bins=4) for place in range(WIDTH)), Classes("y", ("no", "yes")))
@@ -69,17 +69,17 @@ class Case:
 def case(method: str, parties: int, seed: int = 0) -> Case:
     encoding: Any = Encoding(SCHEMA, scaling="symmetric", rows="scaled", intercept=True)
     if method == "averaging":
-        consortium = make_consortium(parties, Approx(1.0, 1e-6))
+        consortium = make_numbered_consortium(parties, Approx(1.0, 1e-6))
         classes = ("no", "yes")
         protocol: Protocol = Averaging.over_rows(
             features=encoding.width, model="logistic", classes=classes, sizes=RECORDS, encoding=encoding
         )
     elif method == "softlabel":
-        consortium = make_consortium(parties, Approx(40.0 if parties < 10 else 10.0, 1e-6), unit=Unit.PARTY)
+        consortium = make_numbered_consortium(parties, Approx(40.0 if parties < 10 else 10.0, 1e-6), unit=Unit.PARTY)
         auxiliary = encoding.encode(people(200, 10_000 + seed)).records.features
         protocol = SoftLabel.over_rows(auxiliary=auxiliary, classes=("no", "yes"), sizes=RECORDS, encoding=encoding)
     else:
-        consortium = make_consortium(parties, Approx(1.0, 1e-6))
+        consortium = make_numbered_consortium(parties, Approx(1.0, 1e-6))
         protocol = synthetic(schema=SCHEMA, rows=parties * RECORDS)
         encoding = protocol.encoding
     made = {

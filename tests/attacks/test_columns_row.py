@@ -24,7 +24,7 @@ from comity.methods.synthetic.counts import table_ranges
 from comity.privacy.loss import Approx
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
-from tests.federation.toy import STUDY
+from tests.support.consortia import STUDY
 from tests.synthetic import by_columns
 from tests.vertical import consortia as vertical
 
@@ -69,7 +69,7 @@ def attacked(protocol: Any, records: Any, times: float) -> tuple[Parties, Any]:
     consortium = vertical.make_consortium(protocol, LOSS)
     # The one that encrypts its columns: nobody looks into a ciphertext.
     cheat = consortium.parties[0]
-    return liar.hosted(protocol, consortium, records, liars={cheat: multiplying(protocol, consortium, times)})
+    return liar.host_all(protocol, consortium, records, liars={cheat: multiplying(protocol, consortium, times)})
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from tests.synthetic import by_columns
 from tests.vertical import consortia as vertical
 
 from .influence import METHODS
-from .liar import hosted, multiplied
+from .liar import host_all, multiply_contributions
 from .studies import case
 
 
@@ -22,8 +22,8 @@ def scores(method: str, factor: float | None) -> list[OwnScore]:
     records, liars = dict(study.records), {}
     if factor is not None:
         records[study.liar] = study.flipped
-        liars = {study.liar: multiplied(study.protocol, study.consortium, factor)}
-    parties, _ = hosted(study.protocol, study.consortium, records, liars=liars)
+        liars = {study.liar: multiply_contributions(study.protocol, study.consortium, factor)}
+    parties, _ = host_all(study.protocol, study.consortium, records, liars=liars)
     presented = study.protocol.present(run(parties), study.consortium)
     found = [study.protocol.score_own(presented, study.records[name], name) for name in study.consortium.parties[:-1]]
     return [one for one in found if one is not None]

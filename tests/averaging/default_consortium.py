@@ -7,20 +7,17 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from comity.crypto.sealing import Identity
 from comity.data import Records
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.consortium import COORDINATOR, Consortium
-from comity.federation.declare.policy import SIMULATION
+from comity.federation.declare.consortium import Consortium
 from comity.federation.owner.host import Host
-from comity.federation.owner.store import Store
 from comity.federation.protocol import Protocol
 from comity.methods.averaging import Averaging, AveragingProtocol, descent
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss
 from comity.privacy.unit import Neighbours, Unit
-from tests.federation.toy import NAMES, STUDY, LossyChannel, Watched, identity
+from tests.support.consortia import NAMES, STUDY, make_host, make_open_ledger, make_parties, make_roster
 from tests.support.noise import NoNoise
 
 KINDS = ("logistic", "svm", "softmax", "linear")
@@ -64,7 +61,7 @@ def make_consortium(
         neighbours=Neighbours(neighbours),
         colluders=1 if parties > 1 else 0,
         dropouts=dropouts,
-        roster={name: identity(name).public for name in (COORDINATOR, *names)},
+        roster=make_roster(names),
     )
 
 
@@ -78,31 +75,21 @@ def parties(
     folder: Any = None,
     hosts: dict[str, Host] | None = None,
 ) -> tuple[Parties, dict[str, Host]]:
-    keys: dict[str, Identity] = {name: identity(name) for name in (COORDINATOR, *consortium.parties)}
     agreement = Agreement(STUDY, built, consortium)
     if hosts is None:
         hosts = {}
         for name in consortium.parties:
-            path = None if folder is None else folder / f"{name}.ledger"
-            account: dict[str, Any] = {"dataset": name, "unit": consortium.unit, "neighbours": consortium.neighbours}
-            if path is None:
-                ledger = Ledger.in_memory(**account)
-            else:
-                ledger = Ledger(path) if path.exists() else Ledger.create(path, grant=Approx(5, 1e-5), **account)
-            store = Store(ledger, unit=consortium.unit, neighbours=consortium.neighbours)
-            hosts[name] = Host(
-                agreement,
-                name,
-                records=records[name],
-                keys=keys[name],
-                store=store,
-                noise=noise or NoNoise(),
-                policy=SIMULATION,
-            )
-    journal = Watched(None if folder is None else folder / "journal")
-    channel = LossyChannel(hosts, lose)
-    coordinator = Parties(agreement, run="run-1", channel=channel, journal=journal, keys=keys[COORDINATOR], noise=None)
-    return coordinator, hosts
+            ledger = make_open_ledger(name, consortium) if folder is None else _open_or_create(folder, name, consortium)
+            hosts[name] = make_host(agreement, name, records[name], ledger, noise=noise or NoNoise())
+    return make_parties(agreement, hosts, folder, lose=lose), hosts
+
+
+def _open_or_create(folder: Any, name: str, consortium: Consortium) -> Ledger:
+    path = folder / f"{name}.ledger"
+    if path.exists():
+        return Ledger(path)
+    terms: dict[str, Any] = {"dataset": name, "unit": consortium.unit, "neighbours": consortium.neighbours}
+    return Ledger.create(path, grant=Approx(5, 1e-5), **terms)
 
 
 def whitening_in_one_place(built: Any, consortium: Any, rows: Any, records: int, before: Any) -> Any:

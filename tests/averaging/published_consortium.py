@@ -29,8 +29,8 @@ from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededDraws
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.local.channel import LocalChannel
-from tests.federation.channels import WholeLocal
-from tests.federation.toy import Watched
+from tests.support.channels import WholeLocal
+from tests.support.consortia import WatchedJournal
 
 STUDY = "a" * 64
 NAMES = ("ash", "birch", "cedar", "doum", "elm")
@@ -133,7 +133,7 @@ class Meeting:
     def __post_init__(self) -> None:
         self.consortium = make_consortium(len(self.sizes), self.epsilon)
         self.noises = {name: Recorded(name) for name in self.consortium.parties}
-        self.journal = Watched(None if self.folder is None else self.folder / "journal")
+        self.journal = WatchedJournal(None if self.folder is None else self.folder / "journal")
         self.open_sites()
 
     @property

@@ -16,7 +16,7 @@ from comity.crypto.comparisons.triples import Triples, deal, read_dealt
 from comity.errors import Malformed, Refused, SiteLost, StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.coordinator.replies import PartyValues
 from comity.federation.declare.consortium import COORDINATOR, EVERYONE
@@ -31,9 +31,10 @@ from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
 from comity.methods.averaging.published.argmin import Argmin
 from comity.study.local.channel import LocalChannel
-from tests.federation.channels import WholeLocal
-from tests.federation.toy import STUDY, begin, host, identity, make_consortium, path_of, setup
-from tests.federation.wire import recorded
+from tests.support.asks import path_of
+from tests.support.channels import WholeLocal, record_channel
+from tests.support.consortia import STUDY, make_consortium, make_identity
+from tests.support.rounds import host_party, set_up_run
 
 SIDE, DEALER = "ash", "cedar"
 PERMUTED = Public("the order is secret")
@@ -101,7 +102,7 @@ def smallest(cases: list[Any], dealer: str | None = None, kind: type[Argmin] = A
 
 def wired(protocol: Protocol, folder: Any = None, hosts: Any = None) -> tuple[Parties, dict[str, Host]]:
     """Real hosts behind the channel of the embedded runtime."""
-    parties, hosts = setup(protocol, make_consortium(3, dropouts=0), folder, hosts=hosts)
+    parties, hosts = set_up_run(protocol, make_consortium(3, dropouts=0), folder, hosts=hosts)
     parties.channel = LocalChannel(hosts)
     return parties, hosts
 
@@ -337,13 +338,13 @@ class Fragile(WholeLocal):
 
 def coordinator(protocol: Any, channel: Any, journal: Any) -> Parties:
     consortium = make_consortium(3, dropouts=0)
-    keys = identity(COORDINATOR)
+    keys = make_identity(COORDINATOR)
     return Parties(Agreement(STUDY, protocol, consortium), run="run-1", channel=channel, journal=journal, keys=keys)
 
 
 def sites(protocol: Any, folder: Any) -> dict[Any, Any]:
     consortium = make_consortium(3, dropouts=0)
-    return {name: host(protocol, consortium, name, folder) for name in consortium.parties}
+    return {name: host_party(protocol, consortium, name, folder) for name in consortium.parties}
 
 
 def play(protocol: Any, folder: Any, crossed: Any, at: Any = None, moment: str = "before") -> Any:
@@ -551,7 +552,7 @@ def flipped(message: bytes) -> bytes:
 
 def test_without_the_representative_the_run_waits_for_it(tmp_path: Path) -> None:
     protocol = smallest([[5, -2, 4]], DEALER)
-    parties, hosts = setup(protocol, make_consortium(3, dropouts=0), tmp_path, lose=[(SIDE, "argmin.multiply[4]")])
+    parties, hosts = set_up_run(protocol, make_consortium(3, dropouts=0), tmp_path, lose=[(SIDE, "argmin.multiply[4]")])
     with pytest.raises(SiteLost):
         run(parties)
     resumed = coordinator(protocol, LocalChannel(hosts), parties.journal)
@@ -642,8 +643,8 @@ def test_an_exact_index_is_a_disclosure_that_every_party_must_allow() -> None:
     protocol = smallest([[5, -2]], DEALER, index=Disclosed("who is smallest", "sizes_may_leave"))
     consortium = make_consortium(3, dropouts=0)
     strict = Policy(disclosures=frozenset(), approved={STUDY: 1})
-    hosts = {name: host(protocol, consortium, name, policy=strict) for name in ("birch",)}
-    hosts |= {name: host(protocol, consortium, name) for name in (SIDE, DEALER)}
+    hosts = {name: host_party(protocol, consortium, name, policy=strict) for name in ("birch",)}
+    hosts |= {name: host_party(protocol, consortium, name) for name in (SIDE, DEALER)}
     parties, _ = wired(protocol, hosts=hosts)
     with pytest.raises(Refused, match=r"birch refused run.ready.*sizes_may_leave"):
         run(parties)
@@ -660,7 +661,7 @@ def test_the_declaration_names_the_adversary() -> None:
 
 def test_no_byte_of_a_triple_seed_crosses_in_clear() -> None:
     parties, _ = begun(smallest([[4, 2, 9]], DEALER))
-    line = recorded(parties)
+    line = record_channel(parties)
     assert parties.protocol.coordinate(parties)["found"].tolist() == [1]
     seed = parties.under("argmin").once("triple_seed/0", dict)
     assert len(seed) == 32
@@ -676,7 +677,7 @@ def test_the_curators_seed_would_show_the_representative_its_inputs() -> None:
     crossed, inputs = [], []
     for _ in range(2):
         parties, _ = begun(protocol)
-        line = recorded(parties)
+        line = record_channel(parties)
         protocol.coordinate(parties)
         crossed.append(unpack(next(line.asked(SIDE, "masked_by_curator")), 2 * gates))
         seed = parties.under("argmin").once("triple_seed/0", dict)

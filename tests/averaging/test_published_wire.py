@@ -10,7 +10,7 @@ from comity.crypto.paillier.cryptosystem import PrivateKey
 from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.codec import decode
 from comity.methods.averaging.published import selection
-from tests.federation.wire import recorded
+from tests.support.channels import record_channel
 from tests.support.published import build_published
 
 from .published_consortium import Meeting, QuickKeys
@@ -21,7 +21,7 @@ WIDTH = 4
 def held(sizes: Any) -> Any:
     meeting = Meeting(build_published(QuickKeys, width=WIDTH, l2=0.1), sizes)
     parties = meeting.parties()
-    line = recorded(parties)
+    line = record_channel(parties)
     begin(parties)
     released = meeting.protocol.coordinate(parties)
     return meeting, parties, line, released

@@ -16,7 +16,7 @@ from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.averaging import method as averaging_method
 from tests.averaging.default_consortium import make_consortium
 from tests.averaging.default_consortium import parties as joined
-from tests.federation.toy import NAMES
+from tests.support.consortia import NAMES
 
 WIDTH, LENGTH = 3, 100.0
 

@@ -18,7 +18,7 @@ from comity.crypto.psi_keyed import Packed
 from comity.data import Records
 from comity.entropy import derive
 from comity.errors import DataError, Malformed, Refused, SiteLost, Stopped, StudyError
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declare.declaration import Declaration, Release
@@ -34,8 +34,10 @@ from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
 from comity.methods.by_columns import alignment
 from comity.methods.by_columns.alignment import ROWS, Alignment, canonicalise_ids, require_distinct
-from tests.federation.toy import NAMES, STUDY, answer, ask_for, begin, host, make_consortium, setup
-from tests.federation.wire import recorded
+from tests.support.asks import answer_ask, write_ask
+from tests.support.channels import record_channel
+from tests.support.consortia import NAMES, STUDY, make_consortium
+from tests.support.rounds import host_party, set_up_run
 
 METHODS = ("keyed", "ecdh")
 
@@ -87,7 +89,7 @@ def held(ids: Any) -> Records:
 
 def started(lists: list[Any], method: str = "keyed", folder: Any = None, **options: Any) -> Any:
     consortium = make_consortium(len(lists), dropouts=0, colluders=min(1, len(lists) - 1))
-    parties, hosts = setup(Aligned(method), consortium, folder, **options)
+    parties, hosts = set_up_run(Aligned(method), consortium, folder, **options)
     for name, ids in zip(NAMES, lists):
         hosts[name].__dict__["records"] = held(ids) if ids is not None else Records(np.zeros((3, 1)))
     begin(parties)
@@ -210,23 +212,23 @@ def test_an_empty_intersection_ends_the_study(method: Any, lists: Any) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_site_whose_policy_keeps_sizes_at_home_takes_no_part(method: Any) -> None:
     def begin(allowed: Any) -> Any:
-        one = host(
+        one = host_party(
             Aligned(method),
             make_consortium(3, dropouts=0),
             "ash",
             policy=Policy(disclosures=frozenset(allowed), approved={STUDY: 1}),
         )
-        return decode(answer(one, ask_for("run.begin[0]")))
+        return decode(answer_ask(one, write_ask("run.begin[0]")))
 
     assert begin({"records_may_leave"}) == {"refused": "policy", "key": "sizes_may_leave"}
     assert "ok" in begin({"sizes_may_leave"})
 
 
 def test_a_protocol_that_does_not_declare_its_alignment_can_not_run_it() -> None:
-    parties, _ = setup(Aligned(declares=False), make_consortium(3, dropouts=0))
+    parties, _ = set_up_run(Aligned(declares=False), make_consortium(3, dropouts=0))
     with pytest.raises(Malformed, match="not declared"):
         Alignment("keyed").coordinate_alignment(parties)
-    parties, _ = setup(Aligned("ecdh"), make_consortium(3, dropouts=0))
+    parties, _ = set_up_run(Aligned("ecdh"), make_consortium(3, dropouts=0))
     with pytest.raises(Refused):
         Alignment("keyed").coordinate_alignment(parties)
 
@@ -269,7 +271,7 @@ def test_a_run_waits_for_every_party_and_goes_on_where_it_was(method: Any, path:
 
 def ask(parties: Any, hosts: Any, name: Any, path: Any, mail: Any = (), **values: Any) -> Any:
     nonce = parties.journal.nonce(parties.run)
-    return decode(answer(hosts[name], ask_for(path, run=parties.run, nonce=nonce, mail=mail, **values)))
+    return decode(answer_ask(hosts[name], write_ask(path, run=parties.run, nonce=nonce, mail=mail, **values)))
 
 
 def test_a_key_comes_from_the_first_party_alone_and_nothing_leaves_without_it() -> None:
@@ -452,7 +454,7 @@ LISTS = [["both 1", "both 2", "ash alone"], ["both 1", "both 2", "birch alone"]]
 def tokens_that_crossed(method: Any) -> Any:
     """The tokens of ash as they crossed, and those of the ids of `LISTS` and of a guess, as birch could make them."""
     parties, hosts = started(LISTS, method)
-    line = recorded(parties)
+    line = record_channel(parties)
     assert Aligned(method).align.coordinate_alignment(parties) == 2
     (crossed,) = line.replied("ash", "tokens")
     return parties, hosts, crossed
@@ -472,7 +474,7 @@ def test_a_party_that_has_the_key_reads_no_peers_list_off_the_wire() -> None:
 def test_blinded_lists_of_two_parties_can_not_be_compared_on_the_wire() -> None:
     """Their overlaps are for the coordinator: a party is to learn whom all hold, and of nobody else who holds them."""
     parties, _ = started([*LISTS, ["both 1", "both 2", "cedar"]], "ecdh")
-    line = recorded(parties)
+    line = record_channel(parties)
     Aligned("ecdh").align.coordinate_alignment(parties)
     lists = []
     for name in parties.consortium.parties:

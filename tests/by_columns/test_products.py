@@ -15,7 +15,7 @@ from comity.crypto.products.dealer_product import Layout, Party, _fill_mask, dea
 from comity.crypto.products.fixed_point import FixedPoint
 from comity.data import Records
 from comity.errors import Refused, Stopped
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.declare.bounds import OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
 from comity.federation.declare.declaration import Declaration, Release
@@ -31,9 +31,10 @@ from comity.methods.by_columns.products import Products
 from comity.privacy.loss import ZCDP
 from comity.privacy.mechanisms import Gaussian
 from tests.federation.test_resume import Killed, kill_at, stored
-from tests.federation.toy import begin, make_consortium, setup
-from tests.federation.wire import pieces, recorded
+from tests.support.channels import pieces, record_channel
+from tests.support.consortia import make_consortium
 from tests.support.noise import NoNoise
+from tests.support.rounds import set_up_run
 
 COLUMNS = {"ash": 2, "birch": 3, "cedar": 1}
 ROWS = 700
@@ -104,7 +105,7 @@ class Cross(Protocol):
 
 def study(method: Any, noise: Any = None, lose: Any = (), folder: Any = None, most: Any = 1 << 12) -> Any:
     protocol = Cross(product=Products(columns=COLUMNS, method=method, max_rows=most, noise=1 << 34))
-    parties, hosts = setup(protocol, make_consortium(3, dropouts=0), folder, noise=noise, lose=lose, epsilon=50.0)
+    parties, hosts = set_up_run(protocol, make_consortium(3, dropouts=0), folder, noise=noise, lose=lose, epsilon=50.0)
     for number, (name, host) in enumerate(hosts.items()):
         generator = np.random.default_rng(number)
         host.__dict__["records"] = Records(generator.uniform(-1, 1, (ROWS, COLUMNS[name])))
@@ -426,7 +427,7 @@ def rows_of(peer: str, seed: bytes, opened: np.ndarray) -> np.ndarray:
 
 def test_no_byte_of_a_hand_crosses_in_clear() -> None:
     protocol, parties, _ = study("dealer", NoNoise())
-    line = recorded(parties)
+    line = record_channel(parties)
     begun(parties)
     protocol.coordinate(parties)
     hands = parties.under("product").once("hands", dict)
@@ -437,7 +438,7 @@ def test_no_byte_of_a_hand_crosses_in_clear() -> None:
 
 def test_a_party_that_records_the_wire_does_not_get_at_a_peers_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     protocol, parties, hosts = study("dealer", NoNoise())
-    line, opened = recorded(parties), {}
+    line, opened = record_channel(parties), {}
     received = type(parties.protocol.product)._absorb_stretch
 
     def listening(self: Any, site: Any, *args: Any) -> Any:

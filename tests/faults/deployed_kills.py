@@ -29,7 +29,7 @@ from tests.faults.checks import broken
 from tests.faults.consortia import COORDINATOR, Folder
 from tests.faults.local_kills import warmed
 from tests.faults.outcomes import COMPLETED, ENDED, RESUMED, Tally
-from tests.federation.children import fork
+from tests.support.children import fork
 
 ROLES = ("site", "coordinator", "relay")
 _LONGEST = 1800

@@ -29,8 +29,8 @@ from tests.faults import seen
 from tests.faults.checks import Line, broken
 from tests.faults.consortia import RUN, Folder
 from tests.faults.outcomes import COMPLETED, ENDED, RESUMED, Tally
-from tests.federation.children import fork
-from tests.federation.pipes import PIDS, PipeChannel
+from tests.support.children import fork
+from tests.support.pipes import PIDS, PipeChannel
 
 ROLES = ("site", "coordinator", "everyone")
 AGAIN = 0.4

@@ -22,7 +22,7 @@ from tests.faults import seen
 from tests.faults.checks import broken, lines_of
 from tests.faults.consortia import Folder, make
 from tests.faults.deployed_kills import Deployment, exit_code
-from tests.federation.children import end_children
+from tests.support.children import end_children
 from tests.support.relays import needs_server, wait_until
 
 pytestmark = [needs_server, pytest.mark.deploy]

@@ -25,7 +25,7 @@ from tests.faults.checks import broken, owed
 from tests.faults.consortia import METHODS, RUN, make
 from tests.faults.matrix import DEPLOYED, LOCAL, SEED
 from tests.faults.outcomes import ENDED, RESUMED
-from tests.federation.children import end_children
+from tests.support.children import end_children
 from tests.support.relays import needs_server
 
 

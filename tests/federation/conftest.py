@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .children import end_children
+from tests.support.children import end_children
 
 
 @pytest.fixture(autouse=True)

@@ -34,9 +34,10 @@ from comity.federation.owner.site import Site
 from comity.federation.part import spec_of
 from comity.federation.protocol import step
 from comity.privacy.ledger import verify_export
-from tests.support.asks import sign_ask
-
-from .toy import STUDY, LossyChannel, Rounds, identity, make_consortium, path_of, setup
+from tests.support.asks import path_of, sign_ask
+from tests.support.channels import LossyChannel
+from tests.support.consortia import STUDY, make_consortium, make_identity
+from tests.support.rounds import Rounds, set_up_run
 
 PARTIES = 4
 
@@ -68,7 +69,7 @@ PROTOCOL = Greeted()
 @cache
 def keys_of(name: str) -> Identity:
     """Made once: a key takes as long as three messages."""
-    return identity(name)
+    return make_identity(name)
 
 
 class Violation(AssertionError):
@@ -132,7 +133,7 @@ class Recorder(LossyChannel):
 
 def recorded(stop: int | None = None, noise: Any = None, lose: Any = ()) -> tuple[Any, Recorder]:
     """The sites of a run of the toy protocol with secure sums, as it goes until round `stop`, and what crossed."""
-    parties, hosts = setup(PROTOCOL, make_consortium(PARTIES), noise=noise, epsilon=50.0)
+    parties, hosts = set_up_run(PROTOCOL, make_consortium(PARTIES), noise=noise, epsilon=50.0)
     channel = Recorder(hosts, stop, lose)
     parties.channel = channel
     with suppress(Enough):

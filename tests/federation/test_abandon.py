@@ -10,15 +10,17 @@ import pytest
 
 from comity.errors import Refused, SiteLost
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.declare.policy import Policy
 from comity.federation.declare.protection import Noised
 from comity.federation.messages.codec import decode
 from comity.federation.owner.store import Store
 from comity.privacy.unit import Neighbours, Unit
+from tests.support.asks import answer_ask, path_of, write_ask
+from tests.support.channels import LossyChannel
+from tests.support.consortia import STUDY, make_consortium
 from tests.support.noise import NoNoise
-
-from .toy import STUDY, LossyChannel, Rounds, answer, ask_for, begin, host, make_consortium, path_of, setup
+from tests.support.rounds import Rounds, host_party, set_up_run
 
 
 def accounts(hosts: Any) -> Any:
@@ -27,7 +29,7 @@ def accounts(hosts: Any) -> Any:
 
 def again(parties: Any, hosts: Any, **options: Any) -> Any:
     """The same run, over the same journal, with everybody reachable."""
-    resumed, _ = setup(parties.protocol, parties.consortium, hosts=hosts, run=parties.run, **options)
+    resumed, _ = set_up_run(parties.protocol, parties.consortium, hosts=hosts, run=parties.run, **options)
     resumed.journal = parties.journal
     return resumed
 
@@ -45,7 +47,7 @@ def changing_its_mind(parties: Any, hosts: Any, name: str = "cedar") -> Any:
 
 def test_a_refusal_at_the_beginning_frees_what_the_others_reserved() -> None:
     consortium = make_consortium()
-    parties, hosts = setup(consortium=consortium)
+    parties, hosts = set_up_run(consortium=consortium)
     before = accounts(hosts)
     changing_its_mind(parties, hosts)
     with pytest.raises(Refused, match=r"cedar refused run\.begin.*approval") as refusal:
@@ -55,46 +57,49 @@ def test_a_refusal_at_the_beginning_frees_what_the_others_reserved() -> None:
     for name, one in hosts.items():
         assert one.store.runs_open() == [], name
         assert one.store.state("run-1", "run:secret") is None
-        assert decode(answer(one, ask_for("average[0]", nonce=parties.journal.nonce("run-1"))))["refused"] == "closed"
+        assert (
+            decode(answer_ask(one, write_ask("average[0]", nonce=parties.journal.nonce("run-1"))))["refused"]
+            == "closed"
+        )
 
 
 def test_a_refused_run_is_over_and_says_so() -> None:
     consortium = make_consortium()
-    parties, hosts = setup(consortium=consortium)
+    parties, hosts = set_up_run(consortium=consortium)
     with pytest.raises(Refused, match="approval"):
         run(changing_its_mind(parties, hosts))
     hosts["cedar"].policy = Policy(approved={STUDY: 1})
     with pytest.raises(Refused, match=r"run-1 was abandoned: cedar refused .*approval.*begin a new run"):
         run(again(parties, hosts))
-    assert run(setup(consortium=consortium, hosts=hosts, run="run-2")[0])["result"].shape == (3,)
+    assert run(set_up_run(consortium=consortium, hosts=hosts, run="run-2")[0])["result"].shape == (3,)
 
 
 def test_a_refusal_by_somebody_else_costs_no_approval() -> None:
     consortium = make_consortium()
     once = Policy(approved={STUDY: 1})
-    hosts = {name: host(Rounds(), consortium, name, policy=once) for name in consortium.parties}
+    hosts = {name: host_party(Rounds(), consortium, name, policy=once) for name in consortium.parties}
     with pytest.raises(Refused, match="approval"):
-        run(changing_its_mind(setup(consortium=consortium, hosts=hosts)[0], hosts))
+        run(changing_its_mind(set_up_run(consortium=consortium, hosts=hosts)[0], hosts))
     hosts["cedar"].policy = once
-    run(setup(consortium=consortium, hosts=hosts, run="run-2")[0])
+    run(set_up_run(consortium=consortium, hosts=hosts, run="run-2")[0])
     with pytest.raises(Refused, match="approval"):
-        run(setup(consortium=consortium, hosts=hosts, run="run-3")[0])
+        run(set_up_run(consortium=consortium, hosts=hosts, run="run-3")[0])
 
 
 def test_an_abandoned_run_in_which_anything_was_answered_counts_as_approved() -> None:
     """Else a coordinator would read what is disclosed exactly as often as it likes."""
-    one = host(Rounds(protection=Noised), make_consortium(), "ash", policy=Policy(approved={STUDY: 1}))
-    assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
-    assert "ok" in decode(answer(one, ask_for("average[0]")))
-    assert "ok" in decode(answer(one, ask_for("run.abandon[0]")))
-    assert decode(answer(one, ask_for("run.begin[0]", run="run-2")))["refused"] == "approval"
+    one = host_party(Rounds(protection=Noised), make_consortium(), "ash", policy=Policy(approved={STUDY: 1}))
+    assert "ok" in decode(answer_ask(one, write_ask("run.begin[0]")))
+    assert "ok" in decode(answer_ask(one, write_ask("average[0]")))
+    assert "ok" in decode(answer_ask(one, write_ask("run.abandon[0]")))
+    assert decode(answer_ask(one, write_ask("run.begin[0]", run="run-2")))["refused"] == "approval"
 
 
 def test_whoever_is_away_while_a_refused_run_is_abandoned_hears_it_later() -> None:
     consortium = make_consortium()
-    _, hosts = setup(consortium=consortium)
+    _, hosts = set_up_run(consortium=consortium)
     before = accounts(hosts)
-    parties, _ = setup(consortium=consortium, hosts=hosts, lose=[("elm", "run.abandon[0]")])
+    parties, _ = set_up_run(consortium=consortium, hosts=hosts, lose=[("elm", "run.abandon[0]")])
     with pytest.raises(Refused):
         run(changing_its_mind(parties, hosts))
     assert hosts["elm"].store.runs_open() == ["run-1"] and accounts(hosts) != before
@@ -107,7 +112,7 @@ def test_whoever_is_away_while_a_refused_run_is_abandoned_hears_it_later() -> No
 
 def test_the_end_stays_open_until_everybody_has_heard_it() -> None:
     lose = [("doum", "sum.mask[mean/0]")]
-    parties, hosts = setup(Rounds(rounds=0), lose=lose, noise=NoNoise())
+    parties, hosts = set_up_run(Rounds(rounds=0), lose=lose, noise=NoNoise())
     released = run(parties)["result"]
     assert hosts["doum"].store.runs_open() == ["run-1"]
     assert all(one.store.runs_open() == [] for name, one in hosts.items() if name != "doum")
@@ -126,7 +131,7 @@ def test_the_end_stays_open_until_everybody_has_heard_it() -> None:
 
 def test_whoever_was_away_at_the_beginning_can_not_begin_later() -> None:
     """Its reply may have been lost, not its reservation; or its ask may still be on the way."""
-    parties, hosts = setup(Rounds(rounds=0), noise=NoNoise(), lose=[("elm", "run.begin[0]")])
+    parties, hosts = set_up_run(Rounds(rounds=0), noise=NoNoise(), lose=[("elm", "run.begin[0]")])
     run(parties)
     late = [
         message
@@ -149,7 +154,7 @@ def test_a_reservation_whose_reply_was_lost_is_freed_at_the_end() -> None:
                 del replies["elm"]
             return replies
 
-    parties, hosts = setup(Rounds(rounds=0), noise=NoNoise())
+    parties, hosts = set_up_run(Rounds(rounds=0), noise=NoNoise())
     before = accounts({"elm": hosts["elm"]})
     parties.channel = Deaf(hosts)
     parties.progress = lambda path: held.append(hosts["elm"].store.runs_open()) if path == "run.end[0]" else None
@@ -160,7 +165,7 @@ def test_a_reservation_whose_reply_was_lost_is_freed_at_the_end() -> None:
 
 
 def test_a_party_that_refuses_the_end_has_heard_it() -> None:
-    parties, hosts = setup(Rounds(rounds=0), noise=NoNoise())
+    parties, hosts = set_up_run(Rounds(rounds=0), noise=NoNoise())
 
     def meddling(path: Any) -> None:
         if path == "run.end[0]":
@@ -177,18 +182,18 @@ def test_a_party_that_refuses_the_end_has_heard_it() -> None:
 
 
 def test_an_owner_abandons_a_run_for_good() -> None:
-    one = host(Rounds(protection=Noised), make_consortium(), "ash")
+    one = host_party(Rounds(protection=Noised), make_consortium(), "ash")
     fresh = accounts({"ash": one})
-    answer(one, ask_for("run.begin[0]"))
-    answer(one, ask_for("average[0]"))
+    answer_ask(one, write_ask("run.begin[0]"))
+    answer_ask(one, write_ask("average[0]"))
     one.store.abandon("run-1")
     draws = [entry.release for entry in one.store.ledger.entries() if entry.kind == "draw"]
     assert draws == ["mean"] and accounts({"ash": one}) != fresh, "what was drawn stays spent"
     assert one.store.runs_open() == [] and one.store.state("run-1", "run:secret") is None
     for path in ("average[0]", "run.begin[0]", "run.meet[0]"):
-        assert decode(answer(one, ask_for(path)))["refused"] == "closed", path
+        assert decode(answer_ask(one, write_ask(path)))["refused"] == "closed", path
     for path in ("lean[0]", "run.end[0]"):
-        assert "refused" in decode(answer(one, ask_for(path))), path
+        assert "refused" in decode(answer_ask(one, write_ask(path))), path
     once = (len(one.store.ledger.entries()), one.store.ledger.commit_head())
     one.store.abandon("run-1")
     assert (len(one.store.ledger.entries()), one.store.ledger.commit_head()) == once
@@ -196,31 +201,31 @@ def test_an_owner_abandons_a_run_for_good() -> None:
 
 
 def test_a_run_that_never_began_is_closed_too() -> None:
-    one = host(Rounds(), make_consortium(), "ash")
+    one = host_party(Rounds(), make_consortium(), "ash")
     fresh, before = accounts({"ash": one}), one.store.ledger.commit_head().count
     one.store.abandon("run-9")
     assert accounts({"ash": one}) == fresh and one.store.ledger.commit_head().count > before
-    assert decode(answer(one, ask_for("run.begin[0]", run="run-9")))["refused"] == "closed"
-    assert "ok" in decode(answer(one, ask_for("run.begin[0]", run="run-1")))
+    assert decode(answer_ask(one, write_ask("run.begin[0]", run="run-9")))["refused"] == "closed"
+    assert "ok" in decode(answer_ask(one, write_ask("run.begin[0]", run="run-1")))
 
 
 def test_any_store_over_the_ledger_abandons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a command does, that knows the file and nothing of the study."""
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    one = host(Rounds(), make_consortium(), "ash", tmp_path)
-    answer(one, ask_for("run.begin[0]"))
+    one = host_party(Rounds(), make_consortium(), "ash", tmp_path)
+    answer_ask(one, write_ask("run.begin[0]"))
     Store(one.store.ledger, unit=Unit.PARTY, neighbours=Neighbours.ADD_REMOVE).abandon("run-1")
     assert one.store.runs_open() == []
 
 
 def test_a_run_without_a_party_that_abandoned_it_goes_on() -> None:
-    parties, hosts = setup(noise=NoNoise())
+    parties, hosts = set_up_run(noise=NoNoise())
     begin(parties)
     hosts["elm"].store.abandon("run-1")
     resumed = again(parties, hosts, noise=NoNoise())
     run(resumed)
     assert set(resumed.lost) == {"elm"} and "closed" in resumed.lost["elm"]
-    parties, hosts = setup(consortium=make_consortium(dropouts=0), noise=NoNoise())
+    parties, hosts = set_up_run(consortium=make_consortium(dropouts=0), noise=NoNoise())
     begin(parties)
     hosts["elm"].store.abandon("run-1")
     with pytest.raises((Refused, SiteLost), match="elm"):
@@ -229,13 +234,13 @@ def test_a_run_without_a_party_that_abandoned_it_goes_on() -> None:
 
 def test_a_journal_remembers_across_processes_that_a_run_was_refused(tmp_path: Path) -> None:
     consortium = make_consortium()
-    _, hosts = setup(consortium=consortium)
-    parties, _ = setup(consortium=consortium, hosts=hosts)
+    _, hosts = set_up_run(consortium=consortium)
+    parties, _ = set_up_run(consortium=consortium, hosts=hosts)
     parties.journal = Journal(tmp_path / "journal")
     with pytest.raises(Refused):
         run(changing_its_mind(parties, hosts))
     parties.journal.close()
-    parties, _ = setup(consortium=consortium, hosts=hosts)
+    parties, _ = set_up_run(consortium=consortium, hosts=hosts)
     parties.journal = Journal(tmp_path / "journal")
     with pytest.raises(Refused, match="abandoned"):
         run(parties)

@@ -15,7 +15,8 @@ from comity.errors import SiteLost, Stopped
 from comity.federation.coordinator import exchange as rounds
 from comity.federation.coordinator.exchange import Terms, exchange
 from comity.federation.coordinator.journal import Journal, PartyAsk
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
+from comity.federation.declare.protection import Noised
 from comity.federation.messages.ask import StepPath
 from comity.federation.messages.channel import (
     ABSENT,
@@ -33,9 +34,10 @@ from comity.federation.messages.signatures import sign_reply
 from comity.federation.owner.host import Answer
 from comity.study.local import channel as local
 from comity.study.local.channel import LocalChannel
+from tests.support.asks import path_of
+from tests.support.consortia import STUDY, make_identity
 from tests.support.noise import NoNoise
-
-from .toy import STUDY, Noised, Rounds, begin, identity, path_of, setup
+from tests.support.rounds import Rounds, set_up_run
 
 SOON = 20.0
 
@@ -58,7 +60,7 @@ class LocalRecords:
 
 def held(party: Any, path: Any, **options: Any) -> Any:
     """A run whose `party` keeps its reply to `path` back; options are those of the coordinator."""
-    parties, hosts = setup(Rounds(protection=Noised, rounds=1), noise=NoNoise())
+    parties, hosts = set_up_run(Rounds(protection=Noised, rounds=1), noise=NoNoise())
     for name, value in options.items():
         setattr(parties, name, value)
     slow = LocalRecords(hosts[party], path)
@@ -116,7 +118,9 @@ def test_a_broadcast_to_many_is_held_once_not_once_for_each() -> None:
     reader: Any = SimpleNamespace(agreement=SimpleNamespace(study=STUDY), run="run-1", path=path)
     tracemalloc.start()
     try:
-        done = exchange(reader, names, identity("coordinator"), Dropping(), journal, Terms(need=60), lambda _: None)
+        done = exchange(
+            reader, names, make_identity("coordinator"), Dropping(), journal, Terms(need=60), lambda _: None
+        )
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -307,7 +311,7 @@ def test_a_last_word_waits_for_all_whatever_one_says() -> None:
 
     class Refusing:
         def answer(self, raw: Any) -> Answer:
-            return Answer(sign_reply(identity("ash"), "ash", raw, encode({"refused": "closed", "key": "run"})))
+            return Answer(sign_reply(make_identity("ash"), "ash", raw, encode({"refused": "closed", "key": "run"})))
 
     parties.channel = LocalChannel({**hosts, "ash": Refusing(), "elm": slow})
     threading.Timer(0.3, slow.go.set).start()
@@ -348,7 +352,7 @@ def test_a_cancelled_run_stops_decides_nothing_and_is_resumed(monkeypatch: pytes
     assert parties.journal.answered("run-1", "average[0]") == ["ash", "birch", "cedar", "doum"]
     assert not parties.journal.is_closed("run-1", "average[0]") and parties.lost == {}
     slow.go.set()
-    again, _ = setup(Rounds(protection=Noised, rounds=1), noise=NoNoise(), hosts=hosts)
+    again, _ = set_up_run(Rounds(protection=Noised, rounds=1), noise=NoNoise(), hosts=hosts)
     again.journal = parties.journal
     run(again)
     assert again.lost == {}
@@ -358,7 +362,7 @@ def test_a_cancelled_run_stops_decides_nothing_and_is_resumed(monkeypatch: pytes
 
 
 def test_a_run_that_was_cancelled_asks_no_more() -> None:
-    parties, _ = setup()
+    parties, _ = set_up_run()
     parties.under("run").cancel()
     with pytest.raises(Stopped, match="cancelled"):
         run(parties)
@@ -367,7 +371,7 @@ def test_a_run_that_was_cancelled_asks_no_more() -> None:
 
 def test_replies_are_written_down_when_enough_of_them_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "MAX_UNSTORED_BYTES", 1)
-    parties, _ = setup(Rounds(protection=Noised, rounds=0), noise=NoNoise())
+    parties, _ = set_up_run(Rounds(protection=Noised, rounds=0), noise=NoNoise())
     got, batches = parties.journal.record, []
 
     def counting(run_id: Any, path: Any, replies: Any, **rest: Any) -> None:

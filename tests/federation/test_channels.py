@@ -12,10 +12,10 @@ from comity.federation.messages.channel import MAX_BYTES, Channel
 from comity.federation.messages.sealed_channel import SealedChannel, open_ask
 from comity.federation.owner.host import Answer
 from comity.study.local.channel import LocalChannel
+from tests.support.consortia import make_identity
 
 from .channel_conformance import ChannelConformance
 from .queue_channel import Bad, QueueChannel
-from .toy import identity
 
 
 class Function:
@@ -58,12 +58,12 @@ class Sealed(Local):
 
     def channel(self, sites: Any, *, most: Any = MAX_BYTES) -> SealedChannel:
         inner = super().channel({name: self._boxed(name, site) for name, site in sites.items()}, most=most + 2_000)
-        return SealedChannel(inner, {name: identity(name).public for name in sites})
+        return SealedChannel(inner, {name: make_identity(name).public for name in sites})
 
     @staticmethod
     def _boxed(name: Any, site: Any) -> Any:
         def answer(raw: Any) -> bytes:
-            ask = open_ask(identity(name), name, raw)
+            ask = open_ask(make_identity(name), name, raw)
             return ask.seal_reply(site(ask.raw))
 
         return answer

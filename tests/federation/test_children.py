@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .children import at_once, end_children, fork
+from tests.support.children import at_once, end_children, fork
 
 
 def lives(pid: Any) -> Any:
@@ -62,7 +62,7 @@ def test_a_child_that_was_waited_for_is_no_trouble() -> None:
 
 
 def test_an_alarm_ends_a_child_whose_test_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.federation.children.LONGEST", 1)
+    monkeypatch.setattr("tests.support.children.LONGEST", 1)
     child = fork()
     if child == 0:
         try:

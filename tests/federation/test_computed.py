@@ -29,8 +29,9 @@ from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.study.local.stacks import require_stacks
 from comity.study.simulation.simulate import simulate
-
-from .toy import answer, ask_for, host, make_consortium, records, setup
+from tests.support.asks import answer_ask, write_ask
+from tests.support.consortia import make_consortium, make_records
+from tests.support.rounds import host_party, set_up_run
 
 
 @dataclass(frozen=True)
@@ -134,26 +135,26 @@ def draws(one: Any) -> list[tuple[str, int]]:
 
 
 def begun(protocol: Protocol, folder: Any = None, **more: Any) -> Host:
-    one = host(protocol, make_consortium(), "ash", folder, **more)
-    assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
+    one = host_party(protocol, make_consortium(), "ash", folder, **more)
+    assert "ok" in decode(answer_ask(one, write_ask("run.begin[0]")))
     return one
 
 
 def test_a_choice_leaves_with_one_debit_and_is_the_same_when_it_is_asked_for_again(tmp_path: Path) -> None:
     one = begun(Stumps(), tmp_path)
-    first = answer(one, ask_for("choose[0]"))
+    first = answer_ask(one, write_ask("choose[0]"))
     assert decode(first)["ok"]["split"] in (0, 1, 2) and draws(one) == [("split", 0)]
     # A site that was killed after it stored its reply finds it again, whatever its noise would draw now.
     for _ in range(5):
-        again = host(Stumps(), make_consortium(), "ash", tmp_path)
-        assert answer(again, ask_for("choose[0]")) == first
+        again = host_party(Stumps(), make_consortium(), "ash", tmp_path)
+        assert answer_ask(again, write_ask("choose[0]")) == first
     assert draws(again) == [("split", 0)]
-    assert "ok" in decode(answer(again, ask_for("choose[1]"))) and draws(again) == [("split", 0), ("split", 1)]
-    assert decode(answer(again, ask_for("choose[2]")))["refused"] == "too-often"
+    assert "ok" in decode(answer_ask(again, write_ask("choose[1]"))) and draws(again) == [("split", 0), ("split", 1)]
+    assert decode(answer_ask(again, write_ask("choose[2]")))["refused"] == "too-often"
 
 
 def test_a_choice_that_stays_is_there_for_later_steps_and_nowhere_else() -> None:
-    parties, hosts = setup(Stumps(stays=True))
+    parties, hosts = set_up_run(Stumps(stays=True))
     released = run(parties)
     assert set(released) == {"result"} and "split" not in parties.kept
     assert all(draws(one) == [("split", 0), ("split", 1), ("above", 0)] for one in hosts.values())
@@ -165,7 +166,7 @@ def test_a_choice_that_stays_is_there_for_later_steps_and_nowhere_else() -> None
 def test_a_choice_is_charged_like_noise() -> None:
     shown = plan("study", Stumps(), make_consortium())
     assert shown.rows[0].protection == "computed at the site by noisy max" and shown.rows[0].loss == "eps 1.00"
-    parties, hosts = setup(Stumps())
+    parties, hosts = set_up_run(Stumps())
     run(parties)
     assert all(draws(one) == [("split", 0), ("split", 1), ("above", 0)] for one in hosts.values())
     reserved = parties.declaration.draws("ash", parties.consortium)
@@ -214,7 +215,7 @@ class Wrong(Stumps):
 )
 def test_what_is_wrong_is_found_before_the_debit(path: str, stays: bool, code: str) -> None:
     one = begun(Wrong(stays=stays))
-    assert decode(answer(one, ask_for(path)))["refused"] == code
+    assert decode(answer_ask(one, write_ask(path)))["refused"] == code
     assert draws(one) == []
 
 
@@ -229,9 +230,9 @@ def test_what_is_wrong_is_found_before_the_debit(path: str, stays: bool, code: s
 )
 def test_what_is_wrong_after_the_draw_is_debited_and_stopped_for_good(protocol: Any, path: str) -> None:
     one = begun(protocol)
-    assert "stopped" in decode(answer(one, ask_for(path)))
+    assert "stopped" in decode(answer_ask(one, write_ask(path)))
     assert len(draws(one)) == 1
-    assert "stopped" in decode(answer(one, ask_for(path)))
+    assert "stopped" in decode(answer_ask(one, write_ask(path)))
     assert len(draws(one)) == 1
 
 
@@ -246,12 +247,12 @@ class Telling(Stumps):
 
 def test_a_result_that_can_not_leave_does_not_say_so_for_free() -> None:
     one = begun(Telling())
-    assert "stopped" in decode(answer(one, ask_for("tell[0]")))
+    assert "stopped" in decode(answer_ask(one, write_ask("tell[0]")))
     assert draws(one) == [("split", 0)]
 
 
 def test_a_computed_release_has_no_sum_and_only_a_computed_one_stays() -> None:
-    parties, _ = setup(Stumps())
+    parties, _ = set_up_run(Stumps())
     begin(parties)
     with pytest.raises(Refused, match="there is no sum"):
         parties.sum(Stumps().choose)
@@ -274,7 +275,7 @@ def test_a_computed_release_has_no_sum_and_only_a_computed_one_stays() -> None:
 
 def test_a_seeded_simulation_chooses_the_same_again() -> None:
     def splits(seed: Any) -> Any:
-        parties = {name: records(name) for name in ("ash", "birch", "cedar")}
+        parties = {name: make_records(name) for name in ("ash", "birch", "cedar")}
         found = simulate(Stumps(), parties=parties, epsilon=2, delta=1e-6, unit="record", seed=seed)
         return found.released["split"]
 

@@ -20,11 +20,12 @@ from comity.federation.declare.consortium import Consortium
 from comity.federation.lifecycle import Lifecycle
 from comity.federation.messages.codec import decode, encode
 from comity.federation.sum.site import SecureSum
+from tests.support.children import fork
+from tests.support.consortia import make_consortium
+from tests.support.pipes import PIDS, PipeChannel
+from tests.support.rounds import Rounds, host_party, set_up_run
 
-from .children import fork
-from .pipes import PIDS, PipeChannel
 from .test_resume import check_ledgers, stored
-from .toy import Rounds, host, make_consortium, setup
 
 PROTOCOL = Rounds(rounds=1)
 # Imported before any fork, or each child would import them, and what they need, for itself.
@@ -38,7 +39,7 @@ def members() -> Consortium:
 
 def answering(folder: Any) -> Any:
     """What a site's process answers with."""
-    return lambda name: host(PROTOCOL, members(), name, folder).answer
+    return lambda name: host_party(PROTOCOL, members(), name, folder).answer
 
 
 def coordinate(folder: Any) -> int:
@@ -48,7 +49,7 @@ def coordinate(folder: Any) -> int:
         return child
     code = 1
     try:
-        parties, _ = setup(PROTOCOL, members(), folder, hosts={})
+        parties, _ = set_up_run(PROTOCOL, members(), folder, hosts={})
         parties.channel = PipeChannel(folder, members().parties, answering(folder))
         result = run(parties)["result"]
         (folder / "result").write_bytes(encode(result))
@@ -73,7 +74,7 @@ def kill(pid: Any, which: Any, folder: Any) -> None:
 
 def crash_and_resume(folder: Any, which: Any, delay: Any) -> Any:
     for name in members().parties:
-        host(PROTOCOL, members(), name, folder)  # create the ledgers
+        host_party(PROTOCOL, members(), name, folder)  # create the ledgers
     pid = coordinate(folder)
     time.sleep(delay)
     kill(pid, which, folder)
@@ -81,13 +82,13 @@ def crash_and_resume(folder: Any, which: Any, delay: Any) -> Any:
     if which == "coordinator":
         time.sleep(0.02)  # orphaned sites finish their ask and see the closed pipe
     died = not (os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0)
-    hosts = {name: host(PROTOCOL, members(), name, folder) for name in members().parties}
+    hosts = {name: host_party(PROTOCOL, members(), name, folder) for name in members().parties}
     before = stored(hosts)
     replies = sum(kind == "reply" for _, kind, *_ in before)
     finished = os.waitpid(coordinate(folder), 0)[1]
     assert os.WIFEXITED(finished) and os.WEXITSTATUS(finished) == 0, (which, delay, (folder / "error").read_text())
     first = decode((folder / "result").read_bytes())
-    hosts = {name: host(PROTOCOL, members(), name, folder) for name in members().parties}
+    hosts = {name: host_party(PROTOCOL, members(), name, folder) for name in members().parties}
     after = stored(hosts)
     assert all(after[key] == value for key, value in before.items())
     replied = {name for name, kind, path, *_ in after if kind == "reply" and path.startswith("lean")}
@@ -103,7 +104,7 @@ def crash_and_resume(folder: Any, which: Any, delay: Any) -> Any:
 def undisturbed(folder: Any) -> float:
     folder.mkdir()
     for name in members().parties:
-        host(PROTOCOL, members(), name, folder)
+        host_party(PROTOCOL, members(), name, folder)
     started = time.perf_counter()
     finished = os.waitpid(coordinate(folder), 0)[1]
     assert os.WIFEXITED(finished) and os.WEXITSTATUS(finished) == 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed, Refused
-from comity.federation.coordinator.lifecycle import begin
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Ball, OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -23,9 +23,10 @@ from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import ZCDP
 from comity.privacy.mechanisms import Gaussian, PrefixSums
 from comity.privacy.randomness import SeededNoise
+from tests.support.asks import answer_ask, write_ask
+from tests.support.consortia import make_consortium
 from tests.support.noise import NoNoise
-
-from .toy import answer, ask_for, host, make_consortium, run, setup
+from tests.support.rounds import host_party, set_up_run
 
 WHITE = Gaussian(ZCDP(0.05))
 
@@ -107,10 +108,10 @@ RUNNING = PrefixSums(loss=ZCDP(0.05), rounds=3)
 
 @pytest.mark.parametrize("noise", [WHITE, Walk(), RUNNING], ids=["white", "correlated", "prefix sums"])
 def test_each_round_has_noise_of_its_own_and_the_same_when_resumed(noise: Any) -> None:
-    parties, hosts = setup(Curated(noise=noise), noise=SeededNoise(5), epsilon=50)
+    parties, hosts = set_up_run(Curated(noise=noise), noise=SeededNoise(5), epsilon=50)
     first = rounds(parties)
     assert len(first) == 3 and len({one.tobytes() for one in first}) == 3
-    again, _ = setup(Curated(noise=noise), noise=SeededNoise(6), hosts=hosts)
+    again, _ = set_up_run(Curated(noise=noise), noise=SeededNoise(6), hosts=hosts)
     again.journal = parties.journal
     assert [one.tobytes() for one in rounds(again)] == [one.tobytes() for one in first]
 
@@ -124,9 +125,9 @@ def test_a_run_that_was_killed_between_rounds_goes_on_with_what_it_drew() -> Non
             permit.use()
             return drawn[permit.index]
 
-    parties, hosts = setup(Curated(noise=Walk(), asked=2), noise=Powers(), epsilon=50)
+    parties, hosts = set_up_run(Curated(noise=Walk(), asked=2), noise=Powers(), epsilon=50)
     first = rounds(parties)
-    again, _ = setup(Curated(noise=Walk()), noise=Powers(), hosts=hosts)
+    again, _ = set_up_run(Curated(noise=Walk()), noise=Powers(), hosts=hosts)
     again.journal = parties.journal
     after = rounds(again)
     assert [one.tobytes() for one in after[:2]] == [one.tobytes() for one in first]
@@ -136,7 +137,7 @@ def test_a_run_that_was_killed_between_rounds_goes_on_with_what_it_drew() -> Non
 
 
 def test_no_more_rounds_than_declared() -> None:
-    parties, _ = setup(Curated(asked=4), noise=SeededNoise(5), epsilon=50)
+    parties, _ = set_up_run(Curated(asked=4), noise=SeededNoise(5), epsilon=50)
     with pytest.raises(Refused, match="declared 3 times") as found:
         rounds(parties)
     assert found.value.code == "too-often"
@@ -189,15 +190,15 @@ class Giving(Protocol):
 
 
 def test_a_step_that_contributes_keeps_its_other_values() -> None:
-    parties, _ = setup(Giving())
+    parties, _ = set_up_run(Giving())
     assert run(parties) == {}
 
 
 def test_where_more_is_given_than_a_contribution_nothing_is_neutral() -> None:
     """A party whose fit failed contributes neutrally; but there is no neutral value of what it gives beside that."""
-    one = host(Giving(fails=True), make_consortium(), "ash")
-    answer(one, ask_for("run.begin[0]"))
-    assert decode(answer(one, ask_for("average[0]")))["refused"] == "stopped"
+    one = host_party(Giving(fails=True), make_consortium(), "ash")
+    answer_ask(one, write_ask("run.begin[0]"))
+    assert decode(answer_ask(one, write_ask("average[0]")))["refused"] == "stopped"
     assert not [entry for entry in one.store.ledger.entries() if entry.kind == "draw"]
 
 
@@ -208,7 +209,7 @@ def test_steps_on_stacks_give_nothing_beside_their_contribution() -> None:
 
 def test_running_sums_have_the_noise_of_one_seed() -> None:
     """The first round draws the seed; the others are functions of it, so that no later draw could be made twice."""
-    parties, _ = setup(Curated(noise=RUNNING), noise=SeededNoise(5), epsilon=50)
+    parties, _ = set_up_run(Curated(noise=RUNNING), noise=SeededNoise(5), epsilon=50)
     found = rounds(parties)
     scale = parties.declaration["noisy"].scale(parties.consortium)
     seeds = [parties.once(f"noise:noisy/{k}", pytest.fail)["state"]["seed"] for k in range(3)]
@@ -220,7 +221,7 @@ def test_running_sums_have_the_noise_of_one_seed() -> None:
 
 def test_running_sums_lie_on_their_grid() -> None:
     """A sum that is rounded anew in each round moves by another unit in each that follows a change, not in one."""
-    parties, _ = setup(Curated(noise=RUNNING), noise=SeededNoise(5), epsilon=50)
+    parties, _ = set_up_run(Curated(noise=RUNNING), noise=SeededNoise(5), epsilon=50)
     with pytest.raises(Malformed, match="each summand on its grid"):
         parties.perturb("noisy", np.full(3, 2.0**-11))
 

@@ -26,9 +26,9 @@ from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head, unseal
 from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.federation.protocol import step
-
-from .toy import NAMES, Rounds, identity, make_consortium, setup
-from .wire import recorded
+from tests.support.channels import record_channel
+from tests.support.consortia import NAMES, make_consortium, make_identity
+from tests.support.rounds import Rounds, set_up_run
 
 BYTES = 64
 
@@ -76,9 +76,9 @@ class Secretive(Rounds):
 
 def ran(folder: Any, consortium: Any = None) -> Any:
     """A finished run: what was secret in it, what crossed, and the keys of that run, taken from memory meanwhile."""
-    parties, hosts = setup(Secretive(), consortium or make_consortium(3, dropouts=0), folder)
+    parties, hosts = set_up_run(Secretive(), consortium or make_consortium(3, dropouts=0), folder)
     parties.journal = Journal(folder / "journal")
-    line, secrets, keys = recorded(parties), {}, {}
+    line, secrets, keys = record_channel(parties), {}, {}
 
     def watching(path: Any) -> None:
         if path != "run.end[0]":
@@ -171,23 +171,23 @@ def test_stolen_pinned_keys_and_recorded_traffic_open_nothing_after_the_run(home
     assert len(list(letters_of(line))) >= 3 * 3 and len(list(boxes_of(line))) == 6
     for party, letter in letters_of(line):
         head = Head.of(letter)
-        sender = identity(head.sender).public
+        sender = make_identity(head.sender).public
         for name in (*NAMES[:3], COORDINATOR):
             with pytest.raises(Malformed):
-                unseal(identity(name), sender, head, letter)
+                unseal(make_identity(name), sender, head, letter)
         # Control: the deleted key is all that is missing.
         assert unseal(Identity(keys[party]), sender, head, letter)
     for party, box, head in boxes_of(line):
         context = encode(["value", head.raw])
         for name in (*NAMES[:3], COORDINATOR):
             with pytest.raises(Malformed):
-                identity(name).open(box, context)
+                make_identity(name).open(box, context)
         assert Identity(keys[party]).open(box, context)
 
 
 def test_an_abandoned_run_leaves_no_secret_either(home: Any) -> None:
-    parties, hosts = setup(Secretive(), make_consortium(3, dropouts=0), home)
-    from .toy import begin
+    parties, hosts = set_up_run(Secretive(), make_consortium(3, dropouts=0), home)
+    from comity.federation.coordinator.lifecycle import begin
 
     begin(parties)
     parties.ask(Secretive.tell, each={name: {"dealt": bytes(BYTES)} for name in parties.alive})
@@ -233,7 +233,7 @@ def test_a_finished_run_gives_the_same_values_and_the_same_transcript_without_wh
     parties, hosts, line, *_, released = ran(home)
     first, asks = parties.transcript, len(line.asks)
     assert first.rounds == len({line.path for line in first}) > 8 and first.bytes > 10_000
-    again, _ = setup(Secretive(), make_consortium(3, dropouts=0), hosts=hosts)
+    again, _ = set_up_run(Secretive(), make_consortium(3, dropouts=0), hosts=hosts)
     again.journal = Journal(home / "journal")
     np.testing.assert_array_equal(run(again)["result"], released)
     assert again.transcript == first
@@ -277,7 +277,7 @@ class Released(Rounds):
 
 
 def test_the_coordinators_own_chance_is_deleted_and_what_it_released_stays(home: Any) -> None:
-    parties, _ = setup(Released(), make_consortium(3, dropouts=0), home)
+    parties, _ = set_up_run(Released(), make_consortium(3, dropouts=0), home)
     run(parties)
     assert parties.journal.recall("run-1", "made") is None
     assert parties.journal.recall("run-1", "run:key") is None

@@ -21,9 +21,11 @@ from comity.federation.messages.letters import Head, seal_value
 from comity.federation.messages.received import SIGNATURES
 from comity.federation.owner.host import Host
 from comity.federation.protocol import step
+from tests.support.asks import answer_ask, sign_released, write_ask
+from tests.support.consortia import STUDY, make_consortium
+from tests.support.rounds import Rounds, host_party, set_up_run
 
 from .test_resume import Killed, kill_at
-from .toy import STUDY, Rounds, answer, ask_for, host, make_consortium, setup, signature
 
 OWN = np.arange(3) + 0.123456789
 HINT = np.arange(3) - 0.987654321
@@ -61,7 +63,7 @@ def crossed(parties: Any) -> bytes:
 
 
 def test_every_party_has_what_was_released_to_it_and_nothing_else() -> None:
-    parties, hosts = setup(Delivering(protection=Noised), add_consumer())
+    parties, hosts = set_up_run(Delivering(protection=Noised), add_consumer())
     released = run(parties)
     for party, one in hosts.items():
         found = one.received("run-1")
@@ -75,7 +77,7 @@ def test_every_party_has_what_was_released_to_it_and_nothing_else() -> None:
 
 
 def test_what_stays_with_an_owner_and_what_is_for_one_are_not_on_the_wire() -> None:
-    parties, hosts = setup(Delivering(protection=Noised), add_consumer())
+    parties, hosts = set_up_run(Delivering(protection=Noised), add_consumer())
     released = run(parties)
     wire = crossed(parties)
     assert wire.count(released["result"].tobytes()) == 5, "what everybody receives is seen: the search works"
@@ -100,7 +102,7 @@ class OpenedToAll(Rounds):
 
 @pytest.mark.parametrize("protection", [Summed, Noised])
 def test_sums_that_are_for_everybody_reach_everybody(protection: Any) -> None:
-    parties, hosts = setup(OpenedToAll(protection=protection), make_consortium(4))
+    parties, hosts = set_up_run(OpenedToAll(protection=protection), make_consortium(4))
     run(parties)
     found = hosts["ash"].received("run-1").releases["mean"]
     if protection is Summed:
@@ -111,9 +113,9 @@ def test_sums_that_are_for_everybody_reach_everybody(protection: Any) -> None:
 
 
 def begun() -> Host:
-    one = host(Delivering(protection=Noised), add_consumer(), "ash")
-    assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
-    assert "ok" in decode(answer(one, ask_for("lean[0]", centre=np.ones(3))))
+    one = host_party(Delivering(protection=Noised), add_consumer(), "ash")
+    assert "ok" in decode(answer_ask(one, write_ask("run.begin[0]")))
+    assert "ok" in decode(answer_ask(one, write_ask("lean[0]", centre=np.ones(3))))
     return one
 
 
@@ -122,7 +124,7 @@ def boxed(one: Any, values: Any, **head: Any) -> bytes:
     written = {"study": STUDY, "run": "run-1", "path": "run.end[0]", "sender": COORDINATOR, "to": "ash"}
     written["name"] = "yours"
     if isinstance(values, dict):
-        signed = {name: {"run.end[0]": signature(name, "run.end[0]", value)} for name, value in values.items()}
+        signed = {name: {"run.end[0]": sign_released(name, "run.end[0]", value)} for name, value in values.items()}
         values = {**values, SIGNATURES: signed}
     return seal_value(values, key, Head(**{**written, **head}))
 
@@ -142,11 +144,11 @@ def boxed(one: Any, values: Any, **head: Any) -> bytes:
 )
 def test_a_party_refuses_what_was_not_declared_to_it_or_has_another_form(released: Any, code: str) -> None:
     one = begun()
-    reply = decode(answer(one, ask_for("run.end[0]", heads={}, released=released)))
+    reply = decode(answer_ask(one, write_ask("run.end[0]", heads={}, released=released)))
     assert reply["refused"] == code
-    assert decode(answer(one, ask_for("run.end[0]", heads={}, yours=boxed(one, released))))["refused"] == code
+    assert decode(answer_ask(one, write_ask("run.end[0]", heads={}, yours=boxed(one, released))))["refused"] == code
     assert set(one.received("run-1").releases) == {"centre"} and one.store.runs_open() == ["run-1"]
-    assert "ok" in decode(answer(one, ask_for("run.end[0]", heads={}, released={"result": np.ones(3)})))
+    assert "ok" in decode(answer_ask(one, write_ask("run.end[0]", heads={}, released={"result": np.ones(3)})))
     assert set(one.received("run-1").releases) == {"centre", "result"}
 
 
@@ -155,30 +157,30 @@ def test_a_box_of_another_ask_or_with_a_name_twice_is_refused() -> None:
     good = {"result": np.ones(3)}
     for wrong in ({"run": "run-2"}, {"to": "birch"}, {"path": "lean[0]"}, {"study": "6" * 64}):
         box = boxed(one, good, **wrong)
-        assert "refused" in decode(answer(one, ask_for("run.end[0]", heads={}, yours=box)))
-    both = ask_for("run.end[0]", heads={}, released=good, yours=boxed(one, good))
-    assert decode(answer(one, both))["refused"] == "form"
+        assert "refused" in decode(answer_ask(one, write_ask("run.end[0]", heads={}, yours=box)))
+    both = write_ask("run.end[0]", heads={}, released=good, yours=boxed(one, good))
+    assert decode(answer_ask(one, both))["refused"] == "form"
     for box in (b"x", boxed(one, [1]), boxed(one, {"result": np.ones(2)})):
-        assert "refused" in decode(answer(one, ask_for("run.end[0]", heads={}, yours=box)))
-    assert "ok" in decode(answer(one, ask_for("run.end[0]", heads={}, yours=boxed(one, good))))
+        assert "refused" in decode(answer_ask(one, write_ask("run.end[0]", heads={}, yours=box)))
+    assert "ok" in decode(answer_ask(one, write_ask("run.end[0]", heads={}, yours=boxed(one, good))))
 
 
 def test_a_second_end_with_another_value_changes_nothing() -> None:
     one = begun()
-    first = ask_for("run.end[0]", heads={}, released={"result": np.ones(3)})
-    assert "ok" in decode(answer(one, first)) and answer(one, first) == answer(one, first)
-    other = ask_for("run.end[0]", heads={}, released={"result": np.zeros(3)})
-    assert decode(answer(one, other))["refused"] == "closed"
+    first = write_ask("run.end[0]", heads={}, released={"result": np.ones(3)})
+    assert "ok" in decode(answer_ask(one, first)) and answer_ask(one, first) == answer_ask(one, first)
+    other = write_ask("run.end[0]", heads={}, released={"result": np.zeros(3)})
+    assert decode(answer_ask(one, other))["refused"] == "closed"
     np.testing.assert_array_equal(one.received("run-1").releases["result"], np.ones(3))
 
 
 def test_a_value_that_a_step_brought_is_not_contradicted_by_the_end() -> None:
-    one = host(Rounds(protection=Noised), make_consortium(), "ash")
-    answer(one, ask_for("run.begin[0]"))
-    answer(one, ask_for("lean[0]", centre=np.ones(3)))
-    lie = ask_for("run.end[0]", heads={}, released={"centre": np.zeros(3)})
-    assert decode(answer(one, lie))["refused"] == "delivered"
-    assert "ok" in decode(answer(one, ask_for("run.end[0]", heads={}, released={"centre": np.ones(3)})))
+    one = host_party(Rounds(protection=Noised), make_consortium(), "ash")
+    answer_ask(one, write_ask("run.begin[0]"))
+    answer_ask(one, write_ask("lean[0]", centre=np.ones(3)))
+    lie = write_ask("run.end[0]", heads={}, released={"centre": np.zeros(3)})
+    assert decode(answer_ask(one, lie))["refused"] == "delivered"
+    assert "ok" in decode(answer_ask(one, write_ask("run.end[0]", heads={}, released={"centre": np.ones(3)})))
     np.testing.assert_array_equal(one.received("run-1").releases["centre"], np.ones(3))
 
 
@@ -189,13 +191,13 @@ POINTS += [("elm", moment) for moment in ("before-commit", "after-commit")]
 @pytest.mark.parametrize(("whom", "moment"), POINTS)
 def test_whoever_is_killed_at_the_end_each_party_has_everything_once(tmp_path: Path, whom: Any, moment: Any) -> None:
     protocol = Delivering(protection=Noised)
-    parties, hosts = setup(protocol, add_consumer(), tmp_path)
+    parties, hosts = set_up_run(protocol, add_consumer(), tmp_path)
     kill_at(parties, hosts, (whom, "run.end[0]", moment))
     with pytest.raises(Killed):
         run(parties)
-    parties, hosts = setup(protocol, add_consumer(), tmp_path)
+    parties, hosts = set_up_run(protocol, add_consumer(), tmp_path)
     released = run(parties)
-    again, hosts = setup(protocol, add_consumer(), tmp_path)
+    again, hosts = set_up_run(protocol, add_consumer(), tmp_path)
     np.testing.assert_array_equal(run(again)["result"], released["result"])
     for party, one in hosts.items():
         stored = one.store.delivered("run-1")
@@ -207,10 +209,10 @@ def test_whoever_is_killed_at_the_end_each_party_has_everything_once(tmp_path: P
 
 def test_a_party_that_was_lost_has_it_when_it_hears_the_end(tmp_path: Path) -> None:
     protocol = Delivering(protection=Noised)
-    parties, hosts = setup(protocol, add_consumer(), tmp_path, lose=[("elm", "lean[1]")])
+    parties, hosts = set_up_run(protocol, add_consumer(), tmp_path, lose=[("elm", "lean[1]")])
     released = run(parties)
     assert "result" not in hosts["elm"].received("run-1").releases
-    parties, hosts = setup(protocol, add_consumer(), tmp_path)
+    parties, hosts = set_up_run(protocol, add_consumer(), tmp_path)
     run(parties)
     found = hosts["elm"].received("run-1").releases
     np.testing.assert_array_equal(found["result"], released["result"])
@@ -239,13 +241,13 @@ class Twice(Rounds):
 
 @pytest.mark.parametrize(("name", "values"), [("own", (1, 2)), ("result", (1,)), ("a b", (1,)), ("", (1,))])
 def test_one_value_under_a_name_that_no_release_has(name: str, values: Any) -> None:
-    one = host(Twice(protection=Noised, name_=name, values=values), make_consortium(), "ash")
-    answer(one, ask_for("run.begin[0]"))
-    reply = decode(answer(one, ask_for("average[0]")))
+    one = host_party(Twice(protection=Noised, name_=name, values=values), make_consortium(), "ash")
+    answer_ask(one, write_ask("run.begin[0]"))
+    reply = decode(answer_ask(one, write_ask("average[0]")))
     assert "refused" in reply and one.received("run-1").own == {}
-    good = host(Twice(protection=Noised), make_consortium(), "ash")
-    answer(good, ask_for("run.begin[0]"))
-    assert "ok" in decode(answer(good, ask_for("average[0]"))) and good.received("run-1").own == {"own": 1}
+    good = host_party(Twice(protection=Noised), make_consortium(), "ash")
+    answer_ask(good, write_ask("run.begin[0]"))
+    assert "ok" in decode(answer_ask(good, write_ask("average[0]"))) and good.received("run-1").own == {"own": 1}
 
 
 @dataclass(frozen=True)
@@ -258,9 +260,9 @@ class Failing(Rounds):
 
 
 def test_a_step_that_stops_after_its_draw_leaves_nothing_with_its_owner() -> None:
-    one = host(Failing(protection=Noised), make_consortium(), "ash")
-    answer(one, ask_for("run.begin[0]"))
-    assert decode(answer(one, ask_for("average[0]")))["stopped"] is True
+    one = host_party(Failing(protection=Noised), make_consortium(), "ash")
+    answer_ask(one, write_ask("run.begin[0]"))
+    assert decode(answer_ask(one, write_ask("average[0]")))["stopped"] is True
     assert one.received("run-1").own == {}
 
 

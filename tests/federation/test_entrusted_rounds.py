@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from comity.errors import DataError, Refused
-from comity.federation.coordinator.lifecycle import begin
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Ball, OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -25,8 +25,9 @@ from comity.privacy.loss import GDP, Pure
 from comity.privacy.mechanisms import Gaussian, NoisyThreshold
 from comity.privacy.randomness import SeededNoise
 from comity.report.views import views
-
-from .toy import answer, ask_for, host, make_consortium, run, setup
+from tests.support.asks import answer_ask, write_ask
+from tests.support.consortia import make_consortium
+from tests.support.rounds import host_party, set_up_run
 
 TOP = NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=2.0)
 
@@ -84,7 +85,7 @@ def drawn(one: Any) -> list[tuple[str, int]]:
 
 
 def test_all_rounds_are_one_debit_paid_with_the_first() -> None:
-    parties, hosts = setup(Ranked(), noise=SeededNoise(5))
+    parties, hosts = set_up_run(Ranked(), noise=SeededNoise(5))
     run(parties)
     for one in hosts.values():
         assert drawn(one) == [("numbers", 0)]
@@ -99,13 +100,13 @@ def test_all_rounds_are_one_debit_paid_with_the_first() -> None:
 @pytest.mark.parametrize("label", [0, 2])
 def test_whichever_round_is_asked_for_first_pays(label: int) -> None:
     """A coordinator that skips the first round buys nothing by it; and what fails takes part neutrally, and pays."""
-    one = host(Ranked(fails_in=label), make_consortium(), "ash")
-    answer(one, ask_for("run.begin[0]"))
-    assert decode(answer(one, ask_for(f"say[{label}]")))["ok"]["numbers"].tolist() == [0]
+    one = host_party(Ranked(fails_in=label), make_consortium(), "ash")
+    answer_ask(one, write_ask("run.begin[0]"))
+    assert decode(answer_ask(one, write_ask(f"say[{label}]")))["ok"]["numbers"].tolist() == [0]
     assert drawn(one) == [("numbers", 0)]
-    assert "ok" in decode(answer(one, ask_for("say[1]")))
+    assert "ok" in decode(answer_ask(one, write_ask("say[1]")))
     assert drawn(one) == [("numbers", 0)]
-    assert decode(answer(one, ask_for("say[3]")))["refused"] == "too-often"
+    assert decode(answer_ask(one, write_ask("say[3]")))["refused"] == "too-often"
 
 
 def told(parties: Parties) -> list[bytes]:
@@ -125,21 +126,21 @@ def test_a_curator_s_choice_is_drawn_once_and_is_the_same_when_resumed() -> None
             return replace(declared, releases=(declared["numbers"], noisy))
 
     found = []
-    parties, hosts = setup(Loose(rounds=20, asked=20), noise=SeededNoise(5))
+    parties, hosts = set_up_run(Loose(rounds=20, asked=20), noise=SeededNoise(5))
     found.append(told(parties))
-    again, _ = setup(Loose(rounds=20, asked=20), noise=SeededNoise(6), hosts=hosts)
+    again, _ = set_up_run(Loose(rounds=20, asked=20), noise=SeededNoise(6), hosts=hosts)
     again.journal = parties.journal
     found.append(told(again))
-    other, _ = setup(Loose(rounds=20, asked=20), noise=SeededNoise(6))
+    other, _ = set_up_run(Loose(rounds=20, asked=20), noise=SeededNoise(6))
     assert found[0] == found[1] != told(other)
 
 
 def test_no_more_choices_than_declared_and_none_of_what_can_not_be_chosen_from() -> None:
-    parties, _ = setup(Ranked(asked=4), noise=SeededNoise(5))
+    parties, _ = set_up_run(Ranked(asked=4), noise=SeededNoise(5))
     with pytest.raises(Refused, match="declared 3 times") as found:
         told(parties)
     assert found.value.code == "too-often"
-    parties, _ = setup(Ranked(), noise=SeededNoise(5))
+    parties, _ = set_up_run(Ranked(), noise=SeededNoise(5))
     with pytest.raises(DataError, match="finite"):
         parties.compute("told", np.array([np.nan]))
     with pytest.raises(Refused, match="not declared as computed"):
@@ -159,7 +160,7 @@ def test_what_nobody_pays_for_is_not_made() -> None:
 
 
 def test_the_page_and_the_transcript_know_what_is_in_clear() -> None:
-    parties, _ = setup(Ranked(), noise=SeededNoise(5))
+    parties, _ = set_up_run(Ranked(), noise=SeededNoise(5))
     run(parties)
     coordinator, each = views(parties.declaration, parties.consortium)
     assert [one.unprotected for one in coordinator.seen] == [True, False]

@@ -13,15 +13,16 @@ from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages.codec import decode
 from comity.federation.messages.signatures import SIGNATURE_BYTES, sign_reply, verify_ask, verify_reply
-from tests.support.asks import sign_ask
+from tests.support.asks import sign_ask, write_ask
+from tests.support.channels import LossyChannel
+from tests.support.consortia import STUDY, make_consortium, make_identity
 from tests.support.noise import NoNoise
-
-from .toy import STUDY, LossyChannel, Rounds, ask_for, host, identity, make_consortium, setup
+from tests.support.rounds import Rounds, host_party, set_up_run
 
 
 def recorded() -> Any:
     """Every message of a whole run with secure sums, with the reply it got."""
-    parties, hosts = setup(noise=NoNoise())
+    parties, hosts = set_up_run(noise=NoNoise())
     crossed: list[Any] = []
 
     class Recorder(LossyChannel):
@@ -54,7 +55,7 @@ def test_a_flipped_bit_anywhere_in_any_ask_of_a_run_is_refused() -> None:
         for at, bit in places(len(message), generator):
             altered = flipped(message, at, bit)
             answered = hosts[party].answer(altered).reply
-            reply = decode(verify_reply(identity(party).public, party, altered, answered))
+            reply = decode(verify_reply(make_identity(party).public, party, altered, answered))
             assert reply["refused"] == "signature", (party, at)
 
 
@@ -62,10 +63,10 @@ def test_a_flipped_bit_anywhere_in_any_reply_of_a_run_is_refused() -> None:
     _, crossed = recorded()
     generator = np.random.default_rng(6)
     for party, message, reply in crossed:
-        assert decode(verify_reply(identity(party).public, party, message, reply))
+        assert decode(verify_reply(make_identity(party).public, party, message, reply))
         for at, bit in places(len(reply), generator):
             with pytest.raises(Malformed):
-                verify_reply(identity(party).public, party, message, flipped(reply, at, bit))
+                verify_reply(make_identity(party).public, party, message, flipped(reply, at, bit))
 
 
 class Corrupting(LossyChannel):
@@ -91,30 +92,30 @@ class Corrupting(LossyChannel):
 @pytest.mark.parametrize("where", ["ask", "reply"])
 def test_a_run_stops_at_an_altered_message_and_goes_on_when_it_is_repeated_unaltered(where: str) -> None:
     consortium = make_consortium(dropouts=0)
-    parties, hosts = setup(consortium=consortium, noise=NoNoise())
+    parties, hosts = set_up_run(consortium=consortium, noise=NoNoise())
     parties.channel = Corrupting(hosts, where)
     with pytest.raises(SiteLost, match=r"ash .*altered on the way"):
         run(parties)
-    resumed, _ = setup(consortium=consortium, noise=NoNoise(), hosts=hosts)
+    resumed, _ = set_up_run(consortium=consortium, noise=NoNoise(), hosts=hosts)
     resumed.journal = parties.journal
-    plain, _ = setup(consortium=consortium, noise=NoNoise())
+    plain, _ = set_up_run(consortium=consortium, noise=NoNoise())
     np.testing.assert_array_equal(run(resumed)["result"], run(plain)["result"])
 
 
 @pytest.mark.parametrize("where", ["ask", "reply"])
 def test_an_altered_message_costs_a_run_of_many_no_more_than_one_party(where: str) -> None:
-    parties, hosts = setup(noise=NoNoise())
+    parties, hosts = set_up_run(noise=NoNoise())
     parties.channel = Corrupting(hosts, where)
     run(parties)
     assert set(parties.lost) == {"ash"} and "altered on the way" in parties.lost["ash"]
 
 
 def test_each_way_of_moving_a_message_is_refused() -> None:
-    ask = ask_for("run.begin[0]")
-    raw = sign_ask(identity(COORDINATOR), "ash", ask)
-    one, other = (host(Rounds(), make_consortium(), name) for name in ("ash", "birch"))
+    ask = write_ask("run.begin[0]")
+    raw = sign_ask(make_identity(COORDINATOR), "ash", ask)
+    one, other = (host_party(Rounds(), make_consortium(), name) for name in ("ash", "birch"))
     good = one.answer(raw).reply
-    keys = {name: identity(name).public for name in ("ash", "birch", COORDINATOR)}
+    keys = {name: make_identity(name).public for name in ("ash", "birch", COORDINATOR)}
     assert "ok" in decode(verify_reply(keys["ash"], "ash", raw, good))
 
     def refused(site: Any, message: Any) -> Any:
@@ -125,21 +126,21 @@ def test_each_way_of_moving_a_message_is_refused() -> None:
     assert refused(one, raw[:10]) == "signature" and refused(one, b"") == "signature"
     assert refused(one, raw + b"\0") == "signature", "a longer ask"
     assert refused(one, good) == "signature", "a reply reflected as an ask"
-    assert refused(one, sign_ask(identity("birch"), "ash", ask)) == "signature", "an ask of a party"
-    assert refused(one, sign_ask(identity("stranger"), "ash", ask)) == "signature", "an ask of a stranger"
+    assert refused(one, sign_ask(make_identity("birch"), "ash", ask)) == "signature", "an ask of a party"
+    assert refused(one, sign_ask(make_identity("stranger"), "ash", ask)) == "signature", "an ask of a stranger"
     with pytest.raises(Malformed):
         verify_ask(keys[COORDINATOR], "ash", good)
-    later = sign_ask(identity(COORDINATOR), "ash", ask_for("average[0]"))
+    later = sign_ask(make_identity(COORDINATOR), "ash", write_ask("average[0]"))
     with pytest.raises(Malformed):
         verify_reply(keys["ash"], "ash", later, good)
     with pytest.raises(Malformed):
         verify_reply(keys["birch"], "birch", raw, good)
     with pytest.raises(Malformed):
-        verify_reply(keys["ash"], "ash", raw, sign_reply(identity("birch"), "ash", raw, good[:-SIGNATURE_BYTES]))
+        verify_reply(keys["ash"], "ash", raw, sign_reply(make_identity("birch"), "ash", raw, good[:-SIGNATURE_BYTES]))
 
 
 def test_a_reply_from_whoever_was_not_asked_is_not_read() -> None:
-    parties, hosts = setup(noise=NoNoise())
+    parties, hosts = set_up_run(noise=NoNoise())
 
     class Intruding(LossyChannel):
         def carry(self, messages: Any) -> Any:
@@ -147,7 +148,7 @@ def test_a_reply_from_whoever_was_not_asked_is_not_read() -> None:
             return {**replies, "stranger": next(iter(replies.values()))}
 
     parties.channel = Intruding(hosts)
-    plain, _ = setup(noise=NoNoise())
+    plain, _ = set_up_run(noise=NoNoise())
     np.testing.assert_array_equal(run(parties)["result"], run(plain)["result"])
     assert not any("stranger" in exchanges for _, exchanges in parties.journal.traffic(STUDY, "run-1"))
 
@@ -155,8 +156,8 @@ def test_a_reply_from_whoever_was_not_asked_is_not_read() -> None:
 def test_a_site_whose_roster_has_no_coordinator_answers_nobody() -> None:
     consortium = make_consortium()
     roster = {name: key for name, key in consortium.roster.items() if name != COORDINATOR}
-    one = host(Rounds(), replace(consortium, roster=roster), "ash")
-    raw = sign_ask(identity(COORDINATOR), "ash", ask_for("run.begin[0]"))
+    one = host_party(Rounds(), replace(consortium, roster=roster), "ash")
+    raw = sign_ask(make_identity(COORDINATOR), "ash", write_ask("run.begin[0]"))
     assert decode(one.answer(raw).reply[:-SIGNATURE_BYTES]) == {"refused": "stranger", "key": ""}
 
 

@@ -10,9 +10,9 @@ import pytest
 from comity.errors import Stopped
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.lifecycle import run
+from tests.support.rounds import Rounds, set_up_run
 
 from .test_resume import check_ledgers, stored
-from .toy import Rounds, setup
 
 
 class Full(Journal):
@@ -27,13 +27,13 @@ class Full(Journal):
 @pytest.mark.parametrize("pages", [0, 12])
 def test_a_coordinator_whose_disk_is_full_goes_on_once_there_is_room(tmp_path: Path, pages: int) -> None:
     protocol = Rounds(rounds=1)
-    parties, hosts = setup(protocol, folder=tmp_path)
+    parties, hosts = set_up_run(protocol, folder=tmp_path)
     parties.journal = Full(tmp_path / "journal", pages)
     with pytest.raises(Stopped, match="free some space") as stopped:
         run(parties)
     assert stopped.value.exit_code == 5 and stopped.value.code == "journal"
     before = stored(hosts)
-    parties, hosts = setup(protocol, folder=tmp_path)
+    parties, hosts = set_up_run(protocol, folder=tmp_path)
     parties.journal = Journal(tmp_path / "journal")
     run(parties)
     after = stored(hosts)

@@ -15,7 +15,11 @@ from comity.federation.coordinator.lifecycle import run
 from comity.federation.messages.codec import decode
 from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.federation.sum.terms import degree_of
+from tests.support.asks import path_of
+from tests.support.channels import LossyChannel
+from tests.support.consortia import make_consortium
 from tests.support.noise import NoNoise
+from tests.support.rounds import host_party, set_up_run
 
 from .fuzzing import (
     PARTIES,
@@ -32,7 +36,6 @@ from .fuzzing import (
     sent_by_coordinator,
     silent,
 )
-from .toy import LossyChannel, host, make_consortium, path_of, setup
 
 
 def flooded(count: Any, seed: Any, change: Any, flood: Any) -> dict[Any, Watched]:
@@ -110,7 +113,7 @@ def lied_to(count: Any, seed: Any) -> dict[str, int]:
     for number in range(count):
         chance = random.Random(f"{seed}/{number}")
         one = chance.choice(whole.crossed)
-        parties, hosts = setup(PROTOCOL, make_consortium(PARTIES), noise=NoNoise(), epsilon=50.0)
+        parties, hosts = set_up_run(PROTOCOL, make_consortium(PARTIES), noise=NoNoise(), epsilon=50.0)
         parties.channel = Lying(hosts, one.party, one.path, chance, whole.crossed)
         try:
             released = run(parties)
@@ -154,7 +157,7 @@ def test_a_party_that_lies_raises_nothing_foreign_at_the_coordinator() -> None:
 
 def test_the_fuzzer_sees_a_site_that_answers_twice() -> None:
     """Positive control: without its memory of replies a site gives two noises under one key."""
-    one = host(PROTOCOL, make_consortium(PARTIES), "ash", epsilon=50.0)
+    one = host_party(PROTOCOL, make_consortium(PARTIES), "ash", epsilon=50.0)
     site = Watched(one)
     _, whole = recorded()
     begin, average = (

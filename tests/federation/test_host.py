@@ -29,19 +29,19 @@ from comity.federation.owner.host import Host
 from comity.federation.protocol import Protocol, step
 from comity.federation.sum.site import SecureSum
 from comity.study.local.channel import LocalChannel
-from tests.support.asks import sign_ask
+from tests.support.asks import answer_ask, sign_ask, write_ask
+from tests.support.consortia import STUDY, make_consortium, make_identity
 from tests.support.noise import NoNoise
-
-from .toy import STUDY, Rounds, answer, ask_for, host, identity, make_consortium, setup
+from tests.support.rounds import Rounds, host_party, set_up_run
 
 
 def ask(host: Any, path: Any, **values: Any) -> Any:
-    return answer(host, ask_for(path, **values))
+    return answer_ask(host, write_ask(path, **values))
 
 
 def begun(**kwargs: Any) -> Any:
     protocol = kwargs.pop("protocol", Rounds(protection=Noised))
-    one = host(protocol, make_consortium(), "ash", **kwargs)
+    one = host_party(protocol, make_consortium(), "ash", **kwargs)
     assert "ok" in decode(ask(one, "run.begin[0]"))
     return one
 
@@ -150,15 +150,15 @@ def test_another_study_a_run_that_did_not_begin_and_garbage_are_refused() -> Non
     one = begun()
     assert decode(ask(one, "average[0]", study="6" * 64))["refused"] == "study"
     assert "refused" in decode(ask(one, "average[0]", run="run-2"))
-    assert decode(answer(one, b"garbage"))["refused"] == "malformed"
-    assert decode(answer(one, encode([1, 2, 3])))["refused"] == "form"
+    assert decode(answer_ask(one, b"garbage"))["refused"] == "malformed"
+    assert decode(answer_ask(one, encode([1, 2, 3])))["refused"] == "form"
     assert decode(ask(one, "average[0]", run=""))["refused"] == "form"
     assert draws(one) == []
 
 
 def test_an_exhausted_ledger_refuses_with_a_code_and_keeps_the_figures_at_home() -> None:
-    one = host(Rounds(), make_consortium(), "ash", epsilon=0.5)
-    answered = one.answer(sign_ask(identity(COORDINATOR), "ash", ask_for("run.begin[0]")))
+    one = host_party(Rounds(), make_consortium(), "ash", epsilon=0.5)
+    answered = one.answer(sign_ask(make_identity(COORDINATOR), "ash", write_ask("run.begin[0]")))
     reply = answered.reply[:-SIGNATURE_BYTES]
     assert decode(reply) == {"refused": "budget", "key": "privacy.epsilon"}
     assert "0.50 is left" in str(answered.refusal) and "short" in str(answered.refusal)
@@ -170,7 +170,9 @@ def test_a_run_that_ended_never_draws_again() -> None:
     one = begun()
     assert "ok" in decode(ask(one, "run.end[0]", heads={}))
     assert decode(ask(one, "average[0]"))["refused"] == "closed"
-    assert decode(ask(one, "run.begin[0]", coordinator_key=identity("other").public.sealing()))["refused"] == "closed"
+    assert (
+        decode(ask(one, "run.begin[0]", coordinator_key=make_identity("other").public.sealing()))["refused"] == "closed"
+    )
     assert draws(one) == []
 
 
@@ -232,7 +234,7 @@ def test_a_failed_fit_takes_part_neutrally() -> None:
 
 
 def test_data_that_can_not_be_read_look_like_any_other_stop() -> None:
-    one = host(Rounds(), make_consortium(), "ash")
+    one = host_party(Rounds(), make_consortium(), "ash")
 
     def unreadable() -> Records:
         raise DataError("patients.csv: row 17 has no age", key="age")
@@ -265,7 +267,7 @@ def test_values_outside_the_bound_are_brought_inside_before_the_noise() -> None:
 
 def test_a_party_outside_its_bound_moves_an_opened_sum_no_further_than_the_bound() -> None:
     """Through the masks too: what is summed is what was projected."""
-    parties, hosts = setup(Rounds(rounds=0), make_consortium(3, dropouts=0), noise=NoNoise())
+    parties, hosts = set_up_run(Rounds(rounds=0), make_consortium(3, dropouts=0), noise=NoNoise())
     for name, one in hosts.items():
         one.__dict__["records"] = Records(np.full((4, 3), 7.0 if name == "ash" else 0.0))
     np.testing.assert_allclose(3 * run(parties)["result"], np.ones(3), atol=1e-3)
@@ -273,12 +275,12 @@ def test_a_party_outside_its_bound_moves_an_opened_sum_no_further_than_the_bound
 
 def test_nothing_is_answered_before_a_run_begins_after_it_ends_or_for_another_study() -> None:
     """Alignment and the set-up of sums draw nothing, so no reservation guards them: the beginning of the run does."""
-    one = host(Rounds(), make_consortium(), "ash", policy=Policy(approved={}))
+    one = host_party(Rounds(), make_consortium(), "ash", policy=Policy(approved={}))
     assert decode(ask(one, "run.begin[0]"))["refused"] == "approval"
     assert decode(ask(one, "sum.advertise[0]"))["refused"] == "unreserved"
     one = begun(protocol=Rounds())
     assert "ok" in decode(ask(one, "sum.advertise[0]"))
-    two = host(Rounds(), make_consortium(), "ash")
+    two = host_party(Rounds(), make_consortium(), "ash")
     two.agreement, two.store = replace(two.agreement, study="6" * 64), one.store
     assert decode(ask(two, "average[0]", study="6" * 64))["refused"] == "unreserved"
     assert "ok" in decode(ask(one, "run.end[0]", heads={}))
@@ -354,8 +356,8 @@ def test_two_asks_of_one_run_do_not_both_find_that_nothing_was_given_out() -> No
 def test_refusals_of_asks_that_are_answered_at_once_do_not_mix() -> None:
     """Each answer has its own sentence, whatever other threads are told meanwhile."""
     one = begun()
-    asks = [ask_for("average[7]"), ask_for("nothing[0]"), ask_for("average[0]", study="6" * 64)] * 20
-    signed = [sign_ask(identity(COORDINATOR), "ash", message) for message in asks]
+    asks = [write_ask("average[7]"), write_ask("nothing[0]"), write_ask("average[0]", study="6" * 64)] * 20
+    signed = [sign_ask(make_identity(COORDINATOR), "ash", message) for message in asks]
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(one.answer, signed))
     for answered, message in zip(answers, asks):
@@ -365,8 +367,8 @@ def test_refusals_of_asks_that_are_answered_at_once_do_not_mix() -> None:
 
 
 def test_a_local_channel_keeps_the_sentence_of_each_refusal_by_party() -> None:
-    parties, hosts = setup(consortium=make_consortium(3, dropouts=0), epsilon=5.0)
-    hosts["birch"] = host(Rounds(), make_consortium(3, dropouts=0), "birch", epsilon=0.5)
+    parties, hosts = set_up_run(consortium=make_consortium(3, dropouts=0), epsilon=5.0)
+    hosts["birch"] = host_party(Rounds(), make_consortium(3, dropouts=0), "birch", epsilon=0.5)
     parties.channel = LocalChannel(hosts)
     with pytest.raises(Refused, match=r"birch refused run\.ready"):
         run(parties)
@@ -385,9 +387,9 @@ def test_declarations_are_made_once_for_a_host(monkeypatch: pytest.MonkeyPatch) 
     agreement = Agreement(STUDY, protocol, consortium)
     hosts = {}
     for name in consortium.parties:
-        hosts[name] = host(protocol, consortium, name)
+        hosts[name] = host_party(protocol, consortium, name)
         hosts[name].agreement = agreement
-    parties, _ = setup(protocol, consortium, hosts=hosts)
+    parties, _ = set_up_run(protocol, consortium, hosts=hosts)
     made.clear()
     parties = type(parties)(agreement, run="run-1", channel=parties.channel, journal=parties.journal, keys=parties.keys)
     run(parties)
@@ -424,7 +426,7 @@ class Unprintable(Exception):
 def test_answering_never_raises_and_tells_nothing(
     error: Any, where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one = host(Leaky(protection=Noised), make_consortium(), "ash", noise=NoNoise())
+    one = host_party(Leaky(protection=Noised), make_consortium(), "ash", noise=NoNoise())
 
     def fail(*args: Any, **more: Any) -> Any:
         raise error
@@ -479,14 +481,14 @@ def test_two_parts_can_not_call_their_letters_alike() -> None:
         parts = {"one": Posting(), "two": Posting()}
 
     with pytest.raises(ValueError, match="both have a letter 'note'"):
-        host(Both(), make_consortium(), "ash")
+        host_party(Both(), make_consortium(), "ash")
 
     @dataclass(frozen=True)
     class Shadowed(Rounds):
         parts = {"one": Posting("shares")}
 
     with pytest.raises(ValueError, match="both have a letter 'shares'"):
-        host(Shadowed(), make_consortium(), "ash")
+        host_party(Shadowed(), make_consortium(), "ash")
 
 
 def test_a_protocol_lists_a_parts_letter_as_it_is_or_not_at_all() -> None:
@@ -499,9 +501,9 @@ def test_a_protocol_lists_a_parts_letter_as_it_is_or_not_at_all() -> None:
             listed = Posting(size=self.size).declare(consortium).releases
             return replace(super().declare(consortium), releases=(*super().declare(consortium).releases, *listed))
 
-    assert host(Listing(), make_consortium(), "ash").agreement.letters["note"] == "one"
+    assert host_party(Listing(), make_consortium(), "ash").agreement.letters["note"] == "one"
     with pytest.raises(ValueError, match="both have a letter 'note'"):
-        host(Listing(size=10), make_consortium(), "ash")
+        host_party(Listing(size=10), make_consortium(), "ash")
 
 
 @pytest.mark.parametrize("mount", ["run", "sum", "a.b", "", "x[0]", "a b"])
@@ -511,7 +513,7 @@ def test_a_part_has_a_plain_name_of_its_own(mount: str) -> None:
         parts = {mount: Posting()}
 
     with pytest.raises(ValueError, match="can't be mounted"):
-        host(Odd(), make_consortium(), "ash")
+        host_party(Odd(), make_consortium(), "ash")
 
 
 @pytest.mark.parametrize("name", ["a/0", "in:x", "a[0]", "", "a b", "é"])
@@ -525,11 +527,11 @@ def test_a_release_has_a_plain_name(name: str) -> None:
             return replace(super().declare(consortium), releases=(*super().declare(consortium).releases, odd))
 
     with pytest.raises(ValueError, match="can't be named"):
-        host(Odd(), make_consortium(), "ash")
+        host_party(Odd(), make_consortium(), "ash")
 
 
 def test_there_is_no_host_without_a_policy_or_an_agreement() -> None:
-    one = host(Rounds(), make_consortium(), "ash")
+    one = host_party(Rounds(), make_consortium(), "ash")
     made: Any = Host
     with pytest.raises(TypeError, match="policy"):
         made(one.agreement, "ash", records=one.records, keys=one.keys, store=one.store, noise=one.noise)

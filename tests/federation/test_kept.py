@@ -11,13 +11,13 @@ import pytest
 from comity.federation.coordinator.lifecycle import execute
 from comity.federation.declare.protection import Noised, Summed
 from comity.federation.messages.received import is_kept
-from tests.federation.toy import Rounds, setup
 from tests.support.noise import NoNoise
+from tests.support.rounds import Rounds, set_up_run
 
 
 @pytest.mark.parametrize("protection", [Summed, Noised])
 def test_sums_values_on_the_way_and_results_are_kept(protection: Any) -> None:
-    parties, _ = setup(Rounds(protection=protection), noise=NoNoise())
+    parties, _ = set_up_run(Rounds(protection=protection), noise=NoNoise())
     released, kept = execute(parties)
     declared = parties.declaration
     assert {*kept, *released} == {release.name for release in declared.releases if is_kept(release)}
@@ -32,14 +32,14 @@ def test_sums_values_on_the_way_and_results_are_kept(protection: Any) -> None:
 
 
 def test_masked_vectors_are_not_kept() -> None:
-    parties, _ = setup()
+    parties, _ = set_up_run()
     _, kept = execute(parties)
     assert set(kept) == {"mean", "centre", "slope"}
 
 
 def test_a_run_that_is_run_again_finds_them(tmp_path: Path) -> None:
-    parties, hosts = setup(folder=tmp_path)
+    parties, hosts = set_up_run(folder=tmp_path)
     first = execute(parties)
-    again = execute(setup(folder=tmp_path, hosts=hosts)[0])
+    again = execute(set_up_run(folder=tmp_path, hosts=hosts)[0])
     for name, value in first[1].items():
         np.testing.assert_equal(again[1][name], value)

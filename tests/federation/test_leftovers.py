@@ -12,9 +12,10 @@ from comity.errors import Refused
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.policy import Policy
 from comity.federation.messages.codec import decode
+from tests.support.asks import answer_ask, path_of, write_ask
+from tests.support.consortia import make_consortium
 from tests.support.noise import NoNoise
-
-from .toy import Rounds, answer, ask_for, host, make_consortium, path_of, setup
+from tests.support.rounds import Rounds, host_party, set_up_run
 
 LAST = "sum.unmask[mean/0]"
 # Who took part, and what binds a run to its journal.
@@ -28,7 +29,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_and_listen(folder: Any) -> Any:
     """A whole run over files, what was secret in the middle of it, and which of that stood in the files then."""
-    parties, hosts = setup(Rounds(rounds=0), folder=folder, noise=NoNoise())
+    parties, hosts = set_up_run(Rounds(rounds=0), folder=folder, noise=NoNoise())
     secrets, seen = {}, {}
     carry = cast(Any, parties.channel).carry
 
@@ -70,7 +71,7 @@ def test_no_secret_of_a_run_is_left_in_any_file(tmp_path: Path) -> None:
 def test_the_journal_is_its_owners_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        parties, _ = setup(Rounds(rounds=0), folder=tmp_path, noise=NoNoise())
+        parties, _ = set_up_run(Rounds(rounds=0), folder=tmp_path, noise=NoNoise())
         files = [path for path in tmp_path.iterdir() if path.name.startswith("journal")]
         assert files and all(path.stat().st_mode & 0o077 == 0 for path in files)
         (tmp_path / "journal").chmod(0o644)
@@ -86,7 +87,7 @@ def sums(one: Any) -> Any:
 
 
 def test_a_refusal_at_the_beginning_frees_what_the_others_reserved() -> None:
-    parties, hosts = setup(Rounds(rounds=0), noise=NoNoise())
+    parties, hosts = set_up_run(Rounds(rounds=0), noise=NoNoise())
     before = {name: sums(one) for name, one in hosts.items()}
 
     def meddling(path: Any) -> None:
@@ -102,16 +103,16 @@ def test_a_refusal_at_the_beginning_frees_what_the_others_reserved() -> None:
     hosts["elm"].policy = Policy(approved=None)
     with pytest.raises(Refused, match="abandoned"):
         run(parties)
-    again, _ = setup(Rounds(rounds=0), noise=NoNoise(), hosts=hosts, run="run-2")
+    again, _ = set_up_run(Rounds(rounds=0), noise=NoNoise(), hosts=hosts, run="run-2")
     assert run(again)["result"].shape == (3,)
 
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_run_that_its_owner_abandoned_never_begins_and_draws_nothing(begun: bool) -> None:
-    one = host(Rounds(rounds=0), make_consortium(), "ash", noise=NoNoise())
+    one = host_party(Rounds(rounds=0), make_consortium(), "ash", noise=NoNoise())
 
     def ask(path: Any) -> Any:
-        return decode(answer(one, ask_for(path)))
+        return decode(answer_ask(one, write_ask(path)))
 
     before = sums(one)
     if begun:

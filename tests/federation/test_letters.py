@@ -14,6 +14,7 @@ from comity.crypto.sealing import PublicIdentity, lock
 from comity.entropy import fresh_seed
 from comity.errors import Refused, SiteLost
 from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.lifecycle import begin
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Public, Sealed
@@ -23,8 +24,10 @@ from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head, seal
 from comity.federation.messages.signatures import sign_reply
 from comity.federation.protocol import Protocol, step
-
-from .toy import LossyChannel, answer, ask_for, begin, identity, make_consortium, path_of, setup
+from tests.support.asks import answer_ask, path_of, write_ask
+from tests.support.channels import LossyChannel
+from tests.support.consortia import make_consortium, make_identity
+from tests.support.rounds import set_up_run
 
 SIZE = 3000
 
@@ -60,7 +63,7 @@ class Shout(Protocol):
 
 
 def told(folder: Any = None, run: str = "run-1") -> Any:
-    parties, hosts = setup(Shout(), make_consortium(3, dropouts=0), folder, run=run)
+    parties, hosts = set_up_run(Shout(), make_consortium(3, dropouts=0), folder, run=run)
     begin(parties)
     parties.ask(Shout.tell)
     return parties, hosts
@@ -187,7 +190,7 @@ def test_what_is_not_as_it_was_sent_does_not_arrive(case: Any, code: Any) -> Non
 def heard(parties: Any, hosts: Any, to: Any, mail: Any) -> Any:
     """Who is heard at a site that gets this mail, or the code of its refusal; the site is asked and forgets."""
     nonce = parties.journal.nonce(parties.run)
-    reply = decode(answer(hosts[to], ask_for("count[0]", run=parties.run, nonce=nonce, mail=mail)))
+    reply = decode(answer_ask(hosts[to], write_ask("count[0]", run=parties.run, nonce=nonce, mail=mail)))
     if "refused" in reply:
         return reply["refused"]
     with hosts[to].store.ledger.transaction() as transaction:
@@ -198,7 +201,7 @@ def heard(parties: Any, hosts: Any, to: Any, mail: Any) -> Any:
 
 
 def test_a_letter_whose_box_never_came_is_not_relayed() -> None:
-    parties, hosts = setup(Shout(), make_consortium(3, dropouts=0))
+    parties, hosts = set_up_run(Shout(), make_consortium(3, dropouts=0))
     begin(parties)
 
     class Withholding(LossyChannel):
@@ -206,7 +209,9 @@ def test_a_letter_whose_box_never_came_is_not_relayed() -> None:
             replies = super().carry(messages)
             if path_of(messages["ash"]) == "tell[0]":
                 reply = decode(replies["ash"][:-64])
-                replies["ash"] = sign_reply(identity("ash"), "ash", messages["ash"], encode({**reply, "boxes": []}))
+                replies["ash"] = sign_reply(
+                    make_identity("ash"), "ash", messages["ash"], encode({**reply, "boxes": []})
+                )
             return replies
 
     parties.channel = Withholding(hosts)
@@ -223,19 +228,19 @@ def letters_of(parties: Any, hosts: Any, sender: Any, to: Any, values: Any) -> l
     receiver = PublicIdentity.from_sealing(parties.run_keys[to]["key"])
     for number, value in enumerate(values):
         head = Head(parties.study, parties.run, f"tell[{number}]", sender, to, "word")
-        out.append(seal(identity(sender), receiver, head, encode(value)))
+        out.append(seal(make_identity(sender), receiver, head, encode(value)))
     return out
 
 
 def test_a_later_letter_replaces_nothing() -> None:
     """A sender that says one thing before a step and another after it is heard with the first."""
-    parties, hosts = setup(Shout(), make_consortium(3, dropouts=0))
+    parties, hosts = set_up_run(Shout(), make_consortium(3, dropouts=0))
     begin(parties)
     first, second = letters_of(parties, hosts, "birch", "ash", [np.ones(SIZE), np.zeros(SIZE)])
     nonce = parties.journal.nonce("run-1")
 
     def asked(path: Any, mail: Any) -> Any:
-        return decode(answer(hosts["ash"], ask_for(path, nonce=nonce, mail=mail)))
+        return decode(answer_ask(hosts["ash"], write_ask(path, nonce=nonce, mail=mail)))
 
     assert "ok" in asked("count[0]", [first])
     assert "ok" in asked("count[1]", [second, first])
@@ -271,15 +276,15 @@ class Listing(Shout):
 )
 def test_a_letter_comes_from_a_step_of_the_part_that_declares_it(path: str, name: str) -> None:
     """Even if its sender signed it: what is read under a name was written under it."""
-    parties, hosts = setup(Listing(), make_consortium(3, dropouts=0))
+    parties, hosts = set_up_run(Listing(), make_consortium(3, dropouts=0))
     begin(parties)
     receiver = PublicIdentity.from_sealing(parties.run_keys["ash"]["key"])
     nonce = parties.journal.nonce("run-1")
 
     def held(number: Any, at: Any, called: Any) -> bool:
         head = Head(parties.study, "run-1", at, "birch", "ash", called)
-        letter = seal(identity("birch"), receiver, head, encode(np.ones(SIZE)))
-        assert "ok" in decode(answer(hosts["ash"], ask_for(f"count[{number}]", nonce=nonce, mail=[letter])))
+        letter = seal(make_identity("birch"), receiver, head, encode(np.ones(SIZE)))
+        assert "ok" in decode(answer_ask(hosts["ash"], write_ask(f"count[{number}]", nonce=nonce, mail=[letter])))
         return hosts["ash"].store.state("run-1", f"in:{called}:birch") is not None
 
     assert not held(0, path, name)
@@ -290,9 +295,12 @@ def test_names_of_parties_do_not_mix_up_letters() -> None:
     """The name of a letter inside a party's name is no way to another's letters."""
     names = ("ash", "word-ash", "word_ash", "in-word-ash")
     consortium = replace(
-        make_consortium(3), parties=names, dropouts=0, roster={n: identity(n).public for n in (COORDINATOR, *names)}
+        make_consortium(3),
+        parties=names,
+        dropouts=0,
+        roster={n: make_identity(n).public for n in (COORDINATOR, *names)},
     )
-    parties, _ = setup(Shout(), consortium)
+    parties, _ = set_up_run(Shout(), consortium)
     begin(parties)
     parties.ask(Shout.tell)
     for name, values in parties.ask(Shout.hear).items():
@@ -307,7 +315,7 @@ def test_a_step_writes_to_a_party_once_under_a_name() -> None:
             for _ in range(2):
                 site.send("birch" if site.party != "birch" else "ash", "word", np.zeros(SIZE))
 
-    parties, _ = setup(Twice(), make_consortium(3, dropouts=0))
+    parties, _ = set_up_run(Twice(), make_consortium(3, dropouts=0))
     begin(parties)
     with pytest.raises(Refused, match="undeclared"):
         parties.ask(Twice.tell)
@@ -318,10 +326,10 @@ def test_a_step_writes_to_a_party_once_under_a_name() -> None:
 
 def test_a_key_of_the_run_that_its_party_did_not_sign_is_refused() -> None:
     """A coordinator in the middle would read every letter."""
-    parties, hosts = setup(Shout(), make_consortium(3, dropouts=0))
+    parties, hosts = set_up_run(Shout(), make_consortium(3, dropouts=0))
     view = parties.under("run")
-    keys = {p: v["run_key"] for p, v in view.ask("begin", coordinator_key=identity("x").public.sealing()).items()}
-    own = identity("mallory").public.sealing()
+    keys = {p: v["run_key"] for p, v in view.ask("begin", coordinator_key=make_identity("x").public.sealing()).items()}
+    own = make_identity("mallory").public.sealing()
     swapped = {**keys, "birch": {"key": own, "signature": keys["birch"]["signature"]}}
     view.ask("meet", run_keys=swapped)
     with pytest.raises(Refused, match="signature") as refusal:
@@ -342,7 +350,7 @@ class Whisper(Shout):
 def test_a_party_is_shown_the_keys_of_those_that_it_may_write_to() -> None:
     met = {}
     for protocol in (Shout(), Whisper()):
-        parties, _ = setup(protocol, make_consortium(4, dropouts=0))
+        parties, _ = set_up_run(protocol, make_consortium(4, dropouts=0))
         begin(parties)
         path = "run.meet[0]"
         asked = dict(parties.journal.exchanges(parties.study, parties.run, path))
@@ -359,17 +367,17 @@ def test_a_party_is_shown_the_keys_of_those_that_it_may_write_to() -> None:
 
 def test_a_key_of_another_run_is_refused() -> None:
     earlier, _ = told(run="run-0")
-    parties, _ = setup(Shout(), make_consortium(3, dropouts=0))
+    parties, _ = set_up_run(Shout(), make_consortium(3, dropouts=0))
     view = parties.under("run")
-    view.ask("begin", coordinator_key=identity("x").public.sealing())
+    view.ask("begin", coordinator_key=make_identity("x").public.sealing())
     view.ask("meet", run_keys=earlier.run_keys)
     with pytest.raises(Refused, match="signature"):
         parties.ask(Shout.tell)
 
 
 def test_without_having_met_nobody_writes() -> None:
-    parties, _ = setup(Shout(), make_consortium(3, dropouts=0))
-    parties.under("run").ask("begin", coordinator_key=identity("x").public.sealing())
+    parties, _ = set_up_run(Shout(), make_consortium(3, dropouts=0))
+    parties.under("run").ask("begin", coordinator_key=make_identity("x").public.sealing())
     with pytest.raises(Refused, match="sealed"):
         parties.ask(Shout.tell)
 
@@ -383,7 +391,7 @@ def test_what_is_not_declared_as_sealed_is_not_sent() -> None:
             )
             return Declaration((open_word, heard), adversary="nobody")
 
-    parties, _ = setup(Loud(), make_consortium(3, dropouts=0))
+    parties, _ = set_up_run(Loud(), make_consortium(3, dropouts=0))
     begin(parties)
     with pytest.raises(Refused) as refusal:
         parties.ask(Loud.tell)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed, Refused, SiteLost, Stopped
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Noised, Public, Sealed
@@ -19,9 +19,11 @@ from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head
 from comity.federation.messages.signatures import SIGNATURE_BYTES, sign_reply
 from comity.federation.protocol import Protocol, step
+from tests.support.asks import path_of
+from tests.support.channels import LossyChannel
+from tests.support.consortia import STUDY, make_consortium, make_identity
 from tests.support.noise import NoNoise
-
-from .toy import STUDY, LossyChannel, Rounds, begin, identity, make_consortium, path_of, setup
+from tests.support.rounds import Rounds, set_up_run
 
 
 class Lying(LossyChannel):
@@ -37,7 +39,7 @@ class Lying(LossyChannel):
             message = messages[self.party]
             made = self.lie(decode(replies[self.party][:-SIGNATURE_BYTES]))
             raw = made if isinstance(made, bytes) else encode(made)
-            replies[self.party] = sign_reply(identity(self.party), self.party, message, raw)
+            replies[self.party] = sign_reply(make_identity(self.party), self.party, message, raw)
         return replies
 
 
@@ -92,18 +94,18 @@ LIES: dict[str, Any] = {
 
 @pytest.mark.parametrize("case", LIES)
 def test_a_bad_reply_costs_its_party_and_nobody_else(case: Any) -> None:
-    parties, hosts = setup(protocol=Rounds(protection=Noised), noise=NoNoise())
+    parties, hosts = set_up_run(protocol=Rounds(protection=Noised), noise=NoNoise())
     parties.channel = Lying(hosts, "average[0]", LIES[case])
     released = run(parties)["result"]
     assert set(parties.lost) == {"ash"} and parties.lost["ash"].startswith("average[0]: ")
-    missing, _ = setup(protocol=Rounds(protection=Noised), noise=NoNoise(), lose=[("ash", "average[0]")])
+    missing, _ = set_up_run(protocol=Rounds(protection=Noised), noise=NoNoise(), lose=[("ash", "average[0]")])
     np.testing.assert_array_equal(released, run(missing)["result"])
 
 
 @pytest.mark.parametrize("case", LIES)
 def test_where_nobody_may_be_missing_the_run_says_who_and_why(case: Any) -> None:
     consortium = make_consortium(dropouts=0)
-    parties, hosts = setup(protocol=Rounds(protection=Noised), consortium=consortium, noise=NoNoise())
+    parties, hosts = set_up_run(protocol=Rounds(protection=Noised), consortium=consortium, noise=NoNoise())
     parties.channel = Lying(hosts, "average[0]", LIES[case])
     with pytest.raises((SiteLost, Stopped, Refused), match="ash") as error:
         run(parties)
@@ -120,30 +122,30 @@ def test_where_nobody_may_be_missing_the_run_says_who_and_why(case: Any) -> None
 def test_a_reply_is_looked_at_before_the_ask_is_closed(tmp_path: Path) -> None:
     """A lie that was journalled would be read again by every resumed run."""
     consortium = make_consortium(dropouts=0)
-    parties, hosts = setup(Rounds(protection=Noised), consortium, tmp_path, noise=NoNoise())
+    parties, hosts = set_up_run(Rounds(protection=Noised), consortium, tmp_path, noise=NoNoise())
     parties.channel = Lying(hosts, "average[0]", LIES["another shape"])
     with pytest.raises(SiteLost, match=r"ash .*not of its declared form"):
         run(parties)
     assert not parties.journal.is_closed("run-1", "average[0]")
     assert parties.journal.replies("run-1", "average[0]")["ash"] is None
-    resumed, _ = setup(Rounds(protection=Noised), consortium, tmp_path, noise=NoNoise(), hosts=hosts)
-    plain, _ = setup(Rounds(protection=Noised), consortium, noise=NoNoise())
+    resumed, _ = set_up_run(Rounds(protection=Noised), consortium, tmp_path, noise=NoNoise(), hosts=hosts)
+    plain, _ = set_up_run(Rounds(protection=Noised), consortium, noise=NoNoise())
     np.testing.assert_array_equal(run(resumed)["result"], run(plain)["result"])
 
 
 def test_why_a_party_was_lost_is_remembered_by_a_resumed_run(tmp_path: Path) -> None:
-    parties, hosts = setup(Rounds(protection=Noised), folder=tmp_path, noise=NoNoise())
+    parties, hosts = set_up_run(Rounds(protection=Noised), folder=tmp_path, noise=NoNoise())
     parties.channel = Lying(hosts, "average[0]", LIES["a refusal"])
     begin(parties)
     parties.sum(Rounds.average)
-    again, _ = setup(Rounds(protection=Noised), folder=tmp_path, noise=NoNoise(), hosts=hosts)
+    again, _ = set_up_run(Rounds(protection=Noised), folder=tmp_path, noise=NoNoise(), hosts=hosts)
     begin(again)
     again.sum(Rounds.average)
     assert again.lost == parties.lost == {"ash": "average[0]: refused: sum (x)"}
 
 
 def test_more_bad_parties_than_may_be_lost_stop_the_run() -> None:
-    parties, hosts = setup(protocol=Rounds(protection=Noised), noise=NoNoise(), lose=[("birch", "average[0]")])
+    parties, hosts = set_up_run(protocol=Rounds(protection=Noised), noise=NoNoise(), lose=[("birch", "average[0]")])
     parties.channel = Lying(hosts, "average[0]", LIES["garbage"])
     parties.channel.lose = {("birch", "average[0]")}
     with pytest.raises(SiteLost, match=r"3 of the 4 needed.*ash \(.*\); birch \(no answer\)"):
@@ -155,13 +157,13 @@ def test_a_stop_after_a_draw_is_a_lost_party() -> None:
         def rounded_gaussian(self, sigma: Any, shape: Any, *, permit: Any) -> Any:
             raise MemoryError
 
-    parties, hosts = setup(protocol=Rounds(protection=Noised))
+    parties, hosts = set_up_run(protocol=Rounds(protection=Noised))
     cast(Any, hosts["cedar"]).noise = Broken()
     run(parties)
     assert "stopped" in parties.lost["cedar"]
     drawn = [(e.release, e.index) for e in hosts["cedar"].store.ledger.entries() if e.kind == "draw"]
     assert drawn == [("mean", 0)]
-    parties, hosts = setup(protocol=Rounds(protection=Noised), consortium=make_consortium(dropouts=0))
+    parties, hosts = set_up_run(protocol=Rounds(protection=Noised), consortium=make_consortium(dropouts=0))
     cast(Any, hosts["cedar"]).noise = Broken()
     with pytest.raises(Stopped, match=r"cedar .stopped"):
         run(parties)
@@ -174,34 +176,34 @@ def unsigned(reply: Any) -> Any:
 def no_key_at_all(reply: Any) -> Any:
     """Of the right length, signed, and not a key that anybody could seal to."""
     key = b"\xff" * 1216
-    signature = identity("ash").sign(encode([STUDY, "run-1", "run key", "ash", key]))
+    signature = make_identity("ash").sign(encode([STUDY, "run-1", "run key", "ash", key]))
     return ok(reply, run_key={"key": key, "signature": signature})
 
 
 @pytest.mark.parametrize("lie", [unsigned, no_key_at_all])
 def test_a_bad_key_of_the_run_costs_its_party_and_not_those_that_write_to_it(lie: Any) -> None:
-    parties, hosts = setup(noise=NoNoise())
+    parties, hosts = set_up_run(noise=NoNoise())
     parties.channel = Lying(hosts, "run.begin[0]", lie)
     run(parties)
     assert set(parties.lost) == {"ash"} and parties.lost["ash"].startswith("run.begin[0]: ")
 
 
 def test_a_party_that_is_offline_at_the_beginning_counts_as_lost() -> None:
-    parties, hosts = setup(noise=NoNoise(), lose=[("elm", "run.begin[0]")])
+    parties, hosts = set_up_run(noise=NoNoise(), lose=[("elm", "run.begin[0]")])
     run(parties)
     assert parties.lost == {"elm": "run.begin[0]: no answer"}
     entries = [entry.kind for entry in hosts["elm"].store.ledger.entries()]
     assert "reserve" not in entries and "draw" not in entries
-    parties, _ = setup(consortium=make_consortium(dropouts=0), noise=NoNoise(), lose=[("elm", "run.begin[0]")])
+    parties, _ = set_up_run(consortium=make_consortium(dropouts=0), noise=NoNoise(), lose=[("elm", "run.begin[0]")])
     with pytest.raises(SiteLost, match="elm"):
         run(parties)
-    parties, _ = setup(noise=NoNoise(), lose=[("elm", "run.begin[0]"), ("doum", "run.begin[0]")])
+    parties, _ = set_up_run(noise=NoNoise(), lose=[("elm", "run.begin[0]"), ("doum", "run.begin[0]")])
     with pytest.raises(SiteLost, match=r"run\.begin.*3 of the 4"):
         run(parties)
 
 
 def test_a_step_that_needs_everybody_does_not_go_on_without_who_was_lost_before() -> None:
-    parties, _ = setup(noise=NoNoise(), lose=[("elm", "run.begin[0]")])
+    parties, _ = set_up_run(noise=NoNoise(), lose=[("elm", "run.begin[0]")])
     begin(parties)
     with pytest.raises(SiteLost, match="4 of the 5 needed"):
         parties.ask(Rounds.average)
@@ -210,7 +212,7 @@ def test_a_step_that_needs_everybody_does_not_go_on_without_who_was_lost_before(
 
 def test_a_caller_looks_at_values_before_the_ask_is_closed() -> None:
     """What a declaration can't say, such as whose signature a consent is."""
-    parties, _ = setup(protocol=Rounds(protection=Noised), noise=NoNoise())
+    parties, _ = set_up_run(protocol=Rounds(protection=Noised), noise=NoNoise())
     begin(parties)
 
     def valid(party: str, values: dict[str, Any]) -> None:
@@ -227,13 +229,13 @@ def test_a_caller_looks_at_values_before_the_ask_is_closed() -> None:
 
 @pytest.mark.parametrize("word", ["\x1b[2J\x1b]0;owned\x07", "a\r\nb", "x" * 10_000, "ﬁn\u202e", "\x00"])
 def test_codes_and_keys_reach_a_terminal_without_anything_but_plain_text(word: Any) -> None:
-    parties, hosts = setup(consortium=make_consortium(dropouts=0))
+    parties, hosts = set_up_run(consortium=make_consortium(dropouts=0))
     parties.channel = Lying(hosts, "run.begin[0]", lambda r: {"refused": word, "key": word})
     with pytest.raises(Refused) as error:
         run(parties)
     shown = f"{error.value} {error.value.code} {error.value.key} {parties.lost}"
     assert shown.isascii() and shown.isprintable() and len(shown) < 500
-    parties, hosts = setup()
+    parties, hosts = set_up_run()
     parties.channel = Lying(hosts, "average[0]", lambda r: {"refused": word, "key": word})
     run(parties)
     assert parties.lost["ash"].isascii() and parties.lost["ash"].isprintable() and len(parties.lost["ash"]) < 300
@@ -265,7 +267,7 @@ class Counting(Protocol):
 
 
 def test_a_value_that_was_not_given_is_an_error_of_ours() -> None:
-    parties, _ = setup(Counting(), make_consortium(3, dropouts=0))
+    parties, _ = set_up_run(Counting(), make_consortium(3, dropouts=0))
     begin(parties)
     got = parties.ask(Counting.count)
     assert got["ash"]["extra"].tolist() == [0] and got["birch"]["size"] == 5
@@ -275,7 +277,7 @@ def test_a_value_that_was_not_given_is_an_error_of_ours() -> None:
 
 @pytest.mark.parametrize("name", ["forgets", "says_more"])
 def test_a_site_gives_what_its_step_says_and_nothing_else(name: str) -> None:
-    parties, _ = setup(Counting(), make_consortium(3, dropouts=0))
+    parties, _ = set_up_run(Counting(), make_consortium(3, dropouts=0))
     begin(parties)
     with pytest.raises(Refused, match="undeclared"):
         parties.ask(name)

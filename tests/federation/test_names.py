@@ -13,9 +13,9 @@ from comity.federation.declare.consortium import MAX_NAME_LENGTH, Consortium, ch
 from comity.federation.declare.policy import Policy
 from comity.privacy.loss import Approx
 from comity.study.local.numbered import Numbered
+from tests.support.consortia import make_identity
 from tests.support.protocols import simulated_result
-
-from .toy import Rounds, identity
+from tests.support.rounds import Rounds
 
 LOOK_ALIKE = {
     "a zero-width character": "sou\u200bth",
@@ -93,7 +93,7 @@ def test_a_simulation_from_python_has_the_same_rule() -> None:
 
 def test_a_pin_holds_for_a_name_in_other_letters() -> None:
     """`[pinned.south]` is passed by no other spelling of the name, in either direction."""
-    theirs, other = identity("south").public, identity("impostor").public
+    theirs, other = make_identity("south").public, make_identity("impostor").public
     for pinned, named in (("south", "SOUTH"), ("South", "south"), ("south", "south")):
         policy = Policy(pinned={pinned: theirs})
         policy.check_pinned(make_consortium("north", named, roster={named: theirs}))

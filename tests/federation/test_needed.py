@@ -10,9 +10,10 @@ from comity.errors import SiteLost
 from comity.federation.coordinator.exchange import count_missing
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.declaration import Declaration
+from tests.support.consortia import make_consortium
+from tests.support.rounds import Rounds, set_up_run
 
 from .test_resume import check_ledgers
-from .toy import Rounds, make_consortium, setup
 
 ONE = frozenset({"cedar"})
 
@@ -35,10 +36,10 @@ def test_a_party_that_is_needed_is_not_lost_before_the_run_begins(
     every = Declaration.quorums
     monkeypatch.setattr(Declaration, "quorums", lambda self, consortium: (*every(self, consortium), (ONE, 1)))
     protocol, consortium = Rounds(rounds=0), make_consortium(4)
-    parties, _ = setup(protocol, consortium, tmp_path, lose=[("cedar", at)])
+    parties, _ = set_up_run(protocol, consortium, tmp_path, lose=[("cedar", at)])
     with pytest.raises(SiteLost, match=r"3 of the 4 needed answered, without cedar"):
         run(parties)
-    parties, hosts = setup(protocol, consortium, tmp_path)
+    parties, hosts = set_up_run(protocol, consortium, tmp_path)
     run(parties)
     check_ledgers(hosts, rounds=0)
 
@@ -46,6 +47,6 @@ def test_a_party_that_is_needed_is_not_lost_before_the_run_begins(
 def test_control_any_other_party_may_be_lost_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     every = Declaration.quorums
     monkeypatch.setattr(Declaration, "quorums", lambda self, consortium: (*every(self, consortium), (ONE, 1)))
-    parties, hosts = setup(Rounds(rounds=0), make_consortium(4), tmp_path, lose=[("doum", "run.begin[0]")])
+    parties, hosts = set_up_run(Rounds(rounds=0), make_consortium(4), tmp_path, lose=[("doum", "run.begin[0]")])
     run(parties)
     check_ledgers(hosts, {"doum"}, rounds=0)

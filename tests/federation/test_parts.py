@@ -14,7 +14,7 @@ import pytest
 from comity.data import Records
 from comity.errors import Refused, StudyError
 from comity.federation.agreement import Agreement
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Ball
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -33,8 +33,9 @@ from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.unit import Neighbours, Unit
-from tests.federation import toy
+from tests.support.consortia import STUDY, make_consortium
 from tests.support.noise import NoNoise
+from tests.support.rounds import set_up_run
 
 LOSS = Approx(1, "1e-6")
 SEEN: dict[str, list[tuple[str, np.ndarray]]] = {}
@@ -105,11 +106,11 @@ class Sums(Protocol):
             raise AssertionError
 
 
-def make_consortium(
+def make_evaluated_consortium(
     neighbours: Neighbours = Neighbours.REPLACE, unit: Unit = Unit.RECORD, **asked: float
 ) -> Consortium:
     loss, terms = split_budget(LOSS, unit, neighbours, **asked)
-    return replace(toy.make_consortium(4, dropouts=0), loss=loss, unit=unit, neighbours=neighbours, evaluation=terms)
+    return replace(make_consortium(4, dropouts=0), loss=loss, unit=unit, neighbours=neighbours, evaluation=terms)
 
 
 @pytest.fixture(autouse=True)
@@ -122,7 +123,9 @@ def seen(kind: str) -> list[np.ndarray]:
 
 
 def setup(folder: Path | None = None, terms: Consortium | None = None, **given: Any) -> tuple[Parties, dict[str, Any]]:
-    return toy.setup(Sums(), terms or make_consortium(), folder, noise=NoNoise(), **{"epsilon": 1.0, **given})
+    return set_up_run(
+        Sums(), terms or make_evaluated_consortium(), folder, noise=NoNoise(), **{"epsilon": 1.0, **given}
+    )
 
 
 def test_every_record_is_trained_on_or_measured_on_and_none_both() -> None:
@@ -139,7 +142,7 @@ def test_every_record_is_trained_on_or_measured_on_and_none_both() -> None:
 
 
 def test_without_an_evaluation_a_step_sees_all_records() -> None:
-    coordinator, hosts = toy.setup(Sums(), replace(make_consortium(), evaluation=None), noise=NoNoise())
+    coordinator, hosts = set_up_run(Sums(), replace(make_evaluated_consortium(), evaluation=None), noise=NoNoise())
     run(coordinator)
     assert "evaluated" not in SEEN and [len(rows) for rows in seen("trained")] == [20] * 4
     entries = hosts["ash"].store.ledger.entries()
@@ -159,8 +162,8 @@ def test_the_ledger_shows_the_loss_once() -> None:
 
 
 def test_a_whole_party_pays_for_both() -> None:
-    terms = make_consortium(unit=Unit.PARTY, budget=0.2)
-    agreement = Agreement(toy.STUDY, Sums(), terms)
+    terms = make_evaluated_consortium(unit=Unit.PARTY, budget=0.2)
+    agreement = Agreement(STUDY, Sums(), terms)
     spent = spent_by(agreement.declaration, "ash", terms)
     assert spent.gaussian == gaussian_budget(LOSS).square
     assert {draw.part for draw in agreement.declaration.draws("ash", terms)} == {""}
@@ -173,14 +176,14 @@ def test_a_whole_party_pays_for_both() -> None:
 
 def test_a_method_that_calls_its_release_one_of_the_other_part_is_refused() -> None:
     with pytest.raises(StudyError, match="does not see"):
-        Sums(sly=True).accepted(make_consortium())
+        Sums(sly=True).accepted(make_evaluated_consortium())
     with pytest.raises(StudyError, match="does not see"):
-        Sums(sly=True).accepted(replace(make_consortium(), evaluation=None))
+        Sums(sly=True).accepted(replace(make_evaluated_consortium(), evaluation=None))
 
 
 def test_a_training_step_can_not_contribute_to_the_evaluation() -> None:
     coordinator, hosts = setup()
-    toy.begin(coordinator)
+    begin(coordinator)
     with pytest.raises(Refused, match="does not see the records"):
         coordinator.agreement.step(StepPath("", "smuggle", "0"))
     with pytest.raises(Refused):
@@ -219,7 +222,7 @@ def test_a_method_can_not_mount_a_part_among_those_of_the_evaluation() -> None:
             return {"evaluation_align": Sums()}
 
     with pytest.raises(ValueError, match="can't be mounted"):
-        _ = Agreement(toy.STUDY, Mounting(), make_consortium()).mounts
+        _ = Agreement(STUDY, Mounting(), make_evaluated_consortium()).mounts
 
 
 def test_records_are_not_shown_before_the_run_began_here() -> None:
@@ -230,13 +233,13 @@ def test_records_are_not_shown_before_the_run_began_here() -> None:
 
 def test_a_policy_counts_every_run_in_full() -> None:
     """What one run measures on, the next one trains on."""
-    agreement = Agreement(toy.STUDY, Sums(), make_consortium())
+    agreement = Agreement(STUDY, Sums(), make_evaluated_consortium())
     given = {
-        "study": toy.STUDY,
+        "study": STUDY,
         "protocol": "sums",
         "declaration": agreement.declaration,
         "party": "ash",
-        "consortium": make_consortium(),
+        "consortium": make_evaluated_consortium(),
     }
     policy = Policy(approved=None, epsilon_per_study=Decimal("1.01"), delta_per_study=Decimal("1e-6"))
     policy.check(runs=0, **given)  # type: ignore[arg-type]
@@ -249,9 +252,9 @@ def test_a_policy_counts_every_run_in_full() -> None:
 
 @pytest.mark.parametrize("neighbours", list(Neighbours))
 def test_a_run_that_was_killed_goes_on_with_the_same_parts(tmp_path: Path, neighbours: Neighbours) -> None:
-    terms = make_consortium(neighbours)
+    terms = make_evaluated_consortium(neighbours)
     coordinator, hosts = setup(tmp_path, terms, epsilon=3.0)
-    toy.begin(coordinator)
+    begin(coordinator)
     coordinator.protocol.coordinate(coordinator)
     before = dict(SEEN["trained"])
     # The ledgers are about replaced records.
@@ -270,7 +273,7 @@ def test_a_run_that_was_killed_goes_on_with_the_same_parts(tmp_path: Path, neigh
 
 def test_a_run_that_ends_before_the_evaluation_is_charged_for_training_alone(tmp_path: Path) -> None:
     coordinator, hosts = setup(tmp_path)
-    toy.begin(coordinator)
+    begin(coordinator)
     coordinator.protocol.coordinate(coordinator)
     hosts["ash"].store.abandon("run-1")
     [account] = hosts["ash"].store.ledger.summary()
@@ -280,7 +283,7 @@ def test_a_run_that_ends_before_the_evaluation_is_charged_for_training_alone(tmp
 
 def test_another_run_sets_other_records_aside(tmp_path: Path) -> None:
     for number in range(2):
-        coordinator, _ = toy.setup(Sums(), make_consortium(), None, noise=NoNoise(), run=f"run-{number}")
+        coordinator, _ = set_up_run(Sums(), make_evaluated_consortium(), None, noise=NoNoise(), run=f"run-{number}")
         run(coordinator)
     first, second = (
         {row.tobytes() for rows in half for row in rows} for half in np.split(np.array(seen("evaluated")), 2)
@@ -289,7 +292,7 @@ def test_another_run_sets_other_records_aside(tmp_path: Path) -> None:
 
 
 def test_terms_travel_with_the_consortium() -> None:
-    terms = make_consortium().evaluation
+    terms = make_evaluated_consortium().evaluation
     assert isinstance(terms, Evaluation) and terms.parallel and terms.count(20) == 4
     records = Records(np.zeros((3, 2)))
     assert terms.left(len(records)) == 3

@@ -22,7 +22,7 @@ def loss_at(monkeypatch: Any, one: list[Any], other: list[Any], parts: dict[str,
         payers.Group(parties=(name,), releases=tuple(own), parts=parts)
         for name, own in (("ash", one), ("birch", other))
     )
-    monkeypatch.setattr(payers, "groups", lambda declaration, consortium: groups)
+    monkeypatch.setattr(payers, "payer_groups", lambda declaration, consortium: groups)
     doubled: dict[str, Loss] = {one.name: Pure(2 * one.loss.epsilon) for one in (*one, *other)}
     consortium = cast(Any, SimpleNamespace(loss=Pure(1)))
     return payers.spent_at_two_parties(cast(Any, None), consortium, doubled).pure

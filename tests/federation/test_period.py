@@ -17,10 +17,11 @@ from comity.federation.owner.store import Store
 from comity.privacy.accounting import Spent
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import GDP, Approx, Pure
+from tests.support.asks import answer_ask, write_ask
+from tests.support.children import at_once
+from tests.support.consortia import STUDY, make_consortium
 from tests.support.ledgers import RECORD
-
-from .children import at_once
-from .toy import STUDY, Rounds, answer, ask_for, host, make_consortium
+from tests.support.rounds import Rounds, host_party
 
 DELTA = Decimal("1e-6")
 NEVER = "9999-01-01"
@@ -133,18 +134,20 @@ def test_after_the_period_there_is_room_again() -> None:
 
 def test_a_site_asks_before_it_promises_and_tells_nobody_the_figures() -> None:
     terms = Policy(approved={STUDY: 9}, period=Period(epsilon=Decimal("3"), delta=DELTA, days=365))
-    one = host(Rounds(protection=Noised), make_consortium(), "ash", policy=terms, epsilon=50.0)
-    assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
+    one = host_party(Rounds(protection=Noised), make_consortium(), "ash", policy=terms, epsilon=50.0)
+    assert "ok" in decode(answer_ask(one, write_ask("run.begin[0]")))
     for path in ("run.ready[0]", "run.begin[0]"):
-        reply = decode(answer(one, ask_for(path, run="run-2")))
+        reply = decode(answer_ask(one, write_ask(path, run="run-2")))
         assert reply == {"refused": "policy", "key": "epsilon_per_period"}
     # Control: the study's own ceiling and the ledger would pay.
     one.policy = Policy(approved={STUDY: 9})
-    assert "ok" in decode(answer(one, ask_for("run.ready[0]", run="run-2")))
+    assert "ok" in decode(answer_ask(one, write_ask("run.ready[0]", run="run-2")))
 
 
 def test_runs_that_begin_at_once_share_one_period(tmp_path: Path) -> None:
     terms = Policy(approved=None, period=Period(epsilon=Decimal("3"), delta=DELTA, days=365))
-    hosts = [host(Rounds(), make_consortium(), "ash", tmp_path, policy=terms, epsilon=50.0) for _ in range(4)]
-    replies = at_once(*(lambda k=k: decode(answer(hosts[k], ask_for("run.begin[0]", run=f"r{k}"))) for k in range(4)))
+    hosts = [host_party(Rounds(), make_consortium(), "ash", tmp_path, policy=terms, epsilon=50.0) for _ in range(4)]
+    replies = at_once(
+        *(lambda k=k: decode(answer_ask(hosts[k], write_ask("run.begin[0]", run=f"r{k}"))) for k in range(4))
+    )
     assert sum("ok" in reply for reply in replies) == 1

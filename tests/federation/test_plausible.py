@@ -36,10 +36,12 @@ from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
+from tests.support.asks import answer_ask, write_ask
+from tests.support.consortia import make_consortium
 from tests.support.noise import NoNoise
+from tests.support.rounds import Rounds, set_up_run
 
 from .test_lost_parties import Lying, ok
-from .toy import Rounds, answer, ask_for, make_consortium, setup
 
 SHAPE = (3, 4)
 L2: list[Bound] = [Ball(1.0), RecordSum(1.0, 40.0, 40), Simplex(3, 4), Counts((1, 1, 1), True, 50)]
@@ -226,7 +228,7 @@ def test_a_lie_beyond_the_bounds_ends_the_run_for_all_and_nothing_is_made_of_it(
 ) -> None:
     """The others get back what they never drew, nothing is left to resume, and the sentence stays."""
     consortium = make_consortium()
-    parties, hosts = setup(consortium=consortium)
+    parties, hosts = set_up_run(consortium=consortium)
     before = accounts(hosts)
     host = hosts["cedar"]
     monkeypatch.setattr(host.agreement.declaration["mean"].bounded.__class__, "enforce", _hundredfold(host.agreement))
@@ -237,8 +239,11 @@ def test_a_lie_beyond_the_bounds_ends_the_run_for_all_and_nothing_is_made_of_it(
     assert all(str(drawn[name]) != before[name][0] for name in hosts), "what was drawn stays spent"
     for name, one in hosts.items():
         assert one.store.runs_open() == [], name
-        assert decode(answer(one, ask_for("average[1]", nonce=parties.journal.nonce("run-1"))))["refused"] == "closed"
-    resumed, _ = setup(parties.protocol, consortium, hosts=hosts)
+        assert (
+            decode(answer_ask(one, write_ask("average[1]", nonce=parties.journal.nonce("run-1"))))["refused"]
+            == "closed"
+        )
+    resumed, _ = set_up_run(parties.protocol, consortium, hosts=hosts)
     resumed.journal = parties.journal
     with pytest.raises(Refused, match=r"run-1 was abandoned: mean: the opened sum lies outside"):
         run(resumed)
@@ -246,7 +251,7 @@ def test_a_lie_beyond_the_bounds_ends_the_run_for_all_and_nothing_is_made_of_it(
 
 def test_what_a_method_knows_beyond_the_bound_ends_a_run_too() -> None:
     consortium = make_consortium()
-    parties, hosts = setup(consortium=consortium)
+    parties, hosts = set_up_run(consortium=consortium)
     total = np.array([17.0])
     parties.require("mean", 5, [Range("the answer", total, 17.0, 17.0)])
 
@@ -283,7 +288,7 @@ def test_a_party_whose_own_value_is_seen_is_lost_for_a_lie_beyond_its_bound(prot
             own = replace(found["mean"], protection=protection(noise), grid=2.0**-20)
             return replace(found, releases=tuple(own if one.name == "mean" else one for one in found.releases))
 
-    parties, hosts = setup(Seen(), consortium, noise=NoNoise())
+    parties, hosts = set_up_run(Seen(), consortium, noise=NoNoise())
     far = np.full(declared["mean"].shape, 1 << 40, "<i8")
     parties.channel = Lying(hosts, "average[0]", lambda reply: ok(reply, mean=far))
     run(parties)

@@ -20,18 +20,19 @@ from comity.methods.by_columns.alignment import Alignment
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import GDP, ZCDP
 from comity.privacy.unit import Neighbours
-
-from .children import at_once
-from .toy import STUDY, Rounds, answer, ask_for, host, identity, make_consortium
+from tests.support.asks import answer_ask, write_ask
+from tests.support.children import at_once
+from tests.support.consortia import STUDY, make_consortium, make_identity
+from tests.support.rounds import Rounds, host_party
 
 
 def ask(host: Any, path: Any, **values: Any) -> bytes:
-    return answer(host, ask_for(path, **values))
+    return answer_ask(host, write_ask(path, **values))
 
 
 def test_a_policy_is_checked_before_the_reservation() -> None:
     def reply(policy: Any, protocol: Any = None) -> Any:
-        one = host(protocol or Rounds(), make_consortium(), "ash", policy=policy)
+        one = host_party(protocol or Rounds(), make_consortium(), "ash", policy=policy)
         out = decode(ask(one, "run.begin[0]"))
         return out.get("refused", "ok"), out.get("key")
 
@@ -80,27 +81,29 @@ def test_what_a_part_discloses_needs_the_policy_too() -> None:
         parts = {"align": Alignment("keyed")}
 
     for policy, wanted in ((Policy(approved={STUDY: 1}), ("policy", "sizes_may_leave")), (SIMULATION, ("ok", None))):
-        one = host(Aligned(), make_consortium(), "ash", policy=policy)
+        one = host_party(Aligned(), make_consortium(), "ash", policy=policy)
         out = decode(ask(one, "run.begin[0]"))
         assert (out.get("refused", "ok"), out.get("key")) == wanted
 
 
 def test_an_approval_is_for_a_number_of_runs() -> None:
-    one = host(Rounds(), make_consortium(), "ash", policy=Policy(approved={STUDY: 1}))
+    one = host_party(Rounds(), make_consortium(), "ash", policy=Policy(approved={STUDY: 1}))
     assert "ok" in decode(ask(one, "run.begin[0]"))
     assert decode(ask(one, "run.begin[0]", run="run-2"))["refused"] == "approval"
 
 
 def test_runs_that_begin_at_once_share_one_approval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    hosts = [host(Rounds(), make_consortium(), "ash", tmp_path, policy=Policy(approved={STUDY: 1})) for _ in range(4)]
+    hosts = [
+        host_party(Rounds(), make_consortium(), "ash", tmp_path, policy=Policy(approved={STUDY: 1})) for _ in range(4)
+    ]
     replies = at_once(*(lambda k=k: decode(ask(hosts[k], "run.begin[0]", run=f"r{k}")) for k in range(4)))
     assert sum("ok" in reply for reply in replies) == 1
 
 
 def test_the_ceiling_of_a_study_counts_all_of_its_runs() -> None:
     ceiling = Policy(epsilon_per_study=Decimal("3.2"), delta_per_study=Decimal("1e-6"), approved={STUDY: 3})
-    one = host(Rounds(), make_consortium(), "ash", policy=ceiling, epsilon=50.0)
+    one = host_party(Rounds(), make_consortium(), "ash", policy=ceiling, epsilon=50.0)
     assert "ok" in decode(ask(one, "run.begin[0]"))
     assert decode(ask(one, "run.begin[0]", run="run-2"))["key"] == "epsilon_per_study"
 
@@ -233,7 +236,7 @@ def test_a_ceiling_counts_in_the_relation_of_the_ledger() -> None:
 
     def begun(epsilon: Decimal) -> Any:
         policy = Policy(epsilon_per_study=epsilon, delta_per_study=delta, approved={STUDY: 1})
-        return decode(ask(host(Rounds(), consortium, "ash", policy=policy, epsilon=20), "run.begin[0]")).get(
+        return decode(ask(host_party(Rounds(), consortium, "ash", policy=policy, epsilon=20), "run.begin[0]")).get(
             "key", "ok"
         )
 
@@ -266,7 +269,7 @@ def test_records_and_sizes_do_not_leave_without_their_word(word: str) -> None:
 
     other = {"records_may_leave", "sizes_may_leave"} - {word}
     for path in ("run.ready[0]", "run.begin[0]"):
-        one = host(
+        one = host_party(
             Disclosing(), make_consortium(), "ash", policy=Policy(approved={STUDY: 1}, disclosures=frozenset(other))
         )
         assert decode(ask(one, path)) == {"refused": "policy", "key": word}
@@ -299,8 +302,8 @@ def test_a_variant_outside_of_the_list_is_refused() -> None:
     class Published(Rounds):
         variant = "published"
 
-    assert decode(ask(host(Published(), consortium, "ash", policy=policy), "run.begin[0]"))["key"] == "variants"
-    assert "ok" in decode(ask(host(Rounds(), consortium, "ash", policy=policy), "run.begin[0]"))
+    assert decode(ask(host_party(Published(), consortium, "ash", policy=policy), "run.begin[0]"))["key"] == "variants"
+    assert "ok" in decode(ask(host_party(Rounds(), consortium, "ash", policy=policy), "run.begin[0]"))
 
 
 def test_published_methods_say_that_they_are() -> None:
@@ -317,7 +320,7 @@ def test_the_studies_of_those_whose_keys_the_owner_knows_and_of_nobody_else() ->
     known = make_consortium().roster[COORDINATOR]
     # The study calls its coordinator what it likes; the name in the policy is the owner's own.
     check(Policy(approved={STUDY: 1}, submitters={"the registry": known}))
-    for submitters in ({}, {COORDINATOR: identity("mallory").public}):
+    for submitters in ({}, {COORDINATOR: make_identity("mallory").public}):
         with pytest.raises(Refused, match=r"policy\.submitters") as refusal:
             check(Policy(approved={STUDY: 1}, submitters=submitters))
         assert (refusal.value.code, refusal.value.key) == ("policy", "submitters")
@@ -325,8 +328,8 @@ def test_the_studies_of_those_whose_keys_the_owner_knows_and_of_nobody_else() ->
 
 def test_a_study_that_gives_somebody_whom_the_owner_knows_another_key_is_refused() -> None:
     def reply(**pinned: Any) -> Any:
-        policy = Policy(approved={STUDY: 1}, pinned={name: identity(key).public for name, key in pinned.items()})
-        out = decode(ask(host(Rounds(), make_consortium(), "ash", policy=policy), "run.begin[0]"))
+        policy = Policy(approved={STUDY: 1}, pinned={name: make_identity(key).public for name, key in pinned.items()})
+        out = decode(ask(host_party(Rounds(), make_consortium(), "ash", policy=policy), "run.begin[0]"))
         return out.get("refused", "ok"), out.get("key")
 
     assert reply(birch="birch", cedar="cedar", elsewhere="ash")[0] == "ok"

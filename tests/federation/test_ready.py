@@ -13,10 +13,10 @@ from comity.federation.declare.policy import Policy
 from comity.federation.declare.protection import Noised
 from comity.federation.messages.codec import decode
 from comity.federation.messages.signatures import SIGNATURE_BYTES
-from tests.support.asks import sign_ask
+from tests.support.asks import answer_ask, path_of, sign_ask, write_ask
+from tests.support.consortia import STUDY, make_consortium, make_identity
 from tests.support.noise import NoNoise
-
-from .toy import STUDY, Rounds, answer, ask_for, host, identity, make_consortium, path_of, setup
+from tests.support.rounds import Rounds, host_party, set_up_run
 
 
 def standing(hosts: Any) -> dict[Any, Any]:
@@ -34,8 +34,8 @@ def asked(parties: Any) -> list[Any]:
 
 def refusing(**of_cedar: Any) -> Any:
     consortium = make_consortium()
-    hosts = {name: host(Rounds(), consortium, name) for name in consortium.parties}
-    hosts["cedar"] = host(Rounds(), consortium, "cedar", **of_cedar)
+    hosts = {name: host_party(Rounds(), consortium, name) for name in consortium.parties}
+    hosts["cedar"] = host_party(Rounds(), consortium, "cedar", **of_cedar)
     return consortium, hosts
 
 
@@ -50,7 +50,7 @@ REFUSALS: dict[str, dict[str, Any]] = {
 def test_a_run_that_one_party_refuses_leaves_every_ledger_as_it_was(code: Any) -> None:
     consortium, hosts = refusing(**REFUSALS[code])
     before = standing(hosts)
-    parties, _ = setup(consortium=consortium, hosts=hosts)
+    parties, _ = set_up_run(consortium=consortium, hosts=hosts)
     with pytest.raises(Refused, match=rf"cedar refused run\.ready.*{code}") as refusal:
         run(parties)
     assert (refusal.value.party, refusal.value.code) == ("cedar", code)
@@ -64,18 +64,18 @@ def test_a_run_that_one_party_refuses_leaves_every_ledger_as_it_was(code: Any) -
 
 def test_everybody_who_is_not_ready_is_named() -> None:
     consortium, hosts = refusing(epsilon=0.5)
-    hosts["elm"] = host(Rounds(), consortium, "elm", policy=Policy())
+    hosts["elm"] = host_party(Rounds(), consortium, "elm", policy=Policy())
     with pytest.raises(Refused, match=r"cedar refused.*budget.*elm.*approval"):
-        run(setup(consortium=consortium, hosts=hosts)[0])
+        run(set_up_run(consortium=consortium, hosts=hosts)[0])
 
 
 def test_a_run_that_was_not_ready_is_tried_again_under_its_id() -> None:
     consortium, hosts = refusing(policy=Policy())
-    parties, _ = setup(consortium=consortium, hosts=hosts, noise=NoNoise())
+    parties, _ = set_up_run(consortium=consortium, hosts=hosts, noise=NoNoise())
     with pytest.raises(Refused, match="approval"):
         run(parties)
     hosts["cedar"].policy = Policy(approved={STUDY: 1})
-    resumed, _ = setup(consortium=consortium, hosts=hosts, noise=NoNoise())
+    resumed, _ = set_up_run(consortium=consortium, hosts=hosts, noise=NoNoise())
     resumed.journal = parties.journal
     assert run(resumed)["result"].shape == (3,)
     # Who had said that it is ready is not asked again.
@@ -85,45 +85,45 @@ def test_a_run_that_was_not_ready_is_tried_again_under_its_id() -> None:
 
 
 def test_whoever_says_ready_has_promised_nothing() -> None:
-    one = host(Rounds(), make_consortium(), "ash")
+    one = host_party(Rounds(), make_consortium(), "ash")
     before = standing({"ash": one})
     for _ in range(2):
-        reply = decode(answer(one, ask_for("run.ready[0]")))
+        reply = decode(answer_ask(one, write_ask("run.ready[0]")))
         assert set(reply) == {"ok", "mail", "head"} and reply["ok"] == {} and reply["mail"] == []
     assert standing({"ash": one}) == before and one.store.runs_open() == []
-    assert decode(answer(one, ask_for("average[0]")))["refused"] == "unreserved"
+    assert decode(answer_ask(one, write_ask("average[0]")))["refused"] == "unreserved"
 
 
 def test_the_same_question_is_answered_as_things_stand() -> None:
     """The one step that is not answered once and for all: it changes nothing, and what is true of it changes."""
-    one = host(Rounds(protection=Noised), make_consortium(), "ash", policy=Policy(approved={STUDY: 1}))
-    assert "ok" in decode(answer(one, ask_for("run.ready[0]", run="run-2")))
-    assert "ok" in decode(answer(one, ask_for("run.begin[0]", run="run-1")))
-    assert "ok" in decode(answer(one, ask_for("run.ready[0]", run="run-1")))
-    assert decode(answer(one, ask_for("run.ready[0]", run="run-2")))["refused"] == "approval"
-    answer(one, ask_for("run.abandon[0]", run="run-1"))
-    assert decode(answer(one, ask_for("run.ready[0]", run="run-1")))["refused"] == "closed"
+    one = host_party(Rounds(protection=Noised), make_consortium(), "ash", policy=Policy(approved={STUDY: 1}))
+    assert "ok" in decode(answer_ask(one, write_ask("run.ready[0]", run="run-2")))
+    assert "ok" in decode(answer_ask(one, write_ask("run.begin[0]", run="run-1")))
+    assert "ok" in decode(answer_ask(one, write_ask("run.ready[0]", run="run-1")))
+    assert decode(answer_ask(one, write_ask("run.ready[0]", run="run-2")))["refused"] == "approval"
+    answer_ask(one, write_ask("run.abandon[0]", run="run-1"))
+    assert decode(answer_ask(one, write_ask("run.ready[0]", run="run-1")))["refused"] == "closed"
 
 
 def test_another_journal_does_not_ask_about_a_run() -> None:
-    one = host(Rounds(), make_consortium(), "ash")
-    answer(one, ask_for("run.begin[0]"))
-    assert decode(answer(one, ask_for("run.ready[0]", nonce=bytes(range(32)))))["refused"] == "journal"
+    one = host_party(Rounds(), make_consortium(), "ash")
+    answer_ask(one, write_ask("run.begin[0]"))
+    assert decode(answer_ask(one, write_ask("run.ready[0]", nonce=bytes(range(32)))))["refused"] == "journal"
 
 
 def test_a_frozen_ledger_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    one = host(Rounds(), make_consortium(), "ash", tmp_path)
+    one = host_party(Rounds(), make_consortium(), "ash", tmp_path)
     head = one.store.ledger.commit_head()
     one.store.ledger.remember_commit(head.ledger, head.count + 7, "f" * 64)
-    assert decode(answer(one, ask_for("run.ready[0]")))["refused"] == "frozen"
+    assert decode(answer_ask(one, write_ask("run.ready[0]")))["refused"] == "frozen"
 
 
 def test_a_party_that_is_away_before_the_beginning_is_lost_within_the_drop_outs() -> None:
-    parties, hosts = setup(Rounds(rounds=0), noise=NoNoise(), lose=[("elm", "run.ready[0]")])
+    parties, hosts = set_up_run(Rounds(rounds=0), noise=NoNoise(), lose=[("elm", "run.ready[0]")])
     run(parties)
     assert set(parties.lost) == {"elm"} and hosts["elm"].store.ledger.commit_head().count <= 2
-    parties, hosts = setup(consortium=make_consortium(dropouts=0), lose=[("elm", "run.ready[0]")])
+    parties, hosts = set_up_run(consortium=make_consortium(dropouts=0), lose=[("elm", "run.ready[0]")])
     before = standing(hosts)
     with pytest.raises(SiteLost, match="elm"):
         run(parties)
@@ -148,7 +148,7 @@ MOMENTS = ["run.begin[0]", "sum.advertise[0]", "average[0]", "sum.mask[mean/0]",
 @pytest.mark.parametrize("path", MOMENTS)
 def test_a_refusal_at_any_moment_frees_what_the_others_never_drew(path: Any) -> None:
     consortium = make_consortium(dropouts=0)
-    parties, hosts = setup(consortium=consortium, noise=NoNoise())
+    parties, hosts = set_up_run(consortium=consortium, noise=NoNoise())
     cast(Any, parties.channel).hosts = {**hosts, "cedar": Changed(hosts["cedar"], path)}
     with pytest.raises(Refused, match=r"cedar refused.*closed"):
         run(parties)
@@ -159,7 +159,7 @@ def test_a_refusal_at_any_moment_frees_what_the_others_never_drew(path: Any) -> 
         assert len(drawn) <= 1 + 2 * path.startswith("lean"), "what was drawn stays spent"
         if path.startswith("lean") and name != "cedar":
             assert drawn
-    resumed, _ = setup(consortium=consortium, hosts=hosts, noise=NoNoise())
+    resumed, _ = set_up_run(consortium=consortium, hosts=hosts, noise=NoNoise())
     resumed.journal = parties.journal
     with pytest.raises(Refused, match=r"run-1 was abandoned: cedar refused .*begin a new run"):
         run(resumed)
@@ -168,7 +168,7 @@ def test_a_refusal_at_any_moment_frees_what_the_others_never_drew(path: Any) -> 
 
 def test_after_a_refusal_the_journal_keeps_no_secret_of_the_run() -> None:
     consortium = make_consortium(dropouts=0)
-    parties, hosts = setup(consortium=consortium, noise=NoNoise())
+    parties, hosts = set_up_run(consortium=consortium, noise=NoNoise())
     cast(Any, parties.channel).hosts = {**hosts, "cedar": Changed(hosts["cedar"], "lean[0]")}
     with pytest.raises(Refused):
         run(parties)
@@ -178,7 +178,7 @@ def test_after_a_refusal_the_journal_keeps_no_secret_of_the_run() -> None:
 
 
 def test_a_refusal_that_the_drop_outs_allow_ends_nothing() -> None:
-    parties, hosts = setup(noise=NoNoise())
+    parties, hosts = set_up_run(noise=NoNoise())
     cast(Any, parties.channel).hosts = {**hosts, "cedar": Changed(hosts["cedar"], "lean[0]")}
     assert run(parties)["result"].shape == (3,)
     assert set(parties.lost) == {"cedar"} and "closed" in parties.lost["cedar"]
@@ -187,7 +187,7 @@ def test_a_refusal_that_the_drop_outs_allow_ends_nothing() -> None:
 def test_a_full_disk_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stops the run, which goes on when there is room again."""
     consortium = make_consortium(dropouts=0)
-    parties, hosts = setup(consortium=consortium, noise=NoNoise())
+    parties, hosts = set_up_run(consortium=consortium, noise=NoNoise())
 
     def full(*_: Any, **__: Any) -> None:
         raise Stopped("the disk did not take the entry", code="ledger")
@@ -197,12 +197,12 @@ def test_a_full_disk_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(Stopped, match="cedar"):
             run(parties)
     assert all(one.store.runs_open() == ["run-1"] for name, one in hosts.items() if name != "cedar")
-    resumed, _ = setup(consortium=consortium, hosts=hosts, noise=NoNoise())
+    resumed, _ = set_up_run(consortium=consortium, hosts=hosts, noise=NoNoise())
     resumed.journal = parties.journal
     assert run(resumed)["result"].shape == (3,)
 
 
 def test_only_the_coordinator_of_the_study_asks_who_is_ready() -> None:
-    one = host(Rounds(), make_consortium(), "ash")
-    raw = sign_ask(identity("birch"), "ash", ask_for("run.ready[0]"))
+    one = host_party(Rounds(), make_consortium(), "ash")
+    raw = sign_ask(make_identity("birch"), "ash", write_ask("run.ready[0]"))
     assert decode(one.answer(raw).reply[:-SIGNATURE_BYTES]) == {"refused": "signature", "key": ""}

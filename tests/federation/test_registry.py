@@ -20,6 +20,7 @@ from comity.federation.coordinator.lifecycle import run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.policy import Policy
+from comity.federation.declare.protection import Noised
 from comity.federation.messages.codec import decode, encode, leading_text
 from comity.federation.messages.signatures import SIGNATURE_BYTES, verify_reply
 from comity.federation.owner.registry import Approval, Owner, Registry, host_of
@@ -28,10 +29,10 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.local.channel import LocalChannel
-from tests.support.asks import sign_ask
+from tests.support.asks import sign_ask, write_ask
+from tests.support.consortia import make_consortium, make_identity, make_records
 from tests.support.noise import NoNoise
-
-from .toy import Noised, Rounds, ask_for, identity, make_consortium, records
+from tests.support.rounds import Rounds
 
 NORTH, SOUTH, UNKNOWN = "a" * 64, "b" * 64, "c" * 64
 SOON = 30.0
@@ -46,7 +47,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def coordinator(study: Any) -> Identity:
-    return identity(f"coordinator of {study[0]}")
+    return make_identity(f"coordinator of {study[0]}")
 
 
 def make_agreement(study: Any, size: int = 3) -> Agreement:
@@ -74,10 +75,10 @@ def owner(
         ledger.add_dataset(dataset=dataset, **terms)
     return Owner(
         party=name,
-        keys=identity(name),
+        keys=make_identity(name),
         ledger=ledger,
         policy=policy or Policy(),
-        datasets=dict.fromkeys(datasets, reading or (lambda _: records(name))),
+        datasets=dict.fromkeys(datasets, reading or (lambda _: make_records(name))),
         noise=NoNoise(),
     )
 
@@ -93,13 +94,13 @@ def site(name: Any, folder: Any = None, *, runs: int = 1, studies: Any = (NORTH,
 
 def signed(path: Any, *, study: Any = NORTH, party: str = "ash", **more: Any) -> bytes:
     """An ask as the study's coordinator sends it."""
-    return sign_ask(coordinator(study), party, ask_for(path, study=study, **more))
+    return sign_ask(coordinator(study), party, write_ask(path, study=study, **more))
 
 
 def ask(registry: Any, path: Any, *, study: Any = NORTH, **more: Any) -> Any:
     """What a registry replies to the study's own coordinator."""
     raw = signed(path, study=study, party=registry.party, **more)
-    return decode(verify_reply(identity(registry.party).public, registry.party, raw, registry.answer(raw).reply))
+    return decode(verify_reply(make_identity(registry.party).public, registry.party, raw, registry.answer(raw).reply))
 
 
 def begin_all(registry: Any, run_id: str = "run-1") -> None:
@@ -111,7 +112,7 @@ def spent(ledger: Any) -> list[Any]:
     return [(entry.run, entry.release, entry.index) for entry in ledger.entries() if entry.kind == "draw"]
 
 
-CENTRE = {"centre": records("ash").features[0]}
+CENTRE = {"centre": make_records("ash").features[0]}
 
 
 # Which host answers.
@@ -129,10 +130,10 @@ def test_an_ask_is_answered_by_the_host_of_its_study() -> None:
 def intrusions() -> Iterator[Any]:
     """Asks that no host may see, by what is wrong with them; each of a study that is served and of one that is not."""
     for study in (NORTH, UNKNOWN):
-        body = ask_for("run.begin[0]", study=study)
+        body = write_ask("run.begin[0]", study=study)
         yield "another study's coordinator", sign_ask(coordinator(SOUTH), "ash", body)
-        yield "a member", sign_ask(identity("birch"), "ash", body)
-        yield "the party itself", sign_ask(identity("ash"), "ash", body)
+        yield "a member", sign_ask(make_identity("birch"), "ash", body)
+        yield "the party itself", sign_ask(make_identity("ash"), "ash", body)
         yield "for another party", sign_ask(coordinator(NORTH), "birch", body)
         yield "no signature", body + bytes(SIGNATURE_BYTES)
         yield "garbled", sign_ask(coordinator(NORTH), "ash", body)[:-70] + bytes(70)
@@ -300,7 +301,7 @@ class Stuck:
     def __call__(self, _: Any) -> Records:
         self.begun.set()
         assert self.go.wait(SOON)
-        return records(self.name)
+        return make_records(self.name)
 
 
 def test_withdrawing_waits_for_what_runs_and_then_the_study_is_as_unknown() -> None:
@@ -375,10 +376,10 @@ def test_a_host_is_made_of_owner_study_and_approval() -> None:
     own = owner("ash", policy=Policy(protocols=("rounds",), epsilon_per_study=Decimal(3), delta_per_study=1e-6))
     host = host_of(own, make_agreement(NORTH), Approval(study=NORTH, dataset="patients", runs=3))
     assert host.policy.allowed(NORTH) == 3 and host.policy.allowed(SOUTH) == 0
-    assert host.policy.protocols == ("rounds",) and (host.records.features == records("ash").features).all()
+    assert host.policy.protocols == ("rounds",) and (host.records.features == make_records("ash").features).all()
 
 
-OTHER_KEYS = {"keys": identity("somebody else")}
+OTHER_KEYS = {"keys": make_identity("somebody else")}
 
 
 @pytest.mark.parametrize(
@@ -389,7 +390,12 @@ OTHER_KEYS = {"keys": identity("somebody else")}
         ({}, {"dataset": "visits"}, "approval", "the site has the datasets patients"),
         ({"party": "yew"}, {}, "study", "has no party 'yew'"),
         (OTHER_KEYS, {}, "keys", "another key of ash"),
-        ({"datasets": {"visits": records}}, {"dataset": "visits"}, "approval", "the ledger has a budget for patients"),
+        (
+            {"datasets": {"visits": make_records}},
+            {"dataset": "visits"},
+            "approval",
+            "the ledger has a budget for patients",
+        ),
     ],
 )
 def test_what_could_never_be_answered_is_refused_when_the_host_is_made(
@@ -455,7 +461,7 @@ def test_what_was_delivered_in_a_run_is_found_under_its_study() -> None:
 
 def test_a_run_goes_on_with_the_records_that_it_began_with_or_not_at_all() -> None:
     """A site that starts again reads them anew: what earlier steps made of others would be mixed with them."""
-    held = {"now": records("ash")}
+    held = {"now": make_records("ash")}
     own = owner("ash", reading=lambda _: held["now"])
 
     def started() -> Registry:
@@ -465,7 +471,7 @@ def test_a_run_goes_on_with_the_records_that_it_began_with_or_not_at_all() -> No
 
     first = started()
     assert "ok" in ask(first, "run.begin[0]") and "ok" in ask(first, "average[0]")
-    mine, other = held["now"], records("birch")
+    mine, other = held["now"], make_records("birch")
     held["now"] = other
     again, before = started(), spent(own.ledger)
     raw = signed("lean[0]", **CENTRE)

@@ -16,9 +16,11 @@ from comity.federation.declare.release import Count
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head, open_values, seal_values
 from comity.federation.messages.signatures import SIGNATURE_BYTES, sign_reply
+from tests.support.asks import path_of
+from tests.support.channels import LossyChannel
+from tests.support.consortia import STUDY, make_identity
 from tests.support.noise import NoNoise
-
-from .toy import STUDY, LossyChannel, Rounds, identity, path_of, setup
+from tests.support.rounds import Rounds, set_up_run
 
 DEALT = "sum.deal[0]"
 ANOTHER = {"study": 0, "run": 1, "path": 2, "sender": 3}
@@ -39,7 +41,7 @@ class Forging(LossyChannel):
                 head = decode(letter["head"])
                 head[self.place] = self.value
                 letter["head"] = encode(head)
-            replies["birch"] = sign_reply(identity("birch"), "birch", messages["birch"], encode(reply))
+            replies["birch"] = sign_reply(make_identity("birch"), "birch", messages["birch"], encode(reply))
         return replies
 
 
@@ -48,7 +50,7 @@ class Forging(LossyChannel):
     [("study", "6" * 64), ("run", "run-2"), ("path", "sum.advertise[0]"), ("sender", "cedar")],
 )
 def test_mail_that_names_another_place_or_sender_is_not_relayed(place: str, value: Any) -> None:
-    parties, hosts = setup(Rounds(rounds=0), noise=NoNoise())
+    parties, hosts = set_up_run(Rounds(rounds=0), noise=NoNoise())
     parties.channel = Forging(hosts, ANOTHER[place], value)
     run(parties)
     assert list(parties.lost) == ["birch"]
@@ -69,13 +71,13 @@ def head(path: str = "blind[0]", to: str = "ash") -> Any:
 
 
 def test_a_sealed_value_crosses_in_a_box_that_opens_in_its_place_alone() -> None:
-    crossed = seal_values({"hand": {"seed": 7}, "rows": 3}, DECLARED, identity("ash").public, head())
+    crossed = seal_values({"hand": {"seed": 7}, "rows": 3}, DECLARED, make_identity("ash").public, head())
     assert crossed["rows"] == 3 and type(crossed["hand"]) is bytes
-    assert open_values(crossed, DECLARED, identity("ash"), head()) == {"hand": {"seed": 7}, "rows": 3}
+    assert open_values(crossed, DECLARED, make_identity("ash"), head()) == {"hand": {"seed": 7}, "rows": 3}
     for keys, where in (
-        (identity("birch"), head()),
-        (identity("ash"), head(path="blind[1]")),
-        (identity("ash"), head(to="birch")),
+        (make_identity("birch"), head()),
+        (make_identity("ash"), head(path="blind[1]")),
+        (make_identity("ash"), head(to="birch")),
     ):
         with pytest.raises(Malformed):
             open_values(crossed, DECLARED, keys, where)
@@ -84,7 +86,7 @@ def test_a_sealed_value_crosses_in_a_box_that_opens_in_its_place_alone() -> None
 @pytest.mark.parametrize("clear", [{"seed": 7}, 7, [7], None, "seed"])
 def test_a_sealed_value_that_crossed_in_clear_is_refused(clear: Any) -> None:
     with pytest.raises(Malformed, match="must arrive in a sealed box"):
-        open_values({"hand": clear}, DECLARED, identity("ash"), head())
+        open_values({"hand": clear}, DECLARED, make_identity("ash"), head())
 
 
 def test_what_comes_after_an_ask_was_decided_is_lost_for_good() -> None:

@@ -13,7 +13,7 @@ import pytest
 from comity.entropy import derive
 from comity.errors import Refused, SiteLost, Stopped
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, EVERYONE
 from comity.federation.declare.declaration import Declaration, Release
@@ -21,10 +21,12 @@ from comity.federation.declare.protection import Entrusted, Noised, Perturbed
 from comity.federation.messages.codec import decode
 from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.privacy.randomness import ReleasedNoise, SeededDraws
+from tests.support.asks import answer_ask, path_of, write_ask
+from tests.support.channels import LossyChannel
+from tests.support.children import at_once
+from tests.support.consortia import STUDY, make_consortium
 from tests.support.noise import NoNoise
-
-from .children import at_once
-from .toy import STUDY, LossyChannel, Rounds, answer, ask_for, begin, make_consortium, path_of, setup
+from tests.support.rounds import Rounds, set_up_run
 
 
 class Killed(BaseException):
@@ -96,7 +98,7 @@ def kill_matrix(folder: Any, lose: Any, protocol: Any, consortium: Any, every: i
     """
     whole = folder / "whole"
     whole.mkdir()
-    parties, _ = setup(protocol, consortium, whole, lose=lose)
+    parties, _ = set_up_run(protocol, consortium, whole, lose=lose)
     run(parties)
     paths = [path for path, _ in parties.journal.traffic(STUDY, "run-1")]
     assert len(paths) == 3 + 4 + (1 + protocol.rounds) * 4
@@ -106,17 +108,17 @@ def kill_matrix(folder: Any, lose: Any, protocol: Any, consortium: Any, every: i
     for place, point in enumerate(points[::every]):
         there = folder / str(place)
         there.mkdir()
-        parties, hosts = setup(protocol, consortium, there, lose=lose)
+        parties, hosts = set_up_run(protocol, consortium, there, lose=lose)
         kill_at(parties, hosts, point)
         with pytest.raises(Killed):
             run(parties)
         before = stored(hosts)
-        parties, hosts = setup(protocol, consortium, there, lose=lose)
+        parties, hosts = set_up_run(protocol, consortium, there, lose=lose)
         released = run(parties)["result"]
         after = stored(hosts)
         assert all(after[key] == value for key, value in before.items()), point
         check_ledgers(hosts, {name for name, _ in lose}, protocol.rounds)
-        parties, hosts = setup(protocol, consortium, there, lose=lose)
+        parties, hosts = set_up_run(protocol, consortium, there, lose=lose)
         np.testing.assert_array_equal(run(parties)["result"], released)
         last = stored(hosts)
         assert all(last[key] == value for key, value in after.items()), point
@@ -147,7 +149,7 @@ def test_the_kill_matrix_with_more_rounds(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_coordinator_killed_after_reading_replies_gains_nothing(tmp_path: Path) -> None:
-    parties, hosts = setup(protocol=Rounds(protection=Noised), folder=tmp_path)
+    parties, hosts = set_up_run(protocol=Rounds(protection=Noised), folder=tmp_path)
     kill_at(parties, hosts, ("coordinator", "average[0]", "before-journal"))
     read = {}
     carry = cast(Any, parties.channel).carry
@@ -162,7 +164,7 @@ def test_a_coordinator_killed_after_reading_replies_gains_nothing(tmp_path: Path
     cast(Any, parties.channel).carry = reading
     with pytest.raises(Killed):
         run(parties)
-    parties, hosts = setup(protocol=Rounds(protection=Noised), folder=tmp_path)
+    parties, hosts = set_up_run(protocol=Rounds(protection=Noised), folder=tmp_path)
     run(parties)
     again = dict(parties.journal.traffic(STUDY, "run-1"))["average[0]"]
     assert read and {p: e.reply for p, e in again.items()} == read
@@ -171,10 +173,10 @@ def test_a_coordinator_killed_after_reading_replies_gains_nothing(tmp_path: Path
 
 def test_the_journalled_bytes_are_sent_again_not_recomputed_ones(tmp_path: Path) -> None:
     lose = [("cedar", "lean[1]"), ("doum", "lean[1]")]
-    parties, _ = setup(folder=tmp_path, lose=lose)
+    parties, _ = set_up_run(folder=tmp_path, lose=lose)
     with pytest.raises(SiteLost):
         run(parties)
-    parties, hosts = setup(folder=tmp_path)
+    parties, hosts = set_up_run(folder=tmp_path)
 
     class Drifting(Parties):
         def sum(self, step: Any, **values: Any) -> Any:
@@ -198,27 +200,27 @@ def lose_journal(folder: Any) -> None:
 
 def test_another_journal_can_not_go_on_with_a_run(tmp_path: Path) -> None:
     """A coordinator without its memory would show other lists and draw its own noise a second time."""
-    parties, hosts = setup(folder=tmp_path)
+    parties, hosts = set_up_run(folder=tmp_path)
     kill_at(parties, hosts, ("coordinator", "run.end[0]", "before-ask"))
     with pytest.raises(Killed):
         run(parties)
     before = stored(hosts)
     lose_journal(tmp_path)
-    parties, hosts = setup(folder=tmp_path)
+    parties, hosts = set_up_run(folder=tmp_path)
     with pytest.raises(Refused, match="journal"):
         begin(parties)
-    message = ask_for("lean[1]", nonce=parties.journal.nonce("run-1"), centre=np.zeros(3))
-    assert decode(answer(hosts["ash"], message))["refused"] == "journal"
+    message = write_ask("lean[1]", nonce=parties.journal.nonce("run-1"), centre=np.zeros(3))
+    assert decode(answer_ask(hosts["ash"], message))["refused"] == "journal"
     assert stored(hosts) == before
 
 
 def test_a_second_coordinator_does_not_end_the_run_of_the_first(tmp_path: Path) -> None:
     """A run belongs to the journal that began it, its end too; where a journal is lost, each owner abandons the run."""
-    parties, hosts = setup(folder=tmp_path)
+    parties, hosts = set_up_run(folder=tmp_path)
     kill_at(parties, hosts, ("coordinator", "lean[0]", "before-ask"))
     with pytest.raises(Killed):
         run(parties)
-    other, _ = setup(folder=tmp_path, hosts=hosts)
+    other, _ = set_up_run(folder=tmp_path, hosts=hosts)
     other.journal = Journal(tmp_path / "other journal")
     for _ in range(2):
         with pytest.raises(Refused, match="journal"):
@@ -284,20 +286,20 @@ class Trusted(Rounds):
 
 
 def trusted(folder: Any, run_id: str = "run-1") -> Parties:
-    parties, _ = setup(Trusted(), folder=folder, run=run_id, epsilon=50.0)
+    parties, _ = set_up_run(Trusted(), folder=folder, run=run_id, epsilon=50.0)
     parties.noise = ReleasedNoise()
     return parties
 
 
 def test_after_the_end_nothing_but_the_journal_answers(tmp_path: Path) -> None:
-    parties, hosts = setup(folder=tmp_path)
+    parties, hosts = set_up_run(folder=tmp_path)
     run(parties)
     assert all(host.store.state("run-1", "sum.root") is None for host in hosts.values())
     with hosts["ash"].store.ledger.reading() as connection:
         bodies = connection.execute("select path from reply where body is not null").fetchall()
     assert bodies == [("run.end[0]",)]
     lose_journal(tmp_path)
-    parties, _ = setup(folder=tmp_path)
+    parties, _ = set_up_run(folder=tmp_path)
     with pytest.raises(Refused, match="closed"):
         run(parties)
 
@@ -306,7 +308,7 @@ def test_of_two_coordinators_of_one_run_the_sites_answer_one(tmp_path: Path) -> 
     (tmp_path / "sites").mkdir()
 
     def go(name: Any) -> Any:
-        parties, _ = setup(folder=tmp_path / "sites")
+        parties, _ = set_up_run(folder=tmp_path / "sites")
         parties.journal = Journal(tmp_path / name)
         try:
             begin(parties)
@@ -314,10 +316,10 @@ def test_of_two_coordinators_of_one_run_the_sites_answer_one(tmp_path: Path) -> 
         except (Refused, Stopped):
             return None
 
-    setup(folder=tmp_path / "sites")
+    set_up_run(folder=tmp_path / "sites")
     results = at_once(lambda: go("one"), lambda: go("two"))
     assert None in results
-    _, hosts = setup(folder=tmp_path / "sites")
+    _, hosts = set_up_run(folder=tmp_path / "sites")
     nonces = {bytes(cast(Any, host.store.state("run-1", "run:nonce"))) for host in hosts.values()}
     assert results == [None, None] or len(nonces) == 1
 
@@ -326,27 +328,27 @@ def test_two_processes_over_one_journal_get_the_same_bytes(tmp_path: Path) -> No
     (tmp_path / "sites").mkdir()
 
     def go() -> Any:
-        parties, _ = setup(folder=tmp_path / "sites")
+        parties, _ = set_up_run(folder=tmp_path / "sites")
         begin(parties)
         # Not to the end: there the replies are deleted, and the slower one would be refused.
         return parties.protocol.coordinate(parties)["result"].tobytes()
 
-    setup(folder=tmp_path / "sites")
+    set_up_run(folder=tmp_path / "sites")
     first, second = at_once(go, go)
     assert first == second
-    _, hosts = setup(folder=tmp_path / "sites")
+    _, hosts = set_up_run(folder=tmp_path / "sites")
     check_ledgers(hosts)
 
 
 def test_the_transcript_is_the_same_after_a_resume_and_counts_what_crossed(tmp_path: Path) -> None:
-    parties, hosts = setup(folder=tmp_path, noise=NoNoise())
+    parties, hosts = set_up_run(folder=tmp_path, noise=NoNoise())
     kill_at(parties, hosts, ("coordinator", "lean[0]", "after-journal"))
     with pytest.raises(Killed):
         run(parties)
-    parties, hosts = setup(folder=tmp_path, noise=NoNoise())
+    parties, hosts = set_up_run(folder=tmp_path, noise=NoNoise())
     run(parties)
     first = parties.transcript
-    parties, hosts = setup(folder=tmp_path, noise=NoNoise())
+    parties, hosts = set_up_run(folder=tmp_path, noise=NoNoise())
     run(parties)
     assert parties.transcript == first
     assert first.rounds == len({line.path for line in first})
@@ -360,7 +362,7 @@ def test_a_consortium_without_honest_parties_is_refused() -> None:
 
 def test_a_seeded_run_draws_the_same_after_a_resume(tmp_path: Path) -> None:
     def start(folder: Any) -> Any:
-        parties, hosts = setup(protocol=Rounds(protection=Noised), folder=folder)
+        parties, hosts = set_up_run(protocol=Rounds(protection=Noised), folder=folder)
         for name, host in hosts.items():
             host.noise = SeededDraws(derive(b"seed", name))
         return parties, hosts

@@ -13,13 +13,14 @@ import pytest
 
 from comity.errors import Refused
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.declare.protection import Noised
 from comity.federation.messages import heads
 from comity.federation.messages.codec import decode
 from comity.federation.sum.coordinator import _set_up
-
-from .toy import STUDY, Rounds, answer, ask_for, begin, host, identity, make_consortium, setup
+from tests.support.asks import answer_ask, write_ask
+from tests.support.consortia import STUDY, make_consortium, make_identity
+from tests.support.rounds import Rounds, host_party, set_up_run
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ MACHINES = ["home", "new", "restored"]
 
 
 def started(folder: Any, run: str = "run-1", journal: str = "journal", **options: Any) -> Any:
-    parties, hosts = setup(Rounds(protection=Noised), folder=folder, run=run, epsilon=50.0, **options)
+    parties, hosts = set_up_run(Rounds(protection=Noised), folder=folder, run=run, epsilon=50.0, **options)
     parties.journal = Journal(folder / journal)
     parties._memory.heads = parties.journal.heads()
     return parties, hosts
@@ -64,7 +65,7 @@ def frozen(host: Any) -> bool:
 
 
 def test_every_reply_carries_the_signed_head_after_its_commit() -> None:
-    one = host(Rounds(protection=Noised), make_consortium(), "ash")
+    one = host_party(Rounds(protection=Noised), make_consortium(), "ash")
     counts = []
     for path, values in (
         ("run.begin[0]", {}),
@@ -72,14 +73,14 @@ def test_every_reply_carries_the_signed_head_after_its_commit() -> None:
         ("lean[0]", {"centre": np.zeros(3)}),
         ("run.end[0]", {"heads": {}}),
     ):
-        raw = answer(one, ask_for(path, **values))
+        raw = answer_ask(one, write_ask(path, **values))
         head, now = decode(raw)["head"], one.store.ledger.commit_head()
         assert (head["ledger"], head["count"], head["head"]) == (now.ledger, now.count, now.head), path
-        heads.verify(identity("ash").public, "ash", head)
+        heads.verify(make_identity("ash").public, "ash", head)
         with pytest.raises(Refused):
-            heads.verify(identity("ash").public, "birch", head)
+            heads.verify(make_identity("ash").public, "birch", head)
         counts.append(head["count"])
-        assert answer(one, ask_for(path, **values)) == raw, "the same ask, the same bytes"
+        assert answer_ask(one, write_ask(path, **values)) == raw, "the same ask, the same bytes"
     assert counts == sorted(set(counts))
 
 
@@ -117,7 +118,7 @@ def test_a_restore_between_two_steps_without_a_debit_is_noticed_before_an_answer
 ) -> None:
     """The second list of survivors after a restore would give both shares of one party."""
     folder = sites
-    parties, hosts = setup(folder=folder, epsilon=50.0)
+    parties, hosts = set_up_run(folder=folder, epsilon=50.0)
     begin(parties)
     parties.ask(Rounds.average)
     view = parties.under("sum")
@@ -128,13 +129,13 @@ def test_a_restore_between_two_steps_without_a_debit_is_noticed_before_an_answer
     view.ask("agree", survivors=members, label="mean/0")
     answered = hosts["ash"].store.replies("run-1")
     put_back(folder, monkeypatch, machine)
-    _, hosts = setup(folder=folder, epsilon=50.0)
+    _, hosts = set_up_run(folder=folder, epsilon=50.0)
     assert set(answered) - set(hosts["ash"].store.replies("run-1")) == {"sum.agree[mean/0]"}
     fewer = [name for name in members if name != "elm"]
     # What the coordinator shows is needed only where the machine itself has forgotten.
     seen = parties.seen("ash") if machine == "restored" else []
-    ask = ask_for("sum.agree[mean/0]", nonce=parties.journal.nonce("run-1"), seen=seen, survivors=fewer)
-    assert decode(answer(hosts["ash"], ask))["refused"] == "frozen"
+    ask = write_ask("sum.agree[mean/0]", nonce=parties.journal.nonce("run-1"), seen=seen, survivors=fewer)
+    assert decode(answer_ask(hosts["ash"], ask))["refused"] == "frozen"
     assert "sum.agree[mean/0]" not in hosts["ash"].store.replies("run-1")
 
 
@@ -173,7 +174,7 @@ def test_an_owner_of_two_ledgers_is_not_frozen_by_the_other_ones_heads(
     seen: list[Any]
     journal, seen = tmp_path / "journal", []
     for number, name in enumerate(("one", "two", "one", "two")):
-        parties, hosts = setup(folder=tmp_path / name, run=f"run-{number}", epsilon=50.0)
+        parties, hosts = set_up_run(folder=tmp_path / name, run=f"run-{number}", epsilon=50.0)
         parties.journal = Journal(journal)
         parties._memory.heads = parties.journal.heads()
         run(parties)
@@ -183,21 +184,21 @@ def test_an_owner_of_two_ledgers_is_not_frozen_by_the_other_ones_heads(
 
 
 def test_heads_that_nobody_signed_freeze_nothing() -> None:
-    one = host(Rounds(), make_consortium(), "ash")
+    one = host_party(Rounds(), make_consortium(), "ash")
     ledger = one.store.ledger.commit_head().ledger
     made_up = {"ledger": ledger, "count": 10**6, "head": "ab" * 32, "signature": bytes(64)}
-    assert decode(answer(one, ask_for("run.begin[0]", seen=[made_up])))["refused"] == "signature"
-    stolen = heads.sign_head(identity("birch"), "ash", ledger, 10**6, "ab" * 32)
-    assert decode(answer(one, ask_for("run.begin[0]", seen=[stolen])))["refused"] == "signature"
+    assert decode(answer_ask(one, write_ask("run.begin[0]", seen=[made_up])))["refused"] == "signature"
+    stolen = heads.sign_head(make_identity("birch"), "ash", ledger, 10**6, "ab" * 32)
+    assert decode(answer_ask(one, write_ask("run.begin[0]", seen=[stolen])))["refused"] == "signature"
     assert not frozen(one)
-    assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
+    assert "ok" in decode(answer_ask(one, write_ask("run.begin[0]")))
 
 
 def test_a_peers_made_up_head_reaches_nobody() -> None:
     """A party that hands back a head which its owner did not sign freezes no ledger and ends no run."""
-    parties, hosts = setup(Rounds(protection=Noised), epsilon=50.0)
+    parties, hosts = set_up_run(Rounds(protection=Noised), epsilon=50.0)
     ledger = hosts["birch"].store.ledger.commit_head().ledger
-    lie = heads.sign_head(identity("ash"), "birch", ledger, 10**6, "ab" * 32)
+    lie = heads.sign_head(make_identity("ash"), "birch", ledger, 10**6, "ab" * 32)
     store = hosts["ash"].store
     cast(Any, store).remembered = lambda party, key: [lie] if party == "birch" else []
     run(parties)
@@ -206,22 +207,22 @@ def test_a_peers_made_up_head_reaches_nobody() -> None:
 
 def test_a_head_that_its_owner_did_not_sign_is_not_remembered() -> None:
     consortium = make_consortium()
-    one = host(Rounds(protection=Noised), consortium, "ash")
-    answer(one, ask_for("run.begin[0]"))
-    good = heads.sign_head(identity("birch"), "birch", "ab" * 32, 7, "cd" * 32)
-    bad = heads.sign_head(identity("doum"), "cedar", "ab" * 32, 7, "cd" * 32)
+    one = host_party(Rounds(protection=Noised), consortium, "ash")
+    answer_ask(one, write_ask("run.begin[0]"))
+    good = heads.sign_head(make_identity("birch"), "birch", "ab" * 32, 7, "cd" * 32)
+    bad = heads.sign_head(make_identity("doum"), "cedar", "ab" * 32, 7, "cd" * 32)
     shown = {"birch": [good], "cedar": [bad]}
-    assert "ok" in decode(answer(one, ask_for("run.end[0]", heads=shown)))
+    assert "ok" in decode(answer_ask(one, write_ask("run.end[0]", heads=shown)))
     assert one.store.remembered("birch", consortium.roster["birch"].sign) == [good]
     assert one.store.remembered("cedar", consortium.roster["cedar"].sign) == []
 
 
 def test_heads_of_another_form_are_refused() -> None:
-    one = host(Rounds(), make_consortium(), "ash")
-    good = heads.sign_head(identity("ash"), "ash", "ab" * 32, 1, "ab" * 32)
+    one = host_party(Rounds(), make_consortium(), "ash")
+    good = heads.sign_head(make_identity("ash"), "ash", "ab" * 32, 1, "ab" * 32)
     seen: list[Any]
     for seen in ([{}], [7], [good, good], [good] * 9, [{**good, "more": 1}], [{**good, "count": -1}]):
-        assert decode(answer(one, ask_for("run.begin[0]", seen=seen)))["refused"] == "form"
+        assert decode(answer_ask(one, write_ask("run.begin[0]", seen=seen)))["refused"] == "form"
 
 
 def test_each_party_is_watched_by_a_bounded_number_of_others() -> None:

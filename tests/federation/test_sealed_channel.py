@@ -10,11 +10,10 @@ import pytest
 from comity.errors import Malformed, Refused
 from comity.federation.messages.channel import NO_TIMEOUT, PendingAsk, Replied, Timeouts
 from comity.federation.messages.sealed_channel import SealedChannel, open_ask, seal_messages
-
-from .toy import identity
+from tests.support.consortia import make_identity
 
 PARTIES = ("ash", "birch")
-ROSTER = {name: identity(name).public for name in PARTIES}
+ROSTER = {name: make_identity(name).public for name in PARTIES}
 
 
 class Echo:
@@ -29,7 +28,7 @@ class Echo:
         asking = PendingAsk(messages, timeouts, most=1 << 30)
         for party, make in messages.items():
             self.asked[party] = make(), make()
-            opened = open_ask(identity(party), party, self.asked[party][0])
+            opened = open_ask(make_identity(party), party, self.asked[party][0])
             self.replies[party] = opened.seal_reply(b"reply to " + opened.raw)
             asking.replied(party, self.change(party, self.replies[party]))
         return asking
@@ -66,10 +65,10 @@ def test_a_box_opens_for_its_party_alone() -> None:
     line = Echo()
     heard(SealedChannel(line, ROSTER))
     box = line.asked["ash"][0]
-    assert open_ask(identity("ash"), "ash", box).raw == b"a message"
+    assert open_ask(make_identity("ash"), "ash", box).raw == b"a message"
     for keys, party in (("birch", "ash"), ("ash", "birch"), ("coordinator", "ash")):
         with pytest.raises(Malformed):
-            open_ask(identity(keys), party, box)
+            open_ask(make_identity(keys), party, box)
 
 
 @pytest.mark.parametrize("place", [0, 3, 4, 5, 6, 40, 1_200, -100, -1])
@@ -79,7 +78,7 @@ def test_a_box_that_was_altered_opens_nowhere(place: int) -> None:
     box = bytearray(line.asked["ash"][0])
     box[place] ^= 1
     with pytest.raises(Malformed):
-        open_ask(identity("ash"), "ash", bytes(box))
+        open_ask(make_identity("ash"), "ash", bytes(box))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +86,7 @@ def test_a_box_that_was_altered_opens_nowhere(place: int) -> None:
 )
 def test_whatever_is_no_box_is_malformed(raw: Any) -> None:
     with pytest.raises(Malformed) as error:
-        open_ask(identity("ash"), "ash", raw)
+        open_ask(make_identity("ash"), "ash", raw)
     assert error.value.code == "sealed"
 
 
@@ -106,10 +105,10 @@ def test_a_box_opens_for_its_purpose_alone() -> None:
     for purpose, other in (("ask", "study"), ("study", "ask")):
         boxes = seal_messages({"ash": lambda: b"what is inside"}, ROSTER, purpose)
         box = boxes.messages["ash"]()
-        found = open_ask(identity("ash"), "ash", box, purpose)
+        found = open_ask(make_identity("ash"), "ash", box, purpose)
         assert found.raw == b"what is inside" and boxes.open_reply("ash", found.seal_reply(b"yes")) == b"yes"
         with pytest.raises(Malformed, match="does not open"):
-            open_ask(identity("ash"), "ash", box, other)
+            open_ask(make_identity("ash"), "ash", box, other)
 
 
 def test_a_party_without_a_pinned_key_is_not_asked() -> None:

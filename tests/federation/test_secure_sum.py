@@ -14,7 +14,7 @@ from comity.crypto import masks
 from comity.crypto.share_holders import choose_degree
 from comity.entropy import derive
 from comity.errors import ComityError, Refused, SiteLost
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.declare.bounds import EntrySum
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.protection import Summed
@@ -24,9 +24,10 @@ from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Spherical
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Unit
+from tests.support.asks import answer_ask, write_ask
+from tests.support.consortia import make_consortium, make_identity
 from tests.support.noise import NoNoise
-
-from .toy import Rounds, answer, ask_for, begin, identity, make_consortium, setup
+from tests.support.rounds import Rounds, set_up_run
 
 
 def outbox(hosts: Any, label: Any) -> dict[Any, Any]:
@@ -40,7 +41,7 @@ PER_SUM = ["sum.mask[mean/0]", "sum.agree[mean/0]", "sum.unmask[mean/0]"]
 
 @pytest.mark.parametrize("lose", ["", "average[0]", *SETUP, *PER_SUM])
 def test_the_sum_is_exact_whoever_drops_out_wherever(lose: Any) -> None:
-    parties, hosts = setup(noise=NoNoise(), lose=[("cedar", lose)] if lose else [])
+    parties, hosts = set_up_run(noise=NoNoise(), lose=[("cedar", lose)] if lose else [])
     begin(parties)
     total = parties.sum(Rounds().average)
     units = outbox(hosts, "mean/0")
@@ -52,7 +53,7 @@ def test_the_sum_is_exact_whoever_drops_out_wherever(lose: Any) -> None:
 
 
 def test_a_whole_run_with_a_drop_out_in_the_second_sum_equals_the_plain_computation() -> None:
-    parties, hosts = setup(noise=NoNoise(), lose=[("cedar", "sum.mask[slope/0]")])
+    parties, hosts = set_up_run(noise=NoNoise(), lose=[("cedar", "sum.mask[slope/0]")])
     released = run(parties)["result"]
     features = {name: host.records.features for name, host in hosts.items()}
     centre = np.mean([x.mean(0) for x in features.values()], axis=0)
@@ -65,17 +66,17 @@ def test_a_whole_run_with_a_drop_out_in_the_second_sum_equals_the_plain_computat
 
 def test_too_many_lost_stops_the_run_and_it_goes_on_later(tmp_path: Path) -> None:
     lose = [("cedar", "sum.mask[mean/0]"), ("doum", "sum.mask[mean/0]")]
-    parties, hosts = setup(folder=tmp_path, lose=lose)
+    parties, hosts = set_up_run(folder=tmp_path, lose=lose)
     with pytest.raises(SiteLost, match=r"cedar, doum \(no answer\)"):
         run(parties)
-    parties, hosts = setup(folder=tmp_path)
+    parties, hosts = set_up_run(folder=tmp_path)
     assert run(parties)["result"].shape == (3,)
     for host in hosts.values():
         assert [e.kind for e in host.store.ledger.entries()].count("draw") == 3
 
 
 def test_masked_vectors_look_uniform_and_differ_from_the_contribution() -> None:
-    parties, hosts = setup(noise=NoNoise())
+    parties, hosts = set_up_run(noise=NoNoise())
     run(parties)
     units = outbox(hosts, "mean/0")
     assert not units  # the state of a closed run is deleted
@@ -94,7 +95,7 @@ def test_masked_vectors_look_uniform_and_differ_from_the_contribution() -> None:
 def test_pair_masks_alone_would_show_a_late_vector() -> None:
     """Positive control for the self mask: the coordinator can remove the pair masks of a lost party, and then only the
     self mask stands between it and the vector that arrives late."""
-    parties, hosts = setup(noise=NoNoise())
+    parties, hosts = set_up_run(noise=NoNoise())
     begin(parties)
     parties.sum(Rounds().average)
     cedar = hosts["cedar"].store
@@ -120,7 +121,7 @@ def test_pair_masks_alone_would_show_a_late_vector() -> None:
 
 
 def test_a_site_gives_a_share_of_the_self_mask_or_of_the_will_never_both() -> None:
-    parties, _ = setup(lose=[("cedar", "sum.mask[slope/0]")])
+    parties, _ = set_up_run(lose=[("cedar", "sum.mask[slope/0]")])
     run(parties)
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         if not path.startswith("sum.unmask"):
@@ -141,11 +142,11 @@ def replay(parties: Any, host: Any, path: Any, change: Any) -> Any:
     exchanges = dict(parties.journal.traffic(parties.study, parties.run))[path]
     study, run_id, path, shared, *rest = decode(exchanges[host.party].message)
     shared = encode({**decode(shared), **change})
-    return decode(answer(host, encode([study, run_id, path, shared, *rest])))
+    return decode(answer_ask(host, encode([study, run_id, path, shared, *rest])))
 
 
 def test_a_second_survivor_list_is_refused() -> None:
-    parties, hosts = setup(lose=[])
+    parties, hosts = set_up_run(lose=[])
     begin(parties)
     parties.sum(Rounds().average)
     reply = replay(parties, hosts["ash"], "sum.agree[mean/0]", {"survivors": ["ash", "birch", "cedar", "doum"]})
@@ -154,12 +155,12 @@ def test_a_second_survivor_list_is_refused() -> None:
 
 def asked(parties: Any, hosts: Any, name: Any, step: Any, label: Any, mail: Any = (), **values: Any) -> Any:
     nonce = parties.journal.nonce(parties.run)
-    message = ask_for(f"{step}[{label}]", run=parties.run, nonce=nonce, mail=mail, **values)
-    return decode(answer(hosts[name], message))
+    message = write_ask(f"{step}[{label}]", run=parties.run, nonce=nonce, mail=mail, **values)
+    return decode(answer_ask(hosts[name], message))
 
 
 def until_met(**changes: Any) -> Any:
-    parties, hosts = setup(**changes)
+    parties, hosts = set_up_run(**changes)
     begin(parties)
     parties.ask(Rounds().average, label=0)
     view = parties.under("sum")
@@ -218,7 +219,7 @@ def test_too_many_drop_outs_for_the_colluders_are_refused_before_anything_is_sen
 
 
 def letters_to_ash() -> Any:
-    parties, hosts = setup()
+    parties, hosts = set_up_run()
     begin(parties)
     dealt(parties, parties.under("sum"))
     return parties, hosts, parties._memory.mail["ash"]
@@ -282,7 +283,7 @@ def test_a_letter_that_was_withheld_names_its_sender() -> None:
 def test_a_party_that_reads_the_result_counts_as_a_colluder() -> None:
     """Two parties, one of them the reader: without t it subtracts its own part, and half of the noise is left."""
     with pytest.raises(Refused, match="colluders to 1"):
-        setup(consortium=make_consortium(5, dropouts=0, colluders=0))
+        set_up_run(consortium=make_consortium(5, dropouts=0, colluders=0))
     honest, naive = (
         Rounds().declare(w)["mean"].scale(w) for w in (make_consortium(2, dropouts=0, colluders=1), _naive(2))
     )
@@ -302,7 +303,7 @@ def _naive(size: Any) -> Consortium:
 
 
 def test_an_advertised_key_that_is_not_signed_by_its_party_is_refused() -> None:
-    parties, hosts = setup()
+    parties, hosts = set_up_run()
     begin(parties)
     parties.under("sum").ask("advertise")
     keys = parties.run_keys
@@ -335,11 +336,11 @@ def test_a_sum_over_a_sparse_graph_is_exact() -> None:
         unit=Unit.RECORD,
         colluders=2,
         dropouts=10,
-        roster={name: identity(name).public for name in ("coordinator", *names)},
+        roster={name: make_identity(name).public for name in ("coordinator", *names)},
     )
     assert degree_of(consortium).degree < size - 1
     gone = [(name, "sum.mask[mean/0]") for name in names[5 : 5 + lost]]
-    parties, hosts = setup(Rounds(rounds=0), consortium, noise=NoNoise(), lose=gone)
+    parties, hosts = set_up_run(Rounds(rounds=0), consortium, noise=NoNoise(), lose=gone)
     begin(parties)
     total = parties.sum(Rounds().average)
     units = outbox(hosts, "mean/0")
@@ -357,10 +358,10 @@ def test_a_third_of_the_parties_may_drop_out_after_masking() -> None:
         unit=Unit.RECORD,
         colluders=1,
         dropouts=4,
-        roster={name: identity(name).public for name in ("coordinator", *names)},
+        roster={name: make_identity(name).public for name in ("coordinator", *names)},
     )
     gone = [(name, "sum.agree[mean/0]") for name in names[1:5]]
-    parties, hosts = setup(Rounds(rounds=0), consortium, noise=NoNoise(), lose=gone)
+    parties, hosts = set_up_run(Rounds(rounds=0), consortium, noise=NoNoise(), lose=gone)
     begin(parties)
     total = parties.sum(Rounds().average)
     grid = parties.declaration["mean"].scale(consortium).grid
@@ -381,7 +382,7 @@ def test_every_shared_noise_runs_through_a_secure_sum(noise: Any) -> None:
             return replace(declaration, releases=(replace(mean, protection=Summed(noise), bound=bound), *rest))
 
     consortium = make_consortium(3, dropouts=0)
-    parties, hosts = setup(Once(rounds=0), consortium, noise=SeededNoise(5))
+    parties, hosts = set_up_run(Once(rounds=0), consortium, noise=SeededNoise(5))
     begin(parties)
     total = parties.sum(Rounds().average)
     exact = sum(host.records.features.mean(0) for host in hosts.values())
@@ -400,12 +401,12 @@ def test_a_release_without_headroom_is_refused_before_anything_is_reserved() -> 
             return replace(declaration, releases=fine)
 
     with pytest.raises(ComityError):
-        setup(TooFine())
+        set_up_run(TooFine())
 
 
 def test_a_letter_of_one_run_is_none_in_another() -> None:
     parties, hosts, mail = letters_to_ash()
-    decode(answer(hosts["ash"], ask_for("run.begin[0]", run="run-2")))
-    message = ask_for("sum.meet[0]", run="run-2", mail=mail[:1], dealers=["birch"])
-    assert decode(answer(hosts["ash"], message))["refused"] == "sealed"
+    decode(answer_ask(hosts["ash"], write_ask("run.begin[0]", run="run-2")))
+    message = write_ask("sum.meet[0]", run="run-2", mail=mail[:1], dealers=["birch"])
+    assert decode(answer_ask(hosts["ash"], message))["refused"] == "sealed"
     assert parties.run == "run-1"

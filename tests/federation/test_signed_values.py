@@ -14,15 +14,17 @@ from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.protection import Noised
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.signatures import check_signed_value
+from tests.support.asks import answer_ask, sign_released, write_ask
+from tests.support.consortia import STUDY, make_identity
+from tests.support.rounds import set_up_run
 
 from .test_delivery import HINT, OWN, Delivering, add_consumer, begun, boxed
-from .toy import STUDY, answer, ask_for, identity, setup, signature
 
 
 def test_every_release_that_a_party_has_is_signed_and_nothing_that_it_has_not() -> None:
-    parties, hosts = setup(Delivering(protection=Noised), add_consumer())
+    parties, hosts = set_up_run(Delivering(protection=Noised), add_consumer())
     run(parties)
-    coordinator = identity(COORDINATOR).public
+    coordinator = make_identity(COORDINATOR).public
     for party, one in hosts.items():
         found = one.received("run-1")
         assert set(found.signatures) == set(found.releases) == {"centre", "result", *(["hint"] * (party == "elm"))}
@@ -45,31 +47,31 @@ def test_every_release_that_a_party_has_is_signed_and_nothing_that_it_has_not() 
 
 def test_what_the_end_brings_unsigned_or_signed_as_something_else_is_refused() -> None:
     one, value = begun(), np.ones(3)
-    good = signature("result", "run.end[0]", value)
+    good = sign_released("result", "run.end[0]", value)
     wrong: dict[str, Any]
     for wrong in (
         {},
         {"result": {}},
         {"result": {"run.end[0]": bytes(64)}},
-        {"result": {"run.end[0]": signature("result", "run.end[0]", np.zeros(3))}},
-        {"result": {"run.end[0]": signature("result", "run.end[0]", value, run="run-2")}},
+        {"result": {"run.end[0]": sign_released("result", "run.end[0]", np.zeros(3))}},
+        {"result": {"run.end[0]": sign_released("result", "run.end[0]", value, run="run-2")}},
         {"centre": {"run.end[0]": good}},
     ):
-        reply = decode(answer(one, ask_for("run.end[0]", heads={}, released={"result": value}, signed=wrong)))
+        reply = decode(answer_ask(one, write_ask("run.end[0]", heads={}, released={"result": value}, signed=wrong)))
         assert (reply["refused"], reply["key"]) == ("signature", "result")
-    short = ask_for("run.end[0]", heads={}, released={"result": value}, signed={"result": {"run.end[0]": b"x"}})
-    assert decode(answer(one, short))["refused"] == "form"
+    short = write_ask("run.end[0]", heads={}, released={"result": value}, signed={"result": {"run.end[0]": b"x"}})
+    assert decode(answer_ask(one, short))["refused"] == "form"
     assert one.store.runs_open() == ["run-1"]
-    assert "ok" in decode(answer(one, ask_for("run.end[0]", heads={}, yours=boxed(one, {"result": value}))))
+    assert "ok" in decode(answer_ask(one, write_ask("run.end[0]", heads={}, yours=boxed(one, {"result": value}))))
     # What a step brought and nobody signed stays as it came, and is shown as unsigned.
     found = one.received("run-1")
     assert set(found.releases) == {"centre", "result"} and set(found.signatures) == {"result"}
 
 
 def test_signatures_on_what_is_for_others_are_given_to_nobody_else() -> None:
-    parties, _ = setup(Delivering(protection=Noised), add_consumer())
+    parties, _ = set_up_run(Delivering(protection=Noised), add_consumer())
     sent = [Sent("hint", "lean[0]", HINT), Sent("result", "lean[0]", OWN), Sent("hint", "lean[1]", own={"ash": HINT})]
-    found = sign_for_parties(parties.agreement, identity(COORDINATOR), "run-1", sent)
+    found = sign_for_parties(parties.agreement, make_identity(COORDINATOR), "run-1", sent)
     assert {party: {name: list(of) for name, of in names.items()} for party, names in found.items()} == {
         party: {"result": ["lean[0]"], **({"hint": ["lean[0]"]} if party == "elm" else {})}
         for party in parties.consortium.parties

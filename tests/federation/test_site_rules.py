@@ -13,7 +13,7 @@ import pytest
 from comity.crypto.sealing import PublicIdentity
 from comity.data import Records
 from comity.errors import Malformed, Refused
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.declare.bounds import Ball, OpenedValue
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declare.declaration import Declaration, Release
@@ -25,17 +25,18 @@ from comity.federation.protocol import step
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Gaussian, Spherical
 from comity.privacy.randomness import SeededNoise
+from tests.support.asks import answer_ask, write_ask
+from tests.support.consortia import STUDY, make_consortium, make_identity
 from tests.support.noise import NoNoise
-
-from .toy import STUDY, Rounds, answer, ask_for, begin, host, identity, make_consortium, setup
+from tests.support.rounds import Rounds, host_party, set_up_run
 
 
 def ask(one: Any, path: Any, **values: Any) -> Any:
-    return decode(answer(one, ask_for(path, **values)))
+    return decode(answer_ask(one, write_ask(path, **values)))
 
 
 def begun(protocol: Any, noise: Any = None, values: Any = None) -> Any:
-    one = host(protocol, make_consortium(), "ash", noise=noise or NoNoise(), epsilon=50.0)
+    one = host_party(protocol, make_consortium(), "ash", noise=noise or NoNoise(), epsilon=50.0)
     if values is not None:
         one.__dict__["records"] = Records(np.asarray(values, float))
     assert "ok" in ask(one, "run.begin[0]")
@@ -161,12 +162,12 @@ def test_only_what_is_declared_as_sealed_goes_to_a_party() -> None:
 
 def test_what_a_peer_seals_is_checked_like_anything_else() -> None:
     """A letter that is not what was declared is as good as none, and does not end the turn of its receiver."""
-    one = host(Many(), make_consortium(), "ash", noise=NoNoise(), epsilon=50.0)
+    one = host_party(Many(), make_consortium(), "ash", noise=NoNoise(), epsilon=50.0)
     key = PublicIdentity.from_sealing(ask(one, "run.begin[0]")["ok"]["run_key"]["key"])
 
     def heard(turn: Any, name: Any, value: Any, path: str = "whisper[0]", sender: str = "birch") -> Any:
         head = Head(STUDY, "run-1", path, sender, "ash", name)
-        letter = seal(identity(sender), key, head, encode(value))
+        letter = seal(make_identity(sender), key, head, encode(value))
         return ask(one, f"listen[{turn}]", mail=[letter])["ok"]["heard"]
 
     assert heard(0, "hint", b"more than eight bytes") == 0
@@ -182,7 +183,7 @@ def test_what_a_peer_seals_is_checked_like_anything_else() -> None:
 
 def test_a_letter_counts_only_if_the_sender_on_its_head_signed_it() -> None:
     """Whoever knows a party's key of the run, as the coordinator does, can seal to it, and could write for others."""
-    one = host(Many(), make_consortium(), "ash", noise=NoNoise(), epsilon=50.0)
+    one = host_party(Many(), make_consortium(), "ash", noise=NoNoise(), epsilon=50.0)
     key = PublicIdentity.from_sealing(ask(one, "run.begin[0]")["ok"]["run_key"]["key"])
     head = Head(STUDY, "run-1", "whisper[0]", "birch", "ash", "hint")
 
@@ -190,11 +191,11 @@ def test_a_letter_counts_only_if_the_sender_on_its_head_signed_it() -> None:
         return ask(one, f"listen[{turn}]", mail=[letter])["ok"]["heard"]
 
     for turn, writer in enumerate(("cedar", COORDINATOR)):
-        assert heard(turn, seal(identity(writer), key, head, encode(b"forged"))) == 0
-        (letter,), box = seal_in_common(identity(writer), {"ash": key}, {"ash": head}, encode(b"forged"))
+        assert heard(turn, seal(make_identity(writer), key, head, encode(b"forged"))) == 0
+        (letter,), box = seal_in_common(make_identity(writer), {"ash": key}, {"ash": head}, encode(b"forged"))
         kept: Callable[[bytes], bytes] = partial(lambda box, _: box, box)
         assert heard(2 + turn, attach_box(letter, kept)) == 0
-    assert heard(4, seal(identity("birch"), key, head, encode(b"own"))) == 1
+    assert heard(4, seal(make_identity("birch"), key, head, encode(b"own"))) == 1
 
 
 def test_where_the_neutral_value_lies_outside_of_the_bound_a_failure_stops_before_the_draw() -> None:
@@ -246,9 +247,9 @@ class Trusting(Rounds):
 
 def test_a_trusted_coordinator_draws_its_noise_once_in_a_run() -> None:
     """Without a record of it, a coordinator that is killed before its end would draw a second noise for one debit."""
-    parties, hosts = setup(Trusting(), noise=SeededNoise(5))
+    parties, hosts = set_up_run(Trusting(), noise=SeededNoise(5))
     first = run_until_released(parties)
-    again, _ = setup(Trusting(), noise=SeededNoise(6), hosts=hosts)
+    again, _ = set_up_run(Trusting(), noise=SeededNoise(6), hosts=hosts)
     again.journal = parties.journal
     np.testing.assert_array_equal(run_until_released(again), first)
     exact = sum(one.records.features.mean(0) for one in hosts.values())
@@ -263,4 +264,4 @@ def run_until_released(parties: Any) -> Any:
 
 
 def test_a_whole_run_of_the_toy_protocols_ends() -> None:
-    assert set(run(setup(Trusting(), noise=SeededNoise(5))[0])) == {"result"}
+    assert set(run(set_up_run(Trusting(), noise=SeededNoise(5))[0])) == {"result"}

@@ -25,9 +25,10 @@ from comity.federation.sum.terms import degree_of, digest_of
 from comity.privacy.loss import ZCDP, Approx, Loss, Pure
 from comity.privacy.mechanisms import Gaussian, Spherical
 from comity.privacy.unit import Unit
+from tests.support.asks import answer_ask, write_ask
+from tests.support.consortia import make_identity, make_records
 from tests.support.noise import NoNoise
-
-from .toy import answer, ask_for, identity, records, setup
+from tests.support.rounds import set_up_run
 
 OWNERS = ("ash", "birch", "cedar", "doum")
 NAMES = (*OWNERS, "elm", "fir")
@@ -50,7 +51,7 @@ def make_consortium(
         colluders=colluders,
         dropouts=dropouts,
         roles={role: names for role, names in roles.items() if names},
-        roster={name: identity(name).public for name in (COORDINATOR, *parties)},
+        roster={name: make_identity(name).public for name in (COORDINATOR, *parties)},
     )
 
 
@@ -113,14 +114,14 @@ class Roles(Protocol):
 
 
 def mean(*names: str) -> Any:
-    return np.sum([records(name).features.mean(axis=0) for name in names], axis=0)
+    return np.sum([make_records(name).features.mean(axis=0) for name in names], axis=0)
 
 
 @pytest.mark.parametrize("lost", [None, "birch", "fir"])
 def test_each_sum_is_over_its_own_parties(lost: Any) -> None:
     """Also when a party of one circle, or of another, is lost between the sums."""
     lose = [] if lost is None else [(lost, "share[0]")]
-    parties, _ = setup(Roles(), make_consortium(dropouts=1), noise=NoNoise(), lose=lose)
+    parties, _ = set_up_run(Roles(), make_consortium(dropouts=1), noise=NoNoise(), lose=lose)
     begin(parties)
     held = parties.sum(Roles().hold)
     assert held.names == OWNERS
@@ -136,7 +137,7 @@ def test_each_sum_is_over_its_own_parties(lost: Any) -> None:
 
 
 def test_a_party_outside_the_source_neither_masks_nor_pays_nor_contributes() -> None:
-    parties, hosts = setup(Roles(), make_consortium(), noise=NoNoise())
+    parties, hosts = set_up_run(Roles(), make_consortium(), noise=NoNoise())
     run(parties)
     asked = {path: set(to) for path, to in parties.journal.traffic(parties.study, parties.run)}
     for path, consortium in asked.items():
@@ -155,14 +156,14 @@ def test_a_party_outside_the_source_neither_masks_nor_pays_nor_contributes() -> 
     "path", ["hold[0]", "sum.advertise[0]", "sum.mask[held/0]", "sum.enlist[0]", "sum.advertise[2]"]
 )
 def test_a_party_outside_the_source_refuses_to_take_part(path: str) -> None:
-    parties, hosts = setup(Roles(), make_consortium(), noise=NoNoise())
+    parties, hosts = set_up_run(Roles(), make_consortium(), noise=NoNoise())
     begin(parties)
     known: dict[str, dict[str, Any]]
     known = {"sum.mask[held/0]": {"roll": {}}, "sum.enlist[0]": {"members": list(OWNERS)}}
     values = known.get(path, {})
     nonce = hosts["fir"].store.state("run-1", "run:nonce")
     assert nonce is not None
-    reply = decode(answer(hosts["fir"], ask_for(path, nonce=nonce, **values)))
+    reply = decode(answer_ask(hosts["fir"], write_ask(path, nonce=nonce, **values)))
     assert reply["refused"] in ("undeclared", "sum", "too-often")
     assert hosts["fir"].store.ledger.summary()[0].spent.gaussian == 0
 
@@ -173,7 +174,7 @@ def test_strangers_to_a_circle_do_not_make_up_its_number() -> None:
     owners = NAMES
     consortium = make_consortium((*NAMES, "gum"), owners=owners, colluders=0, dropouts=1)
     protocol = Unread()
-    parties, hosts = setup(protocol, consortium, noise=NoNoise())
+    parties, hosts = set_up_run(protocol, consortium, noise=NoNoise())
     begin(parties)
     parties.ask(protocol.hold, to=owners, label=0)
     view = parties.under("sum")
@@ -185,7 +186,7 @@ def test_strangers_to_a_circle_do_not_make_up_its_number() -> None:
     assert nonce is not None
 
     def enlisted(members: Any) -> Any:
-        return decode(answer(hosts["ash"], ask_for("sum.enlist[0]", nonce=nonce, members=members)))
+        return decode(answer_ask(hosts["ash"], write_ask("sum.enlist[0]", nonce=nonce, members=members)))
 
     assert degree_of(consortium.within("owner")).quorum == 4
     assert enlisted([*OWNERS, "gum"])["refused"] == "sum"
@@ -203,7 +204,7 @@ class Unread(Roles):
 
 def test_a_signature_of_one_circle_s_list_does_not_serve_another() -> None:
     """Two circles may have equal lists of members; what was signed for one says nothing of the other."""
-    parties, hosts = setup(Roles(), make_consortium(), noise=NoNoise())
+    parties, hosts = set_up_run(Roles(), make_consortium(), noise=NoNoise())
     begin(parties)
     parties.sum(Roles().hold)
     set_up = parties.set_ups[0]
@@ -256,7 +257,7 @@ def test_a_sum_over_one_party_is_that_party_s_own_noise_in_full() -> None:
     assert summed == noised and summed.sums() == ()
     shown = plan("study", OneOwner(), consortium)
     assert shown.rows[0].protection == "noised at the site" and not [n for n in shown.notes if "sufficient" in n]
-    parties, _ = setup(OneOwner(), consortium, noise=NoNoise())
+    parties, _ = set_up_run(OneOwner(), consortium, noise=NoNoise())
     np.testing.assert_allclose(run(parties)["result"], mean("birch"), atol=0.02)
     assert not [path for path, _ in parties.journal.traffic(parties.study, parties.run) if path.startswith("sum.")]
 

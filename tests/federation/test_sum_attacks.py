@@ -10,16 +10,17 @@ import pytest
 from comity.crypto import masks, shamir
 from comity.crypto.share_holders import Degree
 from comity.errors import ComityError
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.declare.consortium import Consortium
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head, unseal
 from comity.federation.sum.terms import degree_of, digest_of, to_units
 from comity.privacy.loss import ZCDP
 from comity.privacy.unit import Unit
+from tests.support.asks import answer_ask, write_ask
+from tests.support.consortia import STUDY, make_identity
 from tests.support.noise import NoNoise
-
-from .toy import STUDY, Rounds, answer, ask_for, begin, host, identity, setup
+from tests.support.rounds import Rounds, host_party, set_up_run
 
 VICTIM = "p000"
 
@@ -32,7 +33,7 @@ def many(size: int = 200, colluders: int = 1, dropouts: int = 20) -> Consortium:
         unit=Unit.RECORD,
         colluders=colluders,
         dropouts=dropouts,
-        roster={name: identity(name).public for name in ("coordinator", *names)},
+        roster={name: make_identity(name).public for name in ("coordinator", *names)},
     )
 
 
@@ -41,20 +42,20 @@ class Alone:
 
     def __init__(self, consortium: Any) -> None:
         self.consortium = consortium
-        self.host = host(Rounds(rounds=0), consortium, VICTIM, noise=NoNoise())
+        self.host = host_party(Rounds(rounds=0), consortium, VICTIM, noise=NoNoise())
         self.ask("run.begin[0]")
         self.ask("average[0]")
         self.holders = self.ask("sum.advertise[0]")["ok"]["holders"]
 
     def ask(self, path: Any, **values: Any) -> Any:
-        return decode(answer(self.host, ask_for(path, **values)))
+        return decode(answer_ask(self.host, write_ask(path, **values)))
 
     def keys(self, names: Any) -> dict[Any, Any]:
-        key = identity("sealing").public.sealing()
+        key = make_identity("sealing").public.sealing()
         return {name: {"key": key, "signature": self.signed(name, "run key", name, key)} for name in names}
 
     def signed(self, name: Any, *what: Any) -> bytes:
-        return identity(name).sign(encode([STUDY, "run-1", *what]))
+        return make_identity(name).sign(encode([STUDY, "run-1", *what]))
 
     def until_met(self) -> None:
         assert "ok" in self.ask("sum.deal[0]", keys=self.keys(self.holders))
@@ -129,7 +130,7 @@ def test_a_list_of_survivors_without_itself_or_its_holders_is_not_signed(consort
 def alone_on_its_list(consortium: Any) -> Any:
     """The attack: the victim is shown a list without the parties that it shares masks with, everyone else the true one.
     Then the others open its self mask. Returns what the coordinator reads, and what the victim had to hide."""
-    parties, hosts = setup(Rounds(rounds=0), consortium, noise=NoNoise())
+    parties, hosts = set_up_run(Rounds(rounds=0), consortium, noise=NoNoise())
     begin(parties)
     parties.ask(Rounds().average, label=0)
     view = parties.under("sum")
@@ -174,7 +175,7 @@ def test_a_party_that_is_left_alone_on_its_list_would_be_read(monkeypatch: pytes
 
 
 def test_pinned_keys_that_are_stolen_later_open_no_share() -> None:
-    parties, _ = setup(Rounds(rounds=0), noise=NoNoise())
+    parties, _ = set_up_run(Rounds(rounds=0), noise=NoNoise())
     run(parties)
     letters = 0
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
@@ -184,6 +185,6 @@ def test_pinned_keys_that_are_stolen_later_open_no_share() -> None:
                 assert (head.name, head.to) == ("shares", party) and path == "sum.meet[0]"
                 for name in parties.consortium.parties:
                     with pytest.raises(ComityError, match="does not open"):
-                        unseal(identity(name), identity(head.sender).public, head, letter)
+                        unseal(make_identity(name), make_identity(head.sender).public, head, letter)
                 letters += 1
     assert letters == 5 * 4

@@ -10,13 +10,16 @@ import pytest
 
 from comity.crypto.sealing import PublicIdentity
 from comity.errors import ComityError, SiteLost, Stopped
+from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head, seal
 from comity.federation.messages.signatures import sign_reply
 from comity.federation.sum.coordinator import _members
+from tests.support.asks import path_of
+from tests.support.channels import LossyChannel
+from tests.support.consortia import make_consortium, make_identity
 from tests.support.noise import NoNoise
-
-from .toy import LossyChannel, Rounds, begin, identity, make_consortium, path_of, setup
+from tests.support.rounds import Rounds, set_up_run
 
 
 class Tampering(LossyChannel):
@@ -32,12 +35,12 @@ class Tampering(LossyChannel):
             reply = decode(replies[self.party][:-64])
             self.change(reply)
             raw = messages[self.party]
-            replies[self.party] = sign_reply(identity(self.party), self.party, raw, encode(reply))
+            replies[self.party] = sign_reply(make_identity(self.party), self.party, raw, encode(reply))
         return replies
 
 
 def summed(path: Any, change: Any, party: str = "cedar", size: int = 5, dropouts: int = 1) -> Any:
-    parties, hosts = setup(consortium=make_consortium(size, dropouts=dropouts), noise=NoNoise())
+    parties, hosts = set_up_run(consortium=make_consortium(size, dropouts=dropouts), noise=NoNoise())
     parties.channel = Tampering(hosts, party, path, change)
     begin(parties)
     total = parties.sum(Rounds().average)
@@ -62,7 +65,7 @@ def no_will(reply: Any) -> None:
 
 def other_signature(name: Any) -> Any:
     def change(reply: Any) -> None:
-        values_of(reply)[name] = identity("cedar").sign(b"something else")
+        values_of(reply)[name] = make_identity("cedar").sign(b"something else")
 
     return change
 
@@ -116,14 +119,14 @@ def test_a_wrong_share_is_left_out_and_its_giver_is_lost(party: str) -> None:
 
 def test_a_dealer_of_wrong_shares_is_named_since_nobody_can_unmask_it() -> None:
     """All shares of its self mask that the others got are those of another secret: no other party is to blame."""
-    parties, hosts = setup(noise=NoNoise())
+    parties, hosts = set_up_run(noise=NoNoise())
 
     def wrong(reply: Any) -> None:
         letters = []
         for letter in reply["mail"]:
             head = Head.of(letter)
             key = PublicIdentity.from_sealing(parties.run_keys[head.to]["key"])
-            letters.append(seal(identity("cedar"), key, head, encode({"self": {}, "will": {}})))
+            letters.append(seal(make_identity("cedar"), key, head, encode({"self": {}, "will": {}})))
         reply["mail"] = letters
 
     parties.channel = Tampering(hosts, "cedar", "sum.deal[0]", wrong)
@@ -137,7 +140,7 @@ def test_shares_that_fit_no_secret_stop_the_sum_with_the_dealers_name() -> None:
     def garbage_by_all(reply: Any) -> None:
         values_of(reply)["opening"]["self"]["birch"] = secrets.token_bytes(66)
 
-    parties, hosts = setup(noise=NoNoise())
+    parties, hosts = set_up_run(noise=NoNoise())
     channel = parties.channel = Tampering(hosts, "", "sum.unmask[mean/0]", garbage_by_all)
 
     def carry(messages: Any) -> dict[str, bytes]:
@@ -146,7 +149,7 @@ def test_shares_that_fit_no_secret_stop_the_sum_with_the_dealers_name() -> None:
             if path_of(raw) == "sum.unmask[mean/0]":
                 reply = decode(replies[party][:-64])
                 garbage_by_all(reply)
-                replies[party] = sign_reply(identity(party), party, raw, encode(reply))
+                replies[party] = sign_reply(make_identity(party), party, raw, encode(reply))
         return replies
 
     cast(Any, channel).carry = carry

@@ -21,13 +21,13 @@ from comity.report.card import card_text
 from comity.report.page import render_result
 from comity.report.result import load_result
 from tests.averaging.published_consortium import make_consortium as averaging_parties
-from tests.federation.toy import Rounds
-from tests.federation.toy import make_consortium as toy_parties
 from tests.report.small_run import simulated
 from tests.softlabel.consortia import make_consortium as softlabel_parties
 from tests.softlabel.consortia import protocol as softlabel
 from tests.summary.auctions import published as summary
 from tests.summary.consortia import make_consortium as summary_parties
+from tests.support.consortia import make_consortium as toy_parties
+from tests.support.rounds import Rounds
 from tests.synthetic.test_published_protocol import TOY, small, terms
 from tests.vertical.consortia import make_consortium as vertical_parties
 from tests.vertical.test_published import method as vertical

@@ -25,8 +25,7 @@ from comity.relay.wire import Frame
 from comity.site.status import Refusals
 from comity.study.results.outcome import Outcome
 from comity.study.study import Study
-from tests.federation.toy import ask_for
-from tests.support.asks import sign_ask
+from tests.support.asks import sign_ask, write_ask
 from tests.support.relays import Loop, Operated, Site, wait_until
 from tests.support.sites import NAMES, Sites, approve
 
@@ -138,7 +137,7 @@ class Attacked:
     def ask(self, path: str, *, party: str = "north", keys: Identity | None = None, **more: Any) -> dict[str, Any]:
         """What `party` replies to one ask, signed by `keys` for it."""
         more = {"study": self.study.hash, "run": "attack", **more}
-        return self.said(sign_ask(keys or self.sites.coordinator, party, ask_for(path, **more)), party)
+        return self.said(sign_ask(keys or self.sites.coordinator, party, write_ask(path, **more)), party)
 
     def submit(self, pack: bytes, party: str = "north") -> dict[str, Any]:
         return self.said(pack, party, "study")

@@ -18,8 +18,7 @@ from comity.relay import agent
 from comity.relay.agent import MAX_SEALED_PACK_BYTES
 from comity.relay.wire import Frame, Kind, message_id
 from comity.site.service import SiteService
-from tests.federation.toy import ask_for
-from tests.support.asks import sign_ask
+from tests.support.asks import sign_ask, write_ask
 from tests.support.relays import needs_server, wait_until
 
 from .attacked import decoded
@@ -83,7 +82,7 @@ def test_what_the_relay_carries_holds_no_plain_value(
 def test_an_ask_that_the_relay_made_is_refused(row: Any, attacked: Any) -> None:
     """Swapping the coordinator's key for its own: the box opens, as anybody can seal to a pinned key, and says who
     signed it."""
-    raw = sign_ask(Identity(), "north", ask_for("run.ready[0]", study=attacked.study.hash))
+    raw = sign_ask(Identity(), "north", write_ask("run.ready[0]", study=attacked.study.hash))
     boxes = seal_messages({"north": lambda: raw}, attacked.study.consortium.roster)
     box = boxes.messages["north"]()
     before = len(attacked.operator.carried)
@@ -100,7 +99,7 @@ def replies(attacked: Any, since: Any) -> list[Any]:
 
 @attack("an ask that is not sealed", by=SITE, told="sealed", sees="comes in a sealed box")
 def test_an_ask_that_is_not_sealed_is_refused(row: Any, attacked: Any) -> None:
-    raw = sign_ask(attacked.sites.coordinator, "north", ask_for("run.ready[0]", study=attacked.study.hash))
+    raw = sign_ask(attacked.sites.coordinator, "north", write_ask("run.ready[0]", study=attacked.study.hash))
     assert decoded(attacked.carry({"north": lambda: raw})["north"])["refused"] == row.told and attacked.sees(row.sees)
 
 
@@ -113,7 +112,7 @@ def test_a_study_that_is_not_sealed_is_refused(row: Any, attacked: Any) -> None:
 
 @attack("an ask handed over as a study, and the other way round", by=SITE, told="sealed", sees="does not open")
 def test_boxes_say_what_they_are_for(row: Any, attacked: Any) -> None:
-    raw = sign_ask(attacked.sites.coordinator, "north", ask_for("run.ready[0]", study=attacked.study.hash))
+    raw = sign_ask(attacked.sites.coordinator, "north", write_ask("run.ready[0]", study=attacked.study.hash))
     pack = attacked.sites.pack(attacked.study)
     purpose: Any
     for inner, purpose, other in ((raw, "ask", "study"), (pack, "study", "ask")):

@@ -13,8 +13,7 @@ from comity.federation.messages import heads
 from comity.federation.messages.codec import encode
 from comity.relay.wire import Frame, Kind
 from comity.site.inbox import Inbox
-from tests.federation.toy import ask_for
-from tests.support.asks import sign_ask
+from tests.support.asks import sign_ask, write_ask
 from tests.support.relays import needs_server
 from tests.support.sites import approve
 
@@ -92,7 +91,7 @@ def test_an_ask_of_a_member_is_refused(row: Any, attacked: Any) -> None:
     sees="its coordinator did not sign this for us",
 )
 def test_an_ask_for_another_is_refused(row: Any, attacked: Any) -> None:
-    raw = sign_ask(attacked.sites.coordinator, "south", ask_for("run.ready[0]", study=attacked.study.hash))
+    raw = sign_ask(attacked.sites.coordinator, "south", write_ask("run.ready[0]", study=attacked.study.hash))
     assert attacked.said(raw)["refused"] == row.told and attacked.sees(row.sees)
 
 

@@ -9,20 +9,17 @@ from typing import Any
 import numpy as np
 from scipy.special import lambertw
 
-from comity.crypto.sealing import Identity
 from comity.data import Records
-from comity.entropy import derive
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.consortium import COORDINATOR, Consortium
-from comity.federation.declare.policy import SIMULATION
+from comity.federation.declare.consortium import Consortium
 from comity.federation.owner.host import Host
-from comity.federation.owner.store import Store
 from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss, Pure
 from comity.study.local.cohort import Cohort, stacks
-from tests.federation.toy import STUDY, LossyChannel, Watched
+from tests.support.channels import LossyChannel
+from tests.support.consortia import STUDY, make_hosts, make_parties, make_roster
 from tests.support.noise import NoNoise
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm", "fir", "gum")
@@ -69,12 +66,8 @@ def make_consortium(parties: int, loss: Loss | None = None, *, dropouts: int = 0
         loss=loss or Pure(1),
         colluders=0,
         dropouts=dropouts,
-        roster={name: identity(name).public for name in (COORDINATOR, *names)},
+        roster=make_roster(names),
     )
-
-
-def identity(name: str) -> Identity:
-    return Identity(derive(b"test identity", name))
 
 
 def hosted(
@@ -88,32 +81,9 @@ def hosted(
     """The coordinator's side, the hosts, and a channel that remembers what was asked."""
     consortium = consortium or make_consortium(len(records))
     agreement = Agreement(STUDY, method, consortium)
-    hosts = {
-        name: Host(
-            agreement,
-            name,
-            records=own,
-            keys=identity(name),
-            store=Store(
-                Ledger.in_memory(dataset=name, unit=consortium.unit, neighbours=consortium.neighbours),
-                unit=consortium.unit,
-                neighbours=consortium.neighbours,
-            ),
-            noise=NoNoise(),
-            policy=SIMULATION,
-        )
-        for name, own in zip(consortium.parties, records)
-    }
+    hosts = make_hosts(agreement, dict(zip(consortium.parties, records)), noise=NoNoise())
     channel = LossyChannel(hosts, lose)
-    parties = Parties(
-        agreement,
-        run="run-1",
-        channel=channel,
-        journal=Watched(),
-        keys=identity(COORDINATOR),
-        noise=noise or NoNoise(),
-    )
-    return parties, hosts, channel
+    return make_parties(agreement, hosts, noise=noise or NoNoise(), channel=channel), hosts, channel
 
 
 def cohort(method: PublishedSoftLabel, records: Sequence[Records], noise: Any = None, most: int = 3) -> Cohort:

@@ -7,22 +7,19 @@ from typing import Any, cast
 
 import numpy as np
 
-from comity.crypto.sealing import Identity
 from comity.data import Records
-from comity.entropy import derive
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR, Consortium
-from comity.federation.declare.policy import SIMULATION
 from comity.federation.owner.host import Host
-from comity.federation.owner.store import Store
 from comity.learn.local_models import LocalModel, linear_votes, local_votes
 from comity.methods.softlabel.method import SoftLabel, SoftLabelProtocol
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss
 from comity.study.local.cohort import Cohort, stacks
-from tests.federation.toy import STUDY, LossyChannel, Watched
+from tests.support.channels import LossyChannel
+from tests.support.consortia import STUDY, WatchedJournal, make_host, make_identity, make_open_ledger, make_roster
 from tests.support.noise import NoNoise
 
 from .consortia import labels
@@ -64,10 +61,6 @@ def empty() -> Records:
     return Records(np.zeros((0, WIDTH)), np.zeros(0, np.int64))
 
 
-def identity(name: str) -> Identity:
-    return Identity(derive(b"test identity", name))
-
-
 def make_consortium(parties: int = 5, loss: Loss | None = None, *, dropouts: int = 0, colluders: int = 1) -> Consortium:
     names = NAMES[:parties]
     return Consortium(
@@ -75,7 +68,7 @@ def make_consortium(parties: int = 5, loss: Loss | None = None, *, dropouts: int
         loss=loss or Approx(60, 1e-6),
         colluders=colluders,
         dropouts=dropouts,
-        roster={name: identity(name).public for name in (COORDINATOR, *names)},
+        roster=make_roster(names),
     )
 
 
@@ -91,23 +84,17 @@ def hosted(
     """The coordinator's side over real hosts, without noise."""
     consortium = consortium or make_consortium(len(records))
     hosts = {
-        name: Host(
+        name: make_host(
             Agreement(study, protocol, consortium),
             name,
-            records=own,
-            keys=identity(name),
-            store=Store(
-                Ledger.in_memory(dataset=name, unit=consortium.unit, neighbours=consortium.neighbours),
-                unit=consortium.unit,
-                neighbours=consortium.neighbours,
-            ),
+            own,
+            make_open_ledger(name, consortium),
             noise=NoNoise(),
-            policy=SIMULATION,
             local=(models or {}).get(name),
         )
         for name, own in zip(consortium.parties, records)
     }
-    return coordinator(protocol, consortium, hosts, Watched(), lose, study), hosts
+    return coordinator(protocol, consortium, hosts, WatchedJournal(), lose, study), hosts
 
 
 def coordinator(
@@ -120,7 +107,7 @@ def coordinator(
 ) -> Parties:
     channel = LossyChannel(hosts, lose)
     agreement = Agreement(study, protocol, consortium)
-    return Parties(agreement, run=RUN, channel=channel, journal=journal, keys=identity(COORDINATOR), noise=None)
+    return Parties(agreement, run=RUN, channel=channel, journal=journal, keys=make_identity(COORDINATOR), noise=None)
 
 
 def cohort(

@@ -19,7 +19,7 @@ from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records, clinic_schema, clinics, public_cohort
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.agreement import Agreement
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.messages.codec import decode
 from comity.learn.fits import one_hot
 from comity.methods.softlabel import SoftLabel
@@ -30,7 +30,6 @@ from comity.privacy.randomness import SeededNoise
 from comity.study.simulation.run import run_study
 from comity.study.simulation.simulate import simulate
 from comity.study.study import Study
-from tests.federation.toy import begin
 
 from .consortia import NAMES, ROOT2, auxiliary, hosted, labels, make_consortium, ordinary, protocol
 

@@ -11,7 +11,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import BudgetExceeded
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages.codec import decode
@@ -22,8 +22,8 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure, parse_loss
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.simulation.simulate import simulate
-from tests.federation.channels import Whole, carried
-from tests.federation.toy import STUDY, begin
+from tests.support.channels import Whole, carry_messages
+from tests.support.consortia import STUDY
 from tests.support.noise import NoNoise
 
 from .consortia import NAMES, cohort, hosted, make_consortium, ordinary, protocol
@@ -131,7 +131,7 @@ class Recording(Whole):
         self.crossed: list[tuple[str, list[Any], dict[str, Any]]] = []
 
     def carry(self, messages: Any) -> Any:
-        replies = carried(self.channel, messages)
+        replies = carry_messages(self.channel, messages)
         self.crossed += [
             (party, decode(messages[party][:-SIGNATURE_BYTES]), decode(replies[party][:-SIGNATURE_BYTES]))
             for party in messages

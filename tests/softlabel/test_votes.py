@@ -10,14 +10,13 @@ import pytest
 
 from comity.data import Records
 from comity.errors import DataError, Refused, Stopped, StudyError
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.learn.fits import contrasts, fit_softmax
 from comity.methods.softlabel import PublishedSoftLabel
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
-from tests.federation.toy import begin
 from tests.support.published import rebuild_as
 
 from .consortia import all_alike, auxiliary, cohort, hosted, make_consortium, ordinary, protocol

@@ -10,6 +10,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import BudgetExceeded, Refused
+from comity.federation.coordinator.lifecycle import run as run_parties
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.protection import Noised
 from comity.privacy.ledger import Ledger
@@ -18,9 +19,8 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.local.cohort import Cohort, stacks
 from comity.study.local.numbered import Numbered
-from tests.federation.toy import Rounds, setup
-from tests.federation.toy import run as run_parties
 from tests.support.noise import NoNoise
+from tests.support.rounds import Rounds, set_up_run
 
 
 def cohort(protocol: Any, records: Any, noise: Any = None, names: Any = None, **ledger: Any) -> Cohort:
@@ -47,7 +47,7 @@ def cohort(protocol: Any, records: Any, noise: Any = None, names: Any = None, **
 @pytest.mark.parametrize("protection", [Noised, Rounds().protection])
 def test_a_cohort_equals_real_sites_without_noise(protection: Any) -> None:
     protocol = Rounds(protection=protection)
-    parties, hosts = setup(protocol, noise=NoNoise())
+    parties, hosts = set_up_run(protocol, noise=NoNoise())
     real = run_parties(parties)["result"]
     records = [host.records for host in hosts.values()]
     stacked = cohort(protocol, records, NoNoise(), names=tuple(hosts)).released()["result"]

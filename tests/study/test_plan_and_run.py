@@ -26,8 +26,8 @@ from comity.study.records.gather import gather
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
 from comity.study.study import Study
-from tests.federation.channels import WholeLocal
-from tests.federation.toy import path_of
+from tests.support.asks import path_of
+from tests.support.channels import WholeLocal
 
 PURE, WITH_DELTA = "", "delta = 1e-3"
 

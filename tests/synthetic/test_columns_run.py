@@ -12,7 +12,7 @@ import pytest
 from comity.crypto.products import dealer_product, rlwe_product
 from comity.data import Records
 from comity.errors import ComityError, DataError, SiteLost, StudyError
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.protection import Summed
 from comity.methods.by_columns import products as product
@@ -23,7 +23,6 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.simulation.simulate import simulate
-from tests.federation.toy import begin
 from tests.support.noise import NoNoise
 from tests.vertical.consortia import hosted, parts
 from tests.vertical.test_resume import Stumbling

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from comity.federation.coordinator.lifecycle import begin
 from comity.federation.lifecycle import Lifecycle
 from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode
@@ -16,7 +17,6 @@ from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.site import Site
 from comity.federation.sum.site import SecureSum
 from comity.methods.synthetic.columns import PLACES
-from tests.federation.toy import begin
 from tests.support.noise import NoNoise
 from tests.vertical.consortia import hosted, parts
 

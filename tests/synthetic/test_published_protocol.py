@@ -26,7 +26,9 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.study.local.stacks import require_stacks
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
-from tests.federation.toy import STUDY, answer, ask_for, host, make_consortium, setup
+from tests.support.asks import answer_ask, write_ask
+from tests.support.consortia import STUDY, make_consortium
+from tests.support.rounds import host_party, set_up_run
 
 from .made import published
 
@@ -158,7 +160,7 @@ def draws(one: Any) -> list[Any]:
 
 def test_each_level_is_debited_once_whatever_its_number_of_nodes() -> None:
     protocol, consortium = small(TOY), terms()
-    parties, hosts = setup(protocol, consortium)
+    parties, hosts = set_up_run(protocol, consortium)
     run(parties)
     for party, one in hosts.items():
         chosen = [f"split_{k + 1}" for k, count in enumerate(protocol.shape(party).choices) if count]
@@ -166,7 +168,7 @@ def test_each_level_is_debited_once_whatever_its_number_of_nodes() -> None:
 
 
 def test_an_owners_model_is_on_no_wire_and_neither_are_its_choices_and_counts() -> None:
-    parties, hosts = setup(small(TOY), terms())
+    parties, hosts = set_up_run(small(TOY), terms())
     released = run(parties)
     exchanges = [one for _, of in parties.journal.traffic(STUDY, "run-1") for one in dict(of).values()]
     wire = b"".join(exchange.message + (exchange.reply or b"") for exchange in exchanges)
@@ -181,36 +183,36 @@ def test_an_owners_model_is_on_no_wire_and_neither_are_its_choices_and_counts() 
 
 def test_the_same_ask_again_has_the_same_tree_and_another_is_refused(tmp_path: Path) -> None:
     protocol, consortium = small(TOY), terms()
-    one = host(protocol, consortium, "ash", tmp_path)
-    assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
-    first = answer(one, ask_for("grow[0]"))
-    again = host(protocol, consortium, "ash", tmp_path)
-    assert answer(again, ask_for("grow[0]")) == first
+    one = host_party(protocol, consortium, "ash", tmp_path)
+    assert "ok" in decode(answer_ask(one, write_ask("run.begin[0]")))
+    first = answer_ask(one, write_ask("grow[0]"))
+    again = host_party(protocol, consortium, "ash", tmp_path)
+    assert answer_ask(again, write_ask("grow[0]")) == first
     before = draws(again)
     tree = decode(first)["ok"]["tree"]
-    assert "ok" in decode(answer(again, ask_for("share[0]", trees={"ash": tree})))
+    assert "ok" in decode(answer_ask(again, write_ask("share[0]", trees={"ash": tree})))
     assert draws(again) == [*before, "counts"]
-    assert decode(answer(again, ask_for("share[0]", trees={}))).get("refused")
+    assert decode(answer_ask(again, write_ask("share[0]", trees={}))).get("refused")
     assert draws(again) == [*before, "counts"]
 
 
 def test_a_tree_that_is_not_of_its_owners_shape_is_refused_before_anything_is_drawn() -> None:
     protocol, consortium = small(TOY), terms()
-    one = host(protocol, consortium, "ash")
-    answer(one, ask_for("run.begin[0]"))
-    tree = decode(answer(one, ask_for("grow[0]")))["ok"]["tree"]
+    one = host_party(protocol, consortium, "ash")
+    answer_ask(one, write_ask("run.begin[0]"))
+    tree = decode(answer_ask(one, write_ask("grow[0]")))["ok"]["tree"]
     before = draws(one)
     sizes = {party: protocol.shape(party).leaves for party in consortium.parties}
     assert len(set(sizes.values())) > 1
     other = next(party for party, size in sizes.items() if size != sizes["ash"])
-    reply = decode(answer(one, ask_for("share[0]", trees={other: tree})))
+    reply = decode(answer_ask(one, write_ask("share[0]", trees={other: tree})))
     assert "ok" not in reply and draws(one) == before
 
 
 def test_without_a_tree_nothing_is_shared() -> None:
-    one = host(small(TOY), terms(), "ash")
-    answer(one, ask_for("run.begin[0]"))
-    assert decode(answer(one, ask_for("share[0]", trees={})))["refused"] == "missing" and draws(one) == []
+    one = host_party(small(TOY), terms(), "ash")
+    answer_ask(one, write_ask("run.begin[0]"))
+    assert decode(answer_ask(one, write_ask("share[0]", trees={})))["refused"] == "missing" and draws(one) == []
 
 
 # What the plan says.

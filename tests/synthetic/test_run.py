@@ -18,7 +18,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import make_consortium as rostered
 from tests.averaging.default_consortium import parties
-from tests.federation.toy import NAMES as TOY
+from tests.support.consortia import NAMES as TOY
 
 from .made import CLASSES, NAMES, NUMBER, frame, make_consortium, records, schema, synthetic
 

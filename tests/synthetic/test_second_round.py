@@ -31,7 +31,7 @@ from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import make_consortium as rostered
 from tests.averaging.default_consortium import parties
 from tests.averaging.test_default_audit import SURE, heard
-from tests.federation.toy import NAMES as TOY
+from tests.support.consortia import NAMES as TOY
 
 from .made import CLASSES, NAMES, frame, made_as, make_consortium, records, schema, synthetic
 

@@ -8,22 +8,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from comity.crypto.sealing import Identity
 from comity.data import Bounded, Categorical, Classes, Numeric, Records, Schema
-from comity.entropy import derive
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declare.consortium import COORDINATOR, Consortium
-from comity.federation.declare.policy import SIMULATION
+from comity.federation.declare.consortium import Consortium
 from comity.federation.owner.host import Host
-from comity.federation.owner.store import Store
 from comity.methods.vertical import Vertical, VerticalRegression
 from comity.methods.vertical.published.protocol import PublishedVertical
-from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss, Pure
-from comity.privacy.unit import Neighbours, Unit
 from comity.study.local.channel import LocalChannel
-from tests.federation.toy import STUDY, Watched
+from tests.support import consortia as support
+from tests.support.consortia import STUDY, make_hosts, make_parties
 
 HELD = {
     2: {"ash": ("age", "sick"), "birch": ("place", "dose", "sex")},
@@ -78,13 +73,8 @@ def build_published(of: Schema, columns: Mapping[str, tuple[str, ...]], *, max_r
 def make_consortium(tried: Any, loss: Loss | None = None, *, colluders: int = 1) -> Consortium:
     names = tuple(tried.columns)
     pure = getattr(tried, "pure", True)
-    return Consortium(
-        parties=names,
-        loss=loss or (Pure(1) if pure else Approx(1, 1e-5)),
-        unit=Unit.RECORD,
-        neighbours=Neighbours.REPLACE,
-        colluders=colluders,
-        roster={name: Identity(derive(b"test identity", name)).public for name in (*names, COORDINATOR)},
+    return support.make_consortium(
+        names, loss or (Pure(1) if pure else Approx(1, 1e-5)), colluders=colluders, dropouts=0
     )
 
 
@@ -96,28 +86,5 @@ def hosted(
     tried: Any, records: dict[str, Records], consortium: Consortium, noise: Any
 ) -> tuple[Parties, dict[str, Host]]:
     agreement = Agreement(STUDY, tried, consortium)
-    hosts = {
-        name: Host(
-            agreement,
-            name,
-            records=records[name],
-            keys=Identity(derive(b"test identity", name)),
-            store=Store(
-                Ledger.in_memory(dataset=name, unit=consortium.unit, neighbours=consortium.neighbours),
-                unit=consortium.unit,
-                neighbours=consortium.neighbours,
-            ),
-            noise=noise,
-            policy=SIMULATION,
-        )
-        for name in consortium.parties
-    }
-    parties = Parties(
-        agreement,
-        run="run-1",
-        channel=LocalChannel(hosts),
-        journal=Watched(),
-        keys=Identity(derive(b"test identity", COORDINATOR)),
-        noise=noise,
-    )
-    return parties, hosts
+    hosts = make_hosts(agreement, records, noise=noise)
+    return make_parties(agreement, hosts, noise=noise, channel=LocalChannel(hosts)), hosts

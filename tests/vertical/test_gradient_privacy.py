@@ -10,6 +10,7 @@ import pytest
 from comity.audit import gdp_lower_bound
 from comity.crypto import dealer_waves as waves
 from comity.entropy import derive
+from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
@@ -29,8 +30,7 @@ from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
-from tests.federation.channels import WholeLocal
-from tests.federation.toy import begin
+from tests.support.channels import WholeLocal
 from tests.support.noise import NoNoise
 
 from .consortia import hosted, make_consortium, parts, people

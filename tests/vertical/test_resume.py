@@ -14,7 +14,7 @@ from comity.federation.messages.codec import decode
 from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.privacy.loss import GDP
 from comity.privacy.randomness import ReleasedNoise
-from tests.federation.channels import Whole
+from tests.support.channels import Whole
 from tests.support.noise import NoNoise
 
 from .consortia import hosted, make_consortium, parts, people, protocol

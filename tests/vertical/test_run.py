@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from comity.errors import DataError, Stopped, StudyError
-from comity.federation.coordinator.lifecycle import run
+from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.lifecycle import Lifecycle
 from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import decode
@@ -24,7 +24,6 @@ from comity.methods.vertical.moments import fit_regression
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.study.simulation.simulate import simulate
-from tests.federation.toy import begin
 from tests.support.noise import NoNoise
 
 from .consortia import hosted, make_consortium, parts, people, protocol

@@ -12,7 +12,7 @@ from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
 from comity.methods.vertical.dealer_rounds import DealerRounds
-from tests.federation.wire import pieces, recorded
+from tests.support.channels import pieces, record_channel
 from tests.support.noise import NoNoise
 
 from .consortia import hosted, make_consortium, parts, people
@@ -22,7 +22,7 @@ from .test_prediction import new, prediction
 
 def begun(tried: Any, records: Any) -> Any:
     parties, hosts = hosted(tried, records, make_consortium(tried), NoNoise())
-    line = recorded(parties)
+    line = record_channel(parties)
     begin(parties)
     return parties, hosts, line
 
