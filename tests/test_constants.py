@@ -31,7 +31,7 @@ TUNED = {
     "methods/averaging/objectives.py": ("clip=0.5", "_PENALTY"),
     "methods/averaging/method.py": ("HEADROOM",),
     "methods/declared_records.py": ("FAR",),
-    "methods/softlabel/rule.py": (
+    "methods/softlabel/choice.py": (
         "_VOTE_NOISE",
         "_SUM_NOISE",
         "_MOSTLY_NOISE",
@@ -44,10 +44,10 @@ TUNED = {
     "methods/softlabel/votes.py": ("_LEAST_L2", "_L2_PER_DEVIATION", "_ENOUGH_ROWS", "_REPEATS"),
     "methods/softlabel/record_sums.py": (
         "_DECIDED",
-        "_PLACED",
-        "_AGREED",
+        "_CLUSTER_DIRECTIONS",
+        "_AGREEMENT",
         "_DIFFER",
-        "TOLD",
+        "EXPLAINED",
         "_NOISY",
         "_ROUNDS",
         "_UNCERTAIN",

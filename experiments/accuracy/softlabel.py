@@ -18,7 +18,7 @@ from comity import SoftLabel
 from comity.data import Classes, Encoding, Records
 from comity.entropy import Stream
 from comity.methods.softlabel import SoftLabelProtocol
-from comity.methods.softlabel.baselines import baselines
+from comity.methods.softlabel.baselines import fit_baselines
 from comity.privacy import SeededNoise
 from comity.protocol import log_loss
 from experiments.accuracy.reachable import reachable_constant
@@ -57,7 +57,7 @@ def of_table(data: Table, parties: int, size: Size, *, quick: bool) -> Iterator[
     held, protocol = dealt(data, parties, size.auxiliary)
     own = [Records(x, y) for x, y in zip(held.features, held.labels)]
     test = Records(held.test, held.truth)
-    known = {one.name: one for one in baselines(own, test, held.classes, protocol.local_l2)}
+    known = {one.name: one for one in fit_baselines(own, test, held.classes, protocol.local_l2)}
     everything = Records(held.features.reshape(-1, held.test.shape[1]), held.labels.ravel())
     pooled = known["pooled"]
     fitted = Fitted(everything, test)

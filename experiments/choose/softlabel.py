@@ -17,7 +17,7 @@ import numpy as np
 from comity import SoftLabel
 from comity.data import dataset
 from comity.entropy import Stream
-from comity.methods.softlabel import SoftLabelProtocol, record_sums, rule, votes
+from comity.methods.softlabel import SoftLabelProtocol, choice, record_sums, votes
 from comity.privacy import SeededNoise
 from experiments.accuracy.rows import scores
 from experiments.accuracy.softlabel import dealt
@@ -115,20 +115,20 @@ def choices() -> Iterator[Choice]:
         )
 
     sums, counted, voted = "record_sums", "record_sums", "votes"
-    yield tried(sums, "TOLD", (0.1, 0.3, 0.6, 1.0), record_sums.TOLD)
+    yield tried(sums, "EXPLAINED", (0.1, 0.3, 0.6, 1.0), record_sums.EXPLAINED)
     yield tried(sums, "_NOISY", (0.0, 0.15, 0.25, 0.5), record_sums._NOISY)
     yield tried(sums, "_UNCERTAIN", (0.1, 0.5, 1.0), record_sums._UNCERTAIN)
     yield tried(sums, "_ROUNDS", ((1, 1), (1, 2), (2, 2)), record_sums._ROUNDS)
     yield tried(sums, "_L2_PER_DEVIATION", (0.25, 1.0, 4.0), record_sums._L2_PER_DEVIATION)
-    yield tried("rule", "_SUM_NOISE", (0.1, 0.2, 0.4), rule._SUM_NOISE)
-    yield tried("rule", "_MOSTLY_NOISE", (0.15, 0.2, 0.25, 0.4), rule._MOSTLY_NOISE)
-    yield tried("rule", "_DIRECTIONS_PER_CLASS", (1, 2, 4, 8), rule._DIRECTIONS_PER_CLASS, "several")
-    yield tried("rule", "_NOISY_CELLS", (0.6, 0.8, 1.0, 1.2), rule._NOISY_CELLS, "several")
-    yield tried("rule", "_CELL_NOISE", (3.0, 5.0, 8.0), rule._CELL_NOISE, "several", statistic="cells")
-    yield tried(counted, "_AGREED", (0.25, 0.35, 0.45), record_sums._AGREED, "several", statistic="cells")
+    yield tried("choice", "_SUM_NOISE", (0.1, 0.2, 0.4), choice._SUM_NOISE)
+    yield tried("choice", "_MOSTLY_NOISE", (0.15, 0.2, 0.25, 0.4), choice._MOSTLY_NOISE)
+    yield tried("choice", "_DIRECTIONS_PER_CLASS", (1, 2, 4, 8), choice._DIRECTIONS_PER_CLASS, "several")
+    yield tried("choice", "_NOISY_CELLS", (0.6, 0.8, 1.0, 1.2), choice._NOISY_CELLS, "several")
+    yield tried("choice", "_CELL_NOISE", (3.0, 5.0, 8.0), choice._CELL_NOISE, "several", statistic="cells")
+    yield tried(counted, "_AGREEMENT", (0.25, 0.35, 0.45), record_sums._AGREEMENT, "several", statistic="cells")
     yield tried(counted, "_DIFFER", (0.5, 0.8, 0.9), record_sums._DIFFER, "several", statistic="cells")
     yield tried(counted, "_DECIDED", (0.0, 0.5, 1.0), record_sums._DECIDED, "several", statistic="cells")
-    yield tried("rule", "_VOTE_NOISE", (0.1, 0.2, 0.4), rule._VOTE_NOISE, delta=0.0)
+    yield tried("choice", "_VOTE_NOISE", (0.1, 0.2, 0.4), choice._VOTE_NOISE, delta=0.0)
     yield tried(voted, "_L2_PER_DEVIATION", (1.0, 4.0, 16.0), votes._L2_PER_DEVIATION, delta=0.0)
 
 

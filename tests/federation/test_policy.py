@@ -308,7 +308,7 @@ def test_a_variant_outside_of_the_list_is_refused() -> None:
 
 def test_published_methods_say_that_they_are() -> None:
     from comity.methods.averaging.published.method import PublishedAveraging
-    from comity.methods.softlabel.published.protocol import PublishedSoftLabel
+    from comity.methods.softlabel.published.method import PublishedSoftLabel
     from comity.methods.synthetic.published.method import PublishedSynthetic
     from comity.methods.vertical.published.protocol import PublishedVertical
 

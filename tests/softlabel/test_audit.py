@@ -16,7 +16,7 @@ from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records
 from comity.entropy import Stream
 from comity.federation.coordinator.released import perturb
-from comity.methods.softlabel.published.protocol import PublishedSoftLabel
+from comity.methods.softlabel.published.method import PublishedSoftLabel
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise

@@ -12,7 +12,7 @@ from comity.data import Records
 from comity.data.records import stack_records
 from comity.learn.classifiers import LinearClassifier
 from comity.learn.local_models import linear_weights
-from comity.methods.softlabel.baselines import baselines, pooled_regression, wrong
+from comity.methods.softlabel.baselines import fit_baselines, measure_error, pooled_regression
 
 SIZES = (0, 1, 5, 6, 7, 25, 31, 40)
 
@@ -32,9 +32,9 @@ def test_parties_that_are_fitted_together_err_as_each_alone(classes: int) -> Non
     def alone(records: Records) -> float:
         present = np.ones(len(records), bool)
         weights, _ = linear_weights(records.features, np.asarray(records.labels), present, classes, 0.01)
-        return wrong(LinearClassifier(weights, classes=names), test)
+        return measure_error(LinearClassifier(weights, classes=names), test)
 
-    found = {one.name: one for one in baselines(train, test, names, 0.01)}
+    found = {one.name: one for one in fit_baselines(train, test, names, 0.01)}
     each = [alone(records) for records in train if len(records)]
     assert found["own data"].error == pytest.approx(np.mean(each), abs=1e-12)
     assert found["own data"].spread == pytest.approx(np.std(each), abs=1e-12)
@@ -48,7 +48,7 @@ def test_pooled_records_are_fitted_without_the_methods_penalty() -> None:
     generator = np.random.default_rng(4)
     features = generator.normal(size=(400, 3)) * np.array([1.0, 1.0, 1e-3])
     records = Records(features, (features[:, 2] > 0).astype(np.int64))
-    errors = {one.name: one.error for one in baselines([records], records, ("a", "b"), 1e-2)}
+    errors = {one.name: one.error for one in fit_baselines([records], records, ("a", "b"), 1e-2)}
     assert errors["pooled"] < 0.05 < errors["own data"]
     pooled = pooled_regression(records, records, 2)
     assert pooled.auc is not None and pooled.auc > 0.99

@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from comity.methods.softlabel.record_sums import Cells, believed_cells
+from comity.methods.softlabel.record_sums import Cells, shrink_cells
 from comity.methods.softlabel.self_training import discriminant
 
 GENERATOR = np.random.default_rng(0)
@@ -59,13 +59,13 @@ def test_cells_that_differ_by_noise_alone_fall_back_on_their_mean() -> None:
     generator, deviation = np.random.default_rng(1), 0.03
     alike = np.tile(np.array([[0.15], [0.08], [0.04]]), 12)
     noise = deviation * generator.normal(size=(40, 3, 12))
-    found = np.stack([believed_cells(alike + one, deviation) for one in noise])
+    found = np.stack([shrink_cells(alike + one, deviation) for one in noise])
     apart, before = (np.square(one - one.mean(axis=2, keepdims=True)).sum() for one in (found, alike + noise))
     assert apart < 0.2 * before
     np.testing.assert_allclose(found.mean(axis=2), (alike + noise).mean(axis=2))
     # Every cell of one class: nothing is taken away.
     plain = np.eye(3)[:, np.arange(12) % 3] / sqrt(12)
-    np.testing.assert_allclose(believed_cells(plain + noise[0], deviation), plain + noise[0], atol=1e-12)
+    np.testing.assert_allclose(shrink_cells(plain + noise[0], deviation), plain + noise[0], atol=1e-12)
 
 
 def test_cells_are_believed_by_the_evidence_and_by_the_prior_where_noise_would_answer() -> None:
@@ -75,13 +75,13 @@ def test_cells_are_believed_by_the_evidence_and_by_the_prior_where_noise_would_a
     grown = [kept(scale * half + deviation * noise, deviation) for scale in (0.0, 1.0, 2.0, 3.0)]
     assert grown == sorted(grown) and grown[-1] > 0.99
     assert kept(9 * noise, 9.0) == pytest.approx(0.8, abs=0.01)
-    np.testing.assert_array_equal(believed_cells(noise[:, :1], 0.01), noise[:, :1])
+    np.testing.assert_array_equal(shrink_cells(noise[:, :1], 0.01), noise[:, :1])
 
 
 def kept(mean: np.ndarray, deviation: float) -> float:
     """The share of the differences between cells that is left of them."""
     apart = mean - mean.mean(axis=1, keepdims=True)
-    return float((believed_cells(mean, deviation) * apart).sum() / (apart**2).sum())
+    return float((shrink_cells(mean, deviation) * apart).sum() / (apart**2).sum())
 
 
 def test_the_model_is_made_of_what_stands_out() -> None:

@@ -332,11 +332,11 @@ def test_any_classifier_is_trained_on_released_soft_labels() -> None:
     shares = outcome.released["soft_labels"]
     assert shares.shape == (60, 3) and (shares >= 0).all()
     np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-9)
-    forest = protocol.trained(RandomForestClassifier(20, random_state=0), outcome.released)
+    forest = protocol.train_on_soft_labels(RandomForestClassifier(20, random_state=0), outcome.released)
     assert np.mean(forest.predict(test.features) == np.array(labels(3))[test.labels]) > 0.6
     votes = simulate(soft("votes"), parties=named(filled(3)), epsilon=60.0, delta=1e-6, seed=2)
     with pytest.raises(StudyError, match="histograms"):
-        soft("votes").trained(RandomForestClassifier(), votes.released)
+        soft("votes").train_on_soft_labels(RandomForestClassifier(), votes.released)
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)

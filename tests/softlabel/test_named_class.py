@@ -11,9 +11,9 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.data import Records
 from comity.federation.declare.consortium import Consortium
+from comity.methods.softlabel.choice import choose_noise
 from comity.methods.softlabel.method import SoftLabel, SoftLabelProtocol
 from comity.methods.softlabel.record_sums import ClassSums, NamedClass
-from comity.methods.softlabel.rule import choose_noise
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace

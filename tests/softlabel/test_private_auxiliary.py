@@ -23,7 +23,7 @@ from comity.federation.coordinator.lifecycle import begin, run
 from comity.federation.messages.codec import decode
 from comity.learn.fits import one_hot
 from comity.methods.softlabel import SoftLabel
-from comity.methods.softlabel.published.protocol import TOLERANCE, PublishedSoftLabel, absent, derived_share
+from comity.methods.softlabel.published.method import TOLERANCE, PublishedSoftLabel, derived_share, make_placeholder
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
@@ -205,7 +205,7 @@ def test_parties_need_no_auxiliary_records_and_get_none() -> None:
     parties, hosts, channel = hosted(tried, records)
     for host in hosts.values():
         # What a party builds without the file: the same declaration, and nothing else of the records.
-        without = replace(tried, auxiliary=absent(*tried.auxiliary.shape))
+        without = replace(tried, auxiliary=make_placeholder(*tried.auxiliary.shape))
         host.agreement = Agreement(host.agreement.study, without, parties.consortium)
     released_here = run(parties)["model"]
     other, _, _ = hosted(tried, records)
@@ -238,7 +238,7 @@ def test_with_drop_outs_the_noise_is_for_those_who_may_be_left() -> None:
 
 
 def test_a_coordinator_without_the_records_stops_before_anything_is_sent() -> None:
-    tried = private(3, public=absent(20, 4))
+    tried = private(3, public=make_placeholder(20, 4))
     parties, hosts, _ = hosted(tried, ordinary(3))
     with pytest.raises(Refused, match="not here"):
         run(parties)

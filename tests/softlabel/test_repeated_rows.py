@@ -11,14 +11,14 @@ import pytest
 from comity.learn.feature_map import fit_whitened_pca
 from comity.learn.fits import one_hot
 from comity.methods.softlabel.self_training import softmax_from_moments
-from comity.methods.softlabel.votes import Votes, repeat_weights
+from comity.methods.softlabel.votes import Votes, weight_repeats
 
 DISTINCT = np.array([[1.0, 0.3], [-1.0, 0.2], [0.4, -1.0], [0.1, 0.7]])
 REPEATED = DISTINCT[[0, 0, 0, 0, 1, 1, 2, 3]]
 
 
 def test_a_row_found_c_times_counts_c_to_the_four_fifths_in_all() -> None:
-    weight = repeat_weights(REPEATED)
+    weight = weight_repeats(REPEATED)
     assert weight is not None
     assert weight.mean() == pytest.approx(1.0)
     together = np.array([weight[:4].sum(), weight[4:6].sum(), weight[6], weight[7]])
@@ -26,12 +26,12 @@ def test_a_row_found_c_times_counts_c_to_the_four_fifths_in_all() -> None:
 
 
 def test_rows_that_do_not_repeat_are_not_touched() -> None:
-    assert repeat_weights(DISTINCT) is None
+    assert weight_repeats(DISTINCT) is None
     assert Votes.on(DISTINCT, 3).weight is None
 
 
 def test_minus_zero_is_zero() -> None:
-    assert repeat_weights(np.array([[0.0, 1.0], [-0.0, 1.0]])) is not None
+    assert weight_repeats(np.array([[0.0, 1.0], [-0.0, 1.0]])) is not None
 
 
 def test_the_weighted_rows_are_white() -> None:

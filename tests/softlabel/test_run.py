@@ -16,7 +16,7 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.messages.codec import decode
 from comity.federation.messages.signatures import SIGNATURE_BYTES
-from comity.methods.softlabel.published.protocol import TOLERANCE, LearnsFrom
+from comity.methods.softlabel.published.method import TOLERANCE, LearnsFrom
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure, parse_loss

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from comity.federation.declare.bounds import Ball
 from comity.learn.fits import one_hot
 from comity.learn.norm_bound import minimiser_radius
-from comity.methods.softlabel.published.protocol import FINENESS, TOLERANCE
+from comity.methods.softlabel.published.method import FINENESS, TOLERANCE
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Pure
 

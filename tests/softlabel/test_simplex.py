@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.methods.softlabel.statistic import in_simplex
+from comity.methods.softlabel.statistic import enforce_simplex
 
 PROPER = [0.2, 0.3, 0.5]
 
@@ -26,10 +26,10 @@ PROPER = [0.2, 0.3, 0.5]
 )
 def test_a_row_that_is_no_distribution_votes_evenly_and_leaves_the_others_alone(row: Any) -> None:
     with np.errstate(invalid="ignore"):
-        found = in_simplex(np.array([PROPER, row]))
+        found = enforce_simplex(np.array([PROPER, row]))
     np.testing.assert_allclose(found, [PROPER, [1 / 3] * 3])
 
 
 def test_rounding_is_taken_out() -> None:
-    found = in_simplex(np.array([[0.2, 0.3, 0.5 + 1e-7]]))
+    found = enforce_simplex(np.array([[0.2, 0.3, 0.5 + 1e-7]]))
     assert found.sum() == pytest.approx(1, abs=1e-15)

@@ -20,8 +20,8 @@ from comity.federation.declare.declaration import Release
 from comity.federation.declare.protection import Summed
 from comity.federation.declare.release import Array
 from comity.learn.fits import one_hot
+from comity.methods.softlabel.choice import choose_noise
 from comity.methods.softlabel.record_sums import Cells, ClassSums
-from comity.methods.softlabel.rule import choose_noise
 from comity.methods.softlabel.statistic import Statistic
 from comity.methods.softlabel.votes import Histograms, Models, Votes
 from comity.privacy.loss import Approx, Loss, Pure

@@ -18,7 +18,7 @@ from comity.data import Records
 from comity.entropy import Stream
 from comity.learn import fit_softmax, linear_votes
 from comity.methods.softlabel import SoftLabelProtocol
-from comity.methods.softlabel.rule import Name
+from comity.methods.softlabel.choice import StatisticName
 from comity.methods.softlabel.statistic import Statistic
 from comity.privacy import SeededNoise
 from comity.protocol import Numbered, simulate
@@ -27,7 +27,7 @@ from experiments.papers.softlabel.release import DELTA, make_consortium, noisy_m
 Floats = NDArray[np.float64]
 
 EPSILONS = (10.0, 1.0, 0.1)
-STATISTICS: tuple[Name, ...] = ("auto", "votes", "class-sums", "cells", "models")
+STATISTICS: tuple[StatisticName, ...] = ("auto", "votes", "class-sums", "cells", "models")
 L2 = 1e-4
 _STACK = 250
 
@@ -50,7 +50,7 @@ class Layout:
     def accuracy(self, mapped: Floats, weights: Floats) -> float:
         return float(np.mean((mapped @ weights.T).argmax(axis=1) == self.truth))
 
-    def protocol(self, statistic: Name) -> SoftLabelProtocol:
+    def protocol(self, statistic: StatisticName) -> SoftLabelProtocol:
         return SoftLabel.over_rows(
             auxiliary=self.auxiliary,
             classes=self.classes,
@@ -65,7 +65,7 @@ def reproduced(
     name: str,
     *,
     draws: int,
-    statistics: tuple[Name, ...] = STATISTICS,
+    statistics: tuple[StatisticName, ...] = STATISTICS,
     prefix: str = "",
     reference: Mapping[str, float] | None = None,
     remark: str = "",
@@ -112,7 +112,12 @@ def batch(layout: Layout) -> float:
 
 
 def released(
-    layout: Layout, name: str, number: int, draws: int, statistics: tuple[Name, ...] = STATISTICS, delta: float = DELTA
+    layout: Layout,
+    name: str,
+    number: int,
+    draws: int,
+    statistics: tuple[StatisticName, ...] = STATISTICS,
+    delta: float = DELTA,
 ) -> Iterator[tuple[str, float]]:
     """Every statistic at every epsilon; `name` and the number of the trial seed its noise."""
     votes: Floats | None = None

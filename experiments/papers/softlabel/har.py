@@ -28,7 +28,7 @@ from comity.data import Records, dataset
 from comity.entropy import Stream
 from comity.learn import fit_softmax, one_hot
 from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
-from comity.methods.softlabel.published.protocol import TOLERANCE, Constants, LearnsFrom, error
+from comity.methods.softlabel.published.method import TOLERANCE, Constants, LearnsFrom, measure_error
 from comity.privacy import Neighbours, Pure, SeededNoise, Unit
 from comity.protocol import Cohort, Consortium, Numbered, perturb, simulate, stacks
 from experiments.papers.plot import Curve, Level, Panel, draw
@@ -106,7 +106,7 @@ class Split:
         return float(np.mean(_labels(self.test) == np.bincount(_labels(self.train)).argmax()))
 
     def accuracy(self, coef: Floats) -> float:
-        return 1.0 - error(coef, self.test)
+        return 1.0 - measure_error(coef, self.test)
 
 
 def run(*, quick: bool, out: Path | None) -> list[dict[str, Any]]:

@@ -19,11 +19,11 @@ from threadpoolctl import threadpool_limits
 from comity.data import dataset
 from comity.entropy import Stream
 from comity.learn import fit_pca
-from comity.methods.softlabel.rule import Name
+from comity.methods.softlabel.choice import StatisticName
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.softlabel.default import EPSILONS, Layout, case_of, reproduced
 
-STATISTICS: tuple[Name, ...] = ("auto", "votes")
+STATISTICS: tuple[StatisticName, ...] = ("auto", "votes")
 # Printed beside ours: what the recipe reached when it was designed, by records per party and epsilon.
 REFERENCE = {
     6: {10.0: 0.771, 1.0: 0.688, 0.1: 0.438},

@@ -16,8 +16,8 @@ from comity.estimators.simulated_estimator import SimulatedClassifier
 from comity.estimators.table import index_labels, split_rows
 from comity.learn import LinearClassifier
 from comity.methods.softlabel import PublishedSoftLabel, SoftLabel, SoftLabelProtocol
-from comity.methods.softlabel.published.protocol import LearnsFrom
-from comity.methods.softlabel.rule import Name
+from comity.methods.softlabel.choice import StatisticName
+from comity.methods.softlabel.published.method import LearnsFrom
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
 
@@ -65,7 +65,7 @@ class SoftLabelClassifier(SimulatedClassifier):
         parties: int = 20,
         epsilon: float = 1.0,
         delta: float = 1e-6,
-        statistic: Name = "auto",
+        statistic: StatisticName = "auto",
         records_per_party: int | None = None,
         method: LearnsFrom | None = None,
         l2: float = 1e-3,

@@ -13,7 +13,7 @@ import pytest
 from comity.entropy import Stream
 from comity.errors import DataError
 from comity.federation.coordinator.released import perturb
-from comity.methods.softlabel.published.protocol import LearnsFrom
+from comity.methods.softlabel.published.method import LearnsFrom
 from comity.privacy.randomness import SeededNoise
 from experiments.papers import PAPERS
 from experiments.papers.plot import Curve, Level, Panel, draw

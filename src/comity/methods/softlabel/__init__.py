@@ -9,12 +9,12 @@ from comity.lazy_exports import export_lazily
 if TYPE_CHECKING:
     from comity.methods.softlabel.method import SoftLabel as SoftLabel
     from comity.methods.softlabel.method import SoftLabelProtocol as SoftLabelProtocol
-    from comity.methods.softlabel.published.protocol import PublishedSoftLabel as PublishedSoftLabel
+    from comity.methods.softlabel.published.method import PublishedSoftLabel as PublishedSoftLabel
 
 __all__ = ["PublishedSoftLabel", "SoftLabel", "SoftLabelProtocol"]
 
 _HOMES = {
-    "PublishedSoftLabel": "comity.methods.softlabel.published.protocol",
+    "PublishedSoftLabel": "comity.methods.softlabel.published.method",
     "SoftLabel": "comity.methods.softlabel.method",
     "SoftLabelProtocol": "comity.methods.softlabel.method",
 }

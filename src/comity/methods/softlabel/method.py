@@ -1,9 +1,9 @@
-"""Soft-label transfer without a trusted entity: parties vote at home, one noisy sum is opened, everyone gets the model.
+"""Soft-label transfer without a trusted entity: parties vote locally, one noisy sum is opened, everyone gets the model.
 
 After J. Hamm, P. Cao, M. Belkin, Learning Privately from Multiparty Data, ICML 2016. There a trusted entity collects
 the local classifiers and perturbs what it learns from their votes. Here every party works on the public auxiliary
 records itself and contributes one bounded statistic. The secure sum opens the noisy total and nothing else, and the
-global model is post-processing of it. The sensitivities are derived in `proof.md`. The paper's own method:
+global model is post-processing of it. The sensitivities are derived in `proof.md`. The method of the paper:
 `published/`.
 """
 
@@ -36,17 +36,26 @@ from comity.federation.protocol import Protocol, step
 from comity.learn.local_models import Ballot, linear_votes, local_votes
 from comity.methods.declared_records import warn_owner
 from comity.methods.method import Method, Only, Setting
-from comity.methods.softlabel.baselines import baselines, wrong
-from comity.methods.softlabel.published.protocol import (
-    WHY_NOT_AT_HOME,
+from comity.methods.softlabel.baselines import fit_baselines, measure_error
+from comity.methods.softlabel.choice import (
+    Choice,
+    Figures,
+    MapName,
+    StatisticName,
+    check_classes,
+    check_terms,
+    choose,
+    choose_noise,
+)
+from comity.methods.softlabel.published.method import (
+    WHY_PUBLISHED_ONLY,
     AuxiliaryPrivacy,
     Constants,
     LearnsFrom,
     PublishedSoftLabel,
-    read_private,
+    read_private_auxiliary,
 )
 from comity.methods.softlabel.record_sums import NamedClass
-from comity.methods.softlabel.rule import Choice, Figures, Map, Name, check_classes, check_terms, choose, choose_noise
 from comity.methods.softlabel.statistic import RecordTotal
 from comity.methods.softlabel.votes import Histograms
 from comity.methods.tables import validate
@@ -86,13 +95,13 @@ class SoftLabel(Method):
     auxiliary: str = Field(description="file of public, unlabelled records, beside the study")
     scaling: Literal["scaled", "clipped", "normalised"] = Field("scaled", description="how records enter the unit ball")
     intercept: bool = Field(True, description="append a constant feature, regularised like any other")
-    statistic: Annotated[Name, Only(variant="default")] = Field(
+    statistic: Annotated[StatisticName, Only(variant="default")] = Field(
         "auto", description="what is summed; auto chooses from public quantities and the plan says why"
     )
     sizes: Annotated[int | None, Only(variant="default")] = Field(
         None, ge=1, description="how many records a party has, declared, never counted; 1 where one may hold one class"
     )
-    feature_map: Annotated[Map, Only(variant="default")] = Field(
+    feature_map: Annotated[MapName, Only(variant="default")] = Field(
         "none", description="map for votes and histograms, fitted on the public auxiliary records"
     )
     dimensions: Annotated[int | None, Only(variant="default", feature_map=("pca", "random"))] = Field(
@@ -110,7 +119,7 @@ class SoftLabel(Method):
     constants: Annotated[Constants, Only(variant="published")] = Field(
         "tight", description="published: sensitivity as derived, or as printed"
     )
-    auxiliary_privacy: Annotated[AuxiliaryPrivacy, Only(variant="published", why=WHY_NOT_AT_HOME)] = Field(
+    auxiliary_privacy: Annotated[AuxiliaryPrivacy, Only(variant="published", why=WHY_PUBLISHED_ONLY)] = Field(
         "public", description="published, soft: private records stay with the coordinator, who votes on them"
     )
     auxiliary_records: Annotated[
@@ -149,7 +158,7 @@ class SoftLabel(Method):
             )
         encoding = Encoding(setting.schema, scaling="symmetric", rows=self.scaling, intercept=self.intercept)
         if self.auxiliary_privacy == "private":
-            auxiliary = read_private(setting, self.auxiliary, self.auxiliary_records, encoding)
+            auxiliary = read_private_auxiliary(setting, self.auxiliary, self.auxiliary_records, encoding)
         else:
             frame = setting.read(self.auxiliary, "softlabel.auxiliary")
             auxiliary = encoding.encode_features(frame, where=f"{setting.where}: softlabel.auxiliary: {self.auxiliary}")
@@ -224,9 +233,9 @@ class SoftLabelProtocol(Protocol):
 
     auxiliary: Floats
     classes: tuple[str, ...]
-    statistic: Name
+    statistic: StatisticName
     sizes: Annotated[int, Interval(ge=1)] | None
-    feature_map: Map
+    feature_map: MapName
     dimensions: int | None
     local_l2: Positive
     encoding: Encoding | None = field(repr=False)
@@ -240,8 +249,6 @@ class SoftLabelProtocol(Protocol):
                 f"{self.auxiliary.shape}",
                 key="softlabel.auxiliary",
             )
-
-    # What a consumer works with.
 
     # What the study fixes.
 
@@ -339,7 +346,7 @@ class SoftLabelProtocol(Protocol):
         release = self.declare(consortium)[self.choice(consortium).statistic.name]
         return release.opened_deviation(consortium, count) / count
 
-    # The coordinator's side.
+    # What the coordinator does.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         consortium, total = parties.consortium, parties.sum(self.contribute)
@@ -350,7 +357,7 @@ class SoftLabelProtocol(Protocol):
             released["soft_labels"] = statistic.soft_labels(mean, deviation)
         return released
 
-    # At a site.
+    # What a site does.
 
     def _sent(self, consortium: Consortium) -> str:
         return self.choice(consortium).statistic.name
@@ -374,7 +381,7 @@ class SoftLabelProtocol(Protocol):
             return local_votes(site.local, site.features, site.labels, self.auxiliary, count, filled=site.filled)
         return linear_votes(site.features, site.labels, site.filled, self.auxiliary, count, self.local_l2)
 
-    # What a consumer works with.
+    # What comes out.
 
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> LinearClassifier:
         from comity.learn.classifiers import LinearClassifier
@@ -386,7 +393,7 @@ class SoftLabelProtocol(Protocol):
             feature_map=self.choice(consortium).statistic.map,
         )
 
-    def trained(self, estimator: Any, released: Mapping[str, Any]) -> Any:
+    def train_on_soft_labels(self, estimator: Any, released: Mapping[str, Any]) -> Any:
         """Train any scikit-learn classifier on the released soft labels of the auxiliary rows, at no cost."""
         from comity.learn.soft_labels import fit_on_soft_labels
 
@@ -401,7 +408,7 @@ class SoftLabelProtocol(Protocol):
     # What a simulation measures.
 
     def score(self, model: LinearClassifier, test: Records) -> float:
-        return wrong(model, test)
+        return measure_error(model, test)
 
     def clipped_fractions(
         self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
@@ -419,7 +426,7 @@ class SoftLabelProtocol(Protocol):
         return (Figure("parties cut", float(np.mean(cut)), about),)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
-        return baselines(train, test, self.classes, self.local_l2)
+        return fit_baselines(train, test, self.classes, self.local_l2)
 
     # What the plan says.
 

@@ -31,7 +31,7 @@ from comity.methods.softlabel.self_training import (
     self_train,
     softmax_from_moments,
 )
-from comity.methods.softlabel.statistic import RecordTotal, likely_squares, shrink, shrink_towards_frequencies
+from comity.methods.softlabel.statistic import RecordTotal, prior_squares, shrink, shrink_towards_frequencies
 
 Floats = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ Floats = NDArray[np.float64]
 # cut on credit defaults, .6 to .8 on Adult, nearly all on KDD-99 and HAR; what is cut keeps its direction. Of 0.1, 0.3,
 # 0.6 and 1 the second best, .0014 below 0.6, which is the choice but with Adult left out, where it is 1: their gain is
 # in the log loss, and 0.6 loses up to .004 of accuracy on each of Adult, credit defaults and KDD-99.
-TOLD = 0.3
+EXPLAINED = 0.3
 # Noise beyond this share of the signal, and the discriminants that are fitted to public rows below and above it. Below
 # it, one reads the noisy sums' own model back over all directions; above it the second one is self-training. Of 0,
 # 0.15, 0.25 and 0.5 the second best, .0006 below 0.15, whichever of Adult, credit defaults, KDD-99 and HAR is left out.
@@ -56,7 +56,7 @@ _ROUNDS = (1, 2)
 # credit defaults and .0063 on KDD-99 with it, so that whichever is left out the others choose it. With 1 deviation less
 # is gained; with none Adult loses up to .005 of accuracy where there are many directions. Of several
 # classes each frequency is noisier: Adult by state of marriage gains .007, rentals nothing, and HAR loses .03.
-_KEPT = 2
+_MATCHED_CLASSES = 2
 _UNCERTAIN = 0.5
 # The penalty for exact moments, and how it grows with the noise on them. Of 1, 4 and 16 for the growth the best,
 # whichever of Adult, credit defaults, KDD-99 and HAR is left out: a larger one makes models too unsure.
@@ -70,9 +70,9 @@ _TIE = 1e-9
 
 def clip(classes: int, dimensions: int, records_per_party: int) -> float:
     """The root of the expected |S|², for d directions, a constant and n records: (1 − 1/C)((d + 1)/n + (1 − 1/n)·r),
-    with r = `TOLD`. It depends on public figures alone."""
+    with r = `EXPLAINED`. It depends on public figures alone."""
     n = records_per_party
-    return sqrt((1 - 1 / classes) * ((dimensions + 1) / n + TOLD * (1 - 1 / n)))
+    return sqrt((1 - 1 / classes) * ((dimensions + 1) / n + EXPLAINED * (1 - 1 / n)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -127,14 +127,14 @@ class ClassSums(RecordTotal):
     def signal(self) -> float:
         return sqrt(1 - 1 / self.classes)
 
-    def seen(self, placed: Floats) -> Floats:
+    def select_columns(self, placed: Floats) -> Floats:
         """The columns of mapped rows that are summed: the first directions and the constant."""
         return np.concatenate([placed[..., : self.dimensions], placed[..., -1:]], axis=-1)
 
     def part(self, rows: Rows) -> Floats:
         """Each record divided by the number of all, so that blocks add up to the mean."""
         filled = rows.filled
-        placed = self.seen(self.map(rows.features))
+        placed = self.select_columns(self.map(rows.features))
         shown = np.where(filled, 1.0 / np.maximum(1, rows.count), 0.0)
         # The class of padding is never looked at: its weight is zero.
         sides = contrasts(self.classes).T[np.where(filled, rows.labels, 0)] * shown[..., None]
@@ -146,10 +146,10 @@ class ClassSums(RecordTotal):
         if self.dimensions:
             return total
         # Less 1/C, which the contrasts do not see, so that a party of no class sends zero exactly.
-        named = self.named(total) - 1 / self.classes
+        named = self.name_class(total) - 1 / self.classes
         return np.asarray((named @ contrasts(self.classes).T)[..., None], np.float64)
 
-    def named(self, total: Floats) -> Floats:
+    def name_class(self, total: Floats) -> Floats:
         """The corner (..., C) of the simplex at the most frequent class, the middle of those that tie."""
         shares = total[..., -1] @ contrasts(self.classes)
         named = shares >= shares.max(axis=-1, keepdims=True) - _TIE
@@ -159,13 +159,15 @@ class ClassSums(RecordTotal):
         """The softmax model of the shrunk sums, then discriminants of its posteriors over the auxiliary rows. For two
         classes the mean posteriors over these rows are the opened frequencies: shrinking alone would make the classes
         more equal and name the rarer one too often."""
-        found = self.from_sums(mean, deviation)
+        found = self.fit_sums(mean, deviation)
         if not self.dimensions:
             return found
         rounds = _ROUNDS[self.noise_to_signal(deviation) > _NOISY]
         rows = self.rows[:, :-1]
         trained = self_train(rows, posteriors(found, rows), rounds)
-        return match_shares(trained, rows, self.frequencies(mean, deviation)) if self.classes == _KEPT else trained
+        if self.classes != _MATCHED_CLASSES:
+            return trained
+        return match_shares(trained, rows, self.frequencies(mean, deviation))
 
     def frequencies(self, mean: Floats, deviation: float) -> Floats:
         """Opened shares of the classes (C,), none negative, each with half a deviation added."""
@@ -173,11 +175,11 @@ class ClassSums(RecordTotal):
         likely = np.maximum(opened, 0.0) + _UNCERTAIN * deviation
         return np.asarray(likely / likely.sum(), np.float64)
 
-    def from_sums(self, mean: Floats, deviation: float) -> Floats:
+    def fit_sums(self, mean: Floats, deviation: float) -> Floats:
         """Weights (C, D + 1) of the softmax model whose moments over the public rows are the shrunk sums."""
-        prior = likely_squares(self.map, self.dimensions, self.signal, self.classes)
+        prior = prior_squares(self.map, self.dimensions, self.signal, self.classes)
         likely = shrink(shrink_towards_frequencies(mean, deviation), prior, deviation)
-        some = self.seen(self.rows[:: max(1, len(self.rows) // _ENOUGH_ROWS)])
+        some = self.select_columns(self.rows[:: max(1, len(self.rows) // _ENOUGH_ROWS)])
         found = softmax_from_moments(some, likely, _LEAST_L2 + _L2_PER_DEVIATION * deviation)
         weights = np.zeros((self.classes, self.map.dimensions))
         weights[:, : self.dimensions], weights[:, -1] = found[:, :-1], found[:, -1]
@@ -204,7 +206,7 @@ class NamedClass(ClassSums):
         return Simplex(1, self.classes)
 
     def of_total(self, total: Floats) -> Floats:
-        return self.named(total)[..., None, :]
+        return self.name_class(total)[..., None, :]
 
     def model(self, mean: Floats, deviation: float) -> Floats:
         """As of class sums: contrasts are orthonormal, so their noise has the deviation of the counts'."""
@@ -225,14 +227,14 @@ _DECIDED = 0.5
 # the best by .003, and without KDD-99, MNIST or rentals. Without HAR rows of length one are .007 better; without Adult
 # trees of rows whitened by halves are .029 better, which on Adult lose .3. Graphs of neighbours were tried on HAR and
 # KDD-99 and were no better; other numbers of directions were not tried.
-_PLACED = 50
+_CLUSTER_DIRECTIONS = 50
 # The square of what cells differ by where half of the parties agree about each, and the belief, before anything is
 # opened, that they differ by as much rather than by nothing. On training rows, 24 to 100 parties, ε from 0.1 to 3, 24
 # draws, cells of rentals differ by .02 to .06 and of the four others by .2 to .6. Of squares of 0.25, 0.35 and 0.45 and
 # beliefs of 0.5, 0.8 and 0.9, by accuracy less a fifth of the log loss, 0.25 and 0.8 are the best by .0011, without
 # KDD-99 or MNIST too. Without Adult 0.35 and 0.8, without HAR 0.25 and 0.5, without rentals 0.25 and 0.9 are, by .0003
 # to .0009.
-_AGREED = 0.25
+_AGREEMENT = 0.25
 _DIFFER = 0.8
 # Exact counts decide a cell at once.
 _LEAST_DEVIATION = 1e-6
@@ -259,7 +261,7 @@ class Cells(RecordTotal):
         """Clusters of the encoded rows, not of the rows in the self-training map: that map, in which the model is
         fitted, makes all directions equal."""
         found = replace(fit_self_training_map(auxiliary), constant=True)
-        places = fit_pca(auxiliary, _PLACED)
+        places = fit_pca(auxiliary, _CLUSTER_DIRECTIONS)
         placed = places(auxiliary)
         centres = find_clusters(placed, cells, Stream.public("softlabel cells"))
         return cls(
@@ -307,16 +309,16 @@ class Cells(RecordTotal):
         posteriors more certain than the counts are.
         """
         unit = max(deviation, _LEAST_DEVIATION)
-        likely = believed_cells(mean, unit)
+        likely = shrink_cells(mean, unit)
         counted = np.maximum(likely, 0.0) + 0.5 * unit
         shares = normalise(_DECIDED * likely / unit + (1 - _DECIDED) * np.log(counted), axis=0).T
         return discriminant(self.rows, shares[self.member])
 
 
-def believed_cells(mean: Floats, deviation: float) -> Floats:
+def shrink_cells(mean: Floats, deviation: float) -> Floats:
     """Cells (C, k) shrunk towards their mean, the class frequencies, by the posterior probability that they differ.
 
-    The squared differences of cells, less (k − 1)·C squared deviations of noise, have the mean `_AGREED` where cells
+    The squared differences of cells, less (k − 1)·C squared deviations of noise, have the mean `_AGREEMENT` where cells
     differ and zero where they do not, with a variance of 2(k − 1)C·deviation⁴ plus 4·deviation² times the mean. The
     posterior probability is the share of the differences that is kept: as noise grows it returns to `_DIFFER`.
     """
@@ -327,6 +329,6 @@ def believed_cells(mean: Floats, deviation: float) -> Floats:
     middle = mean.mean(axis=1, keepdims=True)
     apart = mean - middle
     excess = float((apart**2).sum()) - numbers * deviation**2
-    variance = 2 * numbers * deviation**4 + 2 * _AGREED * deviation**2
-    believed = float(expit(logit(_DIFFER) + _AGREED * (excess - _AGREED / 2) / variance))
+    variance = 2 * numbers * deviation**4 + 2 * _AGREEMENT * deviation**2
+    believed = float(expit(logit(_DIFFER) + _AGREEMENT * (excess - _AGREEMENT / 2) / variance))
     return np.asarray(middle + believed * apart, np.float64)

@@ -81,21 +81,10 @@ class Statistic(ABC):
         """Norm of the noise on the mean over the largest signal; above one the release is mostly noise."""
         return deviation * sqrt(prod(self.shape)) / self.signal
 
-    def expectation(self, deviation: float) -> str:
-        """One line for the plan, from public quantities."""
-        ratio = self.noise_to_signal(deviation)
-        if ratio > 1:
-            advice = "mostly noise: expect little more than a constant; raise epsilon or the number of parties"
-        elif ratio > 0.2:
-            advice = "expect some loss of accuracy; it falls as 1/(epsilon x parties)"
-        else:
-            advice = "expect next to no loss of accuracy from the noise"
-        return f"{self.name}: noise to signal {ratio:.2g} over {prod(self.shape)} numbers ({advice})"
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RecordTotal(Statistic):
-    """A statistic that is a function of one sum over records, so records may come in blocks."""
+    """A statistic that is a function of one sum over records: they may come in blocks."""
 
     needs: ClassVar[Literal["votes", "records"]] = "records"
 
@@ -111,12 +100,12 @@ class RecordTotal(Statistic):
         return self.of_total(self.part(Rows(features, labels, filled)))
 
 
-def any_filled(filled: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def has_records(filled: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which parties have a record, shaped to multiply a contribution of two axes."""
     return np.asarray(filled.any(axis=-1), np.bool_)[..., None, None]
 
 
-def in_simplex(votes: Floats) -> Floats:
+def enforce_simplex(votes: Floats) -> Floats:
     """Rescale every row that is a distribution up to rounding, and replace every other row by 1/C.
 
     Everything that is summed lies in the simplex: a row of another sum could be further than √2 from the others, or
@@ -131,7 +120,7 @@ def in_simplex(votes: Floats) -> Floats:
     return np.where(proper, votes / np.where(proper, total, 1.0), 1.0 / votes.shape[-1])
 
 
-def likely_squares(found: FeatureMap, kept: int, signal: float, classes: int) -> Floats:
+def prior_squares(found: FeatureMap, kept: int, signal: float, classes: int) -> Floats:
     """A public prior (kept + 1) of the square of each moment: the largest signal times each direction's share of the
     variance of the first `kept` directions; the constant last.
 

@@ -24,7 +24,15 @@ from comity.federation.declare.bounds import Ball, Simplex
 from comity.learn.feature_map import FeatureMap, compose, fit_self_training_map, fit_whitened_pca
 from comity.learn.fits import contrasts, fit_softmax
 from comity.methods.softlabel.self_training import softmax_from_moments
-from comity.methods.softlabel.statistic import Filled, Labels, Statistic, any_filled, in_simplex, likely_squares, shrink
+from comity.methods.softlabel.statistic import (
+    Filled,
+    Labels,
+    Statistic,
+    enforce_simplex,
+    has_records,
+    prior_squares,
+    shrink,
+)
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +72,7 @@ class Votes(Statistic):
         cls, auxiliary: Floats, classes: int, dimensions: int | None = None, first: FeatureMap | None = None
     ) -> Votes:
         """Over the `dimensions` directions of largest public variance, or all; `first` maps the rows beforehand."""
-        weight = repeat_weights(auxiliary)
+        weight = weight_repeats(auxiliary)
         found = fit_whitening(first, auxiliary, dimensions, weight)
         return cls(classes=classes, map=found, rows=shorten(found(auxiliary), weight), weight=weight)
 
@@ -87,10 +95,10 @@ class Votes(Statistic):
         if votes is None or votes.shape[-2:] != (len(self.rows), self.classes):
             found = None if votes is None else votes.shape
             raise DataError(f"votes must have the shape (..., {len(self.rows)}, {self.classes}), found {found}")
-        turned = in_simplex(votes) @ coordinates(self.classes).T
+        turned = enforce_simplex(votes) @ class_basis(self.classes).T
         if self.weight is not None:
             turned = turned * self.weight[:, None]
-        return np.asarray(np.where(any_filled(filled), moments(turned, self.rows), 0.0), np.float64)
+        return np.asarray(np.where(has_records(filled), vote_moments(turned, self.rows), 0.0), np.float64)
 
     def model(self, mean: Floats, deviation: float) -> Floats:
         """Shrink the moments, then fit the softmax model of least risk under them."""
@@ -103,7 +111,7 @@ class Votes(Statistic):
 
     @property
     def prior(self) -> Floats:
-        return likely_squares(self.map, self.map.dimensions - 1, self.signal, self.classes)
+        return prior_squares(self.map, self.map.dimensions - 1, self.signal, self.classes)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -150,14 +158,14 @@ class Histograms(Statistic):
         if votes is None or votes.shape[-2:] != self.shape:
             found = None if votes is None else votes.shape
             raise DataError(f"votes must have the shape (..., {len(self.rows)}, {self.classes}), found {found}")
-        return np.asarray(np.where(any_filled(filled), in_simplex(votes), 1.0 / self.classes), np.float64)
+        return np.asarray(np.where(has_records(filled), enforce_simplex(votes), 1.0 / self.classes), np.float64)
 
     def model(self, mean: Floats, deviation: float) -> Floats:
         votes = Votes(classes=self.classes, map=self.map, rows=self.rows)
-        basis = coordinates(self.classes)
+        basis = class_basis(self.classes)
         # Independent noise on N rows, averaged over them with weights of mean square one.
         less = float(np.linalg.norm(basis[0])) / sqrt(len(self.rows))
-        return votes.model(moments(mean @ basis.T, self.rows), deviation * less)
+        return votes.model(vote_moments(mean @ basis.T, self.rows), deviation * less)
 
     def soft_labels(self, mean: Floats, deviation: float) -> Floats:
         """Rows in the simplex (N, C) to train any model on.
@@ -166,7 +174,7 @@ class Histograms(Statistic):
         posteriors of the linear model, which averages over rows.
         """
         if deviation * self.classes <= 1:
-            return nearest_distribution(mean)
+            return project_on_simplex(mean)
         return np.asarray(normalise(self.rows @ self.model(mean, deviation).T, axis=1), np.float64)
 
 
@@ -216,14 +224,14 @@ class Models(Statistic):
         )
         weights = contrasts(self.classes) @ fit.weights
         length = np.sqrt((weights**2).sum(axis=(-2, -1), keepdims=True))
-        usable = fit.converged[..., None, None] & any_filled(filled)
+        usable = fit.converged[..., None, None] & has_records(filled)
         return np.asarray(np.where(usable, weights / np.where(length > 0, length, 1.0), 0.0), np.float64)
 
     def model(self, mean: Floats, deviation: float) -> Floats:
         return np.asarray(contrasts(self.classes).T @ mean, np.float64)
 
 
-def repeat_weights(auxiliary: Floats) -> Floats | None:
+def weight_repeats(auxiliary: Floats) -> Floats | None:
     """Weights (N,) of mean one by how often each public row occurs; None where no row repeats."""
     keys = [row.tobytes() for row in np.asarray(auxiliary, np.float64) + 0.0]
     found = Counter(keys)
@@ -241,12 +249,12 @@ def fit_whitening(
     return compose(first, fit_whitened_pca(first(auxiliary), dimensions, weight))
 
 
-def coordinates(classes: int) -> Floats:
+def class_basis(classes: int) -> Floats:
     """Rows that sum to zero: an orthonormal basis; for two classes half their difference."""
     return np.array([[-0.5, 0.5]]) if classes == 2 else contrasts(classes)
 
 
-def moments(turned: Floats, rows: Floats) -> Floats:
+def vote_moments(turned: Floats, rows: Floats) -> Floats:
     """(..., k, D) from (..., N, k) and (N, D), without a product per row in memory."""
     return np.asarray(turned.swapaxes(-1, -2) @ rows / len(rows), np.float64)
 
@@ -258,7 +266,7 @@ def shorten(rows: Floats, weight: Floats | None = None) -> Floats:
     return np.asarray(rows / sqrt(max(1.0, largest)) * (1 - 1e-12), np.float64)
 
 
-def nearest_distribution(rows: Floats) -> Floats:
+def project_on_simplex(rows: Floats) -> Floats:
     """The Euclidean projection of each row on the simplex (Held, Wolfe and Crowder 1974)."""
     descending = -np.sort(-rows, axis=-1)
     excess = (np.cumsum(descending, axis=-1) - 1) / np.arange(1, rows.shape[-1] + 1)

@@ -10,17 +10,16 @@ import pytest
 
 from comity.errors import StudyError
 from comity.federation.declare.consortium import Consortium
+from comity.methods.softlabel.choice import (
+    Choice,
+    choose_noise,
+    count_cells,
+    count_sum_directions,
+    count_vote_directions,
+    noise_multiplier,
+)
 from comity.methods.softlabel.method import SoftLabel
 from comity.methods.softlabel.record_sums import Cells, ClassSums, NamedClass
-from comity.methods.softlabel.rule import (
-    Choice,
-    cell_count,
-    choose,
-    choose_noise,
-    class_sum_directions,
-    noise_multiplier,
-    vote_directions,
-)
 from comity.methods.softlabel.votes import Votes
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Pure
@@ -31,41 +30,48 @@ from comity.study.local.numbered import Numbered
 ROWS = np.random.default_rng(0).normal(size=(1000, 30))
 
 
+def chosen(consortium: Any, rows: Any, **options: Any) -> Choice:
+    """The choice of a study that leaves everything else at its default."""
+    classes = tuple(f"class {k}" for k in range(options.pop("classes")))
+    sizes = options.pop("records_per_party", None)
+    return SoftLabel.over_rows(auxiliary=rows, classes=classes, sizes=sizes, **options).choice(consortium)
+
+
 def make_consortium(parties: int = 1000, loss: Any = None, **terms: Any) -> Any:
     return Consortium(parties=Numbered(parties), loss=loss or Approx(1, 1e-6), **terms)
 
 
 def test_the_layout_of_activities() -> None:
     """1,000 parties of six records and six classes: sums at ε 10 and 1, cells at 0.1."""
-    found = [choose(make_consortium(loss=Approx(e, 1e-6)), ROWS, classes=6, records_per_party=6) for e in (10, 1, 0.1)]
+    found = [chosen(make_consortium(loss=Approx(e, 1e-6)), ROWS, classes=6, records_per_party=6) for e in (10, 1, 0.1)]
     assert [type(choice.statistic) for choice in found] == [ClassSums, ClassSums, Cells]
     assert cast(ClassSums, found[0].statistic).dimensions == 30 and "30 directions" in found[0].why
     assert "too few for 6 classes" in found[2].why and found[2].statistic.shape == (6, 10)
 
 
 def test_pure_epsilon_takes_votes_and_two_classes_sums_whatever_the_noise() -> None:
-    pure = choose(make_consortium(loss=Pure(0.1)), ROWS, classes=6, records_per_party=6)
+    pure = chosen(make_consortium(loss=Pure(0.1)), ROWS, classes=6, records_per_party=6)
     assert isinstance(pure.statistic, Votes) and "pure" in pure.why
     for parties, epsilon, records in ((1000, 1, 22), (24, 1, 50), (24, 0.1, 500), (1000, 10, 2)):
-        two = choose(make_consortium(parties, Approx(epsilon, 1e-6)), ROWS, classes=2, records_per_party=records)
+        two = chosen(make_consortium(parties, Approx(epsilon, 1e-6)), ROWS, classes=2, records_per_party=records)
         assert isinstance(two.statistic, ClassSums)
-    assert isinstance(choose(make_consortium(), ROWS, classes=10, records_per_party=50).statistic, ClassSums)
+    assert isinstance(chosen(make_consortium(), ROWS, classes=10, records_per_party=50).statistic, ClassSums)
 
 
 def test_counts_that_are_mostly_noise_are_left_for_the_most_frequent_class() -> None:
     for records in (2, 20):
-        found = choose(make_consortium(100, Approx(0.1, 1e-6)), ROWS, classes=6, records_per_party=records)
+        found = chosen(make_consortium(100, Approx(0.1, 1e-6)), ROWS, classes=6, records_per_party=records)
         assert isinstance(found.statistic, NamedClass) and "expect a constant" in found.why
     # What counts is the noise of one cell, however many classes there are.
     for classes in (5, 10):
         noisy, plain = (
-            choose(make_consortium(24, Approx(e, 1e-6)), ROWS, classes=classes, records_per_party=20).statistic
+            chosen(make_consortium(24, Approx(e, 1e-6)), ROWS, classes=classes, records_per_party=20).statistic
             for e in (0.4, 1)
         )
         assert isinstance(noisy, NamedClass) and isinstance(plain, Cells)
-    four = choose(make_consortium(24, Approx(0.1, 1e-6)), ROWS, classes=4, records_per_party=20).statistic
+    four = chosen(make_consortium(24, Approx(0.1, 1e-6)), ROWS, classes=4, records_per_party=20).statistic
     assert type(four) is ClassSums and four.shape == (3, 1)
-    assert isinstance(choose(make_consortium(100), ROWS, classes=6, records_per_party=20).statistic, Cells)
+    assert isinstance(chosen(make_consortium(100), ROWS, classes=6, records_per_party=20).statistic, Cells)
 
 
 def contrast_noise(terms: Consortium, classes: int, directions: int) -> float:
@@ -84,19 +90,19 @@ def test_the_noise_of_summed_directions_is_what_the_declared_release_has(terms: 
     """The most directions whose contrast has a fifth of the signal for its noise: one more would have more."""
     parties, epsilon, more = terms
     several = make_consortium(parties, Approx(epsilon, 1e-6), **more)
-    kept = class_sum_directions(several, 20, classes, 30)
+    kept = count_sum_directions(several, 20, classes, 30)
     assert 2 < kept < 30
     assert contrast_noise(several, classes, kept) <= 0.2 * (1 + 1e-3)
     assert contrast_noise(several, classes, kept + 1) > 0.2 * (1 - 1e-3)
 
 
 def test_where_two_directions_are_mostly_noise_class_frequencies_are_left() -> None:
-    found = choose(make_consortium(24, Approx(0.1, 1e-6)), ROWS, classes=2, records_per_party=50)
+    found = chosen(make_consortium(24, Approx(0.1, 1e-6)), ROWS, classes=2, records_per_party=50)
     assert found.statistic.shape == (1, 1) and "expect a constant" in found.why
-    assert choose(make_consortium(24), ROWS, classes=2, records_per_party=50).statistic.shape == (1, 3)
+    assert chosen(make_consortium(24), ROWS, classes=2, records_per_party=50).statistic.shape == (1, 3)
     # Between a fifth and a quarter of the signal two directions are still summed, and no more beyond.
     shapes = [
-        choose(make_consortium(50, Approx(e, 1e-6)), ROWS, classes=2, records_per_party=20).statistic.shape
+        chosen(make_consortium(50, Approx(e, 1e-6)), ROWS, classes=2, records_per_party=20).statistic.shape
         for e in (0.3, 0.4)
     ]
     assert shapes == [(1, 1), (1, 3)]
@@ -104,37 +110,37 @@ def test_where_two_directions_are_mostly_noise_class_frequencies_are_left() -> N
 
 def test_directions_of_votes_follow_the_noise() -> None:
     """At pure ε the length of the noise, k numbers times sqrt(M/(M − 1))/ε, is a fifth of half the parties."""
-    assert vote_directions(make_consortium(20_000, Pure(0.01)), 2, 43_000) == 19
-    assert vote_directions(make_consortium(20_000, Pure(0.1)), 2, 43_000) == 199
-    assert vote_directions(make_consortium(20_000, Pure(0.1)), 2, 300) == 30
-    assert vote_directions(make_consortium(100, Pure(0.001)), 2, 43_000) == 5
-    few, many = (vote_directions(make_consortium(m, Approx(0.1, 1e-6)), 3, 10**6) for m in (5_000, 20_000))
+    assert count_vote_directions(make_consortium(20_000, Pure(0.01)), 2, 43_000) == 19
+    assert count_vote_directions(make_consortium(20_000, Pure(0.1)), 2, 43_000) == 199
+    assert count_vote_directions(make_consortium(20_000, Pure(0.1)), 2, 300) == 30
+    assert count_vote_directions(make_consortium(100, Pure(0.001)), 2, 43_000) == 5
+    few, many = (count_vote_directions(make_consortium(m, Approx(0.1, 1e-6)), 3, 10**6) for m in (5_000, 20_000))
     assert many == pytest.approx(16 * few, rel=0.2)
 
 
 def test_colluders_and_dropouts_cost_directions() -> None:
     plain, guarded = make_consortium(), make_consortium(colluders=500)
     assert noise_multiplier(guarded) == pytest.approx(noise_multiplier(plain) * np.sqrt(999 / 500))
-    assert class_sum_directions(guarded, 6, 2, 500) < class_sum_directions(plain, 6, 2, 500)
-    assert class_sum_directions(make_consortium(dropouts=300), 6, 2, 500) < class_sum_directions(plain, 6, 2, 500)
+    assert count_sum_directions(guarded, 6, 2, 500) < count_sum_directions(plain, 6, 2, 500)
+    assert count_sum_directions(make_consortium(dropouts=300), 6, 2, 500) < count_sum_directions(plain, 6, 2, 500)
 
 
 def test_cells_are_no_fewer_than_half_the_classes_and_leave_rows_for_each() -> None:
-    assert cell_count(make_consortium(100, Approx(0.1, 1e-6)), 1, 6, 1000) == 3
-    assert cell_count(make_consortium(100, Approx(0.1, 1e-6)), 1, 2, 1000) == 2
-    assert cell_count(make_consortium(10**6), 6, 6, 1000) == 100
+    assert count_cells(make_consortium(100, Approx(0.1, 1e-6)), 1, 6, 1000) == 3
+    assert count_cells(make_consortium(100, Approx(0.1, 1e-6)), 1, 2, 1000) == 2
+    assert count_cells(make_consortium(10**6), 6, 6, 1000) == 100
     # Records that fill the cells of few records once more leave no room for others.
     assert (
-        cell_count(make_consortium(), 6, 6, 10**6)
-        < cell_count(make_consortium(), 25, 6, 10**6)
-        == cell_count(make_consortium(), 400, 6, 10**6)
+        count_cells(make_consortium(), 6, 6, 10**6)
+        < count_cells(make_consortium(), 25, 6, 10**6)
+        == count_cells(make_consortium(), 400, 6, 10**6)
     )
 
 
 def test_a_choice_does_not_look_at_anything_private() -> None:
     """The same public quantities give the same statistic, number for number."""
     one, other = (
-        choose(make_consortium(loss=Approx(0.1, 1e-6)), ROWS, classes=3, records_per_party=4) for _ in range(2)
+        chosen(make_consortium(loss=Approx(0.1, 1e-6)), ROWS, classes=3, records_per_party=4) for _ in range(2)
     )
     np.testing.assert_array_equal(cast(Cells, one.statistic).centres, cast(Cells, other.statistic).centres)
     assert one.why == other.why
@@ -142,12 +148,12 @@ def test_a_choice_does_not_look_at_anything_private() -> None:
 
 def test_what_is_missing_or_wrong_is_named() -> None:
     with pytest.raises(StudyError, match="sizes is missing"):
-        choose(make_consortium(), ROWS, classes=3)
-    with pytest.raises(StudyError, match="sizes must be 1 or more"):
-        choose(make_consortium(), ROWS, classes=3, records_per_party=0)
+        chosen(make_consortium(), ROWS, classes=3)
+    with pytest.raises(StudyError, match="sizes = 0"):
+        chosen(make_consortium(), ROWS, classes=3, records_per_party=0)
     with pytest.raises(StudyError, match=r"softlabel\.statistic = .sums."):
         SoftLabel.over_rows(auxiliary=ROWS, sizes=3, statistic=cast(Any, "sums"))
-    assert isinstance(choose(make_consortium(), ROWS, classes=3, statistic="votes").statistic, Votes)
+    assert isinstance(chosen(make_consortium(), ROWS, classes=3, statistic="votes").statistic, Votes)
 
 
 CASES = [(0.01, 6, Spherical), (0.01, 500, Gaussian), (1.0, 60, Gaussian)]

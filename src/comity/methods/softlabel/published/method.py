@@ -33,8 +33,8 @@ from comity.learn.fits import Fit, contrasts, fit_logistic, fit_softmax, hard_vo
 from comity.learn.local_models import Ballot, harden, local_votes
 from comity.learn.norm_bound import minimiser_radius
 from comity.methods.method import ABSENT, Setting
-from comity.methods.softlabel.baselines import pooled_regression
-from comity.methods.softlabel.rule import check_classes, check_terms, choose_noise
+from comity.methods.softlabel.baselines import MAX_PARTIES, common_baselines
+from comity.methods.softlabel.choice import check_classes, check_terms, choose_noise
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.mechanisms import Noise
@@ -46,7 +46,7 @@ Floats = NDArray[np.float64]
 
 AuxiliaryPrivacy = Literal["public", "private"]
 
-WHY_NOT_AT_HOME = (
+WHY_PUBLISHED_ONLY = (
     'parties that vote at home need the auxiliary records, and their map is fitted on them; use variant = "published", '
     'whose trusted coordinator votes, with method = "soft"'
 )
@@ -189,7 +189,7 @@ class PublishedSoftLabel(Protocol):
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         if self.hides_auxiliary:
             classes = len(self.classes)
-            model = self.fit(shares_of_votes(parties, self.train, "models", self.auxiliary, classes))
+            model = self.fit(collect_votes(parties, self.train, "models", self.auxiliary, classes))
         elif self.method == "avg":
             total = parties.sum(self.train)
             model = total.value / total.parties
@@ -253,10 +253,10 @@ class PublishedSoftLabel(Protocol):
         return coordinates if self.binary else contrasts(len(self.classes)).T @ coordinates
 
     def score(self, model: LinearClassifier, test: Records) -> float:
-        return error(model.weights, test)
+        return measure_error(model.weights, test)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
-        return baselines(self, train, test)
+        return fit_baselines(self, train, test)
 
     def expectation(self, consortium: Consortium) -> str:
         release = self.declare(consortium)["model"]
@@ -295,7 +295,7 @@ class PublishedSoftLabel(Protocol):
                 about="a whole party" + (" and an auxiliary record" if self.hides_auxiliary else ""),
                 to="whoever sees the model",
                 claimed=str(consortium.loss),
-                true=f"at most {_lost(consortium.loss, derived / used)}",
+                true=f"at most {_true_loss(consortium.loss, derived / used)}",
                 why=why,
             ),
             TrueLoss(
@@ -317,50 +317,31 @@ class PublishedSoftLabel(Protocol):
         )
 
 
-def _lost(loss: Loss, share: float) -> Loss:
-    """What noise that serves a whole sensitivity loses where only a share of it can move. Rounded up."""
+def _true_loss(loss: Loss, share: float) -> Loss:
+    """The loss of noise that is scaled for a whole sensitivity, where only a share of it can move. Rounded up."""
     up = min(1.0, share * (1 + 1e-12))
     if isinstance(loss, Pure):
         return loss.scaled(Fraction(up))
     assert isinstance(loss, Approx)
     square = float(gaussian_budget(loss).square) * up * up
-    # Of the whole budget that was bought, nothing more than the whole.
+    # Never more than the whole budget.
     return Approx(min(Decimal(gdp_epsilon(square, float(loss.delta))), loss.epsilon), loss.delta)
 
 
-def error(coef: NDArray[np.float64], test: Records) -> float:
-    """Share of test records that a linear model, (1, d) or (C, d), gets wrong."""
+def measure_error(coef: NDArray[np.float64], test: Records) -> float:
+    """The share of test records that a linear model, (1, d) or (C, d), gets wrong."""
     assert test.labels is not None
     several = len(coef) > 1
     return float(np.mean(hard_votes(coef if several else coef[0], test.features, multiclass=several) != test.labels))
 
 
-# Own-data scores are averaged over at most this many parties.
-SAMPLED = 200
-
-
-def baselines(protocol: PublishedSoftLabel, train: Sequence[Records], test: Records) -> list[Baseline]:
-    """Constant, own data and the method without noise by its own kind of classifier, and everything pooled."""
+def fit_baselines(protocol: PublishedSoftLabel, train: Sequence[Records], test: Records) -> list[Baseline]:
+    """Constant, own data and the method without noise by its own kind of classifier, and all records pooled."""
     filled = [records for records in train if len(records)]
     if not filled:
         return []
-    features = np.concatenate([records.features for records in filled])
-    labels = np.concatenate([np.asarray(records.labels) for records in filled]).astype(np.int64)
-    assert test.labels is not None
-    counts = np.bincount(labels, minlength=len(protocol.classes))
-    constant = float(np.mean(test.labels != counts.argmax()))
-    local = [_trained(protocol, records.features, np.asarray(records.labels)) for records in train]
-    alone = [error(coef, test) for coef, _ in zip(local[:SAMPLED], range(SAMPLED))]
-    out = [
-        Baseline("constant", constant, note="always the most frequent class"),
-        Baseline(
-            "own data",
-            float(np.mean(alone)),
-            float(np.std(alone)),
-            note=f"mean of {len(alone)} parties, each alone",
-        ),
-        pooled_regression(Records(features, labels), test, len(protocol.classes)),
-    ]
+    local = [_fit_local(protocol, records.features, np.asarray(records.labels)) for records in train]
+    alone = [measure_error(coef, test) for coef in local[:MAX_PARTIES]]
     if protocol.method == "avg":
         exact = np.mean(local, axis=0)
     else:
@@ -370,18 +351,22 @@ def baselines(protocol: PublishedSoftLabel, train: Sequence[Records], test: Reco
             chosen = hard_votes(weights, protocol.auxiliary, multiclass=several)
             votes += one_hot(chosen, len(protocol.classes)) if len(records) else 1.0 / len(protocol.classes)
         exact = protocol.coefficients(protocol.fit(votes / len(train)))
-    out.append(Baseline("without noise", error(exact, test), note=f"{protocol.method} with exact contributions"))
-    return out
+    without_noise = Baseline(
+        "without noise", measure_error(exact, test), note=f"{protocol.method} with exact contributions"
+    )
+    return [*common_baselines(filled, test, len(protocol.classes), alone), without_noise]
 
 
-def _trained(protocol: PublishedSoftLabel, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
+def _fit_local(
+    protocol: PublishedSoftLabel, features: NDArray[np.float64], labels: NDArray[Any]
+) -> NDArray[np.float64]:
     if protocol.binary:
         return fit_logistic(features, labels.astype(np.float64), protocol.l2, tol=TOLERANCE).weights[None, :]
     return fit_softmax(features, one_hot(labels, len(protocol.classes)), protocol.l2, tol=TOLERANCE).weights
 
 
 def check_private_auxiliary(privacy: str, method: str, constants: str, classes: int) -> None:
-    """Private auxiliary records go with soft labels alone, and with printed constants for two classes alone."""
+    """Refuse private auxiliary records without soft labels, and with printed constants for more than two classes."""
     if privacy == "private" and method != "soft":
         reasons = {
             "avg": "avg does not use auxiliary records; leave auxiliary_privacy out",
@@ -414,12 +399,12 @@ def printed_share(parties: int, records: int) -> float:
     return (records + parties - 1) / (records * parties)
 
 
-def absent(records: int, width: int) -> Floats:
-    """Stands for the records where only their number and width are known, at a party: a row of zeros for each."""
+def make_placeholder(records: int, width: int) -> Floats:
+    """Rows of zeros in place of the records, at a party, which knows only their number and width."""
     return np.zeros((records, width))
 
 
-def shares_of_votes(parties: Parties, step: Callable[..., Any], name: str, auxiliary: Floats, classes: int) -> Floats:
+def collect_votes(parties: Parties, step: Callable[..., Any], name: str, auxiliary: Floats, classes: int) -> Floats:
     """Shares of votes (N, C) on records that the parties never see, from the models that they entrust."""
     if not isinstance(parties, Parties):
         raise Refused(
@@ -438,22 +423,22 @@ def shares_of_votes(parties: Parties, step: Callable[..., Any], name: str, auxil
     got = parties.ask(step, label=0, need=consortium.survivors)
     votes = np.zeros((len(auxiliary), classes))
     for values in got.values():
-        votes += votes_of(values[name] * grid, auxiliary, classes)
+        votes += cast_votes(values[name] * grid, auxiliary, classes)
     return votes / len(got)
 
 
-def votes_of(coordinates: Floats, auxiliary: Floats, classes: int) -> Floats:
-    """Whole votes (N, C) of one model in released coordinates. A zero one has nothing to say and votes 1/C."""
+def cast_votes(coordinates: Floats, auxiliary: Floats, classes: int) -> Floats:
+    """Whole votes (N, C) of one model in released coordinates. A zero model votes 1/C."""
     if not coordinates.any():
         return np.full((len(auxiliary), classes), 1.0 / classes)
     weights = coordinates[0] if classes == 2 else contrasts(classes).T @ coordinates
     return one_hot(hard_votes(weights, auxiliary, multiclass=classes > 2), classes)
 
 
-def read_private(setting: Setting, file: str, records: int | None, encoding: Encoding) -> Floats:
-    """The rows of a private file where it is, and zeros where it is not: at the parties.
+def read_private_auxiliary(setting: Setting, file: str, records: int | None, encoding: Encoding) -> Floats:
+    """The rows of a private file at the coordinator, and zeros at the parties, which do not have it.
 
-    Their number is agreed in the study, because the noise depends on it and the file is no part of what is agreed.
+    The study declares their number: the noise depends on it, and the file is not part of the agreement.
     """
     if records is None:
         raise StudyError(
@@ -466,7 +451,7 @@ def read_private(setting: Setting, file: str, records: int | None, encoding: Enc
     except DataError as error:
         if error.code != ABSENT:
             raise
-        return absent(records, encoding.width)
+        return make_placeholder(records, encoding.width)
     if len(frame) != records:
         raise StudyError(
             f"{setting.where}: softlabel.auxiliary_records = {records}, and {file} holds {len(frame)} records; correct "

@@ -28,15 +28,15 @@ from comity.privacy.unit import Neighbours, Unit
 
 Floats = NDArray[np.float64]
 
-Name = Literal["auto", "votes", "histograms", "class-sums", "cells", "models"]
-Map = Annotated[
+StatisticName = Literal["auto", "votes", "histograms", "class-sums", "cells", "models"]
+MapName = Annotated[
     Literal["none", "scaling", "pca", "random"],
     Why("these are fitted on the public auxiliary records; one fitted on private ones would be an unpaid release"),
 ]
 
 # The constants below were chosen on Adult, credit defaults, KDD-99 and HAR thinned to classes of 38 to 5 %, 24 to 1,000
-# parties of 2 to 500 records, with a look at all four: their figures are no clean holdout. Beside each stands what it
-# was compared with, and how it fares with one of the tables left out. Others may want others.
+# parties of 2 to 500 records, with a look at all four: their figures are no clean holdout. Each comment says what the
+# constant was compared with, and how it fares with one of the tables left out. Other tables may prefer other values.
 
 # Votes are taken over as many directions as leave the noise this share of the signal, and over no fewer than five. On
 # training rows of KDD-99 alone.
@@ -111,10 +111,10 @@ def choose(
     auxiliary: Floats,
     *,
     classes: int,
-    records_per_party: int | None = None,
-    statistic: Name = "auto",
-    feature_map: Map = "none",
-    dimensions: int | None = None,
+    records_per_party: int | None,
+    statistic: StatisticName,
+    feature_map: MapName,
+    dimensions: int | None,
 ) -> Choice:
     """The statistic of a study, from public quantities alone: `records_per_party` is declared, never counted.
 
@@ -123,13 +123,13 @@ def choose(
     and several classes use counts over public clusters. Where those are mostly noise too, each party names its most
     frequent class.
     """
-    first = first_map(feature_map, auxiliary, dimensions)
+    first = fit_first_map(feature_map, auxiliary, dimensions)
     if statistic != "auto":
         why = "asked for"
     elif isinstance(figures.loss, Pure):
         statistic, why = "votes", "pure epsilon: their sensitivity does not grow with the dimension"
     else:
-        statistic, why = _by_noise(figures, classes, _require_declared(records_per_party), auxiliary)
+        statistic, why = _choose_by_noise(figures, classes, _require_declared(records_per_party), auxiliary)
     if first is not None and statistic not in ("votes", "histograms"):
         raise StudyError(
             f'softlabel.feature_map = "{feature_map}" is for votes and histograms: {statistic} ({why}) has a map of '
@@ -139,7 +139,7 @@ def choose(
     return Choice(_build(figures, auxiliary, classes, records_per_party, statistic, first), f"{statistic}: {why}")
 
 
-def first_map(name: Map, auxiliary: Floats, dimensions: int | None) -> FeatureMap | None:
+def fit_first_map(name: MapName, auxiliary: Floats, dimensions: int | None) -> FeatureMap | None:
     """The map that a study names, fitted on the public auxiliary rows. A study cannot give a map: one that was fitted
     on private records would be an unpaid release."""
     if dimensions is not None and (dimensions < 1 or name in ("none", "scaling")):
@@ -162,11 +162,6 @@ def _require_declared(records_per_party: int | None) -> int:
             'statistic = "votes"',
             key="softlabel.sizes",
         )
-    if records_per_party < 1:
-        raise StudyError(
-            f"softlabel.sizes must be 1 or more, found {records_per_party}",
-            key="softlabel.sizes",
-        )
     return records_per_party
 
 
@@ -182,7 +177,7 @@ def noise_multiplier(figures: Figures) -> float:
     return unit * sqrt(figures.size / figures.honest_parts)
 
 
-def vote_directions(figures: Figures, classes: int, rows: int) -> int:
+def count_vote_directions(figures: Figures, classes: int, rows: int) -> int:
     """As many directions as keep the noise on all moments together at a fifth of the largest signal, at least five.
 
     Gaussian noise in k numbers has a norm of √k deviations, spherical noise of pure ε k times its scale. A covariance
@@ -197,7 +192,7 @@ def vote_directions(figures: Figures, classes: int, rows: int) -> int:
     return max(_FEWEST_DIRECTIONS, min(int(numbers / (classes - 1)), rows // _ROWS_PER_DIRECTION))
 
 
-def class_sum_directions(figures: Figures, records_per_party: int, classes: int, limit: int) -> int:
+def count_sum_directions(figures: Figures, records_per_party: int, classes: int, limit: int) -> int:
     """As many directions, up to `limit`, as keep the noise on a contrast of classes at a fifth of its largest signal.
     Where two are too noisy for that: two; where they are mostly noise: none, and parties name their most frequent
     class."""
@@ -214,21 +209,21 @@ def _contrast_noise(figures: Figures, records: int, classes: int, directions: in
     return noise * sqrt(directions + 1) / sqrt(1 - 1 / classes)
 
 
-def cell_count(figures: Figures, records_per_party: int, classes: int, rows: int) -> int:
+def count_cells(figures: Figures, records_per_party: int, classes: int, rows: int) -> int:
     counted = sqrt(min(records_per_party, _CELL_RECORDS))
     wanted = round(figures.survivors * counted / (_CELL_NOISE * sqrt(2) * noise_multiplier(figures)))
     return min(max(2, ceil(classes / 2), wanted), max(1, rows // _ROWS_PER_DIRECTION))
 
 
-def _by_noise(figures: Figures, classes: int, records: int, auxiliary: Floats) -> tuple[Name, str]:
+def _choose_by_noise(figures: Figures, classes: int, records: int, auxiliary: Floats) -> tuple[StatisticName, str]:
     limit = max_directions(auxiliary)
-    directions = class_sum_directions(figures, records, classes, limit)
+    directions = count_sum_directions(figures, records, classes, limit)
     allowed = f"the noise allows {directions} directions for sums"
     if directions >= min(limit, _DIRECTIONS_PER_CLASS * classes):
         return "class-sums", f"{allowed}, class frequencies beside them"
     if classes == 2:
         return "class-sums", f"{allowed}, class frequencies beside them" if directions else _FREQUENCIES
-    cells = cell_count(figures, records, classes, len(auxiliary))
+    cells = count_cells(figures, records, classes, len(auxiliary))
     if _deviation(figures, classes * cells) * sqrt(2 * cells) > _NOISY_CELLS:
         return "class-sums", _FREQUENCIES
     return "cells", f"{allowed}, too few for {classes} classes"
@@ -258,16 +253,16 @@ def _build(
     if statistic in ("class-sums", "cells"):
         records = _require_declared(records_per_party)
         if statistic == "cells":
-            return Cells.on(auxiliary, classes, cells=cell_count(figures, records, classes, len(auxiliary)))
-        kept = class_sum_directions(figures, records, classes, max_directions(auxiliary))
+            return Cells.on(auxiliary, classes, cells=count_cells(figures, records, classes, len(auxiliary)))
+        kept = count_sum_directions(figures, records, classes, max_directions(auxiliary))
         if not kept and classes >= _COUNTED and isinstance(figures.loss, Pure | Approx):
             return NamedClass.on(auxiliary, classes, records_per_party=records, dimensions=0)
         return ClassSums.on(auxiliary, classes, records_per_party=records, dimensions=kept)
     if statistic == "histograms":
-        return Histograms.on(auxiliary, classes, vote_directions(figures, classes, len(auxiliary)), first)
+        return Histograms.on(auxiliary, classes, count_vote_directions(figures, classes, len(auxiliary)), first)
     if statistic == "models":
         return Models.on(auxiliary, classes)
-    return Votes.on(auxiliary, classes, vote_directions(figures, classes, len(auxiliary)), first)
+    return Votes.on(auxiliary, classes, count_vote_directions(figures, classes, len(auxiliary)), first)
 
 
 def choose_noise(loss: Loss, size: int | None = None, *, l1: float = inf) -> Noise:
