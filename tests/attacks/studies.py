@@ -54,7 +54,7 @@ class Case:
         if isinstance(self.protocol, SyntheticProtocol):
             task = Task(presented.counts.counting)
             made = task.counting.encoding.encode(presented.frame).records
-            return task.linear(task.examples(made), task.examples(self.test))
+            return task.linear_error(task.make_examples(made), task.make_examples(self.test))
         found = self.protocol.score(presented, self.test)
         assert found is not None
         return found

@@ -110,10 +110,10 @@ def test_the_same_parties_without_the_lie_end_their_run() -> None:
 
 def tables_with_row(tried: Any, consortium: Any, codes: Any, times: float, noise: Any) -> np.ndarray:
     """What is opened where the second owner multiplies its part of one row: tables across owners count it so often."""
-    layout, holding = tried.counting(consortium).layout, tried.holding
+    layout, partition = tried.counting(consortium).layout, tried.partition
     found = layout.count(codes.astype(np.float64))
     more = layout.count(codes[[ROW]].astype(np.float64)) * (times - 1)
-    across = {block.key for block in holding.across(layout)}
+    across = {block.key for block in partition.across(layout)}
     for block in layout.blocks:
         if block.key in across:
             found[block.start : block.stop] += more[block.start : block.stop]
@@ -137,18 +137,18 @@ def is_noticed(tried: Any, consortium: Any, opened: np.ndarray, rows: int) -> bo
 def is_read(tried: Any, consortium: Any, opened: np.ndarray, codes: Any) -> bool:
     """Whether the multiplied cells say all of the peer's columns of the row: the liar compares each table across owners
     with what independent columns would have, in the cell of its own column."""
-    layout, holding = tried.counting(consortium).layout, tried.holding
+    layout, partition = tried.counting(consortium).layout, tried.partition
     victim, cheat = consortium.parties[0], consortium.parties[-1]
     votes: dict[int, np.ndarray] = {}
-    for block in holding.across(layout):
+    for block in partition.across(layout):
         table = opened[block.start : block.stop].reshape(block.shape) / block.weight
         first, second = block.key
-        if holding.holders[first] == cheat:
+        if partition.holders[first] == cheat:
             table, first, second = table.T, second, first
         shares = table.sum(axis=1) / max(1.0, table.sum())
         own = table[:, codes[ROW, second]]
         votes[first] = votes.get(first, 0) + own - shares * own.sum()
-    assert all(holding.holders[column] == victim for column in votes)
+    assert all(partition.holders[column] == victim for column in votes)
     return all(int(np.argmax(found)) == codes[ROW, column] for column, found in votes.items())
 
 

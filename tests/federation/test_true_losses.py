@@ -50,7 +50,7 @@ SAID = {
     "softlabel": ("a whole party", "whoever sees the model", "eps 1.00", "at most eps 0.50"),
     "averaging": ("a record", "whoever sees the model and did not draw its noise", "eps 1.00", "at most eps 0.16"),
     "summary": ("a record of an owner", "each other owner", "(eps 1.00, delta 1e-5)", "infinite at delta 1e-5"),
-    "synthetic": ("a record", "whoever sees all trees and datasets", "eps 1.00", "at most eps 0.7813"),
+    "synthetic": ("a record", "everyone who sees all trees and datasets", "eps 1.00", "at most eps 0.7813"),
     "vertical": ("a record", "whoever sees the coefficients or the model", "eps 1.00", "at most eps 0.50"),
 }
 

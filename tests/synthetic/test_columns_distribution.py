@@ -115,7 +115,7 @@ def test_tables_that_agree_are_as_true_as_those_by_rows() -> None:
 
     def distance(one: Any) -> Any:
         exact = one.counts.counting.layout.tables(one.counts.counting.layout.count(truth))
-        return np.mean([np.abs(table - exact[key]).sum() for key, table in one.counts.agreed.pairs.items()])
+        return np.mean([np.abs(table - exact[key]).sum() for key, table in one.counts.consistent.pairs.items()])
 
     compared(distance, 60, ROWS)
 

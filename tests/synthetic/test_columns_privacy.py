@@ -14,7 +14,7 @@ from comity.audit.bound import mu_lower_bound
 from comity.data import Categorical, Numeric, Schema
 from comity.federation.declare.bounds import OpenedValue
 from comity.methods.synthetic import SyntheticColumnsProtocol
-from comity.methods.synthetic.columns import PLACES, Holding, sensitivity
+from comity.methods.synthetic.columns import PLACES, ColumnPartition, sensitivity
 from comity.methods.synthetic.counts import LAPLACE, Layout
 from comity.privacy.loss import Approx, Pure
 from tests.averaging.test_default_audit import SURE, claimed_mu
@@ -37,31 +37,31 @@ def tiny(held: Any = OWNERS[0], **options: Any) -> SyntheticColumnsProtocol:
     return made_as(SyntheticColumnsProtocol, schema=TINY, columns=held, max_rows=1 << 10, **options)
 
 
-def one_hots(holding: Holding, codes: Any) -> dict[Any, Any]:
-    return {party: holding.one_hot(codes[:, list(places)], party) for party, places in holding.places.items()}
+def one_hots(partition: ColumnPartition, codes: Any) -> dict[Any, Any]:
+    return {party: partition.one_hot(codes[:, list(places)], party) for party, places in partition.places.items()}
 
 
-def products(holding: Holding, codes: Any) -> dict[Any, Any]:
+def products(partition: ColumnPartition, codes: Any) -> dict[Any, Any]:
     """Exact products across owners, in their units."""
-    columns = one_hots(holding, codes)
+    columns = one_hots(partition, codes)
     return {
         (one, other): (columns[one].T @ columns[other]).astype(np.int64) << (2 * PLACES)
-        for one, other in combinations(holding.held, 2)
+        for one, other in combinations(partition.columns, 2)
     }
 
 
-def shared(holding: Holding, layout: Layout, codes: Any, off: Any = None) -> np.ndarray:
+def shared(partition: ColumnPartition, layout: Layout, codes: Any, off: Any = None) -> np.ndarray:
     """The opened counts of these records, by the parties' own shares: products in clear, split by chance, each entry
     across owners `off` by so many units."""
-    chance, columns = np.random.default_rng(0), one_hots(holding, codes)
-    shares: Any = {party: {} for party in holding.held}
-    for (one, other), whole in products(holding, codes).items():
+    chance, columns = np.random.default_rng(0), one_hots(partition, codes)
+    shares: Any = {party: {} for party in partition.columns}
+    for (one, other), whole in products(partition, codes).items():
         whole = whole if off is None else whole + off[one, other]
         mine = chance.integers(0, 2**63, whole.shape, np.uint64)
         shares[one][one, other], shares[other][one, other] = mine, whole.view(np.uint64) - mine
     total = np.zeros(layout.counts, np.uint64)
     for party, own in columns.items():
-        total += holding.share(layout, party, own.T @ own, shares[party])
+        total += partition.share(layout, party, own.T @ own, shares[party])
     return total.view(np.int64) * UNIT
 
 
@@ -71,14 +71,14 @@ def test_no_replaced_record_moves_the_counts_further_than_the_bound_and_one_move
     held: Any, form: Any
 ) -> None:
     """Brute force over every pair of records, through the parties' shares."""
-    holding, layout = tiny(held).holding, Layout((2, 3, 2), 2, **form)
+    partition, layout = tiny(held).partition, Layout((2, 3, 2), 2, **form)
     every = np.array(list(product(*map(range, layout.sizes))))
     others = every[:2]
-    found = [shared(holding, layout, np.vstack([others, row])) for row in every]
+    found = [shared(partition, layout, np.vstack([others, row])) for row in every]
     assert all((one == layout.count(np.vstack([others, row]))).all() for one, row in zip(found, every)), (
         "shares add up to the counts by rows"
     )
-    exact = sensitivity(layout, holding, 0.0)
+    exact = sensitivity(layout, partition, 0.0)
     apart = [one - other for one in found for other in found]
     assert isclose(max(np.abs(one).sum() for one in apart), exact.l1)
     assert isclose(max(np.linalg.norm(one) for one in apart), exact.l2)
@@ -87,15 +87,15 @@ def test_no_replaced_record_moves_the_counts_further_than_the_bound_and_one_move
 @pytest.mark.parametrize("held", OWNERS, ids=str)
 def test_the_carry_of_products_is_within_the_bound_and_reaches_it(held: Any) -> None:
     """Every entry across owners a unit off, away from that of the neighbour, as a ring product allows."""
-    holding, layout = tiny(held).holding, Layout((2, 3, 2), 2)
+    partition, layout = tiny(held).partition, Layout((2, 3, 2), 2)
     every = np.array(list(product(*map(range, layout.sizes))))
-    bound, without = sensitivity(layout, holding, UNIT), sensitivity(layout, holding, 0.0)
+    bound, without = sensitivity(layout, partition, UNIT), sensitivity(layout, partition, 0.0)
     l1, l2 = [], []
     for one, other in product(every, every):
-        first, second = products(holding, one[None]), products(holding, other[None])
+        first, second = products(partition, one[None]), products(partition, other[None])
         away = {pair: np.where(first[pair] >= second[pair], 1, -1) for pair in first}
         back = {pair: -signs for pair, signs in away.items()}
-        apart = shared(holding, layout, one[None], away) - shared(holding, layout, other[None], back)
+        apart = shared(partition, layout, one[None], away) - shared(partition, layout, other[None], back)
         l1.append(np.abs(apart).sum())
         l2.append(np.linalg.norm(apart))
     assert max(l1) <= bound.l1 and max(l2) <= bound.l2
@@ -112,7 +112,7 @@ def test_the_noise_of_a_study_is_scaled_for_replaced_records_and_the_carry(produ
         release, layout = tried.declare(consortium)["counts"], tried.counting(consortium).layout
         weights = np.array(layout.weights)
         least = 2 * weights.sum() if isinstance(loss, Pure) else sqrt(2 * (weights**2).sum())
-        carry = 2 * UNIT * sum(block.weight * block.cells for block in tried.holding.across(layout))
+        carry = 2 * UNIT * sum(block.weight * block.cells for block in tried.partition.across(layout))
         assert isinstance(release.bound, OpenedValue) and release.grid == tried.product.unit == UNIT
         if products == "dealer":
             assert release.sensitivity == pytest.approx(least, rel=1e-15)
@@ -127,7 +127,7 @@ def pair(tried: Any, consortium: Any, replaced: bool = True) -> Any:
     layout = tried.counting(consortium).layout
     others = np.array([[0, 0, 0], [1, 1, 1]])
     last = np.vstack([others, [1, 1, 1]]) if replaced else others
-    return shared(tried.holding, layout, np.vstack([others, [0, 0, 0]])), shared(tried.holding, layout, last)
+    return shared(tried.partition, layout, np.vstack([others, [0, 0, 0]])), shared(tried.partition, layout, last)
 
 
 def measured(tried: Any, consortium: Any, *, parts: Any = None, stretched: float = 1.0) -> float:

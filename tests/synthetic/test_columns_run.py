@@ -83,7 +83,7 @@ def test_rows_are_matched_by_identifier_before_they_are_counted(method: str) -> 
     assert found["rows"] == 45
     np.testing.assert_array_equal(found["counts"], exact(tried, consortium, given.iloc[5:50]))
     # The same people, in a simulation that compares.
-    joined = tried.holding.joined(list(turned.values()))
+    joined = tried.partition.join_records(list(turned.values()))
     assert (tried.counting(consortium).layout.count(joined.features) == found["counts"]).all()
 
 
@@ -101,7 +101,7 @@ def test_the_deviation_that_the_release_states_is_that_of_its_noise(loss: Any, c
 def test_the_number_of_records_is_that_of_the_common_rows() -> None:
     found = simulate(built(3, products="dealer"), parties=parts(built(3), people(700)), **SMALL).presented
     assert isinstance(found, SyntheticDataset)
-    assert found.counts.total == 700 and len(found) == 700 and found.counts.agreed.total == 700
+    assert found.counts.total == 700 and len(found) == 700 and found.counts.consistent.total == 700
 
 
 def test_rows_load_as_the_records_did_and_know_what_they_knew() -> None:
@@ -126,7 +126,7 @@ def test_every_owner_pays_once_and_the_plan_says_how_much_wider_the_noise_is() -
     assert len({account.spent for account in out.accounts}) == 1
     text = out.plan.as_text()
     assert "1.73 times as wide" in text and "1.41 because records are replaced, times 1.22 because 1 of 3" in text
-    layout, held = tried.counting(out.consortium).layout, tried.holding.holders
+    layout, held = tried.counting(out.consortium).layout, tried.partition.holders
     across = sum(1 for key in layout.keys if len({held[place] for place in key}) == 2)
     assert across == 13 and f"13 of {len(layout.blocks)} tables are across parties" in text
     assert "every ledger is charged for this one loss" in text
@@ -146,7 +146,7 @@ def test_noise_is_wider_than_by_rows_by_replacement_and_by_colluders(
 ) -> None:
     for products in ("rlwe", "dealer"):
         tried = built(parties, products=products, model="mixture")
-        assert tried.wider(among(tried, loss, colluders=colluders)) == pytest.approx(wider, rel=2e-3)
+        assert tried.relative_noise(among(tried, loss, colluders=colluders)) == pytest.approx(wider, rel=2e-3)
 
 
 def test_at_no_colluders_no_party_reads_the_counts() -> None:

@@ -184,7 +184,7 @@ def test_the_split_of_one_file_is_by_features(tmp_path: Path) -> None:
         gather(study(tmp_path, simulation__split="even"))
     material = gather(study(tmp_path))
     assert {len(records) for records in material.parties.values()} == {1200} and len(cast(Any, material.test)) == 300
-    joined = study(tmp_path).protocol.holding.joined(list(material.parties.values()))
+    joined = study(tmp_path).protocol.partition.join_records(list(material.parties.values()))
     assert joined.features.shape == (1200, 7) and np.array_equal(joined.features[:, -1], joined.labels)
 
 

@@ -47,7 +47,7 @@ def across(tried: Any, consortium: Any, given: Any) -> np.ndarray:
     layout, units = tried.counting(consortium).layout, np.int64(1) << (2 * PLACES)
     whole = exact(tried, consortium, given).astype(np.int64)
     found = []
-    for block in tried.holding.across(layout):
+    for block in tried.partition.across(layout):
         table = whole[block.start : block.stop] * units
         found += [table, table // block.weight]
     values = np.concatenate(found)
@@ -109,10 +109,10 @@ def test_no_participant_sees_an_exact_count_across_owners(products: str, letters
             by_chance = 5 if one.itemsize < 8 else 0
             assert np.isin(forbidden, one.astype(np.uint64)).sum() <= by_chance, name
         own = tried.product.own_sums(site)
-        assert own.shape == (tried.holding.widths[name],) * 2
-        whole = tried.holding.share(tried.counting(consortium).layout, name, own, shares)
+        assert own.shape == (tried.partition.widths[name],) * 2
+        whole = tried.partition.share(tried.counting(consortium).layout, name, own, shares)
         for block in tried.counting(consortium).layout.blocks:
-            if name not in {tried.holding.holders[place] for place in block.key}:
+            if name not in {tried.partition.holders[place] for place in block.key}:
                 assert not whole[block.start : block.stop].any()
 
 
@@ -128,11 +128,11 @@ def test_every_table_across_owners_is_made_from_two_shares_and_neither_alone_is_
     for name, host in hosts.items():
         site = Site(host, parties.run, StepPath("", "contribute", "0"), "counts")
         own, products_of = tried.product.own_sums(site), tried.product.shares(site, ROWS)
-        shares[name] = tried.holding.share(layout, name, own, products_of) & bits
+        shares[name] = tried.partition.share(layout, name, own, products_of) & bits
     wanted = exact(tried, consortium, given)
-    for block in tried.holding.across(layout):
+    for block in tried.partition.across(layout):
         part = slice(block.start, block.stop)
-        holders = {tried.holding.holders[place] for place in block.key}
+        holders = {tried.partition.holders[place] for place in block.key}
         whole = sum(shares[name][part] for name in holders) & bits
         signed = (whole << np.uint64(64 - tried.product.bits)).view(np.int64) >> (64 - tried.product.bits)
         np.testing.assert_allclose(signed * 4.0**-PLACES, wanted[part], rtol=0, atol=1.01 * block.weight * 4.0**-PLACES)

@@ -73,20 +73,20 @@ def test_copies_of_records_are_noticed_and_fresh_ones_are_not() -> None:
 def test_learners_do_better_than_a_constant_and_no_better_than_on_everything(target: Any) -> None:
     task = Task(fit_counting(schema(target)))
     train = [task.counting.encoding.encode(frame(400, k, target)).records for k in range(3)]
-    test = task.examples(task.counting.encoding.encode(frame(2000, 9, target)).records)
+    test = task.make_examples(task.counting.encoding.encode(frame(2000, 9, target)).records)
     found = {one.name: one.error for one in task.compare(train, test)}
     assert found["pooled"] <= found["own data"] + 0.01 < found["constant"]
-    error, area = task.trees(task.examples(pool_records(train)), test)
+    error, area = task.tree_error(task.make_examples(pool_records(train)), test)
     assert error < found["constant"] and (area is None) == (target is NUMBER)
 
 
 def test_a_learner_without_records_or_with_one_class_answers_a_constant() -> None:
     task = Task(COUNTING)
-    test = task.examples(COUNTING.encoding.encode(frame(200)).records)
-    none = task.examples(Records(np.zeros((0, 7)), np.zeros(0, np.int64)))
-    assert task.linear(none, test) == task.constant(none, test)
-    alike = task.examples(Records(codes(50).astype(float), np.zeros(50, np.int64)))
-    assert task.linear(alike, test) == task.trees(alike, test)[0] == task.constant(alike, test)
+    test = task.make_examples(COUNTING.encoding.encode(frame(200)).records)
+    none = task.make_examples(Records(np.zeros((0, 7)), np.zeros(0, np.int64)))
+    assert task.linear_error(none, test) == task.constant_error(none, test)
+    alike = task.make_examples(Records(codes(50).astype(float), np.zeros(50, np.int64)))
+    assert task.linear_error(alike, test) == task.tree_error(alike, test)[0] == task.constant_error(alike, test)
 
 
 @pytest.mark.parametrize(("target", "baselines"), [(CLASSES, True), (NUMBER, False), (None, True)])

@@ -37,6 +37,15 @@ def two_way(layout: Layout, one: np.ndarray, other: np.ndarray) -> float:
     return float(np.mean(gaps))
 
 
+def make_rows(
+    built: Synthesis, weighted: np.ndarray, deviation: float, label: str = "rows", count: int | None = None
+) -> np.ndarray:
+    """Rows of noisy weighted counts, as many as these imply unless `count` says otherwise."""
+    layout = built.layout
+    consistent = make_consistent(layout, layout.tables(weighted), layout.deviations(deviation))
+    return built.make_rows(consistent, Stream.public(label), count or max(1, round(consistent.total)))
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=8), st.floats(0.5, 100))
 def test_the_nearest_table_without_negative_counts(values: Any, total: float) -> None:
@@ -88,9 +97,9 @@ def test_shrinking_removes_pure_noise_and_keeps_a_strong_interaction() -> None:
 
 def test_the_gradient_that_the_mixture_descends_ends_where_a_general_solver_ends() -> None:
     layout, codes = Layout((2, 2)), related(500, (2, 2))
-    agreed = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
-    fitted = synthesis.fit_mixture(layout, agreed, Stream.public("fit"), components=2, steps=800)
-    table = agreed.pairs[0, 1] / agreed.total
+    consistent = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
+    fitted = synthesis.fit_mixture(layout, consistent, Stream.public("fit"), components=2, steps=800)
+    table = consistent.pairs[0, 1] / consistent.total
 
     def miss(logits: Any) -> float:
         raised = np.exp(logits.reshape(2, 2, 2))
@@ -99,7 +108,7 @@ def test_the_gradient_that_the_mixture_descends_ends_where_a_general_solver_ends
 
     best = min(minimize(miss, np.random.default_rng(k).normal(size=8)).fun for k in range(3))
     assert ((fitted.pair(0, 1) - table) ** 2).sum() <= best + 1e-7
-    assert np.allclose(fitted.single(0), agreed.singles[0] / agreed.total, atol=1e-3)
+    assert np.allclose(fitted.single(0), consistent.singles[0] / consistent.total, atol=1e-3)
 
 
 @settings(max_examples=30, deadline=None)
@@ -123,9 +132,9 @@ def test_labels_follow_all_columns_and_keep_their_counts() -> None:
     odds = 1 / (1 + np.exp(-(codes[:, 0] - 1) * 1.5 - (codes[:, 1] - 1.5)))
     codes[:, 2] = chance.random(20_000) < odds
     layout = Layout((3, 4, 2), 2)
-    agreed = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(5.0))
+    consistent = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(5.0))
     drawn = codes.copy()
-    drawn[:, 2] = labels.redraw(layout, agreed, codes, Stream.public("labels"), ordered={0: 3, 1: 4})
+    drawn[:, 2] = labels.redraw_labels(layout, consistent, codes, Stream.public("labels"), ordered={0: 3, 1: 4})
     assert two_way(layout, codes, drawn) < 0.005
     # Where both columns push the same way, labels are as sure as in the records: pairs alone do not say so.
     corner = (codes[:, 0] == 2) & (codes[:, 1] == 3)
@@ -134,24 +143,24 @@ def test_labels_follow_all_columns_and_keep_their_counts() -> None:
 
 def test_more_rows_than_effects_are_fitted_on_are_labelled_by_them(monkeypatch: pytest.MonkeyPatch) -> None:
     layout, codes = Layout((3, 4, 2), 2), related(6000)
-    agreed = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(5.0))
+    consistent = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(5.0))
     monkeypatch.setattr(labels, "_FITTED", 2000)
-    drawn = np.column_stack([codes[:, :2], labels.redraw(layout, agreed, codes, Stream.public("labels"))])
+    drawn = np.column_stack([codes[:, :2], labels.redraw_labels(layout, consistent, codes, Stream.public("labels"))])
     assert two_way(layout, codes, drawn) < 0.02
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_drawn_labels_are_as_frequent_as_their_chances(classes: int) -> None:
-    chances = np.random.default_rng(0).dirichlet(np.ones(classes), 5000)
-    found = np.bincount(labels.draw(chances, Stream.public("draw")), minlength=classes)
+def test_drawn_labels_are_as_frequent_as_their_probabilities(classes: int) -> None:
+    probabilities = np.random.default_rng(0).dirichlet(np.ones(classes), 5000)
+    found = np.bincount(labels.draw_labels(probabilities, Stream.public("draw")), minlength=classes)
     slack = 1.01 if classes == 2 else 4 * np.sqrt(5000)
-    assert (np.abs(found - chances.sum(0)) <= slack).all()
+    assert (np.abs(found - probabilities.sum(0)) <= slack).all()
 
 
 def test_naive_bayes_has_the_counts_with_the_label_and_nothing_else() -> None:
     layout, codes = Layout((3, 4, 2), 2, sparse=True), related(4000)
-    agreed = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
-    made = synthesis.sample_naive_bayes(layout, agreed, 4000, Stream.public("bayes"))
+    consistent = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
+    made = synthesis.sample_naive_bayes(layout, consistent, 4000, Stream.public("bayes"))
     assert two_way(layout, codes, made) < 0.002
     given_no = made[made[:, 2] == 0]
     dependence = np.corrcoef(given_no[:, 0], given_no[:, 1])[0, 1]
@@ -179,7 +188,7 @@ def test_columns_that_say_the_same_are_not_believed_each_for_itself_about_a_numb
     layout, codes = told(12)
     exact = layout.count(codes)
     number, classes = (
-        Synthesis(layout, "naive-bayes", classified=classified).rows(exact, TINY, Stream.public("tempered"))
+        make_rows(Synthesis(layout, "naive-bayes", classified=classified), exact, TINY, "tempered")
         for classified in (False, True)
     )
     assert error_of(classes, codes, 12) > 1.1
@@ -189,13 +198,13 @@ def test_columns_that_say_the_same_are_not_believed_each_for_itself_about_a_numb
 def test_a_column_alone_is_believed_and_many_share_what_they_say() -> None:
     for copies in (1, 5):
         layout, codes = told(copies)
-        agreed = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
-        found = synthesis.temper(layout, agreed)
-        assert found.singles == agreed.singles
-        for pair, table in agreed.pairs.items():
-            alone = np.outer(agreed.singles[pair[0]], agreed.singles[pair[1]]) / agreed.total
+        consistent = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
+        found = synthesis.temper(layout, consistent)
+        assert found.singles == consistent.singles
+        for pair, table in consistent.pairs.items():
+            alone = np.outer(consistent.singles[pair[0]], consistent.singles[pair[1]]) / consistent.total
             raised = alone * (table / alone) ** (1 / copies)
-            assert np.allclose(found.pairs[pair], raised * agreed.total / raised.sum(), rtol=1e-3)
+            assert np.allclose(found.pairs[pair], raised * consistent.total / raised.sum(), rtol=1e-3)
 
 
 def test_a_column_that_follows_another_says_nothing_of_its_own_about_a_number() -> None:
@@ -204,18 +213,18 @@ def test_a_column_that_follows_another_says_nothing_of_its_own_about_a_number() 
     followed = np.column_stack([codes[:, :2], codes[:, 0] // 2, codes[:, 2]])
     found = []
     for one, rows_ in ((layout, codes), (with_it, followed)):
-        agreed = make_consistent(one, one.tables(one.count(rows_)), one.deviations(TINY))
-        found.append(synthesis.temper(one, agreed).pairs[0, cast(int, one.target)])
+        consistent = make_consistent(one, one.tables(one.count(rows_)), one.deviations(TINY))
+        found.append(synthesis.temper(one, consistent).pairs[0, cast(int, one.target)])
     assert np.allclose(found[0], found[1], rtol=1e-3)
 
 
 def test_columns_that_say_nothing_and_empty_cells_are_tempered_to_finite_tables() -> None:
     layout = Layout((3, 2, 4), 2, sparse=True)
     codes = np.column_stack([np.zeros(40, np.int64), np.arange(40) % 2, np.arange(40) % 4])
-    agreed = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
-    found = synthesis.temper(layout, agreed)
+    consistent = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
+    found = synthesis.temper(layout, consistent)
     assert all(np.isfinite(table).all() and (table >= 0).all() for table in found.pairs.values())
-    assert all(table.sum() == pytest.approx(agreed.total) for table in found.pairs.values())
+    assert all(table.sum() == pytest.approx(consistent.total) for table in found.pairs.values())
 
 
 @pytest.mark.parametrize("model", ["mixture", "naive-bayes"])
@@ -224,9 +233,8 @@ def test_rows_for_every_kind_of_layout(model: str, layout: Any) -> None:
     if model == "naive-bayes":
         layout = Layout(layout.sizes, layout.target, layout.follows, sparse=True)
     codes = related(800, layout.sizes)
-    found = Synthesis(layout, model, classified=layout.target is not None).rows(
-        layout.count(codes), 1.0, Stream.public("rows"), count=300
-    )
+    built = Synthesis(layout, model, classified=layout.target is not None)
+    found = make_rows(built, layout.count(codes), 1.0, count=300)
     assert found.shape == (300, len(layout.sizes))
     assert (found >= 0).all() and (found < np.array(layout.sizes)).all()
 
@@ -235,12 +243,12 @@ def test_a_column_that_follows_is_drawn_from_the_one_that_determines_it() -> Non
     layout = Layout((4, 2, 2), 2, {1: 0})
     codes = related(3000, (4, 2, 2))
     codes[:, 1] = codes[:, 0] // 2
-    found = Synthesis(layout, "mixture", classified=True).rows(layout.count(codes), 1.0, Stream.public("rows"))
+    found = make_rows(Synthesis(layout, "mixture", classified=True), layout.count(codes), 1.0)
     assert (found[:, 1] == found[:, 0] // 2).mean() > 0.999
 
 
 def test_the_same_chance_gives_the_same_rows() -> None:
     layout = Layout((3, 4, 2), 2)
     noisy = layout.count(related(500)) + np.random.default_rng(0).normal(0, 5, layout.counts)
-    made = [Synthesis(layout, "mixture").rows(noisy, 5.0, Stream.public("rows")) for _ in range(2)]
+    made = [make_rows(Synthesis(layout, "mixture"), noisy, 5.0) for _ in range(2)]
     assert (made[0] == made[1]).all()

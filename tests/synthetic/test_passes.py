@@ -9,11 +9,11 @@ import pytest
 
 from comity.entropy import Stream
 from comity.methods.synthetic import synthesis
-from comity.methods.synthetic.consistency import Consistent, denoise_determined, make_consistent
+from comity.methods.synthetic.consistency import ConsistentTables, denoise_determined, make_consistent
 from comity.methods.synthetic.counts import Layout
 from comity.methods.synthetic.synthesis import Mixture, Synthesis
 
-from .test_maths import related, two_way
+from .test_maths import make_rows, related, two_way
 
 
 def off(layout: Layout, model: Mixture, codes: np.ndarray) -> float:
@@ -22,7 +22,7 @@ def off(layout: Layout, model: Mixture, codes: np.ndarray) -> float:
     return float(np.mean(gaps))
 
 
-def noisy(layout: Layout, codes: np.ndarray, sigma: float, seed: int) -> Consistent:
+def noisy(layout: Layout, codes: np.ndarray, sigma: float, seed: int) -> ConsistentTables:
     values = layout.count(codes) + np.random.default_rng(seed).normal(0, sigma, layout.counts)
     return make_consistent(layout, layout.tables(values), layout.deviations(sigma))
 
@@ -32,9 +32,9 @@ def test_a_weak_relation_of_many_columns_is_found_from_all_tables_at_once() -> N
     codes = related(4000, layout.sizes)
     gains = []
     for seed in range(2):
-        agreed = noisy(layout, codes, 300.0, seed)
-        alone = synthesis.fit_mixture(layout, agreed, Stream.public("alone", seed), components=30, steps=400)
-        gains.append(off(layout, synthesis.fit_two_passes(layout, agreed, Stream.public("passes", seed)), codes))
+        consistent = noisy(layout, codes, 300.0, seed)
+        alone = synthesis.fit_mixture(layout, consistent, Stream.public("alone", seed), components=30, steps=400)
+        gains.append(off(layout, synthesis.fit_two_passes(layout, consistent, Stream.public("passes", seed)), codes))
         gains[-1] /= off(layout, alone, codes)
     assert np.mean(gains) < 0.9
 
@@ -43,21 +43,21 @@ def test_a_strong_relation_of_two_columns_stays_and_pure_noise_does_not() -> Non
     layout, chance = Layout((5,) * 6), np.random.default_rng(3)
     codes = chance.integers(0, 5, (4000, 6))
     codes[:, 1] = codes[:, 0]
-    agreed = noisy(layout, codes, 80.0, 4)
-    model = synthesis.fit_two_passes(layout, agreed, Stream.public("passes"))
+    consistent = noisy(layout, codes, 80.0, 4)
+    model = synthesis.fit_two_passes(layout, consistent, Stream.public("passes"))
     assert np.trace(model.pair(0, 1)) > 0.9
     unrelated = np.abs(model.pair(2, 3) - 0.04).sum() / 2
-    opened = np.abs(agreed.noisy[2, 3] / agreed.total - 0.04).sum() / 2
+    opened = np.abs(consistent.noisy[2, 3] / consistent.total - 0.04).sum() / 2
     assert unrelated < 0.5 * opened
 
 
 @pytest.mark.parametrize("pull", [0.3, 1.0])
 def test_components_that_are_drawn_together_tell_less(pull: float) -> None:
     layout, codes = Layout((3, 4, 2), 2), related(2000)
-    agreed = noisy(layout, codes, 60.0, 0)
+    consistent = noisy(layout, codes, 60.0, 0)
     free, pulled = (
         synthesis.fit_mixture(
-            layout, agreed, Stream.public("pull"), pull=strength, components=10, steps=300
+            layout, consistent, Stream.public("pull"), pull=strength, components=10, steps=300
         ).probabilities
         for strength in (0.0, pull)
     )
@@ -122,6 +122,6 @@ def test_noise_does_not_spread_a_column_that_follows_another() -> None:
     codes = related(8000, (8, 4, 3, 2))
     codes[:, 1] = codes[:, 0] // 2
     values = layout.count(codes) + chance.normal(0, 150, layout.counts)
-    found = Synthesis(layout, "mixture", classified=True).rows(values, 150.0, Stream.public("rows"))
+    found = make_rows(Synthesis(layout, "mixture", classified=True), values, 150.0)
     assert (found[:, 1] == found[:, 0] // 2).mean() > 0.99
     assert two_way(layout, codes, found) < 0.06

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import nnls
 
 from comity.errors import DataError
-from comity.methods.synthetic.published.synthesis import make_consistent, objective
+from comity.methods.synthetic.published.synthesis import fit_masses, objective
 
 
 def grown(chance: np.random.Generator, levels: int, most: int) -> list[np.ndarray]:
@@ -53,7 +53,7 @@ def test_price_messages_give_the_answer_of_a_quadratic_programme(case: int) -> N
     counts = [chance.normal(2.0, 8.0, width).round(case % 3) for width in widths(parents)]
     published = [1.0 / width for width in widths(parents)]
     weights = published if case % 2 else list(chance.uniform(0.01, 3.0, len(counts)))
-    ours = make_consistent(counts, parents, None if case % 2 else weights)
+    ours = fit_masses(counts, parents, None if case % 2 else weights)
     theirs = by_oracle(counts, parents, weights)
     for mine, other in zip(ours, theirs):
         np.testing.assert_allclose(mine, other, atol=1e-7)
@@ -65,7 +65,7 @@ def test_without_the_sign_the_answer_would_be_another() -> None:
     counts, parents = [np.array([10.0]), np.array([20.0, -15.0])], [np.array([0, 0])]
     below = np.vstack([np.sqrt(1.0) * np.ones((1, 2)), np.sqrt(0.5) * np.eye(2)])
     free = np.linalg.lstsq(below, np.concatenate([counts[0], np.sqrt(0.5) * counts[1]]), rcond=None)[0]
-    ours = make_consistent(counts, parents)
+    ours = fit_masses(counts, parents)
     assert free[1] < 0 and ours[1][1] == 0
     assert abs(ours[1][0] - free[0]) > 1
 
@@ -74,7 +74,7 @@ def test_parents_are_the_sums_of_their_children_and_nothing_is_negative_at_a_siz
     chance = np.random.default_rng(0)
     parents = [np.repeat(np.arange(a), b // a) for a, b in pairwise([1, 8, 200, 20_000])]
     counts = [chance.laplace(500.0 / len_, 30.0, len_) for len_ in (1, 8, 200, 20_000)]
-    found = make_consistent(counts, parents)
+    found = fit_masses(counts, parents)
     for above, upper, lower in zip(parents, found, found[1:]):
         np.testing.assert_allclose(np.bincount(above, lower), upper, rtol=1e-9, atol=1e-9)
         assert (lower >= 0).all()
@@ -90,7 +90,7 @@ def test_parents_are_the_sums_of_their_children_and_nothing_is_negative_at_a_siz
 
 def test_consistent_counts_stay_as_they_are() -> None:
     counts = [np.array([6.0]), np.array([4.0, 2.0]), np.array([1.0, 3.0, 2.0])]
-    found = make_consistent(counts, [np.array([0, 0]), np.array([0, 0, 1])])
+    found = fit_masses(counts, [np.array([0, 0]), np.array([0, 0, 1])])
     for mine, other in zip(found, counts):
         np.testing.assert_allclose(mine, other, atol=1e-12)
 
@@ -108,4 +108,4 @@ def test_consistent_counts_stay_as_they_are() -> None:
 )
 def test_levels_that_are_no_tree_are_refused(counts: Any, parents: Any, weights: Any) -> None:
     with pytest.raises(DataError, match="levels: expected"):
-        make_consistent(counts, parents, weights)
+        fit_masses(counts, parents, weights)

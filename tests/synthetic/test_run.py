@@ -47,7 +47,7 @@ def test_with_a_party_lost_the_sum_is_that_of_the_others_and_says_so() -> None:
     released = run(coordinator)
     assert released["tables"]["parties"] == 4
     assert (released["tables"]["counts"] == counted(built, consortium, list(held.values())[:4])).all()
-    lost, whole = (built._dataset_of(released["tables"]["counts"], n, consortium).counts.deviation for n in (4, 5))
+    lost, whole = (built._present_counts(released["tables"]["counts"], n, consortium).counts.deviation for n in (4, 5))
     assert whole == pytest.approx(lost * sqrt(5 / 4))
 
 
@@ -183,12 +183,12 @@ def test_very_many_parties_are_simulated_in_stacks() -> None:
 def test_very_little_budget_leaves_the_pairs_with_the_label() -> None:
     consortium = make_consortium(Pure(0.05))
     built = synthetic(schema=schema(), rows=3000)
-    assert built.chosen(consortium) == "naive-bayes" and built.counting(consortium).sparse
-    assert synthetic(schema=schema(), rows=3000).chosen(make_consortium()) == "mixture"
-    assert synthetic(schema=schema(), rows=3000, model="mixture").chosen(consortium) == "mixture"
+    assert built.choose_model(consortium) == "naive-bayes" and built.counting(consortium).sparse
+    assert synthetic(schema=schema(), rows=3000).choose_model(make_consortium()) == "mixture"
+    assert synthetic(schema=schema(), rows=3000, model="mixture").choose_model(consortium) == "mixture"
     assert "naive-bayes, because the noise of a pair" in " ".join(built.notes(consortium))
     # Without a figure for the records there is nothing to go by, and the plan says so.
-    assert synthetic(schema=schema()).chosen(consortium) == "mixture"
+    assert synthetic(schema=schema()).choose_model(consortium) == "mixture"
     assert "neither synthetic.rows nor synthetic.sizes" in " ".join(synthetic(schema=schema()).notes(consortium))
 
 

@@ -72,7 +72,7 @@ def test_whatever_is_chosen_no_record_moves_the_second_round_further_than_its_bo
     bound = Counts(recount.weights, replaced, 100)
     every = np.array(list(product(*map(range, layout.sizes))))
     furthest = []
-    for chosen in combinations(range(len(recount.candidates)), recount.chosen):
+    for chosen in combinations(range(len(recount.candidates)), recount.chosen_count):
         pairs = np.array(chosen)
         before = recount.count(pairs, every[:2])
         assert before.shape == (recount.counts,)
@@ -125,20 +125,20 @@ def test_the_strongest_pairs_are_chosen_and_wide_tables_of_noise_are_not(few: No
     codes = np.column_stack([chance.integers(0, size, 4000) for size in layout.sizes])
     codes[:, 1], codes[:, 5] = codes[:, 0], codes[:, 4]
     recount, opened = Recount(layout), layout.count(codes) + np.rint(chance.normal(0, 150, layout.counts))
-    found = [recount.candidates[place].key for place in recount.strongest(opened, 150.0)]
+    found = [recount.candidates[place].key for place in recount.find_strongest(opened, 150.0)]
     assert found == [(0, 1), (4, 5)]
     # Without what noise adds, the widest table would seem the strongest.
-    assert (2, 3) in [recount.candidates[place].key for place in recount.strongest(opened, 0.0)]
+    assert (2, 3) in [recount.candidates[place].key for place in recount.find_strongest(opened, 0.0)]
 
 
 def test_the_choice_is_a_function_of_what_the_first_round_opened(few: None) -> None:
     built, consortium = synthetic(**TWICE), rostered(neighbours="add-remove")
     found, _ = released(built, consortium, held_by(built, 300), noise=SeededNoise(3))
     tables = found["tables"]
-    assert (built._strongest(tables["counts"], consortium) == tables["pairs"]).all()
+    assert (built._find_strongest(tables["counts"], consortium) == tables["pairs"]).all()
     # The order in which numbers lie in memory, which decides how they are summed, decides nothing.
     turned = np.asarray(tables["counts"])[::-1].copy()[::-1]
-    assert (built._strongest(turned, consortium) == tables["pairs"]).all()
+    assert (built._find_strongest(turned, consortium) == tables["pairs"]).all()
 
 
 class Choosy(SyntheticProtocol):
@@ -146,7 +146,7 @@ class Choosy(SyntheticProtocol):
 
     def _count_twice(self, parties: Any) -> Any:
         first = parties.sum(self.count)
-        honest = self._strongest(first.value, parties.consortium)
+        honest = self._find_strongest(first.value, parties.consortium)
         others = [k for k in range(len(self.recount(parties.consortium).candidates)) if k not in honest]
         wanted = np.array(sorted([*honest[1:].tolist(), others[0]]))
         parties.sum(self.count_again, opened=first.value, pairs=wanted)
@@ -219,7 +219,7 @@ def test_the_mean_of_both_is_weighted_by_inverse_variance(few: None) -> None:
     pairs, chance = np.array([0, 2]), np.random.default_rng(1)
     deviations, draws = (3.0, 1.5), 2000
     found = [
-        recount.combined(
+        recount.combine(
             chance.normal(0, deviations[0], recount.layout.counts),
             chance.normal(0, deviations[1], recount.counts),
             pairs,
@@ -306,7 +306,7 @@ def test_error_bars_are_drawn_with_the_deviation_of_each_table(presented: Any) -
             return np.ones(shape)
 
     layout = counts.counting.layout
-    moved = layout.tables(counts.noised(Ones()) - counts.values)
+    moved = layout.tables(counts.add_noise(Ones()) - counts.values)
     assert {key: table.flat[0] for key, table in moved.items()} == pytest.approx(dict(counts.deviations))
 
 
@@ -323,7 +323,7 @@ def test_the_plan_says_what_is_counted_twice_and_how_narrow_that_is() -> None:
         and "chosen from the opened counts" in said
     )
     assert "two rounds" in built.title_in(consortium)
-    once, twice = (synthetic(schema=schema(), rounds=k)._planned(consortium) for k in (1, 2))
+    once, twice = (synthetic(schema=schema(), rounds=k)._planned_deviations(consortium) for k in (1, 2))
     labelled = built.recount(consortium).labelled[0].key
     assert twice[labelled] < once[labelled] and twice[(0,)] > once[(0,)]
 
@@ -375,7 +375,7 @@ def told(
         first = heard(releases[0], consortium, layout.count(others) + side * apart, seed + side, count=count)
         noise = heard(releases[1], consortium, np.zeros(recount.counts), seed + 10 + side, count=count)
         scores = first @ apart / deviation[0] ** 2
-        chosen = [tuple(recount.strongest(view, deviation[0]).tolist()) for view in first]
+        chosen = [tuple(recount.find_strongest(view, deviation[0]).tolist()) for view in first]
         for pairs in set(chosen):
             here = [place for place, one in enumerate(chosen) if one == pairs]
             before, after = (recount.count(np.array(pairs), one) for one in (others, codes))
@@ -412,4 +412,4 @@ def test_both_rounds_together_lose_no_more_than_is_debited_for_them(monkeypatch:
 def test_a_usual_schema_has_more_pairs_than_are_counted_again() -> None:
     wide = Schema(tuple(Numeric(f"x{k}", 0.0, 1.0, bins=2) for k in range(9)), CLASSES)
     recount = synthetic(schema=wide, rounds=2).recount(make_consortium())
-    assert (recount.chosen, len(recount.candidates), len(recount.labelled)) == (RECOUNTED_PAIRS, 36, 9)
+    assert (recount.chosen_count, len(recount.candidates), len(recount.labelled)) == (RECOUNTED_PAIRS, 36, 9)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.entropy import Stream
-from comity.methods.synthetic.published import make_consistent, objective
+from comity.methods.synthetic.published import fit_masses, objective
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -57,8 +57,8 @@ def _laplace(count: int, stream: Stream) -> Floats:
 
 def _rows(leaves: int, turns: int) -> list[dict[str, Any]]:
     counts, parents = levels(leaves, Stream.public("bench", "consistency", leaves))
-    solved = make_consistent(counts, parents)
-    seconds = [_seconds(lambda: make_consistent(counts, parents)) for _ in range(max(turns, 5))]
+    solved = fit_masses(counts, parents)
+    seconds = [_seconds(lambda: fit_masses(counts, parents)) for _ in range(max(turns, 5))]
     best = objective(counts, solved)
     return [
         row

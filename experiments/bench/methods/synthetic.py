@@ -52,14 +52,14 @@ class Split:
         """By the name of each measure."""
         learned, test = self._examples(Records(codes.astype(np.float64), codes[:, -1])), self._examples(self.test)
         return {
-            "logistic error": self.task.linear(learned, test),
-            "tree error": self.task.trees(learned, test)[0],
+            "logistic error": self.task.linear_error(learned, test),
+            "tree error": self.task.tree_error(learned, test)[0],
             "two-way TV": total_variation(self.task.counting, codes, self.train.features.astype(np.int64), 2),
             "time": seconds,
         }
 
     def _examples(self, records: Records) -> Examples:
-        return self.task.examples(records, most=len(records))
+        return self.task.make_examples(records, most=len(records))
 
 
 def measure() -> list[dict[str, Any]]:

@@ -72,7 +72,7 @@ def _measured(products: ProductMethod, rows: int) -> dict[str, Any]:
     wall, cpu = perf_counter() - wall, process_time() - cpu
     started = perf_counter()
     layout = protocol.counting(found.consortium).layout
-    exact = layout.count(protocol.holding.joined(list(parties.values())).features)
+    exact = layout.count(protocol.partition.join_records(list(parties.values())).features)
     anchor = perf_counter() - started
     counts = found.presented.counts
     if made != rows or float(np.abs(counts.values - exact).max()) > 8 * counts.deviation:

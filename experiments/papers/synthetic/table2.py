@@ -75,7 +75,7 @@ def rows_of(source: Source, size: Size, *, quick: bool = False) -> Iterator[dict
     parts = [_split(records, source.name, number) for number in range(size.splits)]
     levels = {
         name: fmean(measure(_all(task, one.train), _all(task, one.test)) for one in parts)
-        for name, measure in (("constant", task.constant), ("non_private", task.linear))
+        for name, measure in (("constant", task.constant_error), ("non_private", task.linear_error))
     }
     whole = records_of(source.schema, frame, where=source.name)
     theirs_on = [(_rows(whole, one.order[one.tested :]), _rows(whole, one.order[: one.tested])) for one in parts]
@@ -111,8 +111,8 @@ def measured(method: SyntheticProtocol, task: Task, split: Split, epsilon: float
     learned, tested = _all(task, made), _all(task, split.test)
     codes = [one.features.astype(np.int64) for one in (made, split.train)]
     return {
-        "error": task.linear(learned, tested),
-        TREES: task.trees(learned, tested)[0],
+        "error": task.linear_error(learned, tested),
+        TREES: task.tree_error(learned, tested)[0],
         DISTANCE: total_variation(task.counting, codes[0], codes[1], 2),
         "CPU seconds": seconds,
     }
@@ -154,7 +154,7 @@ def _rows(records: Records, rows: Any) -> Records:
 
 
 def _all(task: Task, records: Records) -> Any:
-    return task.examples(records, most=len(records))
+    return task.make_examples(records, most=len(records))
 
 
 def _round(count: int) -> int:

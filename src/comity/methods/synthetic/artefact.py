@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import pandas as pd
@@ -25,14 +25,10 @@ from comity.artefacts.table import Table
 from comity.data import Schema
 from comity.entropy import Stream
 from comity.errors import DataError, SchemaError
-from comity.methods.synthetic.consistency import Consistent, make_consistent
+from comity.methods.synthetic.consistency import ConsistentTables, make_consistent
 from comity.methods.synthetic.counts import Counting, expected_errors
 from comity.methods.synthetic.synthesis import Synthesis
 from comity.representation import short_repr
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 Floats = NDArray[np.float64]
 
@@ -85,26 +81,28 @@ class NoisyCounts:
         found = layout.deviations(self.deviation)
         return found if self.narrowed is None else {k: s * f for (k, s), f in zip(found.items(), self.narrowed)}
 
-    def noised(self, chance: Stream) -> Floats:
+    def add_noise(self, stream: Stream) -> Floats:
         """The values with noise of the same width added once more, by public randomness: to measure its effect."""
         width: float | Floats = self.deviation
         if self.narrowed is not None:
             width = self.deviation * np.repeat(self.narrowed, [block.cells for block in self.counting.layout.blocks])
-        return self.values + width * chance.normal(self.values.shape)
+        return self.values + width * stream.normal(self.values.shape)
 
     @cached_property
-    def agreed(self) -> Consistent:
-        return make_consistent(self.counting.layout, self.tables, self.deviations, self.total)
+    def consistent(self) -> ConsistentTables:
+        # With more threads the last bits could differ, and so could the rows.
+        with threadpool_limits(1, user_api="blas"):
+            return make_consistent(self.counting.layout, self.tables, self.deviations, self.total)
 
     @property
     def records(self) -> int:
         """The number of records that the counts imply."""
-        return max(1, round(self.agreed.total))
+        return max(1, round(self.consistent.total))
 
     @property
     def _synthesis(self) -> Synthesis:
         counting = self.counting
-        return Synthesis(counting.layout, self.model, counting.cells.ordered, counting.classified, self.total)
+        return Synthesis(counting.layout, self.model, counting.cells.ordered, counting.classified)
 
     def frame(self, rows: int | None = None, target: str | None = None) -> pd.DataFrame:
         """A table in the form of the schema: `rows` rows, or as many as there are records. `target` names the column to
@@ -112,13 +110,12 @@ class NoisyCounts:
         if rows is not None and not 1 <= rows <= MAX_ROWS:
             raise DataError(f"rows must lie between 1 and {MAX_ROWS:,}, found {rows}", key="rows")
         count = min(self.records, MAX_ROWS) if rows is None else rows
-        chance = Stream.public("synthetic rows", self.digest, count)
-        synthesis = self._synthesis if target is None else self._aimed(target)
-        with threadpool_limits(1, user_api="blas"):
-            codes = synthesis.make_rows(self.agreed, chance, count)
-        return self.counting.cells.draw(codes, chance)
+        stream = Stream.public("synthetic rows", self.digest, count)
+        synthesis = self._synthesis if target is None else self._synthesis_for(target)
+        codes = synthesis.make_rows(self.consistent, stream, count)
+        return self.counting.cells.draw(codes, stream)
 
-    def _aimed(self, target: str) -> Synthesis:
+    def _synthesis_for(self, target: str) -> Synthesis:
         layout, names = self.counting.layout, self.counting.cells.names
         place = names.index(target) if target in names else -1
         if place not in layout.leading or (layout.sparse and place != layout.target):

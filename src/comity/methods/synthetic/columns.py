@@ -15,7 +15,7 @@ Derivations are in `columns_proof.md`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING, Any
@@ -60,31 +60,31 @@ whole count without binary places, and 2^−16 of one with these. More would nee
 
 
 @dataclass(frozen=True, eq=False)
-class Holding:
-    """All columns by `names`, in the order of the layout, their cells by `sizes`, and the columns `held` by each
-    party."""
+class ColumnPartition:
+    """Who holds which columns: the `names` of all columns in the order of the layout, the `sizes` of each in cells, and
+    the `columns` of each party."""
 
     schema: Schema
     bins: int
     names: tuple[str, ...]
     sizes: tuple[int, ...]
-    held: Mapping[str, tuple[str, ...]]
+    columns: Mapping[str, tuple[str, ...]]
 
     def __post_init__(self) -> None:
         # Every column, including the target, must be at exactly one party.
-        split_columns(self.schema, self.held)
-        empty = [party for party, columns in self.held.items() if not columns]
-        if len(self.held) < 2 or empty:
+        split_columns(self.schema, self.columns)
+        empty = [party for party, columns in self.columns.items() if not columns]
+        if len(self.columns) < 2 or empty:
             raise StudyError(
                 "synthetic over columns needs at least two parties that hold some, found "
-                + (f"none at {empty[0]}" if empty else f"{len(self.held)}")
+                + (f"none at {empty[0]}" if empty else f"{len(self.columns)}")
                 + "; give every [parties.NAME] its columns",
                 key=f"parties.{empty[0]}.columns" if empty else "parties",
             )
 
     def encoding_of(self, party: str) -> CellEncoding:
         """One party's part of a record, in the same cells as the whole."""
-        if party not in self.held:
+        if party not in self.columns:
             raise StudyError(f"{party} holds no columns; add parties.{party}.columns", key=f"parties.{party}.columns")
         return self._encodings[party]
 
@@ -92,13 +92,13 @@ class Holding:
     def _encodings(self) -> dict[str, CellEncoding]:
         return {
             party: CellEncoding(self.schema.restrict(columns), cut=self.bins, buckets=BUCKETS)
-            for party, columns in self.held.items()
+            for party, columns in self.columns.items()
         }
 
     @cached_property
     def holders(self) -> tuple[str, ...]:
         """The party of each column of the layout."""
-        return tuple(next(party for party, columns in self.held.items() if name in columns) for name in self.names)
+        return tuple(next(party for party, columns in self.columns.items() if name in columns) for name in self.names)
 
     @cached_property
     def places(self) -> dict[str, tuple[int, ...]]:
@@ -108,7 +108,7 @@ class Holding:
     @cached_property
     def widths(self) -> dict[str, int]:
         """The number of one-hot cells of each party."""
-        return {party: sum(self._sizes(party)) for party in self.held}
+        return {party: sum(self._sizes(party)) for party in self.columns}
 
     def _sizes(self, party: str) -> tuple[int, ...]:
         return tuple(self.sizes[place] for place in self.places[party])
@@ -159,12 +159,12 @@ class Holding:
 
     # In a simulation, where all columns are in one place.
 
-    def joined(self, parties: Sequence[Records]) -> Records:
+    def join_records(self, parties: Sequence[Records]) -> Records:
         """Whole records of the people whom all parties hold, matched by identifier if there is one."""
         orders = _match_ids([records.ids for records in parties])
         rows = min(map(len, parties)) if orders is None else len(orders[0])
         features, labels = np.empty((rows, len(self.names))), None
-        for number, (party, records) in enumerate(zip(self.held, parties)):
+        for number, (party, records) in enumerate(zip(self.columns, parties)):
             order = slice(None) if orders is None else orders[number]
             features[:, list(self.places[party])] = records.features[order]
             labels = labels if records.labels is None else records.labels[order]
@@ -183,10 +183,10 @@ def _match_ids(ids: Sequence[NDArray[np.object_] | None]) -> list[NDArray[np.int
 class CellProducts(ProductsWithOwnSums):
     """Secure products of one-hot rows, and each owner's own tables. The owner makes its rows one-hot."""
 
-    holding: Holding
+    partition: ColumnPartition
 
     def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
-        return self.holding.one_hot(site.records.features[which], site.party)
+        return self.partition.one_hot(site.records.features[which], site.party)
 
     def sum_own(self, matrix: Floats) -> Floats:
         """Whole numbers below 2^53, so blocks of rows add up exactly."""
@@ -208,14 +208,14 @@ class Sensitivity:
     l2: float
 
 
-def sensitivity(layout: Layout, holding: Holding, carry: float) -> Sensitivity:
+def sensitivity(layout: Layout, partition: ColumnPartition, carry: float) -> Sensitivity:
     """Sensitivity of the weighted counts to one replaced record.
 
     `carry` bounds the distance of a count across parties from the exact table, in either direction; it is 0 with a
     dealer. The count may lie above for one neighbour and below for the other, so it counts twice.
     """
     moved = Counts(layout.weights, replaced=True, records=1)
-    across = list(holding.across(layout))
+    across = list(partition.across(layout))
     l1 = sum(2 * carry * block.weight * block.cells for block in across)
     l2 = 2 * carry * sqrt(sum(block.weight**2 * block.cells for block in across))
     # Without a carry these are whole numbers or their roots, which need no rounding up.
@@ -253,36 +253,36 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        assert self.holding.widths
+        assert self.partition.widths
 
     # What the study fixes.
 
     @cached_property
-    def holding(self) -> Holding:
+    def partition(self) -> ColumnPartition:
         cells = self.cells.cells
-        return Holding(self.schema, self.cells.bins, cells.names, cells.sizes, self.columns)
+        return ColumnPartition(self.schema, self.cells.bins, cells.names, cells.sizes, self.columns)
 
     def encoding_of(self, party: str) -> CellEncoding:
-        return self.holding.encoding_of(party)
+        return self.partition.encoding_of(party)
 
     @cached_property
     def product(self) -> CellProducts:
         heaviest = max(*self._gaussian.layout.weights, *self._laplace.layout.weights)
         return CellProducts(
-            columns=self.holding.widths,
+            columns=self.partition.widths,
             places=PLACES,
             bound=1.0,
             method=self.products,
             max_rows=self.max_rows,
             noise=(len(self.columns) * heaviest * self.max_rows << (2 * PLACES)) + _NOISE_ROOM,
-            holding=self.holding,
+            partition=self.partition,
         )
 
     # What leaves.
 
     def declare(self, consortium: Consortium) -> Declaration:
         self._check(consortium)
-        counts = self._counts(self.counting(consortium), consortium)
+        counts = self._declare_counts(self.counting(consortium), consortium)
         tables = Release(
             name="tables",
             source=COORDINATOR,
@@ -312,9 +312,9 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
             )
         self.check_parties(consortium)
 
-    def _counts(self, counting: Counting, consortium: Consortium) -> Release:
+    def _declare_counts(self, counting: Counting, consortium: Consortium) -> Release:
         layout, unit = counting.layout, self.product.unit
-        moved = sensitivity(layout, self.holding, unit if self.products == "rlwe" else 0.0)
+        moved = sensitivity(layout, self.partition, unit if self.products == "rlwe" else 0.0)
         return Release(
             name="counts",
             source=EVERY_PARTY,
@@ -343,68 +343,58 @@ class SyntheticColumnsProtocol(ByColumns, CountsProtocol):
     def contribute(self, site: Site) -> None:
         shares = self.product.shares(site, site.dims["rows"])
         layout = self.counting(site.consortium).layout
-        site.contribute(share=self.holding.share(layout, site.party, self.product.own_sums(site), shares))
+        site.contribute(share=self.partition.share(layout, site.party, self.product.own_sums(site), shares))
 
     # What a consumer works with.
 
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> SyntheticDataset:
         tables = released["tables"]
-        return self._dataset(tables["counts"], consortium.size, int(tables["rows"]), consortium)
+        return self._make_dataset(tables["counts"], consortium.size, int(tables["rows"]), consortium)
 
     def assess(self, presented: SyntheticDataset, train: Sequence[Records] | None, test: Records) -> Assessment:
         from comity.methods.synthetic.fidelity import assess
 
         if train is None:
             return assess(presented, None, test)
-        whole = self.holding.joined(train)
-        holder = self.holding.holders[-1]
-        own = [place for place in self.holding.places[holder] if place < len(self.holding.names) - 1]
+        whole = self.partition.join_records(train)
+        holder = self.partition.holders[-1]
+        own = [place for place in self.partition.places[holder] if place < len(self.partition.names) - 1]
         return assess(presented, whole, test, lambda task, tested: task.compare_columns(whole, own, tested))
 
     def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
         """Score the owner's own columns."""
         from comity.methods.synthetic.fidelity import score_columns
 
-        return score_columns(presented, records, self.holding.places[party])
+        return score_columns(presented, records, self.partition.places[party])
 
     # What the plan says.
 
     def title_in(self, consortium: Consortium) -> str:
-        return self._titled(consortium, f", columns of different parties by {self.products}")
+        return self._make_title(consortium, f", columns of different parties by {self.products}")
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
         layout = self.counting(consortium).layout
-        across = sum(1 for _ in self.holding.across(layout))
-        replaced = self._sensitivity_ratio(consortium)
+        across = sum(1 for _ in self.partition.across(layout))
+        counts, by_rows = self._declare_counts_both_ways(consortium)
+        replaced = counts.sensitivity / by_rows.sensitivity
         shared = sqrt(consortium.size / consortium.honest_parts)
         return (
             *super().notes(consortium),
             f"{across} of {len(layout.blocks)} tables are across parties: secure products that nobody sees",
-            f"noise is {self.wider(consortium):.2f} times as wide as for whole records under add-remove at many "
-            f"parties: {replaced:.2f} because records are replaced, times {shared:.2f} because "
+            f"noise is {self.relative_noise(consortium):.2f} times as wide as for whole records under add-remove at "
+            f"many parties: {replaced:.2f} because records are replaced, times {shared:.2f} because "
             f"{consortium.colluders} of {consortium.size} parties may collude",
         )
 
-    def wider(self, consortium: Consortium) -> float:
+    def relative_noise(self, consortium: Consortium) -> float:
         """The deviation of a count over that of whole records under add-remove, shared by so many parties that
         colluders do not matter."""
-        counting = self.counting(consortium)
-        counts = self._counts(counting, consortium)
-        return counts.opened_deviation(consortium, consortium.size) / self._by_rows(
-            counting, consortium
-        ).opened_deviation(consortium, 1)
+        counts, by_rows = self._declare_counts_both_ways(consortium)
+        return counts.opened_deviation(consortium, consortium.size) / by_rows.opened_deviation(consortium, 1)
 
-    def _sensitivity_ratio(self, consortium: Consortium) -> float:
+    def _declare_counts_both_ways(self, consortium: Consortium) -> tuple[Release, Release]:
+        """The release of counts, and what it would be for whole records under add-remove."""
         counting = self.counting(consortium)
-        return self._counts(counting, consortium).sensitivity / self._by_rows(counting, consortium).sensitivity
-
-    def _by_rows(self, counting: Counting, consortium: Consortium) -> Release:
-        layout = counting.layout
-        return Release(
-            name="counts",
-            source=EVERY_PARTY,
-            to=COORDINATOR,
-            protection=Noised(self._noise(consortium)),
-            form=Array((layout.counts,), "<i8"),
-            bound=Counts(layout.weights, replaced=False, records=self.max_rows),
-        )
+        counts = self._declare_counts(counting, consortium)
+        by_rows = Counts(counting.layout.weights, replaced=False, records=self.max_rows)
+        return counts, replace(counts, protection=Noised(self._noise(consortium)), bound=by_rows, grid=None)

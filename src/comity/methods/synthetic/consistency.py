@@ -19,7 +19,7 @@ Tables = Mapping[tuple[int, ...], Floats]
 
 
 @dataclass(frozen=True)
-class Consistent:
+class ConsistentTables:
     """Counts that agree: `singles` and `pairs` are non-negative and add up to `total` records. `noisy` are the counts
     as opened, `deviation` is that of each table's cells."""
 
@@ -38,20 +38,20 @@ class Consistent:
 
 def make_consistent(
     layout: Layout, noisy: Tables, deviation: Mapping[tuple[int, ...], float], total: float | None = None
-) -> Consistent:
+) -> ConsistentTables:
     """Estimate each number by the mean of all tables that imply it, weighted by inverse variance.
 
     `total` is the number of records where it is public; otherwise it is estimated too.
     """
     known = total if total is not None else _estimate_total(noisy, deviation)
     known = max(known, 1.0)
-    singles = {k: _estimate_single(k, noisy, deviation, known) for k in range(layout.columns)}
+    singles = {k: project_onto_simplex(estimate_column(k, noisy, deviation), known) for k in range(layout.columns)}
     pairs = {}
     for pair, table in noisy.items():
         if len(pair) == 2:
             i, j = pair
             pairs[i, j] = add_interaction(np.outer(singles[i], singles[j]) / known, table, deviation[pair])
-    return Consistent(known, singles, pairs, noisy, dict(deviation))
+    return ConsistentTables(known, singles, pairs, noisy, dict(deviation))
 
 
 def _estimate_total(noisy: Tables, deviation: Mapping[tuple[int, ...], float]) -> float:
@@ -59,8 +59,9 @@ def _estimate_total(noisy: Tables, deviation: Mapping[tuple[int, ...], float]) -
     return float(sum(precise[key] * table.sum() for key, table in noisy.items()) / sum(precise.values()))
 
 
-def _estimate_single(column: int, noisy: Tables, deviation: Mapping[tuple[int, ...], float], total: float) -> Floats:
-    """Summing a pair over the other column multiplies the variance by that column's number of cells."""
+def estimate_column(column: int, noisy: Tables, deviation: Mapping[tuple[int, ...], float]) -> Floats:
+    """Counts of a column: the mean of all tables that imply them, weighted by inverse variance. Summing a pair over the
+    other column multiplies the variance by that column's number of cells."""
     weighted, weight = np.zeros(1), 0.0
     for key, table in noisy.items():
         if column in key:
@@ -68,7 +69,7 @@ def _estimate_single(column: int, noisy: Tables, deviation: Mapping[tuple[int, .
             margin = table if axis is None else table.sum(axis=axis)
             precision = 1 / ((1 if axis is None else table.shape[axis]) * deviation[key] ** 2)
             weighted, weight = weighted + precision * margin, weight + precision
-    return project_onto_simplex(np.asarray(weighted / weight), total)
+    return np.asarray(weighted / weight)
 
 
 def add_interaction(expected: Floats, table: Floats, deviation: float) -> Floats:

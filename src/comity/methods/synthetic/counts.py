@@ -359,22 +359,22 @@ class Recount:
         return tuple(block for block in self._pairs if self.layout.target not in block.key)
 
     @property
-    def chosen(self) -> int:
+    def chosen_count(self) -> int:
         """The number of candidates that are counted again."""
         return min(RECOUNTED_PAIRS, len(self.candidates))
 
     @cached_property
     def weights(self) -> tuple[int, ...]:
         """One weight for each table. All candidates weigh the same, so the weights do not depend on the choice."""
-        return tuple(block.weight for block in (*self.labelled, *self.candidates[: self.chosen]))
+        return tuple(block.weight for block in (*self.labelled, *self.candidates[: self.chosen_count]))
 
     @cached_property
     def counts(self) -> int:
         """The size of the largest possible choice, whatever is chosen. The rest is padding that holds noise alone."""
         largest = sorted((block.cells for block in self.candidates), reverse=True)
-        return sum(block.cells for block in self.labelled) + sum(largest[: self.chosen])
+        return sum(block.cells for block in self.labelled) + sum(largest[: self.chosen_count])
 
-    def strongest(self, opened: Floats, deviation: float) -> Integers:
+    def find_strongest(self, opened: Floats, deviation: float) -> Integers:
         """Indices, in order, of the candidates whose opened counts lie furthest from independent columns: by the
         squared distance from the product of the table's margins, less what noise of this deviation adds to it.
 
@@ -386,7 +386,7 @@ class Recount:
             for block in self.candidates
         ]
         ranked = sorted(range(len(found)), key=lambda place: (-found[place], place))
-        return np.array(sorted(ranked[: self.chosen]), np.int64)
+        return np.array(sorted(ranked[: self.chosen_count]), np.int64)
 
     def blocks(self, pairs: Integers) -> tuple[Block, ...]:
         """The blocks of the first round that are counted again, in the order of the second."""
@@ -400,7 +400,7 @@ class Recount:
             start += block.cells
         return count_blocks(tuple(placed), self.layout.sizes, self.counts, codes, filled)
 
-    def combined(self, first: Floats, second: Floats, pairs: Integers, deviations: tuple[float, float]) -> Combined:
+    def combine(self, first: Floats, second: Floats, pairs: Integers, deviations: tuple[float, float]) -> Combined:
         """Both rounds as one: a table counted twice is the mean of both, weighted by inverse variance."""
         precise = [1 / deviation**2 for deviation in deviations]
         share, factor = precise[1] / sum(precise), sqrt(precise[0] / sum(precise))

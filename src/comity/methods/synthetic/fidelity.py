@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,7 @@ from comity.federation.evaluation.assessment import Assessment, Baseline, Figure
 from comity.federation.evaluation.own_score import OwnScore, of_classes
 from comity.methods.synthetic.artefact import SyntheticDataset
 from comity.methods.synthetic.counts import Counting
-
-if TYPE_CHECKING:
-    from comity.methods.synthetic.artefact import SyntheticDataset
+from comity.methods.synthetic.labels import one_hot
 
 # What learners make of records: the error on test records after learning from real or from synthetic ones.
 #
@@ -66,7 +64,7 @@ class Task:
             return "share of test records that a logistic regression on the dataset gets wrong"
         return "mean squared error of a ridge regression on the dataset, with the target on [-1, 1]"
 
-    def examples(self, records: Records, most: int = MAX_LEARNED) -> Examples:
+    def make_examples(self, records: Records, most: int = MAX_LEARNED) -> Examples:
         """At most `most` of the records, chosen by public randomness."""
         chosen = _sample_places(len(records), most)
         cells = records.features[chosen].astype(np.int64)
@@ -79,24 +77,24 @@ class Task:
         assert isinstance(target, Bounded)
         return np.asarray(2 * (values - target.low) / (target.high - target.low) - 1, np.float64)
 
-    def linear(self, learned: Examples, test: Examples) -> float:
+    def linear_error(self, learned: Examples, test: Examples) -> float:
         """Error of a linear learner, or of a constant where there is nothing to learn."""
         from sklearn.linear_model import LogisticRegression, Ridge
 
         if len(learned) < 2 or len(np.unique(learned.targets)) < 2:
-            return self.constant(learned, test)
+            return self.constant_error(learned, test)
         rows, tested = self._one_hot(learned.cells), self._one_hot(test.cells)
         with threadpool_limits(1):
             learner = LogisticRegression(max_iter=200) if self.classified else Ridge(1.0)
             learner.fit(rows, learned.targets)
             return self._error(learner.predict(tested), test)
 
-    def trees(self, learned: Examples, test: Examples) -> tuple[float, float | None]:
+    def tree_error(self, learned: Examples, test: Examples) -> tuple[float, float | None]:
         """Error of boosted trees and, for two classes, their AUC."""
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
         if len(learned) < 2 or len(np.unique(learned.targets)) < 2:
-            return self.constant(learned, test), None
+            return self.constant_error(learned, test), None
         kind = HistGradientBoostingClassifier if self.classified else HistGradientBoostingRegressor
         with threadpool_limits(1):
             learner = kind(random_state=0, early_stopping=False).fit(learned.cells, learned.targets)
@@ -106,7 +104,7 @@ class Task:
             return error, None
         return error, auc(shares[:, 1], test.targets == learner.classes_[1])
 
-    def constant(self, learned: Examples, test: Examples) -> float:
+    def constant_error(self, learned: Examples, test: Examples) -> float:
         if not len(learned):
             learned = test
         values, counts = np.unique(learned.targets, return_counts=True)
@@ -115,23 +113,25 @@ class Task:
 
     def compare(self, train: Sequence[Records], test: Examples) -> list[Baseline]:
         """Baselines: a constant, parties alone, all records pooled."""
-        pooled = self.examples(pool_records(train))
-        alone = [self.linear(self.examples(own), test) for own in train[:MAX_ALONE]]
+        pooled = self.make_examples(pool_records(train))
+        alone = [self.linear_error(self.make_examples(own), test) for own in train[:MAX_ALONE]]
         tried = f"the first {len(alone)} of {len(train)} parties" if len(train) > len(alone) else "each party"
         own = Baseline("own data", float(np.mean(alone)), float(np.std(alone)), note=f"{tried}, without privacy")
-        return self._beside(pooled, own, test)
+        return self._list_baselines(pooled, own, test)
 
     def compare_columns(self, whole: Records, own: Sequence[int], test: Examples) -> list[Baseline]:
         """Baselines: a constant, the target's holder with its columns `own` alone, all columns in one place."""
-        pooled = self.examples(whole)
-        alone = self.linear(_hide_other_columns(pooled, own), _hide_other_columns(test, own))
-        return self._beside(pooled, Baseline("own data", alone, note="the target's holder, without privacy"), test)
+        pooled = self.make_examples(whole)
+        alone = self.linear_error(_hide_other_columns(pooled, own), _hide_other_columns(test, own))
+        return self._list_baselines(
+            pooled, Baseline("own data", alone, note="the target's holder, without privacy"), test
+        )
 
-    def _beside(self, pooled: Examples, own: Baseline, test: Examples) -> list[Baseline]:
+    def _list_baselines(self, pooled: Examples, own: Baseline, test: Examples) -> list[Baseline]:
         return [
-            Baseline("constant", self.constant(pooled, test), note="the same answer for all"),
+            Baseline("constant", self.constant_error(pooled, test), note="the same answer for all"),
             own,
-            Baseline("pooled", self.linear(pooled, test), note="all records in one place, without privacy"),
+            Baseline("pooled", self.linear_error(pooled, test), note="all records in one place, without privacy"),
         ]
 
     def _error(self, told: NDArray[Any], test: Examples) -> float:
@@ -140,11 +140,7 @@ class Task:
         return float(np.mean((np.clip(told, -1, 1) - test.targets) ** 2))
 
     def _one_hot(self, cells: Integers) -> NDArray[np.float32]:
-        sizes = self.counting.layout.sizes[: cells.shape[1]]
-        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        found = np.zeros((len(cells), int(starts[-1])), np.float32)
-        np.put_along_axis(found, cells + starts[:-1], 1.0, axis=1)
-        return found
+        return one_hot(cells, range(cells.shape[1]), self.counting.layout.sizes)
 
 
 def pool_records(records: Sequence[Records]) -> Records:
@@ -206,13 +202,13 @@ def assess(
     error, measure, baselines = None, "", []
     if counting.schema.target is not None and made.labels is not None and test.labels is not None:
         task = Task(counting)
-        learned, tested = task.examples(made), task.examples(test)
-        error, measure = task.linear(learned, tested), task.measure
+        learned, tested = task.make_examples(made), task.make_examples(test)
+        error, measure = task.linear_error(learned, tested), task.measure
         figures += _tree_figures(task, learned, tested, "")
         if compare is not None:
             baselines = compare(task, tested)
         if counted is not None:
-            figures += _tree_figures(task, task.examples(real), tested, " on the records themselves")
+            figures += _tree_figures(task, task.make_examples(real), tested, " on the records themselves")
     sentences = ["Measured on the records of the simulation. Outside a simulation these figures stay with their owner."]
     if counted is not None:
         sentences.append(describe_nearness(ours, theirs, test.features.astype(np.int64)))
@@ -242,12 +238,12 @@ def partition_distance(counting: Counting, ours: Integers, theirs: Integers) -> 
     """Wasserstein distance of the histograms that random partitions of all possible records induce, as in the published
     evaluation. A partition divides a random direction through the cells into parts of equal length. Adjacent parts are
     at distance one over their number, so the largest distance is 1."""
-    chance = Stream.public("partitions", len(counting.layout.sizes))
+    stream = Stream.public("partitions", len(counting.layout.sizes))
     sizes = np.array(counting.layout.sizes)
     found = []
     for _ in range(PARTITIONS):
         # A weight for every cell of every column needs no order of categories.
-        cells = [chance.uniform(int(size)) for size in sizes]
+        cells = [stream.uniform(int(size)) for size in sizes]
         most, least = sum(w.max() for w in cells), sum(w.min() for w in cells)
         histograms = []
         for codes in (ours, theirs):
@@ -282,12 +278,12 @@ def _ordered(counting: Counting) -> dict[int, int]:
 
 def describe_nearness(ours: Integers, train: Integers, test: Integers) -> str:
     """Say whether rows lie nearer to counted records than to others of the same kind, as copies would."""
-    chance = Stream.public("nearness")
+    stream = Stream.public("nearness")
     size = min(_NEAREST_RECORDS, len(train), len(test))
     if size < 50 or not len(ours):
         return "Too few records to say how near rows lie to the counted ones."
-    rows = ours[chance.permutation(len(ours))[:_NEAREST_ROWS]]
-    among = [codes[chance.permutation(len(codes))[:size]] for codes in (train, test)]
+    rows = ours[stream.permutation(len(ours))[:_NEAREST_ROWS]]
+    among = [codes[stream.permutation(len(codes))[:size]] for codes in (train, test)]
     nearest = [np.array([(one != records).sum(1).min() for one in rows]) for records in among]
     counted, other = int((nearest[0] < nearest[1]).sum()), int((nearest[1] < nearest[0]).sum())
     said = f"Of {len(rows)} rows, {counted} lie nearer to a counted record and {other} nearer to a test record"
@@ -297,7 +293,7 @@ def describe_nearness(ours: Integers, train: Integers, test: Integers) -> str:
 
 
 def _tree_figures(task: Task, learned: Examples, tested: Examples, what: str) -> list[Figure]:
-    error, area = task.trees(learned, tested)
+    error, area = task.tree_error(learned, tested)
     found = [Figure(f"error of boosted trees{what}", error, "as the error, for a learner that finds interactions")]
     if area is not None:
         found.append(
@@ -383,12 +379,12 @@ def score_columns(presented: SyntheticDataset, records: LocalRecords, places: tu
     count = int(own[0].sum()) if own else 0
     if not count:
         return None
-    found: list[Any] = []
+    distances: list[Any] = []
     for counts, place in zip(own, places):
         theirs = np.bincount(made[:, place], minlength=sizes[place]) / max(1, len(made))
         shares, alike = counts / count, np.full(sizes[place], 1 / sizes[place])
         # The sampling error of shares of this many records.
-        chance = sqrt(sizes[place] / (4 * count))
-        found.append([np.abs(shares - theirs).sum() / 2, np.abs(shares - alike).sum() / 2, chance])
-    error, constant, chance = np.mean(found, axis=0)
-    return OwnScore(count, float(error), float(constant), 3.0 * float(chance), SHARES_MEASURE)
+        sampling = sqrt(sizes[place] / (4 * count))
+        distances.append([np.abs(shares - theirs).sum() / 2, np.abs(shares - alike).sum() / 2, sampling])
+    error, constant, sampling = np.mean(distances, axis=0)
+    return OwnScore(count, float(error), float(constant), 3.0 * float(sampling), SHARES_MEASURE)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.entropy import Stream
-from comity.methods.synthetic.consistency import Consistent
+from comity.methods.synthetic.consistency import ConsistentTables
 from comity.methods.synthetic.counts import Layout
 
 Floats = NDArray[np.float64]
@@ -29,8 +29,13 @@ _ROUNDS = 30
 _FITTED = 50_000
 
 
-def redraw(
-    layout: Layout, agreed: Consistent, codes: Integers, chance: Stream, *, ordered: Mapping[int, int] | None = None
+def redraw_labels(
+    layout: Layout,
+    consistent: ConsistentTables,
+    codes: Integers,
+    stream: Stream,
+    *,
+    ordered: Mapping[int, int] | None = None,
 ) -> Integers:
     """New target cells for every row. `ordered` gives, for columns, how many of their first cells have an order:
     effects vary little from one of those to the next."""
@@ -41,17 +46,17 @@ def redraw(
         return codes[:, target]
     # Rows are in random order: the first ones determine the effects as well as all.
     design = one_hot(codes[:_FITTED], used, layout.sizes)
-    share = len(design) / agreed.total
-    wanted = np.concatenate([_with(agreed, k, target) for k in used]) * share
-    sigma = np.concatenate([np.full(layout.sizes[k], agreed.deviation[_key(k, target)]) for k in used]) * share
+    share = len(design) / consistent.total
+    wanted = np.concatenate([_pair_with_target(consistent, k, target) for k in used]) * share
+    sigma = np.concatenate([np.full(layout.sizes[k], consistent.deviation[_pair_key(k, target)]) for k in used]) * share
     prior = _precision([(layout.sizes[k], (ordered or {}).get(k, 0)) for k in used])
-    of_classes = np.maximum(agreed.singles[target], 1e-9)
-    effects = fit(design, wanted, sigma, prior, of_classes / of_classes.sum())
-    chances = [
-        effects.chances(one_hot(codes[start : start + _FITTED], used, layout.sizes))
+    of_classes = np.maximum(consistent.singles[target], 1e-9)
+    effects = fit_effects(design, wanted, sigma, prior, of_classes / of_classes.sum())
+    probabilities = [
+        effects.probabilities(one_hot(codes[start : start + _FITTED], used, layout.sizes))
         for start in range(0, len(codes), _FITTED)
     ]
-    return draw(np.concatenate(chances), chance)
+    return draw_labels(np.concatenate(probabilities), stream)
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class Effects:
     intercept: Floats
     of_cells: Floats
 
-    def chances(self, design: NDArray[np.float32]) -> Floats:
+    def probabilities(self, design: NDArray[np.float32]) -> Floats:
         """The probability of every class, for every row."""
         eta = self.intercept[None] + design @ self.of_cells.T.astype(np.float32)
         eta = np.column_stack([eta, np.zeros(len(design))])
@@ -78,7 +83,7 @@ def one_hot(codes: Integers, used: Sequence[int], sizes: Sequence[int]) -> NDArr
     return design
 
 
-def fit(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prior: Floats, share: Floats) -> Effects:
+def fit_effects(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prior: Floats, share: Floats) -> Effects:
     """Fit effects by Levenberg–Marquardt on standardised misses.
 
     A miss is a (cell, class) count of the model less the released one, divided by its deviation, which includes some
@@ -93,7 +98,7 @@ def fit(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prior: Float
     spread = np.sqrt(sigma[:, None] ** 2 + counts[:, None] * (share * (1 - share))[None, :-1] * 0.05 + 1)
 
     def predict(found: Floats) -> Floats:
-        return Effects(intercept, found).chances(design)
+        return Effects(intercept, found).probabilities(design)
 
     def loss(p: Floats, found: Floats) -> float:
         miss = (design.T @ p[:, :-1].astype(np.float32) - wanted[:, :-1]) / spread
@@ -128,20 +133,20 @@ def fit(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prior: Float
     return Effects(intercept, effects)
 
 
-def draw(chances: Floats, chance: Stream) -> Integers:
+def draw_labels(probabilities: Floats, stream: Stream) -> Integers:
     """A class for every row. Rows are ordered by the probability of the first class; of two classes, each then comes as
     often as its probabilities add up to, within one."""
-    rows, classes = chances.shape
-    order = np.lexsort((chance.words(rows), chances[:, 0]))
-    cumulated = np.cumsum(chances[order], axis=0)
+    rows, classes = probabilities.shape
+    order = np.lexsort((stream.words(rows), probabilities[:, 0]))
+    cumulated = np.cumsum(probabilities[order], axis=0)
     found = np.empty(rows, np.int64)
     if classes == 2:
-        before = np.floor(cumulated[:, 0] + (coin := float(chance.uniform())))
+        before = np.floor(cumulated[:, 0] + (coin := float(stream.uniform())))
         start = np.concatenate([[np.floor(coin)], before[:-1]])
         found[order] = np.where(before > start, 0, 1)
         return found
-    uniform = chance.uniform(rows)
-    found[order] = (np.cumsum(chances[order], axis=1) < uniform[:, None]).sum(1).clip(max=classes - 1)
+    uniform = stream.uniform(rows)
+    found[order] = (np.cumsum(probabilities[order], axis=1) < uniform[:, None]).sum(1).clip(max=classes - 1)
     return found
 
 
@@ -160,10 +165,10 @@ def _precision(columns: Sequence[tuple[int, int]]) -> Floats:
     return found
 
 
-def _key(k: int, target: int) -> tuple[int, int]:
+def _pair_key(k: int, target: int) -> tuple[int, int]:
     return (min(k, target), max(k, target))
 
 
-def _with(agreed: Consistent, k: int, target: int) -> Floats:
-    table = agreed.pairs[_key(k, target)]
+def _pair_with_target(consistent: ConsistentTables, k: int, target: int) -> Floats:
+    table = consistent.pairs[_pair_key(k, target)]
     return table if k < target else table.T

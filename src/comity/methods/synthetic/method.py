@@ -289,21 +289,21 @@ class CountsProtocol(Protocol):
     def encoding(self) -> CellEncoding:
         return self.cells.encoding
 
-    def whole(self, consortium: Consortium) -> Counting:
+    def full_counting(self, consortium: Consortium) -> Counting:
         """All pairs."""
         return self._laplace if isinstance(consortium.loss, Pure) else self._gaussian
 
     def counting(self, consortium: Consortium) -> Counting:
         """The tables that are counted: all pairs, or those with the target for naive Bayes."""
-        whole = self.whole(consortium)
-        return whole.sparser if self.chosen(consortium) == "naive-bayes" else whole
+        whole = self.full_counting(consortium)
+        return whole.sparser if self.choose_model(consortium) == "naive-bayes" else whole
 
-    def chosen(self, consortium: Consortium) -> str:
+    def choose_model(self, consortium: Consortium) -> str:
         """The model, by the study or by a rule from public figures."""
         if self.model != "auto":
             return self.model
-        whole = self.whole(consortium)
-        deviation = self._counts(whole, consortium).opened_deviation(consortium, consortium.size)
+        whole = self.full_counting(consortium)
+        deviation = self._declare_counts(whole, consortium).opened_deviation(consortium, consortium.size)
         carried = affords_pairs(whole.layout, deviation, self.declared_rows(consortium))
         return "mixture" if carried else "naive-bayes"
 
@@ -313,7 +313,7 @@ class CountsProtocol(Protocol):
 
     # What leaves.
 
-    def _counts(self, counting: Counting, consortium: Consortium) -> Release:
+    def _declare_counts(self, counting: Counting, consortium: Consortium) -> Release:
         """The one release that costs anything."""
         raise NotImplementedError(f"{type(self).__name__} releases no counts")
 
@@ -324,7 +324,7 @@ class CountsProtocol(Protocol):
 
     # What comes out.
 
-    def _dataset(
+    def _make_dataset(
         self,
         values: Any,
         parties: int,
@@ -337,28 +337,28 @@ class CountsProtocol(Protocol):
         from comity.methods.synthetic.artefact import NoisyCounts, SyntheticDataset
 
         counting = self.counting(consortium)
-        deviation = self._counts(counting, consortium).opened_deviation(consortium, parties)
+        deviation = self._declare_counts(counting, consortium).opened_deviation(consortium, parties)
         values = np.asarray(values, np.float64)
-        counts = NoisyCounts(counting, self.chosen(consortium), values, deviation, total, parties, narrowed)
+        counts = NoisyCounts(counting, self.choose_model(consortium), values, deviation, total, parties, narrowed)
         return SyntheticDataset(counts)
 
     # What the plan says.
 
-    def _titled(self, consortium: Consortium, how: str = "") -> str:
+    def _make_title(self, consortium: Consortium, how: str = "") -> str:
         noise = "Laplace" if isinstance(consortium.loss, Pure) else "Gaussian"
-        return f"synthetic ({self.chosen(consortium)}, {noise}{how})"
+        return f"synthetic ({self.choose_model(consortium)}, {noise}{how})"
 
     def declared_units(self, consortium: Consortium) -> int | None:
         return self.declared_rows(consortium)
 
-    def _planned(self, consortium: Consortium) -> dict[tuple[int, ...], float]:
+    def _planned_deviations(self, consortium: Consortium) -> dict[tuple[int, ...], float]:
         """The deviation of each table's counts, as far as it is known before a run."""
         counting = self.counting(consortium)
-        deviation = self._counts(counting, consortium).opened_deviation(consortium, consortium.size)
+        deviation = self._declare_counts(counting, consortium).opened_deviation(consortium, consortium.size)
         return counting.layout.deviations(deviation)
 
     def expectation(self, consortium: Consortium) -> str:
-        deviations, rows = self._planned(consortium), self.declared_rows(consortium)
+        deviations, rows = self._planned_deviations(consortium), self.declared_rows(consortium)
         found = deviations.values()
         said = f"counts carry noise of deviation {min(found):.3g} to {max(found):.3g}"
         if rows is None:
@@ -373,7 +373,11 @@ class CountsProtocol(Protocol):
         )
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
-        counting, whole, rows = self.counting(consortium), self.whole(consortium), self.declared_rows(consortium)
+        counting, whole, rows = (
+            self.counting(consortium),
+            self.full_counting(consortium),
+            self.declared_rows(consortium),
+        )
         layout = counting.layout
         found = [
             f"{layout.counts:,} counts of {layout.columns} columns in {len(layout.blocks)} tables, "
@@ -384,11 +388,11 @@ class CountsProtocol(Protocol):
         if self.model == "auto" and rows is None:
             found.append("model: mixture, because neither synthetic.rows nor synthetic.sizes is declared")
         elif self.model == "auto" and rows is not None:
-            deviation = self._counts(whole, consortium).opened_deviation(consortium, consortium.size)
+            deviation = self._declare_counts(whole, consortium).opened_deviation(consortium, consortium.size)
             noise = pair_noise(whole.layout, deviation, rows)
             than = "above" if noise > MAX_PAIR_NOISE else "at most"
             found.append(
-                f"model: {self.chosen(consortium)}, because the noise of a pair of columns is {noise:.3g} of the "
+                f"model: {self.choose_model(consortium)}, because the noise of a pair of columns is {noise:.3g} of the "
                 f"records, {than} {MAX_PAIR_NOISE}"
             )
         return (*found, "anyone with the counts can make rows from them, with public randomness and at no further cost")
@@ -424,7 +428,7 @@ class SyntheticProtocol(CountsProtocol):
                 key="synthetic.rounds",
             )
         if self.rounds == 2:
-            assert Recount(self.cells.layout).chosen
+            assert Recount(self.cells.layout).candidates
 
     # What the study fixes.
 
@@ -433,7 +437,7 @@ class SyntheticProtocol(CountsProtocol):
 
     def recount(self, consortium: Consortium) -> Recount:
         """What a second round counts."""
-        return Recount(self.whole(consortium).layout)
+        return Recount(self.full_counting(consortium).layout)
 
     # What leaves.
 
@@ -445,7 +449,7 @@ class SyntheticProtocol(CountsProtocol):
             )
         if self.sizes is not None:
             check_sizes(self.sizes, consortium, "synthetic.sizes")
-        counts = self._counts(self.counting(consortium), consortium)
+        counts = self._declare_counts(self.counting(consortium), consortium)
         one = Array(counts.shape)
         if self.rounds == 2:
             return self._declare_two_rounds(counts, consortium)
@@ -461,14 +465,14 @@ class SyntheticProtocol(CountsProtocol):
         return Declaration((counts, tables), adversary=adversary)
 
     def _declare_two_rounds(self, counts: Release, consortium: Consortium) -> Declaration:
-        if self.chosen(consortium) == "naive-bayes":
+        if self.choose_model(consortium) == "naive-bayes":
             raise StudyError(
                 "synthetic.rounds = 2 counts the strongest pairs of columns again, but the model is naive-bayes, which "
                 'has only pairs with the target; set rounds = 1, or model = "mixture"',
                 key="synthetic.rounds",
             )
-        again = self._again(consortium)
-        one, pairs = Array(counts.shape), Array((self.recount(consortium).chosen,), "<i8")
+        again = self._declare_recount(consortium)
+        one, pairs = Array(counts.shape), Array((self.recount(consortium).chosen_count,), "<i8")
         many = Count(consortium.size)
         opened, listed = (
             Release(name=name, source=COORDINATOR, to=EVERY_PARTY, protection=Derived("counts"), form=form)
@@ -486,15 +490,15 @@ class SyntheticProtocol(CountsProtocol):
         releases = (counts, opened, listed, again, tables)
         return Declaration(releases, adversary=_coordinator_with_parties(consortium))
 
-    def _counts(self, counting: Counting, consortium: Consortium) -> Release:
+    def _declare_counts(self, counting: Counting, consortium: Consortium) -> Release:
         noise = split_loss(consortium)[0] if self.rounds == 2 else self._noise(consortium)
-        return self._counted("counts", counting.layout.counts, counting.layout.weights, noise, consortium)
+        return self._declare_sum("counts", counting.layout.counts, counting.layout.weights, noise, consortium)
 
-    def _again(self, consortium: Consortium) -> Release:
+    def _declare_recount(self, consortium: Consortium) -> Release:
         recount = self.recount(consortium)
-        return self._counted("again", recount.counts, recount.weights, split_loss(consortium)[1], consortium)
+        return self._declare_sum("again", recount.counts, recount.weights, split_loss(consortium)[1], consortium)
 
-    def _counted(
+    def _declare_sum(
         self, name: str, counts: int, weights: tuple[int, ...], noise: Gaussian | Laplace, consortium: Consortium
     ) -> Release:
         return Release(
@@ -536,7 +540,7 @@ class SyntheticProtocol(CountsProtocol):
     def _count_twice(self, parties: Parties) -> dict[str, Any]:
         first = parties.sum(self.count)
         parties.require("counts", first.parties, self._ranges(first.value, parties.consortium))
-        pairs = self._strongest(first.value, parties.consortium)
+        pairs = self._find_strongest(first.value, parties.consortium)
         second = parties.sum(self.count_again, opened=first.value, pairs=pairs)
         return {
             "counts": first.value,
@@ -546,9 +550,9 @@ class SyntheticProtocol(CountsProtocol):
             "parties_again": second.parties,
         }
 
-    def _strongest(self, opened: Floats, consortium: Consortium) -> Integers:
-        first = self._counts(self.whole(consortium), consortium)
-        return self.recount(consortium).strongest(opened, first.opened_deviation(consortium, consortium.size))
+    def _find_strongest(self, opened: Floats, consortium: Consortium) -> Integers:
+        first = self._declare_counts(self.full_counting(consortium), consortium)
+        return self.recount(consortium).find_strongest(opened, first.opened_deviation(consortium, consortium.size))
 
     # What a site does.
 
@@ -561,7 +565,7 @@ class SyntheticProtocol(CountsProtocol):
     def count_again(self, site: Site, opened: Floats, pairs: Integers) -> None:
         """Count the pairs that follow from the opened counts. Another list could ask for what nobody agreed to."""
         consortium = site.consortium
-        if not np.array_equal(pairs, self._strongest(opened, consortium)):
+        if not np.array_equal(pairs, self._find_strongest(opened, consortium)):
             raise Malformed(
                 "the pairs to count again are not the strongest of the opened counts; nothing was drawn. Ask the "
                 "coordinator which version it runs",
@@ -579,8 +583,8 @@ class SyntheticProtocol(CountsProtocol):
         if self.rounds == 2 and tables["parties"] == tables["parties_again"]:
             return self._combine_rounds(tables, consortium)
         if self.pooling == "none":
-            return self._dataset_of(sum(tables.values()), len(tables), consortium)
-        return self._dataset_of(tables["counts"], tables["parties"], consortium)
+            return self._present_counts(sum(tables.values()), len(tables), consortium)
+        return self._present_counts(tables["counts"], tables["parties"], consortium)
 
     def beside(
         self, released: Mapping[str, Any], consortium: Consortium, *, study: str, run: str
@@ -590,27 +594,27 @@ class SyntheticProtocol(CountsProtocol):
         if not 1 < len(tables) <= MAX_DATASETS:
             return {}
         return {
-            f"data-{place}": self._dataset_of(tables[party], 1, consortium)
+            f"data-{place}": self._present_counts(tables[party], 1, consortium)
             for place, party in enumerate(consortium.parties, start=1)
             if party in tables
         }
 
     def _combine_rounds(self, tables: Mapping[str, Any], consortium: Consortium) -> SyntheticDataset:
         parties = int(tables["parties"])
-        rounds = (self._counts(self.whole(consortium), consortium), self._again(consortium))
+        rounds = (self._declare_counts(self.full_counting(consortium), consortium), self._declare_recount(consortium))
         first, second = (release.opened_deviation(consortium, parties) for release in rounds)
-        both = self.recount(consortium).combined(
+        both = self.recount(consortium).combine(
             np.asarray(tables["counts"], np.float64), tables["again"], tables["pairs"], (first, second)
         )
-        return self._dataset_of(both.values, parties, consortium, both.narrowed)
+        return self._present_counts(both.values, parties, consortium, both.narrowed)
 
-    def _dataset_of(
+    def _present_counts(
         self, values: Any, parties: int, consortium: Consortium, narrowed: tuple[float, ...] | None = None
     ) -> SyntheticDataset:
         replaced = consortium.neighbours is Neighbours.REPLACE
         # The declared number is that of all records; one party's number is in its counts alone.
         total = self.declared_rows(consortium) if replaced and parties == consortium.size else None
-        return self._dataset(values, parties, total, consortium, narrowed)
+        return self._make_dataset(values, parties, total, consortium, narrowed)
 
     def assess(self, presented: SyntheticDataset, train: Sequence[Records] | None, test: Records) -> Assessment:
         from comity.methods.synthetic.fidelity import assess, pool_records
@@ -630,19 +634,19 @@ class SyntheticProtocol(CountsProtocol):
 
     def title_in(self, consortium: Consortium) -> str:
         alone = ", each party alone" if self.pooling == "none" else ""
-        return self._titled(consortium, ", two rounds" if self.rounds == 2 else alone)
+        return self._make_title(consortium, ", two rounds" if self.rounds == 2 else alone)
 
-    def _planned(self, consortium: Consortium) -> dict[tuple[int, ...], float]:
+    def _planned_deviations(self, consortium: Consortium) -> dict[tuple[int, ...], float]:
         """Before the first round it is known only that pairs with the target are counted again."""
-        found = super()._planned(consortium)
+        found = super()._planned_deviations(consortium)
         if self.rounds == 2:
-            narrower, again = self._narrower(consortium), self.recount(consortium).labelled
+            narrower, again = self._deviation_ratio(consortium), self.recount(consortium).labelled
             found |= {block.key: found[block.key] * narrower for block in again}
         return found
 
-    def _narrower(self, consortium: Consortium) -> float:
+    def _deviation_ratio(self, consortium: Consortium) -> float:
         """The deviation of a table that both rounds count, over that of the first round."""
-        rounds = (self._counts(self.whole(consortium), consortium), self._again(consortium))
+        rounds = (self._declare_counts(self.full_counting(consortium), consortium), self._declare_recount(consortium))
         first, second = (release.opened_deviation(consortium, consortium.size) for release in rounds)
         return second / hypot(first, second)
 
@@ -650,10 +654,10 @@ class SyntheticProtocol(CountsProtocol):
         recount = self.recount(consortium)
         return (
             f"two rounds: the first counts all tables with {FIRST_SHARE:.0%} of the loss; the second spends the rest "
-            f"on the {len(recount.labelled)} tables with the target and the {recount.chosen} strongest of "
+            f"on the {len(recount.labelled)} tables with the target and the {recount.chosen_count} strongest of "
             f"{len(recount.candidates)} others, chosen from the opened counts. For these the deviation falls to "
-            f"{self._narrower(consortium):.2f} of the first round's. If a party drops out in between, only the first "
-            "round is used"
+            f"{self._deviation_ratio(consortium):.2f} of the first round's. If a party drops out in between, only the "
+            "first round is used"
         )
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from comity.data import Categorical, Classes, Date, Numeric
 from comity.entropy import Stream
 from comity.errors import DataError
 from comity.methods.synthetic.artefact import NoisyCounts
+from comity.methods.synthetic.consistency import estimate_column
 
 Floats = NDArray[np.float64]
 
@@ -44,23 +45,15 @@ class Measured:
 def measure(counts: NoisyCounts, statistic: Callable[[Tables], Floats]) -> Measured:
     """A statistic of the tables and its deviation. It must be finite for tables that noise makes negative."""
     layout = counts.counting.layout
-    chance = Stream.public("error bars", counts.digest)
-    tried = [statistic(Tables(layout.tables(counts.noised(chance)))) for _ in range(NOISE_DRAWS)]
+    stream = Stream.public("error bars", counts.digest)
+    tried = [statistic(Tables(layout.tables(counts.add_noise(stream)))) for _ in range(NOISE_DRAWS)]
     return Measured(np.asarray(statistic(Tables(counts.tables))), np.asarray(np.std(tried, axis=0)))
 
 
 def estimate_single(counts: NoisyCounts, tables: Tables, column: int) -> Floats:
-    """Counts of a column: the mean of all tables that imply them, weighted by inverse variance."""
-    if column in tables.singles:
-        return tables.singles[column]
-    weighted, weight = np.zeros(counts.counting.layout.sizes[column]), 0.0
-    for key, table in tables.items():
-        if column in key:
-            other = 1 if len(key) == 1 else table.shape[1 - key.index(column)]
-            margin = table if len(key) == 1 else table.sum(axis=1 - key.index(column))
-            precision = 1 / (other * counts.deviations[key] ** 2)
-            weighted, weight = weighted + precision * margin, weight + precision
-    tables.singles[column] = np.asarray(weighted / weight)
+    """Counts of a column, estimated from all tables that imply them."""
+    if column not in tables.singles:
+        tables.singles[column] = estimate_column(column, tables, counts.deviations)
     return tables.singles[column]
 
 
@@ -256,9 +249,9 @@ def tabulate_regression(counts: NoisyCounts, target: str, on: Sequence[str] | No
         return _correlations(counts, tables, [*entries, explained])
 
     matrix = correlated(opened)
-    chance = Stream.public("conditioning", counts.digest)
+    stream = Stream.public("conditioning", counts.digest)
     moved = [
-        np.linalg.norm(correlated(Tables(layout.tables(counts.noised(chance))))[:-1, :-1] - matrix[:-1, :-1], 2)
+        np.linalg.norm(correlated(Tables(layout.tables(counts.add_noise(stream))))[:-1, :-1] - matrix[:-1, :-1], 2)
         for _ in range(_EIGENVALUE_DRAWS)
     ]
     if np.linalg.eigvalsh(matrix[:-1, :-1])[0] < _MIN_EIGENVALUE * float(np.mean(moved)):

@@ -5,7 +5,7 @@ Everything here reads released counts and public randomness alone: it costs noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import sqrt
 
@@ -15,9 +15,9 @@ from threadpoolctl import threadpool_limits
 
 from comity.compiled import compiled
 from comity.entropy import Stream
-from comity.methods.synthetic import labels
-from comity.methods.synthetic.consistency import Consistent, add_interaction, denoise_determined, make_consistent
+from comity.methods.synthetic.consistency import ConsistentTables, add_interaction, denoise_determined
 from comity.methods.synthetic.counts import Layout
+from comity.methods.synthetic.labels import redraw_labels
 
 Floats = NDArray[np.float64]
 
@@ -58,15 +58,14 @@ class Mixture:
 
 def fit_mixture(
     layout: Layout,
-    agreed: Consistent,
-    chance: Stream,
+    consistent: ConsistentTables,
+    stream: Stream,
     *,
     pairs: Mapping[tuple[int, int], Floats] | None = None,
     pull: float = 0.0,
     start: Mixture | None = None,
     components: int = COMPONENTS,
     steps: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Mixture:
     """Fit `pairs`, or the consistent ones, by weighted least squares with Adam, from `start` or near the single
     columns.
@@ -75,27 +74,27 @@ def fit_mixture(
     units of the largest eigenvalue that noise alone would give that matrix. A column that follows another is left out,
     because it is drawn from that one.
     """
-    width, total = layout.width, agreed.total
+    width, total = layout.width, consistent.total
     if steps is None:
         steps = max_steps(layout)
     target, weight = np.zeros((width, width)), np.zeros((width, width))
     places = [slice(start, start + size) for start, size in zip(layout.offsets, layout.sizes)]
     noise = []
-    for (i, j), table in (agreed.pairs if pairs is None else pairs).items():
+    for (i, j), table in (consistent.pairs if pairs is None else pairs).items():
         if i in layout.follows or j in layout.follows:
             continue
-        noise.append(agreed.deviation[i, j])
+        noise.append(consistent.deviation[i, j])
         believed = 1 / max(noise[-1], _MIN_DEVIATION) ** 2
         target[places[i], places[j]], weight[places[i], places[j]] = table / total, believed
         target[places[j], places[i]], weight[places[j], places[i]] = table.T / total, believed
-    single = np.concatenate([agreed.singles[k] for k in range(layout.columns)]) / total
+    single = np.concatenate([consistent.singles[k] for k in range(layout.columns)]) / total
     if start is None:
-        logits = 0.5 * chance.normal((components, width)) + np.log(np.maximum(single, 1e-6))
+        logits = 0.5 * stream.normal((components, width)) + np.log(np.maximum(single, 1e-6))
     else:
         components = len(start.probabilities)
         logits = np.log(np.maximum(start.probabilities, 1e-30))
     scale = total**2
-    single_weight = layout.columns / max(agreed.narrowest, _MIN_DEVIATION) ** 2
+    single_weight = layout.columns / max(consistent.narrowest, _MIN_DEVIATION) ** 2
     together = 0.0
     if noise and pull:
         # In units of the loss: half a squared distance with eigenvalues pulled by λ. A symmetric matrix of noise has
@@ -124,8 +123,6 @@ def fit_mixture(
         rate = RATE * (1 - (step - 1) / steps)
         corrected = np.sqrt(second / (1 - _BETA_2**step)) + _ADAM_EPSILON
         logits -= (rate * first / (1 - _BETA_1**step) / corrected).astype(np.float32)
-        if progress is not None and step % 50 == 0:
-            progress(step, steps)
     return Mixture(layout, _softmax(logits.astype(np.float64), starts, sizes))
 
 
@@ -158,26 +155,23 @@ PULL = 0.3
 _FIRST_STEPS, _SECOND_STEPS = 0.25, 0.75
 
 
-def fit_two_passes(
-    layout: Layout, agreed: Consistent, chance: Stream, *, progress: Callable[[int, int], None] | None = None
-) -> Mixture:
+def fit_two_passes(layout: Layout, consistent: ConsistentTables, stream: Stream) -> Mixture:
     steps = max_steps(layout)
-    opened = {(key[0], key[1]): table for key, table in agreed.noisy.items() if len(key) == 2}
-    shared = fit_mixture(layout, agreed, chance, pairs=opened, pull=PULL, steps=int(_FIRST_STEPS * steps))
-    pairs = refine_pairs(layout, agreed, shared)
-    return fit_mixture(
-        layout, agreed, chance, pairs=pairs, start=shared, steps=int(_SECOND_STEPS * steps), progress=progress
-    )
+    opened = {(key[0], key[1]): table for key, table in consistent.noisy.items() if len(key) == 2}
+    shared = fit_mixture(layout, consistent, stream, pairs=opened, pull=PULL, steps=int(_FIRST_STEPS * steps))
+    pairs = refine_pairs(layout, consistent, shared)
+    return fit_mixture(layout, consistent, stream, pairs=pairs, start=shared, steps=int(_SECOND_STEPS * steps))
 
 
-def refine_pairs(layout: Layout, agreed: Consistent, shared: Mixture) -> Pairs:
-    """The mean of the two estimates of every pair that the model is about."""
-    return {
-        (i, j): (table + add_interaction(shared.pair(i, j) * agreed.total, agreed.noisy[i, j], agreed.deviation[i, j]))
-        / 2
-        for (i, j), table in agreed.pairs.items()
-        if i not in layout.follows and j not in layout.follows
-    }
+def refine_pairs(layout: Layout, consistent: ConsistentTables, shared: Mixture) -> Pairs:
+    """The mean of the two estimates of every pair of columns of which neither follows another."""
+    refined = {}
+    for (i, j), table in consistent.pairs.items():
+        if i not in layout.follows and j not in layout.follows:
+            expected = shared.pair(i, j) * consistent.total
+            second = add_interaction(expected, consistent.noisy[i, j], consistent.deviation[i, j])
+            refined[i, j] = (table + second) / 2
+    return refined
 
 
 # Rows are drawn by systematic rounding: within a component, no cell is further than one from its share.
@@ -185,27 +179,27 @@ def refine_pairs(layout: Layout, agreed: Consistent, shared: Mixture) -> Pairs:
 Integers = NDArray[np.int64]
 
 
-def sample_mixture(mixture: Mixture, rows: int, chance: Stream) -> Integers:
+def sample_mixture(mixture: Mixture, rows: int, stream: Stream) -> Integers:
     """Cells (rows, columns). Independent draws would add sampling noise to counts that were paid for."""
     components, layout = len(mixture.probabilities), mixture.layout
-    groups = draw_systematically(np.full((1, components), 1.0), np.zeros(rows, np.int64), chance)
+    groups = draw_systematically(np.full((1, components), 1.0), np.zeros(rows, np.int64), stream)
     found = np.empty((rows, layout.columns), np.int64)
     for k in range(layout.columns):
-        found[:, k] = draw_systematically(mixture.column(k), groups, chance)
-    balance_pairs(mixture, found, groups, chance)
+        found[:, k] = draw_systematically(mixture.column(k), groups, stream)
+    balance_pairs(mixture, found, groups, stream)
     return found
 
 
-def draw_systematically(shares: Floats, groups: Integers, chance: Stream) -> Integers:
+def draw_systematically(shares: Floats, groups: Integers, stream: Stream) -> Integers:
     """A cell for every row, in random order. In each group, each cell comes as often as the group's shares say, rounded
     up or down by one coin for the group."""
     rows = len(groups)
     if rows == 0:
         return np.empty(0, np.int64)
     count = np.bincount(groups, minlength=len(shares))
-    order = np.lexsort((chance.words(rows), groups))
+    order = np.lexsort((stream.words(rows), groups))
     first = np.repeat(np.cumsum(count) - count, count)
-    coins = np.repeat(chance.uniform(len(shares)), count)
+    coins = np.repeat(stream.uniform(len(shares)), count)
     # A group's places and edges both lie between its number and the next, so one search serves all groups.
     sorted_groups = groups[order]
     places = sorted_groups + (np.arange(rows) - first + coins) / np.repeat(count, count)
@@ -218,9 +212,9 @@ def draw_systematically(shares: Floats, groups: Integers, chance: Stream) -> Int
     return np.clip(found, 0, shares.shape[1] - 1)
 
 
-def draw_following(codes: Integers, pairs: Floats, chance: Stream) -> Integers:
+def draw_following(codes: Integers, pairs: Floats, stream: Stream) -> Integers:
     """A column's cells given those of the column that determines it, by the released counts of the pair."""
-    return draw_systematically(np.where(pairs.sum(1, keepdims=True) > 0, pairs, pairs.sum(0)), codes, chance)
+    return draw_systematically(np.where(pairs.sum(1, keepdims=True) > 0, pairs, pairs.sum(0)), codes, stream)
 
 
 # Rows are balanced: values change places until pairs of columns come as often as the model says.
@@ -234,7 +228,7 @@ def draw_following(codes: Integers, pairs: Floats, chance: Stream) -> Integers:
 SWEEPS = 2
 
 
-def balance_pairs(mixture: Mixture, codes: Integers, groups: Integers, chance: Stream) -> None:
+def balance_pairs(mixture: Mixture, codes: Integers, groups: Integers, stream: Stream) -> None:
     """Exchange values in place; `groups` are the rows' components."""
     layout = mixture.layout
     columns = np.array(layout.leading)
@@ -252,7 +246,7 @@ def balance_pairs(mixture: Mixture, codes: Integers, groups: Integers, chance: S
             gap[others, rows] += table.T
     for _ in range(SWEEPS):
         for k in columns:
-            order = np.lexsort((chance.words(len(codes)), groups))
+            order = np.lexsort((stream.words(len(codes)), groups))
             _exchange(cells, groups, order, int(k), columns, gap)
     codes[:] = cells - offsets
 
@@ -298,7 +292,7 @@ def _exchange(cells: Integers, groups: Integers, order: Integers, k: int, column
 _MIN_RATIO = 1e-3
 
 
-def temper(layout: Layout, agreed: Consistent) -> Consistent:
+def temper(layout: Layout, consistent: ConsistentTables) -> ConsistentTables:
     """Divide the log-likelihood ratios of pairs with the target by the effective number of columns.
 
     With I_j the mutual information of column j and the target, that number is (Σ I_j)²/Σ I_j²: the number of columns if
@@ -308,12 +302,12 @@ def temper(layout: Layout, agreed: Consistent) -> Consistent:
     motion with generated targets, at two budgets each, two runs a cell: the number itself has the lowest geometric mean
     of errors and the lowest worst error. Wages, which many columns tell apart, lose by it.
     """
-    tables = {pair: table for pair, table in agreed.pairs.items() if layout.target in pair}
-    alone = {(i, j): np.outer(agreed.singles[i], agreed.singles[j]) / agreed.total for i, j in tables}
-    told = np.array([_mutual_information(table, alone[pair]) for pair, table in tables.items()])
-    columns = max(1.0, float(told.sum() ** 2 / max((told**2).sum(), 1e-300)))
+    tables = {pair: table for pair, table in consistent.pairs.items() if layout.target in pair}
+    alone = {(i, j): np.outer(consistent.singles[i], consistent.singles[j]) / consistent.total for i, j in tables}
+    information = np.array([_mutual_information(table, alone[pair]) for pair, table in tables.items()])
+    columns = max(1.0, float(information.sum() ** 2 / max((information**2).sum(), 1e-300)))
     raised = {pair: _temper_table(table, alone[pair], columns) for pair, table in tables.items()}
-    return replace(agreed, pairs={**agreed.pairs, **raised})
+    return replace(consistent, pairs={**consistent.pairs, **raised})
 
 
 def _mutual_information(table: Floats, alone: Floats) -> float:
@@ -328,70 +322,51 @@ def _temper_table(table: Floats, alone: Floats, columns: float) -> Floats:
     return np.asarray(found * table.sum() / found.sum())
 
 
-def sample_naive_bayes(layout: Layout, agreed: Consistent, rows: int, chance: Stream) -> Integers:
+def sample_naive_bayes(layout: Layout, consistent: ConsistentTables, rows: int, stream: Stream) -> Integers:
     """Draw labels by their counts, and within each label every column separately; without a label, columns alone."""
     found = np.zeros((rows, layout.columns), np.int64)
     together = np.zeros(rows, np.int64)
     target = layout.target
     if target is not None:
-        found[:, target] = draw_systematically(agreed.singles[target][None], together, chance)
+        found[:, target] = draw_systematically(consistent.singles[target][None], together, stream)
     for k in layout.leading:
         if target is None:
-            found[:, k] = draw_systematically(agreed.singles[k][None], together, chance)
+            found[:, k] = draw_systematically(consistent.singles[k][None], together, stream)
         elif k != target:
-            table = agreed.pairs[min(k, target), max(k, target)]
-            found[:, k] = draw_following(found[:, target], table if target < k else table.T, chance)
+            table = consistent.pairs[min(k, target), max(k, target)]
+            found[:, k] = draw_following(found[:, target], table if target < k else table.T, stream)
     return found
 
 
 @dataclass(frozen=True)
 class Synthesis:
     """How rows are made from counts. `ordered` gives, for columns, how many of their cells have an order. A
-    `classified` label is redrawn from the row's columns. `total` is the number of records where it is public."""
+    `classified` label is redrawn from the row's columns."""
 
     layout: Layout
     model: str
     ordered: Mapping[int, int] = field(default_factory=dict)
     classified: bool = False
-    total: float | None = None
 
-    def agreed(self, weighted: Floats, deviation: float) -> Consistent:
-        layout = self.layout
-        return make_consistent(layout, layout.tables(weighted), layout.deviations(deviation), self.total)
-
-    def rows(
-        self,
-        weighted: Floats,
-        deviation: float,
-        chance: Stream,
-        *,
-        count: int | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> Integers:
-        """Cells (rows, columns): `count` rows, or as many as the counts imply."""
+    def make_rows(self, consistent: ConsistentTables, stream: Stream, count: int) -> Integers:
+        """Cells (count, columns)."""
         # Small products take longer on several threads, and their last bits would depend on the number of threads.
         with threadpool_limits(1, user_api="blas"):
-            return self.make_rows(self.agreed(weighted, deviation), chance, count, progress)
-
-    def make_rows(
-        self,
-        agreed: Consistent,
-        chance: Stream,
-        count: int | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> Integers:
-        """Rows from consistent counts."""
-        size = max(1, round(agreed.total)) if count is None else count
-        if self.model == "naive-bayes":
-            told = agreed if self.classified else temper(self.layout, agreed)
-            found = sample_naive_bayes(self.layout, told, size, chance)
-        else:
-            found = sample_mixture(fit_two_passes(self.layout, agreed, chance, progress=progress), size, chance)
-            if self.classified and self.layout.target is not None:
-                target = self.layout.target
-                found[:, target] = labels.redraw(self.layout, agreed, found, chance, ordered=self.ordered)
+            if self.model == "naive-bayes":
+                tables = consistent if self.classified else temper(self.layout, consistent)
+                codes = sample_naive_bayes(self.layout, tables, count, stream)
+            else:
+                codes = self._sample_labelled_mixture(consistent, stream, count)
         for column, of in self.layout.follows.items():
             key = (min(column, of), max(column, of))
-            table = denoise_determined(agreed.noisy[key] if of < column else agreed.noisy[key].T, agreed.deviation[key])
-            found[:, column] = draw_following(found[:, of], table, chance)
-        return found
+            noisy = consistent.noisy[key] if of < column else consistent.noisy[key].T
+            pairs = denoise_determined(noisy, consistent.deviation[key])
+            codes[:, column] = draw_following(codes[:, of], pairs, stream)
+        return codes
+
+    def _sample_labelled_mixture(self, consistent: ConsistentTables, stream: Stream, count: int) -> Integers:
+        codes = sample_mixture(fit_two_passes(self.layout, consistent, stream), count, stream)
+        target = self.layout.target
+        if self.classified and target is not None:
+            codes[:, target] = redraw_labels(self.layout, consistent, codes, stream, ordered=self.ordered)
+        return codes

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from comity.methods.synthetic.published.predictor import train_model as train_model
     from comity.methods.synthetic.published.synthesis import clip_leaf_masses as clip_leaf_masses
     from comity.methods.synthetic.published.synthesis import draw_records as draw_records
-    from comity.methods.synthetic.published.synthesis import make_consistent as make_consistent
+    from comity.methods.synthetic.published.synthesis import fit_masses as fit_masses
     from comity.methods.synthetic.published.synthesis import objective as objective
     from comity.methods.synthetic.published.synthesis import round_masses as round_masses
     from comity.methods.synthetic.published.synthesis import solve_leaf_masses as solve_leaf_masses
@@ -43,8 +43,8 @@ __all__ = [
     "draw_records",
     "draw_shape",
     "draw_targets",
+    "fit_masses",
     "grow_tree",
-    "make_consistent",
     "measure_error",
     "objective",
     "round_masses",
@@ -67,7 +67,7 @@ _HOMES = {
     "draw_shape": "comity.methods.synthetic.published.tree",
     "draw_targets": "comity.methods.synthetic.published.tree",
     "grow_tree": "comity.methods.synthetic.published.tree",
-    "make_consistent": "comity.methods.synthetic.published.synthesis",
+    "fit_masses": "comity.methods.synthetic.published.synthesis",
     "measure_error": "comity.methods.synthetic.published.predictor",
     "objective": "comity.methods.synthetic.published.synthesis",
     "round_masses": "comity.methods.synthetic.published.synthesis",

@@ -1,4 +1,4 @@
-"""Private datasets as published: each sharer grows a private tree, makes records from it, and all trees vote on labels.
+"""Private datasets as published: each sharer grows a private tree and makes records from it; all trees vote on labels.
 
 F. Fioretto, P. Van Hentenryck, Privacy-Preserving Federated Data Sharing, AAMAS 2019 (PFDS):
 
@@ -7,14 +7,14 @@ F. Fioretto, P. Van Hentenryck, Privacy-Preserving Federated Data Sharing, AAMAS
                         the leaves, labels them by the vote of all trees and sends them to everyone    (`share`)
     3  each owner fits a model to the shared records and its own, and keeps it               (`learn`)
 
-Sharers are the parties with the role "sharer", or all parties where none has it. The noise is that of the paper; its
-true cost is in `Budget` and `proof.md`. The schema is public and so is the shape of every tree. One thing is not as
-printed: choices are made by noisy max (permute-and-flip) instead of the exponential mechanism, at the same loss.
+Sharers are the parties with the role "sharer", or all parties if none has it. The noise is that of the paper; `Budget`
+and `proof.md` have its true cost. The schema is public, and so is the shape of every tree. One thing is not as printed:
+choices are made by noisy max (permute-and-flip) instead of the exponential mechanism, at the same loss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property, lru_cache
@@ -74,22 +74,22 @@ if TYPE_CHECKING:
 
 # What the published noise costs.
 #
-# Printed: ε/2 for the tree, ε/(2h) for each of its h levels (h − 1 of choices, and the leaves), and ε/2 for the counts
-# of levels 1 … p − 1. The noise below is that of the paper. Its true cost (proof.md, 2 to 4):
+# Printed: ε/2 for the tree, which is ε/(2h) for each of its h levels (h − 1 of choices, and the leaves), and ε/2 for
+# the counts of levels 1 … p − 1. The noise below is that of the paper. Its true cost (proof.md, 2 to 4):
 #
 #     with ε' = ε/(2h)                 a record is added or removed  a record is replaced
 #     one level of choices             ε'/2                          ε'
 #     leaves                           ε'                            2ε'
 #     counts of p − 1 levels           ε/2                           ε·(p − 2)/(p − 1)
 #
-# Choices cost half of what is printed because scores are monotone. A replaced record counts twice everywhere but at the
-# root, whose count stays.
+# Choices cost half of what is printed, because scores are monotone. A replaced record counts twice everywhere but at
+# the root, whose count does not change.
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The printed ε of a study, laid out over a tree of `depth` levels, the first `levels` − 1 of which are `counted`
-    where sizes are made consistent."""
+    """The printed ε of a study, divided over a tree of `depth` levels. Where sizes are made consistent, the first
+    `levels` − 1 are `counted` too."""
 
     epsilon: Decimal
     depth: int
@@ -116,9 +116,9 @@ class Budget:
 
     @property
     def choice(self) -> NoisyMax:
-        """Of one level: exponential noise of mean 2/ε', whoever is a neighbour."""
-        twice = 2 if self.replaced else 1
-        return NoisyMax(loss=self._share(twice, 4 * self.depth), sensitivity=1.0, touched=twice, monotone=True)
+        """The choices of one level: exponential noise of mean 2/ε', under both neighbour relations."""
+        touched = 2 if self.replaced else 1
+        return NoisyMax(loss=self._share(touched, 4 * self.depth), sensitivity=1.0, touched=touched, monotone=True)
 
     @property
     def leaves(self) -> NoisyCounts:
@@ -129,29 +129,30 @@ class Budget:
     @property
     def counts(self) -> NoisyCounts:
         """Laplace noise of scale 2(p − 1)/ε on each count."""
-        measured = self.levels - 1
-        moved = 2 * (measured - 1) if self.replaced else measured
-        return NoisyCounts(loss=self._share(moved, 2 * measured), sensitivity=float(moved))
+        upper = self.levels - 1
+        moved = 2 * (upper - 1) if self.replaced else upper
+        return NoisyCounts(loss=self._share(moved, 2 * upper), sensitivity=float(moved))
 
     @property
     def total(self) -> Decimal:
         """The loss of a sharer by everything that it releases."""
-        each = LOSSES.multiply(self.choice.charged.epsilon, Decimal(self.depth - 1))
-        rest = [one.charged for one in ((self.leaves, self.counts) if self.counted else (self.leaves,))]
-        return LOSSES.add(each, sum((one.epsilon for one in rest if isinstance(one, Pure)), Decimal(0)))
+        choices = LOSSES.multiply(self.choice.charged.epsilon, Decimal(self.depth - 1))
+        counts = [one.charged for one in ((self.leaves, self.counts) if self.counted else (self.leaves,))]
+        return LOSSES.add(choices, sum((one.epsilon for one in counts if isinstance(one, Pure)), Decimal(0)))
 
     @property
     def factor(self) -> float:
-        """The loss by the printed ε."""
+        """The loss divided by the printed ε."""
         return float(self.total / self.epsilon)
 
 
-# What leaves. Sizes of trees differ between owners and are public; the number of shared records is not known before.
+# Forms of what leaves. The sizes of trees are public and differ between owners. The number of shared records is not
+# known beforehand.
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """A value of one of several forms: an owner's own shape is checked where it is known whose value it is."""
+    """A value of one of several forms. `read_tree` checks it against the shape of its owner's tree."""
 
     of: tuple[Form, ...]
 
@@ -160,7 +161,7 @@ class OneOf:
 
 
 @dataclass(frozen=True)
-class Rows:
+class SharedRecords:
     """Up to `most` records of `width` finite numbers each."""
 
     width: int
@@ -177,74 +178,21 @@ class Rows:
         )
 
 
-# Room for records: least squares leave about as many as there are, noise that is cut at zero many times more.
+# Room for records: least squares leave about as many as there are, noise clipped at zero many times more.
 MAX_RECORDS = 1 << 20
 
 
-def declare_releases(
-    shapes: Sequence[Shape], budget: Budget, source: str, *, classes: int, columns: int, levels: int
-) -> tuple[Release, ...]:
-    """For owners with trees of these shapes; `levels` is of how many sizes are taken, 0 where leaves are left alone."""
-
-    def made(name: str, to: str, protection: Computed | Derived, form: Any) -> Release:
-        return Release(name=name, source=source, to=to, protection=protection, form=form)
-
-    def sent(name: str, to: str, of: str, form: Any) -> Release:
-        return Release(name=name, source=COORDINATOR, to=to, protection=Derived(of), form=form)
-
-    splits = tuple(
-        made(
-            split_name(number),
-            ITSELF,
-            Computed(budget.choice),
-            OneOf(_drop_duplicates(Array((shape.choices[number],), "<i8") for shape in shapes)),
-        )
-        for number in range(len(shapes[0].levels))
-    )
-    leaves = OneOf(_drop_duplicates(Array((shape.leaves, classes), "<i8") for shape in shapes))
-    sizes = OneOf(_drop_duplicates(Array((_count_nodes(shape, levels),), "<i8") for shape in shapes))
-    counted = (made("counts", ITSELF, Computed(budget.counts), sizes),) if levels else ()
-    tree, rows = OneOf(_drop_duplicates(_tree_form(shape, classes) for shape in shapes)), Rows(columns, MAX_RECORDS)
-    return (
-        *splits,
-        made("leaves", ITSELF, Computed(budget.leaves), leaves),
-        *counted,
-        made("tree", COORDINATOR, Derived(*(release.name for release in splits), "leaves"), tree),
-        sent("trees", source, "tree", Each(tree)),
-        made("dataset", COORDINATOR, Derived("trees", *(release.name for release in counted)), rows),
-        sent("datasets", EVERYONE, "dataset", Each(rows)),
-    )
-
-
-def _count_nodes(shape: Shape, levels: int) -> int:
-    return sum(level.nodes for level in shape.levels[: levels - 1])
-
-
-def state_claim(budget: Budget) -> str:
-    if budget.total <= budget.epsilon:
-        return PRIVATE
-    return (
-        f"not private as claimed: {Pure(budget.epsilon)} is claimed for a record that is replaced and "
-        f"{Pure(budget.total)} is lost, because such a record moves the counts of two nodes; set "
-        'privacy.neighbours to "add-remove"'
-    )
-
-
 def split_name(number: int) -> str:
+    """The release of the thresholds that a level chooses."""
     return f"split_{number + 1}"
 
 
-def _tree_form(shape: Shape, classes: int) -> Fields:
-    nodes = sum(level.nodes for level in shape.levels)
-    return Fields({"thresholds": Array((nodes,)), "counts": Array((shape.leaves, classes), "<i8")})
-
-
-def _drop_duplicates(forms: Any) -> tuple[Any, ...]:
-    found: list[Any] = []
+def _one_of(forms: Iterable[Form]) -> OneOf:
+    different: list[Form] = []
     for form in forms:
-        if form not in found:
-            found.append(form)
-    return tuple(found)
+        if form not in different:
+            different.append(form)
+    return OneOf(tuple(different))
 
 
 Floats = NDArray[np.float64]
@@ -256,23 +204,25 @@ Levels = Annotated[int, Interval(ge=3)]
 Leaves = Annotated[int, Interval(ge=1, le=1_000_000)]
 
 SHARER = "sharer"
-# Shapes are public and the same in every step of a run; the sharers of a simulation all look at all of them.
+# The most shapes that are cached. Every step of a run uses the same ones, and in a simulation all sharers use all.
 _MAX_SHAPES = 256
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PublishedSynthetic(Protocol):
-    """A private dataset of each sharer, from a private tree of its own records.
+    """A private dataset of each sharer, made from a private tree of its records.
 
-    Adversary    whoever sees all that is shared, the other owners and the coordinator together. No owner relies on
-                 another: each draws its own noise in full.
+    Adversary    everyone who sees all trees and datasets: the coordinator and all other owners together. No owner
+    relies
+                 on another, because each draws its full noise itself.
     Unit         a record, added or removed, or replaced.
     Learned      sharers and coordinator: the trees. Everyone: the datasets. An owner's final model stays with it.
     Sensitivity  scores of thresholds 1, monotone; leaves 1 (replaced: 2); the counts of p − 1 levels p − 1 (replaced:
-                 2(p − 2), the root's count staying) in L1 (proof.md, 2 to 4).
+                 2(p − 2), because the root's count does not change) in L1 (proof.md, 2 to 4).
 
-    `depth` (h) counts the level of the leaves; `levels` (p) that of the leaves too, of those that sizes are taken from.
-    `leaves` caps the width of every level; `seed` names the public chance that shapes are drawn from.
+    `depth` (h) is the number of levels of a tree, `levels` (p) the number of levels whose sizes are made consistent;
+    both include the leaves. `leaves` caps the width of every level. `seed` names the public randomness that draws
+    shapes.
     """
 
     name: ClassVar[str] = "synthetic"
@@ -296,7 +246,7 @@ class PublishedSynthetic(Protocol):
             raise StudyError(
                 f"synthetic.levels must lie between 3 and {self.depth}, found {self.levels}", key="synthetic.levels"
             )
-        # The attributes of a schema without a target are refused.
+        # `Attributes` refuses a schema without a target.
         assert self.attributes.classes
         choose_learner(self.learner, self.target)
 
@@ -304,8 +254,8 @@ class PublishedSynthetic(Protocol):
 
     @property
     def title(self) -> str:
-        made = f"labels by {'the vote of all trees' if self.labelling == 'vote' else 'the own tree'}"
-        return f"synthetic (published trees, {made}{'' if self.consistency else ', no least squares'})"
+        labels = f"labels by {'the vote of all trees' if self.labelling == 'vote' else 'the own tree'}"
+        return f"synthetic (published trees, {labels}{'' if self.consistency else ', no least squares'})"
 
     @property
     def stackable(self) -> bool:
@@ -327,7 +277,7 @@ class PublishedSynthetic(Protocol):
 
     @property
     def kind(self) -> Learner:
-        """Of the models that owners fit."""
+        """The kind of model that owners fit."""
         return choose_learner(self.learner, self.target)
 
     @cached_property
@@ -357,19 +307,63 @@ class PublishedSynthetic(Protocol):
                 'privacy.unit = "record"',
                 key="privacy.unit",
             )
-        budget, source = self.budget(consortium), self.source(consortium)
-        shapes = [self.shape(party) for party in self.sharers(consortium)]
+        budget = self.budget(consortium)
         return Declaration(
-            declare_releases(
-                shapes,
-                budget,
-                source,
-                classes=self.attributes.classes,
-                columns=len(self.attributes.all) + 1,
-                levels=self.levels if self.consistency else 0,
-            ),
-            adversary="whoever sees all trees and datasets, all other owners and the coordinator together",
-            claim=state_claim(budget),
+            self._declare_releases(consortium, budget),
+            adversary="everyone who sees all trees and datasets: all other owners and the coordinator together",
+            claim=self._state_claim(budget),
+        )
+
+    def _declare_releases(self, consortium: Consortium, budget: Budget) -> tuple[Release, ...]:
+        source, classes = self.source(consortium), self.attributes.classes
+        shapes = [self.shape(party) for party in self.sharers(consortium)]
+
+        def by_sharers(name: str, to: str, protection: Computed | Derived, form: Form) -> Release:
+            return Release(name=name, source=source, to=to, protection=protection, form=form)
+
+        def by_coordinator(name: str, to: str, of: str, form: Form) -> Release:
+            return Release(name=name, source=COORDINATOR, to=to, protection=Derived(of), form=form)
+
+        splits = tuple(
+            by_sharers(
+                split_name(number),
+                ITSELF,
+                Computed(budget.choice),
+                _one_of(Array((shape.choices[number],), "<i8") for shape in shapes),
+            )
+            for number in range(len(shapes[0].levels))
+        )
+        leaves = _one_of(Array((shape.leaves, classes), "<i8") for shape in shapes)
+        sizes = _one_of(Array((self._count_upper_nodes(shape),), "<i8") for shape in shapes)
+        counts = (by_sharers("counts", ITSELF, Computed(budget.counts), sizes),) if self.consistency else ()
+        tree = _one_of(self._tree_form(shape) for shape in shapes)
+        records = SharedRecords(len(self.attributes.all) + 1, MAX_RECORDS)
+        return (
+            *splits,
+            by_sharers("leaves", ITSELF, Computed(budget.leaves), leaves),
+            *counts,
+            by_sharers("tree", COORDINATOR, Derived(*(release.name for release in splits), "leaves"), tree),
+            by_coordinator("trees", source, "tree", Each(tree)),
+            by_sharers("dataset", COORDINATOR, Derived("trees", *(release.name for release in counts)), records),
+            by_coordinator("datasets", EVERYONE, "dataset", Each(records)),
+        )
+
+    def _count_upper_nodes(self, shape: Shape) -> int:
+        return sum(level.nodes for level in shape.levels[: self.levels - 1])
+
+    def _tree_form(self, shape: Shape) -> Fields:
+        nodes = sum(level.nodes for level in shape.levels)
+        counts = Array((shape.leaves, self.attributes.classes), "<i8")
+        return Fields({"thresholds": Array((nodes,)), "counts": counts})
+
+    @staticmethod
+    def _state_claim(budget: Budget) -> str:
+        if budget.total <= budget.epsilon:
+            return PRIVATE
+        return (
+            f"not private as claimed: the paper claims {Pure(budget.epsilon)}, and a record that is replaced loses "
+            f"{Pure(budget.total)}, because it moves the counts of two nodes; set privacy.neighbours to "
+            '"add-remove"'
         )
 
     # What the coordinator does.
@@ -377,10 +371,10 @@ class PublishedSynthetic(Protocol):
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         sharers = self.sharers(parties.consortium)
         need = max(1, len(sharers) - parties.consortium.dropouts)
-        grown_ones = parties.ask(self.grow, to=sharers, need=need)
-        trees = {party: given["tree"] for party, given in grown_ones.items()}
-        made = parties.ask(self.share, to=list(trees), need=min(need, len(trees)), trees=trees)
-        datasets = {party: given["dataset"] for party, given in made.items()}
+        grown = parties.ask(self.grow, to=sharers, need=need)
+        trees = {party: values["tree"] for party, values in grown.items()}
+        shared = parties.ask(self.share, to=list(trees), need=min(need, len(trees)), trees=trees)
+        datasets = {party: values["dataset"] for party, values in shared.items()}
         parties.ask(self.learn, datasets=datasets)
         return {"datasets": datasets}
 
@@ -388,8 +382,8 @@ class PublishedSynthetic(Protocol):
 
     @step(gives=("tree",))
     def grow(self, site: Site) -> dict[str, Any]:
-        """This owner's tree: one debit for each level of choices, one for the leaves."""
-        values, labels = self._own(site)
+        """Grow this owner's tree, with one debit for each level of choices and one for the leaves."""
+        values, labels = self._own_values(site)
         tree = grow_tree(
             self.shape(site.party),
             values,
@@ -404,38 +398,38 @@ class PublishedSynthetic(Protocol):
 
     @step(gives=("dataset",))
     def share(self, site: Site, trees: Mapping[str, Any]) -> dict[str, Any]:
-        """Records from this owner's tree, with the labels that all trees vote for."""
+        """Make records from this owner's tree, with the labels that all trees vote for."""
         kept = site.kept("synthetic.tree")
         if kept is None:
             raise Refused(f"{site.party} has grown no tree in this run", code="missing", key="tree")
-        mine = self.tree(site.party, kept)
-        voters = self._read(trees) if self.labelling == "vote" else [mine]
+        tree = self.read_tree(site.party, kept)
+        voters = [self.read_tree(party, sent) for party, sent in trees.items()] if self.labelling == "vote" else [tree]
         if self.consistency:
-            path = mine.path(self._own(site)[0])
-            counts = site.compute(count_levels(mine.shape, path, self.levels - 1), name="counts")
-            masses = solve_leaf_masses(mine, counts, self.levels - 1)
+            path = tree.path(self._own_values(site)[0])
+            counts = site.compute(count_levels(tree.shape, path, self.levels - 1), name="counts")
+            masses = solve_leaf_masses(tree, counts, self.levels - 1)
         else:
-            masses = clip_leaf_masses(mine)
+            masses = clip_leaf_masses(tree)
         stream = site.public_stream("synthetic records", site.party)
         sizes = round_masses(masses, stream)
-        made = draw_records(mine, _truncate(sizes, MAX_RECORDS), stream)
-        labels = vote(voters, made, self.attributes.classes)
-        return {"dataset": np.column_stack([made, draw_targets(self.target, labels, stream)]).astype("<f8")}
+        records = draw_records(tree, _truncate(sizes, MAX_RECORDS), stream)
+        labels = vote(voters, records, self.attributes.classes)
+        return {"dataset": np.column_stack([records, draw_targets(self.target, labels, stream)]).astype("<f8")}
 
     @step()
     def learn(self, site: Site, datasets: Mapping[str, Floats]) -> None:
-        """This owner's own model, of its own records as they are and all that was shared. It goes nowhere."""
-        rows, labels = self._together(datasets)
+        """Fit this owner's model to its own records, without noise, and to all shared ones. It stays at the site."""
+        rows, labels = self._join_datasets(datasets)
         own = np.asarray(site.labels)
         features = np.concatenate([rows, site.features[:, : self.encoding.width]])
         fitted = train_model(self.kind, self.target, features, np.concatenate([labels, own]), self.l2)
         site.deliver("model", fitted)
 
-    def _own(self, site: Site) -> tuple[Floats, Integers]:
+    def _own_values(self, site: Site) -> tuple[Floats, Integers]:
         return self.attributes.values(site.features), self.attributes.labels(site.labels)
 
-    def tree(self, party: str, sent: Mapping[str, Any]) -> Tree:
-        """A tree as its owner sent it, if it has the public shape of this owner's trees."""
+    def read_tree(self, party: str, sent: Mapping[str, Any]) -> Tree:
+        """The tree that a party sent. Refuse one that does not have the public shape of this party's tree."""
         shape = self.shape(party)
         ends = np.cumsum([level.nodes for level in shape.levels])
         thresholds, counts = sent["thresholds"], sent["counts"]
@@ -443,57 +437,57 @@ class PublishedSynthetic(Protocol):
             raise Malformed(f"the tree of {party} is not of its public shape", code="form", key="tree")
         return Tree(shape, tuple(np.split(thresholds, ends[:-1])), counts)
 
-    def _read(self, trees: Mapping[str, Any]) -> list[Tree]:
-        return [self.tree(party, sent) for party, sent in trees.items()]
+    def _concatenate(self, datasets: Mapping[str, Floats]) -> Floats:
+        """All shared records: attributes, and the target in the last column."""
+        return np.concatenate([np.zeros((0, len(self.attributes.all) + 1)), *datasets.values()])
 
-    def _together(self, datasets: Mapping[str, Floats]) -> tuple[Floats, NDArray[Any]]:
+    def _join_datasets(self, datasets: Mapping[str, Floats]) -> tuple[Floats, NDArray[Any]]:
         """Encoded rows and targets of all shared records."""
-        width = len(self.attributes.all) + 1
-        made = np.concatenate([np.zeros((0, width)), *datasets.values()])
-        labels = made[:, -1] if isinstance(self.target, Bounded) else made[:, -1].astype(np.int64)
-        return self.attributes.rows(made[:, :-1]), labels
+        records = self._concatenate(datasets)
+        labels = records[:, -1] if isinstance(self.target, Bounded) else records[:, -1].astype(np.int64)
+        return self.attributes.rows(records[:, :-1]), labels
 
-    # What a consumer works with.
+    # What comes out.
 
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> Dataset:
-        """All shared records in one table. They are nobody's, so that they name nobody."""
+        """All shared records in one table, without identifiers."""
         from comity.artefacts.dataset import Dataset
         from comity.methods.synthetic.published.synthesis import build_table
 
-        made = np.concatenate([np.zeros((0, len(self.attributes.all) + 1)), *released["datasets"].values()])
-        return Dataset(build_table(self.attributes, made[:, :-1], made[:, -1]), replace(self.schema, identifier=None))
+        records = self._concatenate(released["datasets"])
+        table = build_table(self.attributes, records[:, :-1], records[:, -1])
+        return Dataset(table, replace(self.schema, identifier=None))
 
     def present_own(self, own: Mapping[str, Any], consortium: Consortium) -> Mapping[str, Artefact]:
-        """The owner's own model, in the form of any other model; it was fitted to raw records, and is its owner's."""
+        """The owner's model. It was fitted to raw records, so it is for its owner only."""
         return {"model": build_model(self.target, own["model"], self.encoding)} if "model" in own else {}
 
     def assess(self, presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
         from comity.federation.evaluation.assessment import Assessment
 
-        compared = [] if train is None else self.compare(train, test)
-        numbers = isinstance(self.target, Bounded)
+        baselines = [] if train is None else self.compare(train, test)
         measure = (
-            "mean squared error, the target's bounds being -1 and 1"
-            if numbers
+            "mean squared error, with the target's bounds at -1 and 1"
+            if isinstance(self.target, Bounded)
             else "share of test records that is predicted wrongly"
         )
-        said = f"{measure}, by a {self.kind} model of the shared records alone"
-        return Assessment(self.score(presented, test), said, tuple(compared))
+        of = f"{measure}, by a {self.kind} model of the shared records alone"
+        return Assessment(self.score(presented, test), of, tuple(baselines))
 
     def score(self, model: Any, test: Records) -> float | None:
         """The error of a model that is fitted to the shared records alone."""
         if test.labels is None:
             return None
-        found = self.encoding.encode(model.frame).records
-        assert found.labels is not None
-        weights = train_model(self.kind, self.target, found.features, found.labels, self.l2)
-        return measure_error(self.target, weights, test.features, test.labels)
+        return measure_error(self.target, self._fit_shared(model), test.features, test.labels)
+
+    def _fit_shared(self, presented: Any) -> Floats:
+        shared = self.encoding.encode(presented.frame).records
+        assert shared.labels is not None
+        return train_model(self.kind, self.target, shared.features, shared.labels, self.l2)
 
     def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
-        """Of a model that is fitted to the shared records alone."""
-        found = self.encoding.encode(presented.frame).records
-        assert found.labels is not None
-        weights = train_model(self.kind, self.target, found.features, found.labels, self.l2)
+        """Score a model that is fitted to the shared records alone."""
+        weights = self._fit_shared(presented)
         numbers = PredictionTask(0, self.target.low, self.target.high) if isinstance(self.target, Bounded) else None
         return score_predictor(build_model(self.target, weights, self.encoding), records, numbers)
 
@@ -514,25 +508,25 @@ class PublishedSynthetic(Protocol):
     def true_losses(self, consortium: Consortium) -> tuple[TrueLoss, ...]:
         """published/proof.md, 5."""
         budget = self.budget(consortium)
-        why = "scores of thresholds all move the same way, so that a choice costs half of what is printed"
+        why = "scores of thresholds all move in one direction, so a choice costs half of what is printed"
         if budget.replaced:
             why = "a record that is replaced moves the counts of two nodes on each level"
-        sees, claimed = "whoever sees all trees and datasets", str(Pure(budget.epsilon))
-        return (TrueLoss("a record", sees, claimed, f"at most {Pure(budget.total)}", why),)
+        reader, claimed = "everyone who sees all trees and datasets", str(Pure(budget.epsilon))
+        return (TrueLoss("a record", reader, claimed, f"at most {Pure(budget.total)}", why),)
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
         budget = self.budget(consortium)
         return (
-            f"the noise is as printed for {Pure(budget.epsilon)}; what it costs is {budget.factor:.3f} of that "
-            "(proof.md, 5)",
+            f"the noise is as printed for {Pure(budget.epsilon)} and costs {budget.factor:.3f} of that (proof.md, 5)",
             "the shapes of trees are public, drawn from the schema and synthetic.seed; every owner's own model stays "
             "at its site",
         )
 
     def warnings(self, consortium: Consortium) -> tuple[str, ...]:
         return (
-            "as published, what is learned from the shared records is about what a constant knows (Census .239 at eps "
-            '1, a constant .239): leaves hold less than their noise; use variant = "default" for records to work with',
+            "as published, models learned from the shared records are about as good as a constant (error on Census at "
+            'eps 1: .239, of a constant .239), because leaves hold less than their noise; use variant = "default" for '
+            "real work",
         )
 
 
@@ -544,5 +538,5 @@ def _shape(
 
 
 def _truncate(sizes: Integers, most: int) -> Integers:
-    """Sizes that add up to no more than `most`: what is beyond is left out, from the last leaf on."""
+    """Sizes that add up to at most `most`; what is too much is taken from the last leaves."""
     return np.asarray(np.diff(np.minimum(np.concatenate([[0], np.cumsum(sizes)]), most)), np.int64)

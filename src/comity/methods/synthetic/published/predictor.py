@@ -1,5 +1,4 @@
-"""What an owner learns from shared records and its own: a linear model by penalised empirical risk. It stays at the
-site.
+"""The linear model that an owner fits to shared records and its own by penalised empirical risk. It stays at the site.
 
 The last entry of a row is the constant. For fitting, rows are divided by the length of the longest, so they lie in the
 unit ball as the solvers expect; weights and penalty are for rows as they are.
@@ -34,23 +33,24 @@ TOLERANCE = 1e-7
 
 def choose_learner(learner: str | None, target: Target) -> Learner:
     """The kind of model for this target: the requested one, or logistic for classes and linear for a number."""
-    found = learner or ("linear" if isinstance(target, Bounded) else "logistic")
-    if found not in get_args(Learner):
+    chosen = learner or ("linear" if isinstance(target, Bounded) else "logistic")
+    if chosen not in get_args(Learner):
         raise StudyError(
-            f"synthetic.learner must be one of {', '.join(get_args(Learner))}, found {found!r}", key="synthetic.learner"
-        )
-    if (found == "linear") != isinstance(target, Bounded):
-        kind = "a number" if isinstance(target, Bounded) else "classes"
-        raise StudyError(
-            f"synthetic.learner = {found} does not learn {kind}; leave it out, or change [target]",
+            f"synthetic.learner must be one of {', '.join(get_args(Learner))}, found {chosen!r}",
             key="synthetic.learner",
         )
-    if found == "svm" and isinstance(target, Classes) and len(target.values) != 2:
+    if (chosen == "linear") != isinstance(target, Bounded):
+        kind = "a number" if isinstance(target, Bounded) else "classes"
+        raise StudyError(
+            f"synthetic.learner = {chosen} does not learn {kind}; leave it out, or change [target]",
+            key="synthetic.learner",
+        )
+    if chosen == "svm" and isinstance(target, Classes) and len(target.values) != 2:
         raise StudyError(
             f"synthetic.learner = svm learns two classes, found {len(target.values)}; use logistic",
             key="synthetic.learner",
         )
-    return cast(Learner, found)
+    return cast(Learner, chosen)
 
 
 def scale_target(target: Target, labels: NDArray[np.int64] | Floats) -> Floats:

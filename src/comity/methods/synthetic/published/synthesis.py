@@ -53,7 +53,7 @@ class _Message:
     slope: Floats
 
 
-def make_consistent(
+def fit_masses(
     counts: Sequence[Floats], parents: Sequence[Integers], weights: Sequence[float] | None = None
 ) -> tuple[Floats, ...]:
     """The masses of every level, from the top to the leaves, nearest to `counts`.
@@ -183,7 +183,7 @@ def solve_leaf_masses(tree: Tree, counts: Integers, levels: int) -> Floats:
             parents.append(shape.levels[number].parent)
     noisy.append(tree.counts.sum(axis=1).astype(np.float64))
     parents.append(shape.above_leaves(levels - 1))
-    return np.asarray(make_consistent(noisy, parents)[-1], np.float64)
+    return np.asarray(fit_masses(noisy, parents)[-1], np.float64)
 
 
 def clip_leaf_masses(tree: Tree) -> Floats:
