@@ -62,8 +62,8 @@ def test_who_listens_and_says_nothing_is_silent(line: Any) -> None:
         pass
 
     line.sites["ash"].agent._link._receive = nothing
-    line.sites["ash"].agent._say = nothing
-    line.sites["ash"].agent._asked = nothing
+    line.sites["ash"].agent._send = nothing
+    line.sites["ash"].agent._take_offer = nothing
     found = outcomes(channel.ask(asks({"ash": b"?", "birch": b"?"}), timeouts=Timeouts(silent=1)))
     assert found == {"ash": SILENT, "birch": echo(b"?")}
 
@@ -255,13 +255,13 @@ def test_an_ask_that_claims_a_size_it_has_not_is_dropped(line: Any) -> None:
 
 def test_what_the_client_drops_is_pulled_again(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It drops what a subscription holds beyond its limit, and tells nobody but its own callback."""
-    received = agent.RelayAgent._received
+    received = agent.RelayAgent._receive
 
     async def slowly(self: Any, message: Any) -> None:
         await asyncio.sleep(0.02)
         await received(self, message)
 
-    monkeypatch.setattr(agent.RelayAgent, "_received", slowly)
+    monkeypatch.setattr(agent.RelayAgent, "_receive", slowly)
     monkeypatch.setattr(links, "_PENDING_BYTES", 2 * PIECE_BYTES)
     channel = line.channel({"ash": echo})
     assert outcomes(channel.ask(asks({"ash": LONG}))) == {"ash": echo(LONG)}
@@ -341,7 +341,7 @@ def test_an_ask_whose_message_is_on_its_way_to_the_loop_is_excused_too(
 ) -> None:
     channel = line.channel({"ash": echo})
     # What was made for the loop does not reach it.
-    monkeypatch.setattr(channel, "_soon", lambda *_: None)
+    monkeypatch.setattr(channel, "_call_soon", lambda *_: None)
     with channel.ask(asks({"ash": b"?"}), timeouts=Timeouts(silent=SOON)) as asking:
         wait_until(lambda: not channel._outgoing.waiting)
         begun = asking._open["ash"]
@@ -354,12 +354,12 @@ def test_an_ask_whose_message_is_on_its_way_to_the_loop_is_excused_too(
 def test_a_site_whose_desk_sends_something_else_than_it_offered_is_lost(line: Any) -> None:
     channel = line.channel({"ash": lambda raw: LONG, "birch": echo})
     site = line.sites["ash"].agent
-    say = site._say
+    say = site._send
 
     async def lies(kind: Any, name: Any, number: int = 0, body: bytes = b"") -> None:
         await say(kind, name, number, bytes(len(body)) if kind is Kind.PIECE and number == 2 else body)
 
-    site._say = lies
+    site._send = lies
     assert outcomes(channel.ask(asks({"ash": b"?", "birch": b"?"}))) == {"ash": FAILED, "birch": echo(b"?")}
 
 

@@ -1,8 +1,9 @@
 """The process of a site that talks to the relay: it takes asks in, sends signs of life, and hands replies out.
 
-It subscribes to the site's subject and needs no clock: the coordinator repeats what it wants. Messages of asks pass
-through to the process that answers, piece by piece; a copy of each reply stays here until the coordinator has it.
-Whatever is lost, on the way or with either process, the coordinator asks again, and the site gives its stored reply.
+It subscribes to the site's subject and needs no clock: the coordinator repeats its asks. The messages of asks pass
+through to the process that answers, piece by piece; a copy of each reply stays here until the coordinator has it. If
+something is lost, on the way or with either process, the coordinator asks again, and the site gives its stored reply.
+The stages of an ask are listed in `channel`.
 
     python -m comity.relay.agent LOG_FORM PARTY MAX_BYTES ADDRESS CERTIFICATE KEY AUTHORITY    (the pipe is stdin)
 """
@@ -51,7 +52,7 @@ MAX_OPEN_BYTES = 256 << 20
 STALLED_SECONDS = 30.0
 """An ask that nobody repeats for this long gives way; a waiting coordinator repeats it every second."""
 REPORT_SECONDS = 1.0
-"""Time between two reports to the owner of what was dropped, so that a flood does not fill the owner's files."""
+"""Time between two reports to the owner of what was dropped: a flood does not fill the owner's files."""
 MAX_HELD_BYTES = 64 << 20
 """Bytes of replies that the coordinator has not taken yet; the newest reply is kept in any case."""
 
@@ -81,10 +82,10 @@ class RelayAgent:
         self._line = line
         self._open: dict[bytes, _Ask] = {}
         self._replies: dict[bytes, _Ask] = {}
-        self._coming: dict[bytes, tuple[int, BytesIO]] = {}
+        self._partial_replies: dict[bytes, tuple[int, BytesIO]] = {}
         self._delayed_pulls: set[asyncio.Task[None]] = set()
         self._reported = -REPORT_SECONDS
-        self._link = Link(relay, party, [ask_subject(party)], self._received)
+        self._link = Link(relay, party, [ask_subject(party)], self._receive)
         self._writer: asyncio.StreamWriter
 
     async def run(self) -> None:
@@ -93,7 +94,7 @@ class RelayAgent:
         linked = asyncio.create_task(self._link.run())
         try:
             while (frame := await read_frame(reader)) is not None:
-                await self._from_worker(frame)
+                await self._receive_from_worker(frame)
         finally:
             linked.cancel()
             await asyncio.gather(linked, *self._delayed_pulls, return_exceptions=True)
@@ -101,49 +102,51 @@ class RelayAgent:
 
     # Frames from the coordinator.
 
-    async def _received(self, message: Msg) -> None:
+    async def _receive(self, message: Msg) -> None:
         frame = Frame.of(message.data)
         if frame is None:
             self._report_dropped(bytes(ID_BYTES), NOT_A_FRAME)
             return
         match frame.kind:
             case Kind.ASK | Kind.STUDY:
-                await self._asked(frame)
+                await self._take_offer(frame)
             case Kind.PIECE if (ask := self._open.get(frame.id)) is not None and ask.state is State.ARRIVING:
-                if ask.message.accept(frame.number, frame.body):
-                    self._to_worker(frame)
-                await self._pull(ask)
+                await self._take_piece(ask, frame)
             case Kind.PULL if (ask := self._replies.get(frame.id)) is not None:
-                if frame.number * PIECE_BYTES < len(ask.reply):
-                    await self._say(Kind.PIECE, frame.id, frame.number, get_piece(ask.reply, frame.number))
+                await self._give(ask, frame.number)
             case Kind.DONE if (ask := self._open.get(frame.id)) is not None:
-                self._release(ask)
+                self._finish(ask)
 
-    async def _asked(self, frame: Frame) -> None:
+    async def _take_offer(self, frame: Frame) -> None:
         ask = self._open.get(frame.id)
         if ask is None:
             if frame.number > (MAX_SEALED_PACK_BYTES if frame.kind is Kind.STUDY else self._max_bytes):
                 self._report_dropped(frame.id, TOO_LARGE)
-                await self._say(Kind.FAILED, frame.id, 0, TOO_LARGE)
+                await self._send(Kind.FAILED, frame.id, 0, TOO_LARGE)
                 return
             if not self._has_room(frame.number):
-                await self._say(Kind.ALIVE, frame.id)
+                await self._send(Kind.ALIVE, frame.id)
                 return
             ask = self._open[frame.id] = _Ask(frame.id, frame.kind, PulledMessage(frame.id, frame.number))
             if len(frame.body) == frame.number and ask.message.accept(0, frame.body):
-                self._to_worker(Frame(Kind.PIECE, frame.id, 0, frame.body))
+                self._send_to_worker(Frame(Kind.PIECE, frame.id, 0, frame.body))
             else:
-                await self._say(Kind.ALIVE, frame.id)
+                await self._send(Kind.ALIVE, frame.id)
             await self._pull(ask)
             return
         ask.wanted, ask.touched = True, time.monotonic()
         if ask.state is State.ANSWERED:
             await self._offer(ask)
             return
-        await self._say(Kind.ALIVE, ask.id)
+        await self._send(Kind.ALIVE, ask.id)
         if ask.state is State.ARRIVING:
             ask.message.retry()
             await self._pull(ask)
+
+    async def _take_piece(self, ask: _Ask, frame: Frame) -> None:
+        if ask.message.accept(frame.number, frame.body):
+            self._send_to_worker(frame)
+        await self._pull(ask)
 
     async def _pull(self, ask: _Ask) -> None:
         """Request missing pieces while the process that answers keeps up; start that process on a whole message."""
@@ -153,9 +156,9 @@ class RelayAgent:
                 self._report_dropped(ask.id, WRONG_HASH)
                 return
             ask.state = State.IN_PROGRESS
-            self._to_worker(Frame(Kind.HAVE, ask.id, ask.kind))
+            self._send_to_worker(Frame(Kind.HAVE, ask.id, ask.kind))
             if ask.message.size > INLINE_BYTES:
-                await self._say(Kind.HAVE, ask.id)
+                await self._send(Kind.HAVE, ask.id)
             return
         if self._writer.transport.get_write_buffer_size() > WINDOW_PIECES * PIECE_BYTES:
             # A step may hold the other process's interpreter lock. This callback must not wait: it sends signs of life.
@@ -164,14 +167,14 @@ class RelayAgent:
             task.add_done_callback(self._delayed_pulls.discard)
             return
         for number in ask.message.next_pieces():
-            await self._say(Kind.PULL, ask.id, number)
+            await self._send(Kind.PULL, ask.id, number)
 
     async def _pull_later(self, ask: _Ask) -> None:
         await self._writer.drain()
         if self._open.get(ask.id) is ask and ask.state is State.ARRIVING:
             await self._pull(ask)
 
-    def _release(self, ask: _Ask) -> None:
+    def _finish(self, ask: _Ask) -> None:
         """The coordinator has the reply or no longer wants it. An answer in progress is finished and stored."""
         ask.wanted = False
         if ask.state is not State.IN_PROGRESS:
@@ -181,13 +184,13 @@ class RelayAgent:
         del self._open[ask.id]
         self._replies.pop(ask.reply_id, None)
         if ask.state is State.ARRIVING:
-            self._to_worker(Frame(Kind.DONE, ask.id))
+            self._send_to_worker(Frame(Kind.DONE, ask.id))
 
     def _report_dropped(self, name: bytes, why: bytes) -> None:
         """Report to the owner what never reached the process that answers."""
         if time.monotonic() - self._reported >= REPORT_SECONDS:
             self._reported = time.monotonic()
-            self._to_worker(Frame(Kind.FAILED, name, 0, why))
+            self._send_to_worker(Frame(Kind.FAILED, name, 0, why))
 
     def _has_room(self, size: int) -> bool:
         """Make room by forgetting idle asks: the coordinator can repeat them, and their replies are stored."""
@@ -202,21 +205,23 @@ class RelayAgent:
 
     # Frames from the process that answers.
 
-    async def _from_worker(self, frame: Frame) -> None:
+    async def _receive_from_worker(self, frame: Frame) -> None:
         match frame.kind:
             case Kind.REPLY:
-                self._coming[frame.id] = frame.number, BytesIO()
-            case Kind.PIECE if frame.id in self._coming:
-                self._coming[frame.id][1].write(frame.body)
+                self._partial_replies[frame.id] = frame.number, BytesIO()
+            case Kind.PIECE if frame.id in self._partial_replies:
+                self._partial_replies[frame.id][1].write(frame.body)
             case Kind.FAILED if (ask := self._open.get(frame.id)) is not None:
                 # The same ask may succeed later, once its cause is removed.
                 del self._open[frame.id]
-                await self._say(Kind.FAILED, ask.id)
+                await self._send(Kind.FAILED, ask.id)
                 return
-        if frame.id in self._coming and self._coming[frame.id][1].tell() == self._coming[frame.id][0]:
-            await self._answered(frame.id, self._coming.pop(frame.id)[1].getvalue())
+        size, reply = self._partial_replies.get(frame.id, (-1, BytesIO()))
+        if reply.tell() == size:
+            del self._partial_replies[frame.id]
+            await self._take_reply(frame.id, reply.getvalue())
 
-    async def _answered(self, name: bytes, reply: bytes) -> None:
+    async def _take_reply(self, name: bytes, reply: bytes) -> None:
         ask = self._open.get(name)
         if ask is None:
             return
@@ -235,12 +240,16 @@ class RelayAgent:
 
     async def _offer(self, ask: _Ask) -> None:
         body = ask.reply if len(ask.reply) <= INLINE_BYTES else b""
-        await self._say(Kind.REPLY, ask.id, len(ask.reply), ask.reply_id + body)
+        await self._send(Kind.REPLY, ask.id, len(ask.reply), ask.reply_id + body)
 
-    def _to_worker(self, frame: Frame) -> None:
+    async def _give(self, ask: _Ask, number: int) -> None:
+        if number * PIECE_BYTES < len(ask.reply):
+            await self._send(Kind.PIECE, ask.reply_id, number, get_piece(ask.reply, number))
+
+    def _send_to_worker(self, frame: Frame) -> None:
         self._writer.write(pack_frame(frame))
 
-    async def _say(self, kind: Kind, name: bytes, number: int = 0, body: bytes | memoryview = b"") -> None:
+    async def _send(self, kind: Kind, name: bytes, number: int = 0, body: bytes | memoryview = b"") -> None:
         await self._link.send(self._subject, Frame(kind, name, number, body))
 
 

@@ -1,5 +1,19 @@
 """The coordinator's side of the relay: a `Channel` over NATS.
 
+Stages     An ask passes these stages. Each has one name, here and in the site's `agent`; frames are in capitals.
+            1  make      the coordinator signs the ask, seals it, and queues it (`OutgoingQueue`)
+            2  offer     it sends the message's id and size, and a short message itself: ASK
+            3  pull      the agent requests the pieces that it lacks: PULL
+            4  give      the coordinator sends each: PIECE
+            5  have      the agent has the whole message and passes it to the process that answers: HAVE
+            6  answer    service, registry and host answer; the host stores the reply before it leaves. The agent
+                         shows life meanwhile: ALIVE
+            7  offer     the agent sends the reply's id and size, and a short reply itself: REPLY
+            8  pull      the coordinator requests the pieces of a longer reply (`IncomingReplies`): PULL
+            9  give      the agent sends each: PIECE
+           10  deliver   the coordinator hands the reply to the `PendingAsk`, which opens it
+           11  finish    both sides forget the ask: DONE
+           A packed study passes the same stages: STUDY in place of ASK, and the site receives it instead of answering.
 Repeats    Once a second the coordinator repeats its open asks, without the messages. That alone finds silent sites,
            wakes restarted ones, and pulls again what was lost; sites need no clock.
 Absence    The relay reports at once when nobody subscribes to a party's subject. That party is lost after the grace
@@ -45,6 +59,7 @@ from comity.relay.wire import (
     ID_BYTES,
     INLINE_BYTES,
     PIECE_BYTES,
+    TOO_LARGE,
     WINDOW_PIECES,
     Frame,
     Kind,
@@ -61,9 +76,9 @@ log = logging.getLogger("comity.coordinator")
 
 @dataclass(eq=False)
 class RelayRequest:
-    """One ask of one party, followed until there is an outcome or nobody waits for it."""
+    """One ask of one party, until there is an outcome or nobody waits for it."""
 
-    asking: PendingAsk
+    pending: PendingAsk
     party: str
     make: Message
     kind: Kind = Kind.ASK
@@ -81,7 +96,7 @@ class RelayRequest:
 
     @property
     def is_waited_for(self) -> bool:
-        return self.asking.waits_for(self.party)
+        return self.pending.waits_for(self.party)
 
 
 _MAX_HELD, _MAX_HELD_BYTES = 4, 64 << 20
@@ -147,14 +162,14 @@ class OutgoingQueue:
         try:
             raw = request.make()
         except BaseException as error:
-            request.asking.failed(error)
+            request.pending.failed(error)
             return
-        if not request.asking.fits(request.party, len(raw)):
+        if not request.pending.fits(request.party, len(raw)):
             return
         name = message_id(raw)
         if request.id not in (b"", name):
             changed = f"the message to {request.party} changed when it was made again"
-            request.asking.failed(BadInput(changed, code="form"))
+            request.pending.failed(BadInput(changed, code="form"))
             return
         if len(raw) > INLINE_BYTES:
             with self._room:
@@ -171,17 +186,17 @@ _MAX_TRIES = 3
 class IncomingReplies:
     """Pulls replies of sites when there is room for them. Belongs to the thread of the channel's loop.
 
-    It calls `send` with a frame for a party, `replied` with a whole reply, and `over` with a request that gets no
+    It calls `send` with a frame for a party, `deliver` with a whole reply, and `finish` with a request that gets no
     reply."""
 
     def __init__(
         self,
         *,
         send: Callable[[str, Frame], Awaitable[None]],
-        replied: Callable[[RelayRequest, bytes], Awaitable[None]],
-        over: Callable[[RelayRequest], Awaitable[None]],
+        deliver: Callable[[RelayRequest, bytes], Awaitable[None]],
+        finish: Callable[[RelayRequest], Awaitable[None]],
     ) -> None:
-        self._send, self._replied, self._over = send, replied, over
+        self._send, self._deliver, self._finish = send, deliver, finish
         self._pulling: dict[RelayRequest, None] = {}
         self._offered: dict[RelayRequest, None] = {}
 
@@ -189,8 +204,8 @@ class IncomingReplies:
         self._pulling.pop(request, None)
         self._offered.pop(request, None)
 
-    async def offered(self, request: RelayRequest, name: bytes, size: int) -> None:
-        """A site offers a reply of this size."""
+    async def take_offer(self, request: RelayRequest, name: bytes, size: int) -> None:
+        """Note that a site offers a reply of this size, and pull it once there is room."""
         if request.reply is not None and request.reply.id == name:
             return
         self._pulling.pop(request, None)
@@ -203,16 +218,15 @@ class IncomingReplies:
             request.reply.retry()
             await self._pull()
 
-    async def put(self, party: str, frame: Frame) -> None:
-        """Take a piece of a reply."""
+    async def take_piece(self, party: str, frame: Frame) -> None:
         for request in list(self._pulling):
             if request.party != party or request.reply is None or request.reply.id != frame.id:
                 continue
-            request.asking.alive(party)
+            request.pending.alive(party)
             if request.reply.accept(frame.number, frame.body):
                 request.received.write(frame.body)
             if request.reply.is_whole:
-                await self._whole(request)
+                await self._take_whole(request)
         await self._pull()
 
     async def claim_waiting(self, pause: float) -> None:
@@ -221,15 +235,15 @@ class IncomingReplies:
             await asyncio.sleep(_CLAIM_SECONDS if self._offered else pause)
             for request in list(self._offered):
                 # The site has answered: it is not silent while its reply waits for room here.
-                request.asking.excused(request.party)
+                request.pending.excused(request.party)
                 await self._claim(request)
 
     async def _claim(self, request: RelayRequest) -> None:
         assert request.offered is not None
         name, size = request.offered
-        if not request.asking.fits(request.party, size) or not request.is_waited_for:
-            await self._over(request)
-        elif request.asking.claim(request.party, size):
+        if not request.pending.fits(request.party, size) or not request.is_waited_for:
+            await self._finish(request)
+        elif request.pending.claim(request.party, size):
             self._offered.pop(request, None)
             request.reply, request.received = PulledMessage(name, size), BytesIO()
             self._pulling[request] = None
@@ -247,21 +261,21 @@ class IncomingReplies:
                     room -= 1
                     await self._send(request.party, Frame(Kind.PULL, request.reply.id, number))
 
-    async def _whole(self, request: RelayRequest) -> None:
+    async def _take_whole(self, request: RelayRequest) -> None:
         assert request.reply is not None
         name, size, is_intact = request.reply.id, request.reply.size, request.reply.is_intact
         del self._pulling[request]
         if is_intact:
             reply, request.received = request.received.getvalue(), BytesIO()
-            await self._replied(request, reply)
+            await self._deliver(request, reply)
             return
         request.tries += 1
         if request.tries < _MAX_TRIES:
             request.reply, request.offered = None, (name, size)
             await self._claim(request)
         else:
-            request.asking.lost(request.party, FAILED)
-            await self._over(request)
+            request.pending.lost(request.party, FAILED)
+            await self._finish(request)
 
 
 REPEAT_SECONDS = 1.0
@@ -292,16 +306,16 @@ class NatsChannel:
         self._max_bytes, self._grace, self._repeat_every = max_bytes, grace, repeat_every
         # Used on the loop's thread alone.
         self._requests: dict[tuple[str, bytes], list[RelayRequest]] = {}
-        self._replies = IncomingReplies(send=self._send, replied=self._replied, over=self._finish)
+        self._replies = IncomingReplies(send=self._send, deliver=self._deliver, finish=self._finish)
         self._ticked = time.monotonic()
         # Shared with asking threads: the open asks, including those whose messages have not reached the loop.
         self._open: set[PendingAsk] = set()
         self._lock = threading.Lock()
         self._closing = False
         self._loop = asyncio.new_event_loop()
-        self._link = Link(relay, COORDINATOR, self._parties, self._received)
-        self._outgoing = OutgoingQueue(lambda request, name, raw: self._soon(self._made, request, name, raw))
-        self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
+        self._link = Link(relay, COORDINATOR, self._parties, self._receive)
+        self._outgoing = OutgoingQueue(lambda request, name, raw: self._call_soon(self._send_made, request, name, raw))
+        self._thread = threading.Thread(target=self._run_loop, name="relay", daemon=True)
         self._thread.start()
         self._outgoing.start()
 
@@ -314,22 +328,22 @@ class NatsChannel:
 
     def _begin(self, messages: Mapping[str, Message], timeouts: Timeouts, kind: Kind) -> PendingAsk:
         known = set(self._parties.values())
-        asking = PendingAsk(
+        pending = PendingAsk(
             messages,
             timeouts,
             most=self._max_bytes,
-            showing=lambda: self._excuse_if_starved(asking),
+            showing=lambda: self._excuse_if_starved(pending),
             beat=self._repeat_every,
         )
-        requests = [RelayRequest(asking, party, make, kind) for party, make in messages.items() if party in known]
+        requests = [RelayRequest(pending, party, make, kind) for party, make in messages.items() if party in known]
         for party in messages:
             if party not in known:
-                asking.lost(party, ABSENT)
+                pending.lost(party, ABSENT)
         with self._lock:
-            self._open.add(asking)
-        asking.at_close(lambda: self._soon(self._forget, requests, asking))
+            self._open.add(pending)
+        pending.at_close(lambda: self._call_soon(self._finish_all, requests, pending))
         self._outgoing.add(requests)
-        return asking
+        return pending
 
     @property
     def is_connected(self) -> bool:
@@ -357,7 +371,7 @@ class NatsChannel:
         """End the connection and the threads; open asks fail."""
         if self._closing:
             return
-        self._do(self._end())
+        self._run_on_loop(self._end())
         self._closing = True
         self._outgoing.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -374,17 +388,17 @@ class NatsChannel:
 
     # Threads.
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         works = (self._link.run(), self._repeat_all(), self._replies.claim_waiting(self._repeat_every / 10))
         self._tasks = [self._loop.create_task(work) for work in works]
         self._loop.run_forever()
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run_on_loop(self, work: Coroutine[Any, Any, None]) -> None:
         done: Future[None] = asyncio.run_coroutine_threadsafe(work, self._loop)
         done.result()
 
-    def _soon(self, call: Any, *arguments: Any) -> None:
+    def _call_soon(self, call: Any, *arguments: Any) -> None:
         if not self._closing:
             self._loop.call_soon_threadsafe(call, *arguments)
 
@@ -396,22 +410,22 @@ class NatsChannel:
     async def _end(self) -> None:
         for requests in list(self._requests.values()):
             for request in list(requests):
-                request.asking.failed(BadInput("the channel was closed while an ask was open", code="closed"))
+                request.pending.failed(BadInput("the channel was closed while an ask was open", code="closed"))
                 await self._finish(request)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _excuse_if_starved(self, asking: PendingAsk) -> Iterable[str]:
+    def _excuse_if_starved(self, pending: PendingAsk) -> Iterable[str]:
         """If this process was busy for long, it did not read what the parties sent, so none of them is late."""
         if time.monotonic() - self._ticked > 2 * self._repeat_every:
-            asking.excused()
+            pending.excused()
         return ()
 
     # Asks.
 
-    def _made(self, request: RelayRequest, name: bytes, raw: bytes) -> None:
+    def _send_made(self, request: RelayRequest, name: bytes, raw: bytes) -> None:
         request.queued = False
         if not request.is_waited_for:
             self._outgoing.release(request)
@@ -424,7 +438,7 @@ class NatsChannel:
             self._start(self._offer(request, raw if len(raw) <= INLINE_BYTES else b""))
         else:
             numbers, request.pulls = sorted(request.pulls), set()
-            self._start(self._give(request, raw, numbers))
+            self._start(self._give_pieces(request, raw, numbers))
 
     async def _offer(self, request: RelayRequest, body: bytes = b"") -> None:
         # With a reply subject set, the relay reports at once that a subject has no subscriber.
@@ -434,30 +448,31 @@ class NatsChannel:
     async def _send(self, party: str, frame: Frame) -> None:
         await self._link.send(ask_subject(party), frame)
 
-    async def _give(self, request: RelayRequest, message: bytes, numbers: Iterable[int]) -> None:
+    async def _give_pieces(self, request: RelayRequest, message: bytes, numbers: Iterable[int]) -> None:
         for number in numbers:
             if number * PIECE_BYTES < len(message):
                 piece = Frame(Kind.PIECE, request.id, number, get_piece(message, number))
                 await self._send(request.party, piece)
 
-    async def _pulled(self, request: RelayRequest, number: int) -> None:
+    async def _give(self, request: RelayRequest, number: int) -> None:
+        """Send a piece that the site pulls; make the message again if it is no longer held."""
         request.idle = 0
         if request.message is not None:
-            await self._give(request, request.message, [number])
+            await self._give_pieces(request, request.message, [number])
             return
         request.pulls.add(number)
         if not request.queued:
             request.queued = True
             self._outgoing.add([request])
 
-    def _forget(self, requests: Iterable[RelayRequest], asking: PendingAsk) -> None:
+    def _finish_all(self, requests: Iterable[RelayRequest], pending: PendingAsk) -> None:
         with self._lock:
-            self._open.discard(asking)
+            self._open.discard(pending)
         for request in requests:
             self._start(self._finish(request))
 
     async def _finish(self, request: RelayRequest) -> None:
-        """Nobody waits for this any more; tell the site that it may forget it."""
+        """Forget a request that nobody waits for, and tell the site that it may forget the ask too."""
         self._outgoing.release(request)
         self._replies.forget(request)
         same = self._requests.get((request.party, request.id), [])
@@ -474,24 +489,24 @@ class NatsChannel:
             await asyncio.sleep(self._repeat_every)
             with self._lock:
                 asked = list(self._open)
-            for asking in asked:
-                self._excuse_if_starved(asking)
+            for pending in asked:
+                self._excuse_if_starved(pending)
             self._ticked = time.monotonic()
             for request in self._outgoing.waiting:
-                request.asking.excused(request.party)
+                request.pending.excused(request.party)
             for request in [request for requests in self._requests.values() for request in requests]:
                 try:
                     await self._repeat(request)
                 except Exception as error:
                     # One failing ask must not stop the repetitions, which are what detects losses.
-                    request.asking.failed(error)
+                    request.pending.failed(error)
 
     async def _repeat(self, request: RelayRequest) -> None:
         if not request.is_waited_for:
             await self._finish(request)
         elif not self._link.is_connected:
             request.absent = None
-            request.asking.excused(request.party)
+            request.pending.excused(request.party)
         else:
             if request.absent is not None:
                 self._still_absent(request)
@@ -504,9 +519,9 @@ class NatsChannel:
 
     def _still_absent(self, request: RelayRequest) -> None:
         assert request.absent is not None
-        request.asking.excused(request.party)
+        request.pending.excused(request.party)
         if time.monotonic() - request.absent >= self._grace:
-            request.asking.lost(request.party, ABSENT)
+            request.pending.lost(request.party, ABSENT)
 
     def _mark_absent(self, party: str) -> None:
         for (asked, _), requests in self._requests.items():
@@ -519,7 +534,7 @@ class NatsChannel:
 
     # Frames from sites.
 
-    async def _received(self, message: Msg) -> None:
+    async def _receive(self, message: Msg) -> None:
         party = self._parties[message.subject]
         if message.headers and message.headers.get("Status") == "503":
             self._mark_absent(party)
@@ -528,28 +543,28 @@ class NatsChannel:
         if frame is None:
             return
         if frame.kind is Kind.PIECE:
-            await self._replies.put(party, frame)
+            await self._replies.take_piece(party, frame)
             return
         for request in list(self._requests.get((party, frame.id), ())):
             request.absent = None
-            request.asking.alive(party)
+            request.pending.alive(party)
             await self._handle(request, frame)
 
     async def _handle(self, request: RelayRequest, frame: Frame) -> None:
         match frame.kind:
             case Kind.PULL:
-                await self._pulled(request, frame.number)
+                await self._give(request, frame.number)
             case Kind.HAVE:
                 self._outgoing.release(request)
             case Kind.REPLY if len(frame.body) == ID_BYTES + frame.number:
-                await self._replied(request, bytes(frame.body[ID_BYTES:]))
+                await self._deliver(request, bytes(frame.body[ID_BYTES:]))
             case Kind.REPLY if len(frame.body) == ID_BYTES:
                 self._outgoing.release(request)
-                await self._replies.offered(request, bytes(frame.body), frame.number)
+                await self._replies.take_offer(request, bytes(frame.body), frame.number)
             case Kind.FAILED:
-                request.asking.lost(request.party, SIZE if frame.body == b"size" else FAILED)
+                request.pending.lost(request.party, SIZE if frame.body == TOO_LARGE else FAILED)
                 await self._finish(request)
 
-    async def _replied(self, request: RelayRequest, reply: bytes) -> None:
-        request.asking.replied(request.party, reply)
+    async def _deliver(self, request: RelayRequest, reply: bytes) -> None:
+        request.pending.replied(request.party, reply)
         await self._finish(request)

@@ -77,9 +77,9 @@ def deliver_study(
     boxes = seal_messages(messages, roster, "study")
     refused: dict[str, str] = {}
     missing: dict[str, str] = {}
-    with channel.submit(boxes.messages, timeouts=timeouts) as asking:
-        asking.open_with(boxes.open_reply)
-        for event in asking:
+    with channel.submit(boxes.messages, timeouts=timeouts) as pending:
+        pending.open_with(boxes.open_reply)
+        for event in pending:
             if isinstance(event, Lost):
                 missing[event.party] = event.why
             elif isinstance(event, Replied):
