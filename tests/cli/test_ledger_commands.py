@@ -71,7 +71,7 @@ def test_a_run_is_abandoned_for_good(comity: Any, path: Path) -> None:
     assert float(account["reserved_epsilon"]) > 0 and account["currency"] == "gaussian"
     for _ in range(2):
         ended = comity("ledger", "abandon", path, "lost")
-        assert ended.code == 0 and "reserved 0.00   left 3.00" in ended.out
+        assert ended.code == 0 and "reserved 0.00, left 3.00" in ended.out
     with pytest.raises(Refused, match="abandoned"):
         Ledger(path).draw(run="lost", release="v", index=0, step="s")
 

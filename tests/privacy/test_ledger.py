@@ -64,8 +64,19 @@ def test_the_account_reads_as_its_owner_expects(ledger: Ledger) -> None:
     reserve(ledger, "r1", 1.25)
     ledger.draw(run="r1", release="votes", index=0, step="vote")
     [account] = ledger.summary()
-    expected = "patients · record, replace    granted eps 3.00   spent 1.25   reserved 0.00   left 1.75   in pure eps"
-    assert str(account) == expected
+    sums = "granted eps 3.00, spent 1.25, reserved 0.00, left 1.75, counted in pure eps"
+    assert str(account) == f"patients · record, replace    {sums}"
+
+
+def test_an_account_says_that_gaussian_losses_add_as_squares(tmp_path: Path) -> None:
+    ledger = make(tmp_path, Approx(3, 1e-5))
+    assert "squares" not in str(ledger.summary()[0]), "nothing is spent yet"
+    ledger.write_off(Approx(1, 1e-5), "a test")
+    [account] = ledger.summary()
+    assert account.left is not None and account.left > 2
+    assert "(losses add as squares, so what is left is more than the difference)" in str(account)
+    ledger.write_off("all", "a test")
+    assert "squares" not in str(ledger.summary()[0]), "nothing is left"
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from typing import Any
 
 import numpy as np
 import pytest
 
-from comity.errors import BadInput, BudgetExceeded, DataError, Refused, Stopped
+from comity.errors import BadInput, BudgetExceeded, DataError, Refused, Stopped, StudyError
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.lifecycle import begin as begun
 from comity.federation.coordinator.lifecycle import ready
@@ -475,6 +476,22 @@ def test_an_address_without_an_engine_is_named(sites: Sites, top: str) -> None:
     with pytest.raises(BadInput, match=NOWHERE[top]) as error:
         open_endpoint(SiteFile.load(sites.site("north")))
     assert error.value.key == "relay.address"
+
+
+def test_a_site_without_the_client_of_the_relay_is_refused_at_its_start(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the agent's process imports nats-py: without this check its absence would show in a log alone, again and
+    again, while the site seems to serve."""
+    sites.write("north", top='[relay]\naddress = "tls://127.0.0.1:4222"\n')
+    site = SiteFile.load(sites.site("north"))
+    monkeypatch.setitem(sys.modules, "nats", None)
+    with pytest.raises(StudyError, match=r"pip install 'comity\[deploy\]'") as error:
+        open_endpoint(site)
+    assert error.value.key == "relay.address"
+    monkeypatch.undo()
+    with pytest.raises(BadInput, match="comity consortium join"):
+        open_endpoint(site)  # the control: with the client, the next thing missing is the membership
 
 
 def test_what_a_site_keeps_is_its_owners_alone(sites: Sites) -> None:

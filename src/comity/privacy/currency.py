@@ -52,6 +52,11 @@ class Currency(StrEnum):
     def spoken(self) -> str:
         return _SPOKEN[self]
 
+    @property
+    def adds_squares(self) -> bool:
+        """Whether losses add as squares: two losses of ε cost less than one of 2ε."""
+        return self in (Currency.GAUSSIAN, Currency.CONCENTRATED)
+
 
 _SPOKEN = {
     Currency.PURE: "pure eps",

@@ -25,7 +25,7 @@ from comity.federation.owner.host import Host
 from comity.federation.owner.registry import Approval, Owner, host_of
 from comity.federation.owner.store import Store
 from comity.federation.plan import Plan
-from comity.privacy.ledger import format_rounded
+from comity.privacy.ledger import Account, format_rounded
 from comity.site.inbox import Inbox
 from comity.site.site_file import SiteFile
 from comity.study.records.encodings import encoding_of
@@ -111,7 +111,7 @@ class ReleaseRow:
 @dataclass(frozen=True)
 class OwnersView:
     """A study as one owner sees it: what leaves this site, to whom, and at what cost to its budget. `before` and
-    `after` are the epsilon left for the dataset, now and after all approved runs."""
+    `after` are the epsilon left for the dataset, now and after all approved runs; `arithmetic` remarks on them."""
 
     plan: Plan
     study: str
@@ -127,6 +127,7 @@ class OwnersView:
     cost: str
     before: str
     after: str
+    arithmetic: str
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -161,7 +162,7 @@ class OwnersView:
             f"  what reaches {self.party}",
             *_table(("release", "from", "protection", ""), self.reaches, "nothing"),
             f"  cost           {self.cost} of {self.dataset} for {_runs(self.runs)}",
-            f"  left           {self.before} now, {self.after} after",
+            f"  left           {self.before} now, {self.after} after{self.arithmetic}",
         ]
         lines += [f"  true loss      {loss}" for loss in plan.true_losses]
         lines += [f"  WARNING        {one}" for one in plan.claim_warnings]
@@ -204,7 +205,11 @@ def make_owners_view(host: Host, plan: Plan, *, dataset: str, runs: int) -> Owne
     host.permit(runs - 1)
     known = KnownParties.of(consortium, party, host.policy.pinned)
     begun = host.store.runs_of(agreement.study, other_than="")
-    after = host.store.foresee(host.reservation(), *(f"run {number}" for number in range(begun, runs)))
+    foreseen = host.store.foresee(host.reservation(), *(f"run {number}" for number in range(begun, runs)))
+    before, after = (
+        next(account for account in accounts if account.dataset == dataset)
+        for accounts in (host.store.ledger.summary(), foreseen)
+    )
     parts = (agreement.declared(mount) for mount in (*agreement.protocol.parts, *agreement.evaluation_mounts))
     exact = [release for made in (agreement.declaration, *parts) for release in made.disclosures(party, consortium)]
     declaration = agreement.declaration
@@ -226,8 +231,9 @@ def make_owners_view(host: Host, plan: Plan, *, dataset: str, runs: int) -> Owne
             _release_row(one, one.source) for one in declaration.seen_by(party, consortium) if one not in leaves
         ),
         cost=format_spent(spent_by(declaration, party, consortium, runs=runs), delta_of(consortium)),
-        before=_left(host.store.ledger.summary(), dataset),
-        after=_left(after, dataset),
+        before=_left(before),
+        after=_left(after),
+        arithmetic=after.arithmetic,
     )
 
 
@@ -237,9 +243,8 @@ def _release_row(release: Release, other: str | tuple[str, ...]) -> ReleaseRow:
     return ReleaseRow(release.name + times, format_participants(other), release.protection.text, loss)
 
 
-def _left(accounts: Iterable[Any], dataset: str) -> str:
-    left = next(account.left for account in accounts if account.dataset == dataset)
-    return "no limit" if left is None else f"eps {format_rounded(left, ROUND_FLOOR)}"
+def _left(account: Account) -> str:
+    return "no limit" if account.left is None else f"eps {format_rounded(account.left, ROUND_FLOOR)}"
 
 
 def _table(heads: tuple[str, str, str, str], rows: tuple[ReleaseRow, ...], none: str) -> list[str]:

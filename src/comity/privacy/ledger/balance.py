@@ -174,10 +174,19 @@ class Account:
         spent = format_rounded(self.spent_epsilon, ROUND_CEILING)
         reserved = format_rounded(self.reserved_epsilon, ROUND_CEILING)
         left = format_rounded(self.left, ROUND_FLOOR)
-        sums = f"granted {self.granted}   spent {spent}   reserved {reserved}   left {left}"
-        counted = f"   in {self.currency.spoken}" if self.currency is not None else ""
-        marks = ("   simulated" if self.simulated else "") + ("   FROZEN" if self.frozen else "")
-        return name + sums + counted + marks
+        sums = f"granted {self.granted}, spent {spent}, reserved {reserved}, left {left}"
+        counted = f", counted in {self.currency.spoken}" if self.currency is not None else ""
+        marks = (", simulated" if self.simulated else "") + (", FROZEN" if self.frozen else "")
+        return name + sums + self.arithmetic + counted + marks
+
+    @property
+    def arithmetic(self) -> str:
+        """A remark for people where `left` is not the grant less what is spent and reserved; else empty."""
+        if self.currency is None or not self.currency.adds_squares or not self.left:
+            return ""
+        if not self.spent_epsilon + self.reserved_epsilon:
+            return ""
+        return " (losses add as squares, so what is left is more than the difference)"
 
 
 def format_rounded(value: Decimal, rounding: str, decimals: int = 2) -> str:
