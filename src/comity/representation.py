@@ -17,6 +17,7 @@ from typing import Any
 
 _LONGEST = 60
 _NAMES = 5
+_ROWS = 10
 
 
 def short_repr(value: Any) -> str:
@@ -80,6 +81,13 @@ def _cut(text: str) -> str:
 
 def _is_empty(value: Any) -> bool:
     return isinstance(value, str | bytes | Mapping | Sequence | Set) and not len(value)
+
+
+def html_frame(caption: str, frame: Any) -> str:
+    """The first rows of a DataFrame for `_repr_html_`; every part is escaped."""
+    rows = [[in_brief(cell) if isinstance(cell, str) else cell for cell in row] for row in frame.head(_ROWS).values]
+    more = [f"{len(frame) - _ROWS:,} more rows"] if len(frame) > _ROWS else []
+    return html_table(caption, [str(head) for head in frame.columns], rows, more)
 
 
 def html_table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]], lines: Sequence[str] = ()) -> str:

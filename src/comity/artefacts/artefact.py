@@ -106,7 +106,13 @@ def save_artefact(artefact: Artefact, folder: Path) -> None:
 
 
 def load_artefact(folder: str | Path) -> Artefact:
-    """The artefact that `save_artefact` wrote into `folder`; a `DataError` whatever is wrong with it."""
+    """The model, dataset or table that a run saved into `folder`.
+
+        dataset = comity.load_artefact("runs/visits/data")
+        dataset.frame
+
+    Anything else is a `DataError`. Loading runs no code of the folder.
+    """
     folder = Path(folder)
     path = folder / PAGE
     try:

@@ -14,7 +14,7 @@ from comity.artefacts.csv_cells import escape_frame, unescape_frame
 from comity.artefacts.section import Cell, Grid, Section
 from comity.data import Categorical, Classes, Column, Ordinal, Schema, Target, explain, open_source
 from comity.errors import DataError, SchemaError
-from comity.representation import short_repr
+from comity.representation import html_frame, short_repr
 
 # More columns, or categories of one, than a reader takes in.
 _COLUMNS, _CATEGORIES = 40, 6
@@ -22,9 +22,12 @@ _COLUMNS, _CATEGORIES = 40, 6
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Records that were released, with their schema. `stored` is the format that they are saved in.
+    """Released records with their schema. `stored` is the format that they are saved in.
 
-    Whatever is computed from them is made from what was released, and costs nothing more.
+        dataset = comity.Synthetic(schema, sizes=400).simulate(frames, epsilon=1, delta=1e-6).dataset
+        dataset.frame.describe()
+
+    Whatever is computed from released records costs nothing more.
     """
 
     __repr__ = short_repr
@@ -41,6 +44,9 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.frame)
+
+    def _repr_html_(self) -> str:
+        return html_frame(f"{type(self).__name__} of {len(self):,} records", self.frame)
 
     def save(self, folder: Path) -> None:
         if self.stored == "parquet":

@@ -7,13 +7,16 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from comity.artefacts.artefact import Card
 from comity.artefacts.csv_cells import escape_cell
 from comity.artefacts.section import Cell, Grid, Section
 from comity.errors import DataError
-from comity.representation import short_repr
+from comity.representation import html_frame, short_repr
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _FORMAT: Final = "comity-table-1"
 _MOST_BYTES: Final = 1 << 28
@@ -23,7 +26,13 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class Table:
-    """Figures by row. A cell is a text, a number, a truth value, or None where there is none; numbers are finite."""
+    """Released figures by row. A cell is a text, a finite number, a truth value, or None.
+
+        table = comity.Table(("ward", "visits"), (("surgery", 41.2), ("medicine", 80.9)), about="Visits by ward")
+        table.frame
+
+    `heads` are the names of the columns; `frame` is the table as a DataFrame.
+    """
 
     __repr__ = short_repr
 
@@ -42,6 +51,16 @@ class Table:
                 raise DataError(
                     f"row {number} of the table: expected {len(self.heads)} texts or finite numbers, found {row!r}"
                 )
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The table as a DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows), columns=list(self.heads))
+
+    def _repr_html_(self) -> str:
+        return html_frame(self.about or type(self).__name__, self.frame)
 
     def column(self, head: str) -> tuple[Cell, ...]:
         """The cells under a head."""

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from comity.artefacts.table import Table
     from comity.methods.synthetic.artefact import SyntheticDataset
 
 
@@ -288,9 +287,9 @@ def synth(
     else:
         made = dataset.correlations() if regress is None else dataset.regression(regress, on)
     if to is not None:
-        _show_rows(_to_frame(made), to, as_json=as_json)
+        _show_rows(made.frame, to, as_json=as_json)
         return
-    frame = _to_frame(made)
+    frame = made.frame
     text = f"{escape_line(made.about)}\n{frame.to_string(index=False, float_format=lambda value: f'{value:.4g}')}"
     show(text, {"about": made.about, "rows": frame.to_dict("records")}, as_json=as_json)
 
@@ -304,12 +303,6 @@ def _load_dataset(run: Path) -> SyntheticDataset:
     if not isinstance(found, SyntheticDataset):
         raise BadInput(f"{run}: holds a {found.kind} and no released counts; give a run of a synthetic study")
     return found
-
-
-def _to_frame(table: Table) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(list(table.rows), columns=list(table.heads))
 
 
 def _show_rows(frame: pd.DataFrame, to: Path, *, as_json: bool) -> None:

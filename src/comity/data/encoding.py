@@ -130,6 +130,9 @@ class Conformed:
 class Encoding:
     """How records become rows: one-hot categories, numbers on [-1, 1] ("symmetric") or [0, 1] ("unit").
 
+        encoding = comity.Encoding(schema, scaling="symmetric", rows="clipped")
+        rows = encoding.encode_features(frame)
+
     `rows` says how whole rows are rescaled: "none"; "scaled" divides all rows by the one public bound on their L2 norm;
     "clipped" projects each row onto the unit ball; "normalised" sets each to norm 1 (the zero row stays zero).
     `intercept` adds a last entry of 1 before rows are rescaled: it counts in the norm. `bins` turns numeric columns

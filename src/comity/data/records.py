@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 class Records:
     """Features (n, d), and where there are any labels (n,) as class indices or bounded numbers and ids (n,) as strings.
     All are in memory: there is one block.
+
+        records = comity.Records(X, y)
+        len(records), records.features.shape
     """
 
     __repr__ = short_repr

@@ -300,7 +300,13 @@ def _scalar(label: Any) -> str | int | float | bool:
 
 
 def load_model(folder: str | Path) -> LinearClassifier | ConstantClassifier | LinearRegressor:
-    """The model that its `save` wrote into `folder`."""
+    """The model that its `save` wrote into `folder`.
+
+        model = comity.load_model("runs/triage/model")
+        model.predict(frame)
+
+    Anything else is a `DataError`. Loading runs no code of the folder.
+    """
     from comity.learn.classifiers import ConstantClassifier, LinearClassifier
     from comity.learn.regressor import LinearRegressor
 

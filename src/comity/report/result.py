@@ -51,6 +51,10 @@ _SHOWN = 8
 class Result:
     """What a run gives back. One that was read from a folder has everything but `outcome`.
 
+        result = comity.simulate("study.toml")
+        result.model.predict(frame)
+        result.save("runs/new")
+
     `presented` is what the method makes of its releases, an artefact or the values by their names; `beside` are further
     artefacts by their folders. The `assessment` is measured on records that are private outside a simulation, and empty
     where nobody measured: a score is a release. The `evaluation` is such a release, on records that were set aside, and
@@ -250,7 +254,13 @@ class Result:
 
 
 def load_result(folder: str | Path) -> Result:
-    """The result that `Result.save` wrote into `folder`."""
+    """The result that `Result.save` wrote into `folder`.
+
+        result = comity.load_result("runs/triage")
+        result.guarantee, result.released
+
+    Anything else is a `DataError`. Loading runs no code of the folder.
+    """
     folder = Path(folder)
     page = _json(folder / "result.json")
     if not isinstance(page, dict) or page.get("format") != _FORMAT:

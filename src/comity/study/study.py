@@ -50,7 +50,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A study as agreed. `folder` is where its relative paths start, `files` what its hash covers there, by key."""
+    """A study as agreed. `folder` is where its relative paths start, `files` what its hash covers there, by key.
+
+        study = comity.Study.load("study.toml")
+        study.hash, study.plan()
+
+    `comity.simulate(study)` runs it on this machine.
+    """
 
     __repr__ = short_repr
 

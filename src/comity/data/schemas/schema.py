@@ -29,6 +29,9 @@ KINDS: dict[str, type[Column]] = {
 class Schema:
     """Feature columns in order, an optional target, and an optional column that identifies the person of a record.
 
+        schema = comity.Schema.load("schema.toml")
+        schema.to_toml()
+
     Sensitivities rest on bounds, categories and widths, which all come from here: two parties with the same `digest`
     encode alike and have the same norm bounds.
     """

@@ -89,7 +89,7 @@ Deliver = Literal["records", "hashes", "weights"]
 class Summary(Method):
     """Records of many owners, chosen so that together they look like a consumer's.
 
-        method = comity.Summary(schema, records=100, auxiliary=public_records)
+        method = comity.Summary(schema, records=100, sizes=400, auxiliary=public_records)
         print(method.plan(["north", "south", "clinic"], consumer="clinic", epsilon=1, delta=1e-5))
         bought = method.simulate(frames, consumer="clinic", epsilon=1, delta=1e-5).presented
 

@@ -38,6 +38,7 @@ from comity.privacy.ledger.witness import Seen, Witness
 from comity.privacy.loss import Loss
 from comity.privacy.permit import Permit
 from comity.privacy.unit import Neighbours, Unit
+from comity.representation import html_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,12 @@ class _RollBack(Exception):
 
 class Ledger:
     """A budget in a file (`create`, then `Ledger(path)`), or in memory for a simulated party (`in_memory`).
+
+        from comity.privacy import Approx, Neighbours, Unit
+
+        grant = {"grant": Approx(3, 1e-6), "unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+        ledger = comity.Ledger.create("visits.ledger", dataset="visits", **grant)
+        ledger.summary()
 
     A copy is the same ledger, and pickling sends its path, so a cross-validation over an estimator that is bound to a
     ledger debits every fit.
@@ -389,3 +396,7 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({self._storage.name!r})" if self.path else f"Ledger.in_memory({self._storage.name!r})"
+
+    def _repr_html_(self) -> str:
+        """Its accounts, for a notebook."""
+        return html_table(repr(self), ("account",), [(account,) for account in self.summary()])
