@@ -125,7 +125,7 @@ def simulate(
         study = Study.load(fspath(study))
     if not isinstance(study, Study):
         raise StudyError(f"simulate takes the path of a study or a Study, found {type(study).__name__}")
-    from comity.study.simulation.run import run_study
+    from comity.study.simulation.simulate import run_study
 
     return Result.of(
         run_study(

@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from comity.privacy.unit import Unit as Unit
     from comity.study.local.cohort import Block as Block
     from comity.study.local.cohort import Cohort as Cohort
-    from comity.study.local.cohort import stacks as stacks
-    from comity.study.local.numbered import Numbered as Numbered
+    from comity.study.local.cohort import stack_parties as stack_parties
+    from comity.study.local.stacks import NumberedParties as NumberedParties
     from comity.study.results.outcome import Outcome as Outcome
     from comity.study.simulation.simulate import simulate as simulate
 
@@ -91,7 +91,7 @@ __all__ = [
     "Loss",
     "Neighbours",
     "Noised",
-    "Numbered",
+    "NumberedParties",
     "Outcome",
     "Parties",
     "Protocol",
@@ -112,7 +112,7 @@ __all__ = [
     "log_loss",
     "perturb",
     "simulate",
-    "stacks",
+    "stack_parties",
     "step",
 ]
 
@@ -144,7 +144,7 @@ _HOMES = {
     "Loss": "comity.privacy.loss",
     "Neighbours": "comity.privacy.unit",
     "Noised": "comity.federation.declare.protection",
-    "Numbered": "comity.study.local.numbered",
+    "NumberedParties": "comity.study.local.stacks",
     "Outcome": "comity.study.results.outcome",
     "Parties": "comity.federation.coordinator.parties",
     "Protocol": "comity.federation.protocol",
@@ -165,7 +165,7 @@ _HOMES = {
     "budget_to_rho": "comity.privacy.accounting",
     "perturb": "comity.federation.coordinator.released",
     "simulate": "comity.study.simulation.simulate",
-    "stacks": "comity.study.local.cohort",
+    "stack_parties": "comity.study.local.cohort",
     "step": "comity.federation.part",
 }
 

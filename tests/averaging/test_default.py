@@ -20,7 +20,7 @@ from comity.methods.averaging.descent import first_averaged_round
 from comity.methods.averaging.second_moments import Whitening
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
-from comity.study.local.cohort import Cohort, stacks
+from comity.study.local.cohort import Cohort, stack_parties
 from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import (
     KINDS,
@@ -240,7 +240,7 @@ def test_a_stack_of_parties_contributes_what_single_parties_do() -> None:
     stacked = Cohort(
         built,
         consortium,
-        blocks=partial(stacks, list(records.values())),
+        blocks=partial(stack_parties, list(records.values())),
         noise=NoNoise(),
         ledger=ledger,
         study="s",

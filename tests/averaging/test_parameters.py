@@ -11,7 +11,7 @@ import pytest
 
 from comity.errors import StudyError
 from comity.methods.averaging import AveragingProtocol, PublishedAveraging
-from comity.study.simulation.run import run_study
+from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
 
 SCHEMA = """

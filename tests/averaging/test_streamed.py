@@ -13,9 +13,8 @@ import pytest
 from comity.data import Encoding, Records, StreamedRecords, clinic_schema, clinics, open_source
 from comity.errors import DataError, Refused
 from comity.methods.averaging import Averaging
-from comity.study.records.gather import gather
-from comity.study.simulation.run import run_study
-from comity.study.simulation.simulate import simulate
+from comity.study.records.party_data import load_party_data
+from comity.study.simulation.simulate import run_study, simulate
 from comity.study.study import Study
 
 STUDY = """
@@ -57,12 +56,12 @@ def study(folder: Path, memory: float) -> Study:
 
 def test_a_run_over_blocks_gives_the_model_of_a_run_in_memory(folder: Path, tmp_path: Path) -> None:
     whole, blocks = study(folder, 1.0), study(folder, 1e-6)
-    inside, outside = gather(whole), gather(blocks)
+    inside, outside = load_party_data(whole), load_party_data(blocks)
     assert all(isinstance(one, Records) for one in inside.parties.values())
     assert all(isinstance(one, StreamedRecords) for one in outside.parties.values())
-    assert whole.hash == blocks.hash and any("read in blocks" in one for one in outside.findings)
+    assert whole.hash == blocks.hash and any("read in blocks" in one for one in outside.warnings)
     first, second = (
-        run_study(one, seed=3, material=material) for one, material in ((whole, inside), (blocks, outside))
+        run_study(one, seed=3, data=party_data) for one, party_data in ((whole, inside), (blocks, outside))
     )
     # Sums are rounded to a grid far finer than the noise, after adding in another order.
     assert np.allclose(first.released["model"], second.released["model"], rtol=0, atol=1e-6)
@@ -108,8 +107,8 @@ def test_one_file_that_is_dealt_to_the_parties_is_read_at_once_or_the_study_is_r
         (folder / "dealt.toml").write_text(STUDY.format(data='"all.parquet"', memory=memory))
         dealt = Study.load(folder / "dealt.toml")
         if enough:
-            assert sum(map(len, gather(dealt).parties.values())) == 900
+            assert sum(map(len, load_party_data(dealt).parties.values())) == 900
             continue
         with pytest.raises(DataError, match=r"dealt to the parties; .* a source of its own") as caught:
-            gather(dealt)
+            load_party_data(dealt)
         assert caught.value.key == "simulation.memory"

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from comity._version import __version__
-from comity.study.simulation.run import run_study
+from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
 
 COMMANDS = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from comity.methods import PROTOCOLS
-from comity.study.simulation.run import run_study
+from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
 
 SMALLER: dict[str, dict[str, Any]] = {

@@ -17,7 +17,7 @@ from comity.learn import LinearClassifier, load_model
 from comity.privacy.ledger import Ledger, SharedFile
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.study.simulation import run as runtime_run
+from comity.study.simulation import simulate as simulation
 from tests.support.study_folder import STUDY, write_study
 
 PARTIES = 8
@@ -45,17 +45,17 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(
     comity: Any, study: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     whole = Path(comity("run", "study.toml", "--seed", "7", "--out", "whole", "--json").document["folder"])
-    simulated = cast(Any, runtime_run).simulated
+    simulated = cast(Any, simulation).run_simulation
 
-    def interrupted(agreed: Any, material: Any, **options: Any) -> Any:
+    def interrupted(agreed: Any, party_data: Any, **options: Any) -> Any:
         def progress(words: str) -> None:
             if words == moment:
                 raise KeyboardInterrupt
 
-        return simulated(agreed, material, **{**options, "progress": progress})
+        return simulated(agreed, party_data, **{**options, "progress": progress})
 
     with monkeypatch.context() as patch:
-        patch.setattr(runtime_run, "simulated", interrupted)
+        patch.setattr(simulation, "run_simulation", interrupted)
         ended = comity("run", "study.toml", "--seed", "7", "--json")
     (folder,) = Path("runs").iterdir()
     assert ended.code == 5 and f"comity run --resume {folder}" in ended.failure["sentence"]
@@ -138,17 +138,17 @@ def test_a_file_that_was_written_again_with_the_same_records_is_the_same(
 
 
 def interrupted_at(moment: str, comity: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
-    simulated = cast(Any, runtime_run).simulated
+    simulated = cast(Any, simulation).run_simulation
 
-    def interrupted(agreed: Any, material: Any, **options: Any) -> Any:
+    def interrupted(agreed: Any, party_data: Any, **options: Any) -> Any:
         def progress(words: str) -> None:
             if words == moment:
                 raise KeyboardInterrupt
 
-        return simulated(agreed, material, **{**options, "progress": progress})
+        return simulated(agreed, party_data, **{**options, "progress": progress})
 
     with monkeypatch.context() as patch:
-        patch.setattr(runtime_run, "simulated", interrupted)
+        patch.setattr(simulation, "run_simulation", interrupted)
         assert comity("run", "study.toml", "--seed", "7").code == 5
     (folder,) = Path("runs").iterdir()
     return folder

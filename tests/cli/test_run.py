@@ -214,25 +214,25 @@ def test_an_exhausted_ledger_refuses_and_stays_as_it_was(comity: Any, study: Pat
     ['split = "even"', 'split = "by-sizes"\nsizes = [0.5, 0.2, 0.1, 0.1, 0.1]', 'split = "by-anchors"\ncolumn = "age"'],
 )
 def test_every_split_deals_each_record_once(comity: Any, study: Path, split: str) -> None:
-    from comity.study.records.gather import gather
+    from comity.study.records.party_data import load_party_data
 
     text = STUDY.replace('split = "by-column"\ncolumn = "clinic"', split)
     loaded = Study.parse(text, folder=study.parent)
-    material = gather(loaded)
-    ids = [identifier for records in material.parties.values() for identifier in records.ids]  # type: ignore[union-attr]
+    party_data = load_party_data(loaded)
+    ids = [identifier for records in party_data.parties.values() for identifier in records.ids]  # type: ignore[union-attr]
     assert sorted(ids) == sorted(pd.read_csv("records.csv")["patient"])
-    assert len(material.parties) == PARTIES
-    again = gather(loaded).parties
-    assert all(list(records.ids) == list(again[name].ids) for name, records in material.parties.items())  # type: ignore[arg-type]
+    assert len(party_data.parties) == PARTIES
+    again = load_party_data(loaded).parties
+    assert all(list(records.ids) == list(again[name].ids) for name, records in party_data.parties.items())  # type: ignore[arg-type]
 
 
 def test_a_holdout_is_of_records_that_no_party_keeps(study: Path) -> None:
-    from comity.study.records.gather import gather
+    from comity.study.records.party_data import load_party_data
 
-    material = gather(Study.parse(STUDY.replace('test = "test.csv"', "holdout = 0.25"), folder=study.parent))
-    assert material.test is not None
-    assert len(material.test) + sum(map(len, material.parties.values())) == 60
-    assert {len(records) for records in material.parties.values()} == {9}
+    party_data = load_party_data(Study.parse(STUDY.replace('test = "test.csv"', "holdout = 0.25"), folder=study.parent))
+    assert party_data.test is not None
+    assert len(party_data.test) + sum(map(len, party_data.parties.values())) == 60
+    assert {len(records) for records in party_data.parties.values()} == {9}
 
 
 def test_a_refused_run_is_not_called_resumable(comity: Any, study: Path) -> None:

@@ -17,8 +17,8 @@ from comity.report.result import Result, load_result
 from comity.site.site_file import SiteFile
 from comity.site.status import list_runs
 from comity.study.local import consortium
-from comity.study.results.received import load_received
-from comity.study.simulation.run import run_study
+from comity.study.results.released import load_received
+from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
 from tests.deploy.deployment import Deployment, deployed
 from tests.deploy.methods import METHODS, RECORDS

@@ -14,8 +14,7 @@ from comity.errors import StudyError
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.report.quality import measured_privately
 from comity.report.result import Result, load_result
-from comity.study.simulation.run import run_study
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import run_study, simulate
 from comity.study.study import Study
 from tests.evaluation.consortia import drawn, of_averaging
 

@@ -194,14 +194,14 @@ def _held(at: Deployment, run: str, *, over: bool) -> list[str]:
     place = at.place
     with place.witnessed():
         ledgers = {party: place.ledger(party) for party in place.parties}
-        wrong, lines = broken(place.study.agreed, ledgers, at.record.sights(run), {}, run)
+        wrong, lines = broken(place.study.agreement, ledgers, at.record.sights(run), {}, run)
         end = time.monotonic() + 20
         while over and not all(line[-1].kind == "close" for line in lines.values() if line):
             if time.monotonic() > end:
                 wrong.append(f"the run is over and not closed everywhere: {lines}")
                 break
             time.sleep(0.2)
-            _, lines = broken(place.study.agreed, ledgers, at.record.sights(run), lines, run)
+            _, lines = broken(place.study.agreement, ledgers, at.record.sights(run), lines, run)
     return wrong
 
 

@@ -100,7 +100,7 @@ class Trial:
         """Compare ledgers with what was seen."""
         with self.place.witnessed():
             ledgers = {party: self.place.ledger(party) for party in self.place.parties}
-            wrong, self.lines = broken(self.place.study.agreed, ledgers, self.record.sights(RUN), self.lines, RUN)
+            wrong, self.lines = broken(self.place.study.agreement, ledgers, self.record.sights(RUN), self.lines, RUN)
         self.wrong += [one for one in wrong if one not in self.wrong]
 
     def ended(self, child: int) -> int | None:

@@ -56,7 +56,7 @@ def held(at: Any) -> dict[Any, Any]:
     """The ledgers' lines of the only run, after they were compared with all that was seen."""
     place, (_, run) = at.place, run_of(at)
     ledgers = {party: place.ledger(party) for party in place.parties}
-    wrong, lines = broken(place.study.agreed, ledgers, at.record.sights(run), {}, run)
+    wrong, lines = broken(place.study.agreement, ledgers, at.record.sights(run), {}, run)
     assert not wrong
     return {party: [line.kind for line in of] for party, of in lines.items()}
 

@@ -69,7 +69,7 @@ def run(place: Any, *, progress: Any = None) -> tuple[dict[str, Any], dict[str, 
 
 def held(place: Any, record: Any) -> dict[str, list[Line]]:
     ledgers = {party: place.ledger(party) for party in place.parties}
-    wrong, lines = broken(place.study.agreed, ledgers, record.sights(RUN), {}, RUN)
+    wrong, lines = broken(place.study.agreement, ledgers, record.sights(RUN), {}, RUN)
     assert not wrong
     return lines
 

@@ -84,7 +84,7 @@ def watched(small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def wrong() -> list[str]:
         with place.witnessed():
             ledgers = {party: place.ledger(party) for party in place.parties}
-            return broken(place.study.agreed, ledgers, record.sights(RUN), {}, RUN)[0]
+            return broken(place.study.agreement, ledgers, record.sights(RUN), {}, RUN)[0]
 
     made: Any = run
     made.wrong, made.place = wrong, place
@@ -98,7 +98,7 @@ class Dies(BaseException):
 def test_control_a_site_that_forgets_its_reply_is_seen(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked again after a kill, it draws a second noise for one debit."""
     journal, got = Journal(), Journal.record
-    agreement, asked = watched.place.study.agreed, []
+    agreement, asked = watched.place.study.agreement, []
 
     def dying(self: Any, run: Any, path: Any, *rest: Any, **more: Any) -> Any:
         if owed(agreement, "north", path) is not None:

@@ -12,7 +12,7 @@ from comity.errors import Refused, StudyError
 from comity.federation.declare.consortium import MAX_NAME_LENGTH, Consortium, check_party_name, fold, is_party_name
 from comity.federation.declare.policy import Policy
 from comity.privacy.loss import Approx
-from comity.study.local.numbered import Numbered
+from comity.study.local.stacks import NumberedParties
 from tests.support.consortia import make_identity
 from tests.support.protocols import simulated_result
 from tests.support.rounds import Rounds
@@ -80,8 +80,8 @@ def test_a_role_is_no_party_in_any_case() -> None:
 
 def test_numbered_parties_need_no_look() -> None:
     assert (
-        make_consortium(*Numbered(3)).size == 3
-        and Consortium(parties=Numbered(10**6), loss=Approx(1, 1e-6)).size == 10**6
+        make_consortium(*NumberedParties(3)).size == 3
+        and Consortium(parties=NumberedParties(10**6), loss=Approx(1, 1e-6)).size == 10**6
     )
 
 

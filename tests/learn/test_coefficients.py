@@ -20,7 +20,7 @@ from comity.learn import load_model
 from comity.learn.classifiers import LinearClassifier
 from comity.learn.feature_map import fit_pca, fit_random_features, fit_self_training_map, fit_whitened_pca
 from comity.learn.regressor import LinearRegressor
-from comity.study.simulation.run import run_study
+from comity.study.simulation.simulate import run_study
 
 FRAME = clinics(1, 60, "coefficients")["clinic-01"]
 CLASSES = {1: ("no", "yes"), 2: ("no", "yes"), 3: ("a", "b", "c")}

@@ -16,7 +16,7 @@ from comity.privacy.ledger.chain import FIELDS, next_head
 from comity.privacy.ledger.verification import export_statement
 from comity.privacy.loss import GDP, Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.study.results.signed_export import check_with, sign_with
+from comity.study.results.signatures import export_checker, export_signer
 
 OWNER = Identity(b"o" * 32)
 
@@ -38,7 +38,7 @@ def ledger() -> Ledger:
 
 
 def exported(ledger: Ledger, tmp_path: Path, *, keys: Identity | None = OWNER) -> Any:
-    ledger.export(tmp_path / "all.json", sign=None if keys is None else sign_with(keys))
+    ledger.export(tmp_path / "all.json", sign=None if keys is None else export_signer(keys))
     return json.loads((tmp_path / "all.json").read_text())
 
 
@@ -67,7 +67,7 @@ def forged(page: Any) -> dict[str, Any]:
 
 def test_an_export_that_its_owner_signed_verifies_with_the_owners_key(ledger: Ledger, tmp_path: Path) -> None:
     page = exported(ledger, tmp_path)
-    found = verify_export(page, check=check_with(OWNER.public))
+    found = verify_export(page, check=export_checker(OWNER.public))
     assert found.signed and found.exported == page["exported"] and found.entries == len(page["entries"])
     assert not verify_export(page).signed, "without a key nothing was checked"
 
@@ -77,7 +77,7 @@ def test_a_forged_export_verifies_only_without_the_key(ledger: Ledger, tmp_path:
     page = forged(exported(ledger, tmp_path))[how]
     assert verify_export(page).head != ledger.head(), "the chain alone does not show it"
     with pytest.raises(Refused, match="not what its owner signed") as error:
-        verify_export(page, check=check_with(OWNER.public))
+        verify_export(page, check=export_checker(OWNER.public))
     assert error.value.code == "signature"
 
 
@@ -87,22 +87,22 @@ def test_every_word_of_the_end_is_signed(ledger: Ledger, tmp_path: Path, key: st
     other = {"format": "comity-ledger-1", "signature": "00" * 64, "exported": "2020-01-01T00:00:00+00:00"}
     page[key] = other.get(key, "0" * 64)
     with pytest.raises((Refused, BadInput)):
-        verify_export(page, check=check_with(OWNER.public))
+        verify_export(page, check=export_checker(OWNER.public))
 
 
 def test_another_key_or_none_is_refused(ledger: Ledger, tmp_path: Path) -> None:
     page = exported(ledger, tmp_path)
     with pytest.raises(Refused, match="not what its owner signed"):
-        verify_export(page, check=check_with(Identity(b"x" * 32).public))
+        verify_export(page, check=export_checker(Identity(b"x" * 32).public))
     # A key that comes with the export vouches for nothing.
     own = exported(ledger, tmp_path, keys=Identity(b"x" * 32))
     with pytest.raises(Refused):
-        verify_export(own, check=check_with(OWNER.public))
+        verify_export(own, check=export_checker(OWNER.public))
     with pytest.raises(Refused, match="has no signature"):
-        verify_export(exported(ledger, tmp_path, keys=None), check=check_with(OWNER.public))
+        verify_export(exported(ledger, tmp_path, keys=None), check=export_checker(OWNER.public))
     for junk in (3, "zz", "", None, ["00"]):
         with pytest.raises(Refused):
-            verify_export({**page, "signature": junk}, check=check_with(OWNER.public))
+            verify_export({**page, "signature": junk}, check=export_checker(OWNER.public))
 
 
 def test_a_signature_of_something_else_is_none_of_an_export(ledger: Ledger, tmp_path: Path) -> None:
@@ -110,4 +110,4 @@ def test_a_signature_of_something_else_is_none_of_an_export(ledger: Ledger, tmp_
     raw = export_statement(len(page["entries"]), page["head"], page["exported"])
     page["signature"] = OWNER.sign(raw).hex()
     with pytest.raises(Refused):
-        verify_export(page, check=check_with(OWNER.public))
+        verify_export(page, check=export_checker(OWNER.public))

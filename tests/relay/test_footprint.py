@@ -20,7 +20,6 @@ study."""
 LATER = {"pandas", "pyarrow", "scipy.optimize", "scipy.stats", "scipy.linalg", "scipy.sparse", "gmpy2"}
 OURS = (
     "comity.study.simulation.simulate",
-    "comity.study.simulation.run",
     "comity.study.local.cohort",
     "comity.study.records.local_models",
 )

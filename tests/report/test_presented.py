@@ -12,9 +12,8 @@ from comity.artefacts.table import Table
 from comity.errors import DataError
 from comity.report.page import render_result
 from comity.report.result import Result, load_result
-from comity.study.results.received import load_received, safe_name
-from comity.study.simulation.simulate import simulate
-from comity.study.simulation.simulated import RESULTS
+from comity.study.results.released import load_received, safe_name
+from comity.study.simulation.simulate import RESULTS, simulate
 from tests.artefacts.methods import Drawn, Entrusting, Leaving, records
 from tests.report.test_page import Page
 

@@ -13,8 +13,8 @@ import pytest
 
 from comity.report.result import Result, load_result
 from comity.representation import NamedValues, in_brief, short_repr
-from comity.study.records.gather import gather
-from comity.study.simulation.run import run_study
+from comity.study.records.party_data import load_party_data
+from comity.study.simulation.simulate import run_study
 
 from .small_studies import small_study
 
@@ -53,7 +53,12 @@ def test_whatever_a_run_gives_back_is_shown_in_a_few_lines(case: str, tmp_path: 
     study = small_study(case, tmp_path, **{"simulation.baselines": False})
     result = Result.of(run_study(study, seed=1))
     result.save(tmp_path / "run")
-    told = {"study": study, "material": gather(study), "result": result, "loaded": load_result(tmp_path / "run")}
+    told = {
+        "study": study,
+        "party_data": load_party_data(study),
+        "result": result,
+        "loaded": load_result(tmp_path / "run"),
+    }
     for path, value in [one for name, whole in told.items() for one in within(whole, name)]:
         assert len(repr(value)) <= LONGEST, f"repr({path}) has {len(repr(value))} characters"
         assert repr(value).count("\n") <= 8

@@ -35,7 +35,7 @@ def run(sites: Sites, study: Study) -> Outcome:
         approve(service, service.take_in(sites.pack(study)))
     parties = connect_services(study, services, sites.coordinator)
     released, kept = execute(parties)
-    return Outcome.of(study.agreed, released, parties.transcript, run="run-1", kept=kept)
+    return Outcome.of(study.agreement, released, parties.transcript, run="run-1", kept=kept)
 
 
 def test_the_report_says_how_good_the_model_is_and_so_do_the_owners_results(sites: Sites) -> None:
@@ -76,7 +76,7 @@ def test_the_policy_counts_it(sites: Sites) -> None:
     delta, consortium = Decimal("1e-5"), study.consortium
     alone, both = (
         spent_by(made, "north", consortium, runs=1).epsilon_at(delta)
-        for made in (study.protocol.declare(consortium), study.agreed.declaration)
+        for made in (study.protocol.declare(consortium), study.agreement.declaration)
     )
     assert alone < both
     home = sites.site("north")

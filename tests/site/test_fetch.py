@@ -28,9 +28,9 @@ from comity.report.result import Result, load_result
 from comity.site.results import results_folder
 from comity.study.local.channel import LocalChannel
 from comity.study.results.outcome import Outcome
-from comity.study.results.received import load_received
-from comity.study.results.signed_files import _said, sign_files
-from comity.study.simulation.run import run_study
+from comity.study.results.released import load_received
+from comity.study.results.signatures import _statement, sign_files
+from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
 from tests.support.sites import NAMES, STUDY, Sites, approve, execute, keys_table
 
@@ -50,7 +50,7 @@ def ran(sites: Sites, study: Study, out: Path) -> Path:
         study, run=run, channel=LocalChannel(services), journal=Journal(folder / JOURNAL), keys=sites.coordinator
     )
     released, kept = execute(parties)
-    outcome = Outcome.of(study.agreed, released, parties.transcript, run=run, kept=kept)
+    outcome = Outcome.of(study.agreement, released, parties.transcript, run=run, kept=kept)
     save_signed(Result.of(replace(outcome, simulated=False)), folder, sites.coordinator)
     return folder
 
@@ -161,7 +161,7 @@ def test_a_page_can_not_lead_out_of_its_folder(done: tuple[Sites, Study, Path], 
     signed = dict(page["files"])
     for name, digest in (("../secret", x), (str(secret), x), ("link", x), ("link", nothing), ("missing", nothing)):
         listed = signed | {name: digest}
-        signature = sites.coordinator.sign(_said(study.hash, run, listed))
+        signature = sites.coordinator.sign(_statement(study.hash, run, listed))
         page.update(files=listed, signature=signature.hex())
         (folder / "signed.json").write_text(json.dumps(page))
         assert main(["fetch", run, "--out", str(folder.parent), "--to", str(to)]) == 4 and not to.exists()
@@ -256,7 +256,7 @@ NOTHING = hashlib.sha256(b"").hexdigest()
 def resign(sites: Sites, study: Study, folder: Path, files: dict[str, str]) -> None:
     """The page of a result as its signer would write it with a program of its own."""
     page = json.loads((folder / "signed.json").read_text())
-    page.update(files=files, signature=sites.coordinator.sign(_said(study.hash, page["run"], files)).hex())
+    page.update(files=files, signature=sites.coordinator.sign(_statement(study.hash, page["run"], files)).hex())
     (folder / "signed.json").write_text(json.dumps(page))
 
 

@@ -23,8 +23,8 @@ from comity.federation.owner.registry import Registry
 from comity.learn.classifiers import LinearClassifier
 from comity.site.approval import preview_approval
 from comity.site.status import Refusals
-from comity.study.predicting import read_weights, weights_text
-from comity.study.records.gather import gather
+from comity.study.prediction import read_weights, weights_text
+from comity.study.records.party_data import load_party_data
 from comity.study.study import Study
 from tests.support.column_sites import NEW, ColumnSites
 from tests.support.sites import approve, connect_services, execute, keys_table
@@ -108,8 +108,8 @@ def test_what_crosses_is_what_was_declared(columns: Any, monkeypatch: pytest.Mon
     protocol, consortium = study.protocol, study.consortium
     declared = {
         one.name
-        for mount in study.agreed.mounts
-        for one in (study.agreed.declared(mount).releases if mount else protocol.declare(consortium).releases)
+        for mount in study.agreement.mounts
+        for one in (study.agreement.declared(mount).releases if mount else protocol.declare(consortium).releases)
     }
     for party, raw, reply in seen:
         asked, given = Ask.parse(raw[:-SIGNATURE_BYTES]), decode(reply[:-SIGNATURE_BYTES])
@@ -252,7 +252,7 @@ def test_what_is_wrong_in_the_table_is_named_by_its_key(columns: Any) -> None:
         assert wrong.value.key == key
     text = study.text + '\n[simulation]\ndata = "people.csv"\nsplit = "by-features"\n'
     with pytest.raises(StudyError, match="comity predict"):
-        gather(Study.parse(text, folder=study.folder))
+        load_party_data(Study.parse(text, folder=study.folder))
     (study.folder / "weights.json").write_text(weights_text(np.ones(3)))
     with pytest.raises(StudyError, match="give the model and the schema of one study"):
         Study.load(study.folder / "study.toml")

@@ -24,7 +24,7 @@ from comity.site.inbox import WITHIN_POLICY, Inbox
 from comity.site.service import ENDPOINTS, SiteService, lock_ledger, open_endpoint
 from comity.site.site_file import SiteFile
 from comity.site.status import MAX_BYTES, Refusals, end_run, list_runs
-from comity.study.results.received import load_received
+from comity.study.results.released import load_received
 from tests.support.sites import NAMES, STUDY, Sites, approve, connect_services, execute
 
 PUBLISHED = 'variant = "published"\nrows = "normalised"'

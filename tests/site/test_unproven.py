@@ -93,7 +93,7 @@ def test_a_method_whose_claim_is_wrong_runs_at_its_corrected_loss(sites: Sites, 
         assert (drawn["leaves"], drawn["counts"]) == ("pure:0.2", "pure:0.3")
         page = json.loads((sites.home(name) / "results" / f"{study.hash[:12]}-run-1" / "received.json").read_text())
         assert page["claim"].startswith("not private as claimed") and page["loss"] == "eps 0.70"
-    outcome = Outcome.of(study.agreed, released, parties.transcript, run="run-1", kept=kept)
+    outcome = Outcome.of(study.agreement, released, parties.transcript, run="run-1", kept=kept)
     assert not outcome.guarantee.private and outcome.guarantee.epsilon == float(CORRECTED)
     assert "not private as claimed" in str(outcome.guarantee)
     text = Result.of(outcome).report(tmp_path / "page.html").read_text()
@@ -143,5 +143,5 @@ def test_where_nothing_is_bounded_against_somebody_records_must_be_allowed_to_le
     execute(connect_services(study, services, sites.coordinator))
     for name in NAMES:
         (account,) = Ledger(sites.home(name) / f"{name}.ledger").summary()
-        declared = study.agreed.declaration["noise"].loss
+        declared = study.agreement.declaration["noise"].loss
         assert isinstance(declared, Pure) and account.spent_epsilon == declared.epsilon

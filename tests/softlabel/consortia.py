@@ -17,7 +17,7 @@ from comity.federation.owner.host import Host
 from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss, Pure
-from comity.study.local.cohort import Cohort, stacks
+from comity.study.local.cohort import Cohort, stack_parties
 from tests.support.channels import LossyChannel
 from tests.support.consortia import STUDY, make_hosts, make_parties, make_roster
 from tests.support.noise import NoNoise
@@ -92,7 +92,7 @@ def cohort(method: PublishedSoftLabel, records: Sequence[Records], noise: Any = 
     return Cohort(
         method,
         consortium,
-        blocks=lambda allowed: stacks(list(records), min(allowed, most)),
+        blocks=lambda allowed: stack_parties(list(records), min(allowed, most)),
         noise=noise or NoNoise(),
         ledger=Ledger.in_memory(unit=consortium.unit, neighbours=consortium.neighbours),
         study=STUDY,

@@ -17,7 +17,7 @@ from comity.learn.local_models import LocalModel, linear_votes, local_votes
 from comity.methods.softlabel.method import SoftLabel, SoftLabelProtocol
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss
-from comity.study.local.cohort import Cohort, stacks
+from comity.study.local.cohort import Cohort, stack_parties
 from tests.support.channels import LossyChannel
 from tests.support.consortia import STUDY, WatchedJournal, make_host, make_identity, make_open_ledger, make_roster
 from tests.support.noise import NoNoise
@@ -118,7 +118,7 @@ def cohort(
     return Cohort(
         protocol,
         consortium,
-        blocks=lambda allowed: stacks(list(records), min(allowed, most)),
+        blocks=lambda allowed: stack_parties(list(records), min(allowed, most)),
         noise=NoNoise(),
         ledger=Ledger.in_memory(unit=consortium.unit, neighbours=consortium.neighbours),
         study=STUDY,

@@ -25,7 +25,7 @@ from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
-from comity.study.local.numbered import Numbered
+from comity.study.local.stacks import NumberedParties
 
 ROWS = np.random.default_rng(0).normal(size=(1000, 30))
 
@@ -38,7 +38,7 @@ def chosen(consortium: Any, rows: Any, **options: Any) -> Choice:
 
 
 def make_consortium(parties: int = 1000, loss: Any = None, **terms: Any) -> Any:
-    return Consortium(parties=Numbered(parties), loss=loss or Approx(1, 1e-6), **terms)
+    return Consortium(parties=NumberedParties(parties), loss=loss or Approx(1, 1e-6), **terms)
 
 
 def test_the_layout_of_activities() -> None:

@@ -97,7 +97,7 @@ def test_hosts_and_stacks_of_parties_open_the_same_sum(statistic: Any, classes: 
     np.testing.assert_allclose(stacked.sum(step).value, single * grid, atol=loose)
     parties, _ = hosted(protocol, records, consortium=consortium)
     released = run(parties)
-    for name, value in cohort(protocol, records, consortium=consortium).released().items():
+    for name, value in cohort(protocol, records, consortium=consortium).execute().items():
         np.testing.assert_allclose(released[name], value, atol=1e-3)
 
 

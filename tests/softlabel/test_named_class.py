@@ -20,7 +20,7 @@ from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
-from comity.study.local.numbered import Numbered
+from comity.study.local.stacks import NumberedParties
 from comity.study.simulation.simulate import simulate
 from experiments.papers.softlabel.release import total
 
@@ -34,7 +34,7 @@ def protocol() -> SoftLabelProtocol:
 
 
 def make_consortium(parties: int = 4, epsilon: float = 1.0) -> Consortium:
-    return Consortium(parties=Numbered(parties), loss=Approx(epsilon, 1e-6))
+    return Consortium(parties=NumberedParties(parties), loss=Approx(epsilon, 1e-6))
 
 
 def counted() -> NamedClass:

@@ -27,8 +27,7 @@ from comity.methods.softlabel.published.method import TOLERANCE, PublishedSoftLa
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
-from comity.study.simulation.run import run_study
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import run_study, simulate
 from comity.study.study import Study
 
 from .consortia import NAMES, ROOT2, auxiliary, hosted, labels, make_consortium, ordinary, protocol

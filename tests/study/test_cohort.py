@@ -17,15 +17,15 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import ZCDP, Approx
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.study.local.cohort import Cohort, stacks
-from comity.study.local.numbered import Numbered
+from comity.study.local.cohort import Cohort, stack_parties
+from comity.study.local.stacks import NumberedParties
 from tests.support.noise import NoNoise
 from tests.support.rounds import Rounds, set_up_run
 
 
 def cohort(protocol: Any, records: Any, noise: Any = None, names: Any = None, **ledger: Any) -> Cohort:
     consortium = Consortium(
-        parties=names or Numbered(len(records)),
+        parties=names or NumberedParties(len(records)),
         loss=ZCDP(0.15),
         unit=Unit.RECORD,
         neighbours=Neighbours.REPLACE,
@@ -36,7 +36,7 @@ def cohort(protocol: Any, records: Any, noise: Any = None, names: Any = None, **
     return Cohort(
         protocol,
         consortium,
-        blocks=lambda most: stacks(records, min(most, 2)),
+        blocks=lambda most: stack_parties(records, min(most, 2)),
         noise=noise or SeededNoise(1),
         ledger=book,
         study="study",
@@ -50,7 +50,7 @@ def test_a_cohort_equals_real_sites_without_noise(protection: Any) -> None:
     parties, hosts = set_up_run(protocol, noise=NoNoise())
     real = run_parties(parties)["result"]
     records = [host.records for host in hosts.values()]
-    stacked = cohort(protocol, records, NoNoise(), names=tuple(hosts)).released()["result"]
+    stacked = cohort(protocol, records, NoNoise(), names=tuple(hosts)).execute()["result"]
     np.testing.assert_array_equal(stacked, real)
 
 
@@ -68,7 +68,7 @@ def test_one_ledger_line_per_draw_for_the_whole_cohort_and_a_refusal_before_the_
     protocol = Rounds()
     records = [Records(np.zeros((2, 3)))] * 7
     run = cohort(protocol, records)
-    run.released()
+    run.execute()
     kinds = [entry.kind for entry in run.ledger.entries()]
     assert kinds.count("draw") == 3 and kinds.count("reserve") == 3 and kinds[-1] == "close"
     with pytest.raises(BudgetExceeded):
@@ -77,7 +77,7 @@ def test_one_ledger_line_per_draw_for_the_whole_cohort_and_a_refusal_before_the_
 
 def test_parties_of_unequal_size_are_padded_and_marked() -> None:
     records = [Records(np.ones((n, 2)), np.arange(n)) for n in (3, 0, 1)]
-    features, labels, present = next(iter(stacks(records, 10)))
+    features, labels, present = next(iter(stack_parties(records, 10)))
     assert features.shape == (3, 3, 2) and present.sum(1).tolist() == [3, 0, 1]
     assert labels[0].tolist() == [0, 1, 2] and features[1].sum() == 0
 
@@ -92,6 +92,6 @@ def test_a_cohort_draws_no_more_than_declared() -> None:
 
 def test_names_of_a_million_parties_take_no_memory() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    names = Numbered(1_000_000)
+    names = NumberedParties(1_000_000)
     assert "p999999" in names and "p1000000" not in names and "q1" not in names and names[17] == "p17"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 5_000

@@ -11,10 +11,9 @@ import pytest
 
 from comity.data import Records, clinic_schema, clinics
 from comity.errors import StudyError
-from comity.study.records.gather import gather
-from comity.study.records.holding_out import holdout_people, holdout_rows
-from comity.study.records.material import Material
-from comity.study.simulation.run import run_study
+from comity.study.records.party_data import PartyData, load_party_data
+from comity.study.records.splitting import holdout_people, holdout_rows
+from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
 from tests.vertical.consortia import people, schema
 
@@ -67,8 +66,8 @@ def rows(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def by_rows(folder: Path, **overrides: Any) -> Material:
-    return gather(Study.parse(BY_ROWS, folder=folder, overrides=overrides))
+def by_rows(folder: Path, **overrides: Any) -> PartyData:
+    return load_party_data(Study.parse(BY_ROWS, folder=folder, overrides=overrides))
 
 
 def ids(records: Any) -> list[str]:
@@ -76,8 +75,8 @@ def ids(records: Any) -> list[str]:
     return [one.strip() for one in records.ids]
 
 
-def kept(material: Material) -> set[str]:
-    return {one for records in material.parties.values() for one in ids(records)}
+def kept(party_data: PartyData) -> set[str]:
+    return {one for records in party_data.parties.values() for one in ids(records)}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +168,7 @@ def by_columns(folder: Path, data: str = OWN_FILES, overrides: Any = None) -> St
 
 
 def test_files_of_different_columns_hold_out_people_that_all_owners_have(columns: Path) -> None:
-    found = gather(by_columns(columns, overrides={"simulation.holdout": 0.25}))
+    found = load_party_data(by_columns(columns, overrides={"simulation.holdout": 0.25}))
     tested, both = set(ids(found.test)), {f"id{number}" for number in range(100, 1100)}
     assert len(tested) == 250 and tested < both
     north, south = (set(ids(found.parties[name])) for name in ("north", "south"))
@@ -178,7 +177,7 @@ def test_files_of_different_columns_hold_out_people_that_all_owners_have(columns
 
 
 def test_one_file_and_a_file_for_each_owner_have_the_same_test_people(columns: Path) -> None:
-    apart, together = gather(by_columns(columns)), gather(by_columns(columns, ONE_FILE))
+    apart, together = load_party_data(by_columns(columns)), load_party_data(by_columns(columns, ONE_FILE))
     assert set(ids(apart.test)) == set(ids(together.test))
     assert apart.test is not None and together.test is not None
     orders = [np.argsort(ids(one)) for one in (apart.test, together.test)]
@@ -200,7 +199,7 @@ def test_files_of_different_columns_have_a_quality_figure_and_baselines(columns:
 
 def test_a_test_file_is_used_instead_of_a_holdout(columns: Path) -> None:
     people(50, seed=9).to_csv(columns / "test.csv", index=False)
-    found = gather(by_columns(columns, OWN_FILES + 'test = "test.csv"\n'))
+    found = load_party_data(by_columns(columns, OWN_FILES + 'test = "test.csv"\n'))
     assert found.test is not None and len(found.test) == 50
     assert [len(records) for records in found.parties.values()] == [1100, 1100]
 
@@ -211,7 +210,7 @@ def test_rows_in_one_order_hold_out_the_same_rows_of_every_file(columns: Path) -
     frame[["age", "sick"]].to_csv(columns / "north.csv", index=False)
     frame[["place", "dose", "sex"]].to_csv(columns / "south.csv", index=False)
     frame.to_csv(columns / "people.csv", index=False)
-    apart, together = gather(by_columns(columns)), gather(by_columns(columns, ONE_FILE))
+    apart, together = load_party_data(by_columns(columns)), load_party_data(by_columns(columns, ONE_FILE))
     assert apart.test is not None and together.test is not None and len(apart.test) == 80
     np.testing.assert_array_equal(apart.test.features, together.test.features)
     for name, records in apart.parties.items():
@@ -224,7 +223,7 @@ def test_too_few_people_to_hold_out_are_refused_with_the_remedy(columns: Path) -
         table = pd.read_csv(columns / f"{name}.csv")
         table[table["person"].str.strip().isin(["id100", "id101"])].to_csv(columns / f"{name}.csv", index=False)
     with pytest.raises(StudyError, match=r"too few records to hold a share of 0\.01 back; give simulation\.test"):
-        gather(by_columns(columns, overrides={"simulation.holdout": 0.01}))
+        load_party_data(by_columns(columns, overrides={"simulation.holdout": 0.01}))
 
 
 def test_a_person_is_held_out_by_the_identifier_alone() -> None:

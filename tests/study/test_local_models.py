@@ -21,9 +21,8 @@ from comity.learn import from_estimator
 from comity.learn.local_models import as_local_model, harden, local_votes
 from comity.methods.softlabel import PublishedSoftLabel
 from comity.methods.softlabel.method import SoftLabel
-from comity.study.records.gather import gather
-from comity.study.simulation.run import run_study
-from comity.study.simulation.simulate import simulate
+from comity.study.records.party_data import load_party_data
+from comity.study.simulation.simulate import run_study, simulate
 from comity.study.study import Study
 
 NAMES = ("north", "south", "east", "west", "centre")
@@ -282,15 +281,15 @@ def test_a_study_names_the_models_of_its_simulation(
     folder: Path, summed: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     study = load(folder)
-    material = gather(study)
-    models: Any = material.models
+    party_data = load_party_data(study)
+    models: Any = party_data.models
     assert models["north"].estimator.max_depth == 3 and models["north"].soft
     assert models["east"].estimator.get_params()["svc__C"] == 2.0
     assert type(models["west"].estimator).__name__ == "GaussianNB"
-    run_study(study, seed=1, material=material)
+    run_study(study, seed=1, data=party_data)
     assert "votes evenly" not in caplog.text
     ballot = cast(Any, study.protocol).ballot(study.consortium)
-    parties: Any = material.parties
+    parties: Any = party_data.parties
     expected = sum(
         np.asarray(harden(local_votes(models[name], one.features, one.labels, ballot.auxiliary, len(ballot.classes))))
         for name, one in parties.items()
@@ -325,7 +324,7 @@ def test_models_are_no_part_of_what_is_agreed(folder: Path) -> None:
 )
 def test_what_is_wrong_in_the_file_is_said_before_the_run(folder: Path, old: Any, new: str, words: Any) -> None:
     with pytest.raises(BadInput) as caught:
-        gather(load(folder, old, new))
+        load_party_data(load(folder, old, new))
     sentence = str(caught.value)
     assert "study.toml" in sentence and "\n" not in sentence
     for word in words:
@@ -340,4 +339,4 @@ def test_a_file_of_predictions_is_checked_row_by_row(folder: Path) -> None:
         DataError,
         match=r"simulation\.models\.south.*south_votes\.csv: row 5.*is no class of",
     ):
-        gather(load(folder))
+        load_party_data(load(folder))

@@ -22,7 +22,7 @@ from comity.federation.messages.channel import Channel
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.local import consortium
-from comity.study.records.gather import gather
+from comity.study.records.party_data import load_party_data
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
 from comity.study.study import Study
@@ -140,14 +140,14 @@ class Vanishing(WholeLocal):
 
 
 def _simulated(study: Study, case: Case, ledgers: Mapping[str, Ledger], monkeypatch: pytest.MonkeyPatch) -> Outcome:
-    material = gather(study)
+    party_data = load_party_data(study)
     lost = tuple(f"p{k}" for k in range(case.parties - case.dropouts, case.parties))
     channel: type[Channel] = type("Losing", (Vanishing,), {"lost": lost})
     monkeypatch.setattr(consortium, "LocalChannel", channel)
     privacy = study.privacy
     return simulate(
         study.protocol,
-        parties=material.parties,
+        parties=party_data.parties,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         schema=study.schema,

@@ -9,7 +9,7 @@ import pytest
 from comity.errors import StudyError
 from comity.methods.averaging import starter as averaging
 from comity.methods.summary import starter as summary
-from comity.study.simulation.grants import require_grant
+from comity.study.simulation.ledgers import require_grant
 from comity.study.study import Study
 
 

@@ -29,7 +29,7 @@ from comity.federation.messages.received import is_kept
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.report.result import Result, load_result
-from comity.study.results.released import Released, load_released, released_of, save_released
+from comity.study.results.released import Released, describe_releases, load_released, save_released
 from tests.report.small_run import simulated
 from tests.report.small_studies import CASES, refusal, small_study
 from tests.support.protocols import simulated_result
@@ -133,9 +133,9 @@ def test_the_example_of_contributing_keeps_what_it_opened(tmp_path: Path) -> Non
 def test_a_stack_of_parties_keeps_the_same(tmp_path: Path) -> None:
     case = "softlabel default statistic=histograms"
     few = small_study(case, tmp_path)
-    from comity.study.records.gather import gather
+    from comity.study.records.party_data import load_party_data
 
-    one: Any = gather(few).parties["clinic-01"]
+    one: Any = load_party_data(few).parties["clinic-01"]
     many = simulated_result(
         few.protocol, parties={f"p{i}": one for i in range(1001)}, epsilon=1, delta=1e-6, seed=1, schema=few.schema
     )
@@ -164,7 +164,7 @@ def test_what_no_noise_covers_is_not_kept(tmp_path: Path) -> None:
 def test_a_role_reaches_its_parties() -> None:
     consortium = Consortium(parties=("a", "b", "c"), loss=Pure(1), roles={"consumer": ("c",)})
     release = Release(name="x", source="coordinator", to="consumer", protection=Derived("y"), form=Array((1,)))
-    (one,) = released_of({"x": np.ones(1)}, Declaration((release,), adversary="nobody"), consortium)
+    (one,) = describe_releases({"x": np.ones(1)}, Declaration((release,), adversary="nobody"), consortium)
     assert [name for name in ("coordinator", "a", "b", "c") if one.reaches(name)] == ["c"]
 
 

@@ -14,7 +14,7 @@ from comity.errors import StudyError
 from comity.federation.evaluation.assessment import Assessment, Figure, Repeats
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.report.result import load_result
-from comity.study.simulation.repeated import WITH_HOSTS, WITHOUT_MASKS
+from comity.study.simulation.repeats import WITH_HOSTS, WITHOUT_MASKS
 from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import made, protocol
 from tests.support.protocols import simulated_result

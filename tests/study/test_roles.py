@@ -23,13 +23,12 @@ from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Spherical
 from comity.report.card import card_text
 from comity.report.result import Result, load_result
-from comity.study.records.material import Material
+from comity.study.records.party_data import PartyData
 from comity.study.results.outcome import Outcome
-from comity.study.simulation.grants import grants_of
-from comity.study.simulation.run import run_study
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.ledgers import grants_by_party
+from comity.study.simulation.simulate import run_study, simulate
 from comity.study.study import Study
-from comity.study.study_tables import PartyTable, check_roles
+from comity.study.tables import PartyTable, check_roles
 
 ROLES = {"owner": ("ash", "birch"), "consumer": ("elm",)}
 PARTIES = {name: Records(np.full((4, 2), 0.1)) for name in ("ash", "birch", "elm")}
@@ -143,14 +142,14 @@ def study(tmp_path: Path) -> Study:
 
 def test_a_study_names_roles_and_its_simulation_grants_what_each_is_asked(study: Study, tmp_path: Path) -> None:
     assert study.consortium.roles == ROLES
-    assert grants_of(study, study.consortium) == {"ash": 1.0, "birch": 1.0, "elm": 1.441}
+    assert grants_by_party(study, study.consortium) == {"ash": 1.0, "birch": 1.0, "elm": 1.441}
     (tmp_path / "run").mkdir()
-    outcome = run_study(study, material=Material(PARTIES, None), folder=tmp_path / "run")
+    outcome = run_study(study, data=PartyData(PARTIES, None), folder=tmp_path / "run")
     assert [account.spent for account in outcome.accounts] == ["eps 1.00", "eps 1.00", "eps 1.44"]
     assert outcome.consortium == study.consortium
     tight = replace(study, simulation=study.simulation.model_copy(update={"grant": 1.2}))
     with pytest.raises(BudgetExceeded, match=r"simulation\.grant"):
-        run_study(tight, material=Material(PARTIES, None))
+        run_study(tight, data=PartyData(PARTIES, None))
 
 
 @pytest.mark.parametrize(

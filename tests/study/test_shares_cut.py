@@ -106,9 +106,11 @@ def test_nobody_but_a_simulation_asks_for_it(monkeypatch: pytest.MonkeyPatch) ->
     assert outcome.assessment == Assessment() and not Result.of(outcome).as_json()["figures"]
     root = Path(comity.__file__).parent
     asking = [
-        path for path in root.rglob("*.py") if re.search(r"\.clipped_fractions\(", path.read_text(encoding="utf-8"))
+        path
+        for path in root.rglob("*.py")
+        if re.search(r"protocol\.clipped_fractions\(", path.read_text(encoding="utf-8"))
     ]
     assert sorted(path.relative_to(root).as_posix() for path in asking) == [
         "estimators/simulated_estimator.py",
-        "study/simulation/simulated.py",
+        "study/simulation/simulate.py",
     ]

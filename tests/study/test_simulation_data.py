@@ -14,9 +14,8 @@ import pytest
 from comity.data import clinic_schema, clinics, explain
 from comity.errors import BadInput, StudyError
 from comity.report.result import Result, load_result
-from comity.study.records.gather import gather
-from comity.study.simulation.run import run_study
-from comity.study.simulation.simulate import simulate
+from comity.study.records.party_data import load_party_data
+from comity.study.simulation.simulate import run_study, simulate
 from comity.study.study import Study
 
 STUDY = """
@@ -67,14 +66,14 @@ def change(path: Path, **columns: Any) -> None:
 
 
 def test_ordinary_records_are_not_remarked_on(folder: Path) -> None:
-    assert gather(study(folder)).findings == ()
+    assert load_party_data(study(folder)).warnings == ()
 
 
 def test_infinite_numbers_repeated_identifiers_and_odd_sizes_are_told(folder: Path) -> None:
     change(folder / "a.csv", age=float("inf"))
     change(folder / "b.csv", patient="p1")
     (folder / "c.csv").write_bytes(b"")
-    found = gather(study(folder, sizes={"a": 40, "b": 400, "c": 40})).findings
+    found = load_party_data(study(folder, sizes={"a": 40, "b": 400, "c": 40})).warnings
     assert [one for one in found if "a.csv: age: 40 of 40 values are infinite" in one]
     assert [one for one in found if "b.csv: patient: 39 of 40 records repeat an identifier" in one]
     assert [one for one in found if "b.csv: holds 40 records where the study declares 400" in one]
@@ -87,7 +86,7 @@ def test_a_simulation_and_schema_check_say_the_same(folder: Path) -> None:
     one = study(folder, sizes=400)
     told = explain(one.schema, pd.read_csv(folder / "a.csv"), str(folder / "a.csv"), unit="record", records=400)
     expected = {finding.sentence for finding in told if finding.severity == "warning"}
-    assert len(expected) == 3 and expected <= set(gather(one).findings)
+    assert len(expected) == 3 and expected <= set(load_party_data(one).warnings)
 
 
 def test_one_file_for_all_parties_is_looked_at_as_a_whole_and_by_party(folder: Path) -> None:
@@ -96,7 +95,7 @@ def test_one_file_for_all_parties_is_looked_at_as_a_whole_and_by_party(folder: P
         folder / "all.csv", index=False
     )
     one = study(folder, "all.csv", **{"simulation.split": "by-column", "simulation.column": "site"})
-    found = gather(one).findings
+    found = load_party_data(one).warnings
     assert [line for line in found if "all.csv: age: 40 of 83 values are infinite" in line]
     assert [line for line in found if "all.csv: a: holds 3 records where the study declares 40" in line]
     assert len(found) == 2
@@ -115,7 +114,7 @@ def test_what_was_told_is_in_the_result_and_survives_its_folder(folder: Path) ->
 def test_no_value_of_a_record_is_in_what_is_told(folder: Path) -> None:
     change(folder / "a.csv", ward="Quillfeather", patient="Quillfeather")
     one = study(folder)
-    assert gather(one).findings and not [line for line in gather(one).findings if "Quill" in line]
+    assert load_party_data(one).warnings and not [line for line in load_party_data(one).warnings if "Quill" in line]
 
 
 def test_simulating_in_python_tells_it_too(folder: Path) -> None:
@@ -135,7 +134,7 @@ def test_a_thousand_files_with_one_mistake_do_not_fill_a_screen(folder: Path) ->
         ),
         folder=folder,
     )
-    found = gather(one).findings
+    found = load_party_data(one).warnings
     assert len(found) == 21 and found[-1] == "and 30 more warnings of this kind about the data"
 
 
@@ -145,18 +144,20 @@ def test_no_records_at_all_are_an_error_before_anything_is_spent(folder: Path, k
     (folder / "none.csv").write_text("" if kind == "zero" else header + "\n")
     for data in ("none.csv", dict.fromkeys("abc", "none.csv")):
         with pytest.raises(StudyError, match=r"simulation\.data holds no records at all"):
-            gather(study(folder, data))
+            load_party_data(study(folder, data))
 
 
 def test_a_file_without_a_byte_is_a_party_without_records(folder: Path) -> None:
     header = (folder / "a.csv").read_text().splitlines()[0]
-    material = []
+    party_data = []
     for text in ("", header + "\n"):
         (folder / "c.csv").write_text(text)
-        material.append(gather(study(folder)))
-    for one in material:
-        assert len(one.parties["c"]) == 0 and one.parties["c"].features.shape == material[0].parties["c"].features.shape
-    assert material[0].findings == material[1].findings != ()
+        party_data.append(load_party_data(study(folder)))
+    for one in party_data:
+        assert (
+            len(one.parties["c"]) == 0 and one.parties["c"].features.shape == party_data[0].parties["c"].features.shape
+        )
+    assert party_data[0].warnings == party_data[1].warnings != ()
 
 
 def databases(folder: Path) -> dict[str, dict[str, str]]:
@@ -176,10 +177,10 @@ def databases(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def test_a_study_reads_databases_and_dialects_as_it_reads_plain_files(folder: Path) -> None:
-    plain = gather(study(folder))
+    plain = load_party_data(study(folder))
     named = study(folder, databases(folder))
     assert named.hash == study(folder).hash
-    found = gather(named)
+    found = load_party_data(named)
     for name in "abc":
         assert found.parties[name].features.tolist() == plain.parties[name].features.tolist()
     assert run_study(named, seed=1).settings["simulation.data"] == named.simulation.data
@@ -194,14 +195,18 @@ def test_one_source_for_all_parties_and_one_to_test_on(folder: Path) -> None:
         {"path": "a.csv"},
     ):
         one = study(folder, value, **{"simulation.test": tables["b"]})
-        material = gather(one)
-        assert sum(map(len, material.parties.values())) == 40 and material.test is not None and len(material.test) == 40
+        party_data = load_party_data(one)
+        assert (
+            sum(map(len, party_data.parties.values())) == 40
+            and party_data.test is not None
+            and len(party_data.test) == 40
+        )
 
 
 def test_parties_may_have_the_names_of_keys(folder: Path) -> None:
     text = STUDY.format(data='{source = "a.csv", path = "b.csv"}', sizes=40)
     text = text.replace("[parties.a]\n[parties.b]\n[parties.c]", "[parties.source]\n[parties.path]")
-    assert list(gather(Study.parse(text, folder=folder)).parties) == ["source", "path"]
+    assert list(load_party_data(Study.parse(text, folder=folder)).parties) == ["source", "path"]
 
 
 SECRET = "postgresql://reader:hunter2@host/clinic"
@@ -224,11 +229,11 @@ SECRET = "postgresql://reader:hunter2@host/clinic"
 )
 def test_a_password_in_a_study_is_refused_and_never_shown(folder: Path, data: object) -> None:
     with pytest.raises(BadInput) as caught:
-        gather(study(folder, data))
+        load_party_data(study(folder, data))
     assert "hunter2" not in str(caught.value) and "simulation.data" in str(caught.value)
     for key in ("simulation.data", "simulation.test"):
         with pytest.raises(BadInput) as caught:
-            gather(study(folder, **{key: data}))
+            load_party_data(study(folder, **{key: data}))
         assert "hunter2" not in str(caught.value)
 
 
@@ -243,14 +248,14 @@ def test_a_study_reads_nothing_outside_its_folder(folder: Path, tmp_path_factory
         {"source": "sql", "path": "a.csv", "query": "COPY (SELECT 1) TO 'stolen.csv'"},
     ):
         with pytest.raises(BadInput):
-            gather(study(folder, value))
+            load_party_data(study(folder, value))
     assert not (folder / "stolen.csv").exists()
 
 
 def test_a_wrong_separator_is_named_with_the_studys_key(folder: Path) -> None:
     pd.read_csv(folder / "a.csv").to_csv(folder / "a.csv", index=False, sep=";")
     with pytest.raises(BadInput, match=r"a.csv is separated by semicolons.*separator = \";\""):
-        gather(study(folder))
+        load_party_data(study(folder))
 
 
 VERTICAL = """
@@ -298,8 +303,8 @@ def test_dates_and_odd_records_where_parties_hold_columns(folder: Path) -> None:
     frame[["dose"]].to_csv(folder / "south.csv", index=False)
     (folder / "schema.toml").write_text(JOINT)
     for data in ('data = "whole.csv"\nsplit = "by-features"', 'data = {north = "north.csv", south = "south.csv"}'):
-        material = gather(Study.parse(VERTICAL + data, folder=folder))
-        assert len(material.findings) == 1 and "dose: 366 of 366 values are infinite" in material.findings[0]
+        party_data = load_party_data(Study.parse(VERTICAL + data, folder=folder))
+        assert len(party_data.warnings) == 1 and "dose: 366 of 366 values are infinite" in party_data.warnings[0]
     outcome = run_study(Study.parse(VERTICAL + 'data = "whole.csv"\nsplit = "by-features"', folder=folder), seed=2)
     predicted = outcome.model.predict(pd.DataFrame({"admitted": ["02.01.2020", "30.12.2020"], "dose": 1.0}))
     assert list(predicted) == ["no", "yes"]

@@ -14,8 +14,8 @@ import pytest
 from comity.data import Records, clinic_schema, public_cohort
 from comity.errors import BadInput, StudyError
 from comity.methods.averaging import Averaging
-from comity.study.records.gather import gather
-from comity.study.simulation import simulated
+from comity.study.records.party_data import load_party_data
+from comity.study.simulation import simulate as simulation
 from comity.study.simulation.simulate import simulate
 from comity.study.study import Study
 
@@ -268,7 +268,7 @@ def test_a_simulation_never_lowers_colluders_that_were_asked_for() -> None:
 def test_more_parties_than_hosts_are_refused_before_a_ledger_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("comity.study.local.stacks.REAL_HOSTS", 2)
     reserved = []
-    monkeypatch.setattr(simulated, "Cohort", lambda *_, **__: reserved.append(1))
+    monkeypatch.setattr(simulation, "Cohort", lambda *_, **__: reserved.append(1))
     records = {name: Records(np.eye(3), np.array([0, 1, 0])) for name in ("a", "b", "c")}
     with pytest.raises(StudyError, match="models is made at one site at a time") as caught:
         simulate(Averaging.over_rows(features=3, sizes=3), parties=records, epsilon=1.0, unit="record")
@@ -309,7 +309,7 @@ def test_a_simulation_has_its_parties_in_the_order_of_the_study(folder: Path) ->
     split = 'data = "records.csv"\nsplit = "by-column"\ncolumn = "at"'
     text = TEXT.replace("[parties]\ncount = 12", "\n".join(f"[parties.{name}]" for name in names))
     (folder / "study.toml").write_text(text.replace('data = "records.csv"', split))
-    assert tuple(gather(Study.load(folder / "study.toml")).parties) == names
+    assert tuple(load_party_data(Study.load(folder / "study.toml")).parties) == names
 
 
 def test_columns_of_a_party_are_refused_where_every_party_holds_whole_records(folder: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 from comity.errors import StudyError
 from comity.methods import PROTOCOLS, method_of
 from comity.methods.method import Method, Only
-from comity.study.records.gather import gather
-from comity.study.simulation.run import run_study, settings_of
+from comity.study.records.party_data import load_party_data
+from comity.study.simulation.simulate import run_study, settings_of
 from comity.study.study import Study
 
 SCHEMA = """
@@ -194,7 +194,7 @@ def planned(study: Study) -> str:
 
 def entering(study: Study) -> str:
     """The records as they enter the method."""
-    return repr([records.features.tobytes() for records in gather(study).parties.values()])
+    return repr([records.features.tobytes() for records in load_party_data(study).parties.values()])
 
 
 def done(study: Study, caplog: pytest.LogCaptureFixture) -> str:

@@ -11,7 +11,7 @@ from comity.errors import StudyError
 from comity.methods.summary import AuctionSummary, PublishedSummary
 from comity.methods.summary.starter import write
 from comity.privacy.loss import Approx
-from comity.study.simulation.run import run_study
+from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
 
 SMALL = {"summary.records": 4, "summary.dimensions": 20, "simulation.baselines": False}

@@ -13,7 +13,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.site.service import SiteService
-from comity.study.predicting import write_prediction
+from comity.study.prediction import write_prediction
 from comity.study.study import Study
 from tests.support.sites import Sites, approve, connect_services, execute, keys_table
 from tests.vertical.consortia import people, schema

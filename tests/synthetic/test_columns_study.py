@@ -15,8 +15,8 @@ from comity.errors import ComityError, StudyError
 from comity.methods.synthetic import SyntheticColumnsProtocol, SyntheticProtocol
 from comity.privacy.unit import Neighbours, Unit
 from comity.report.result import Result, load_result
-from comity.study.records.gather import gather
-from comity.study.simulation.run import run_study
+from comity.study.records.party_data import load_party_data
+from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
 
 from .by_columns import people
@@ -172,19 +172,21 @@ def test_files_of_different_lengths_without_an_identifier_are_refused_while_they
     whole[["income", "town", "region"]].to_parquet(tmp_path / "registry.parquet")
     whole[["seen"]].iloc[:70].to_csv(tmp_path / "lab.csv", index=False)
     with pytest.raises(ComityError, match="same rows in the same order"):
-        gather(study(tmp_path, FILES))
+        load_party_data(study(tmp_path, FILES))
     whole[["seen"]].to_csv(tmp_path / "lab.csv", index=False)
     with pytest.raises(StudyError) as refused:
-        gather(study(tmp_path, FILES, synthetic__max_rows=40))
+        load_party_data(study(tmp_path, FILES, synthetic__max_rows=40))
     assert refused.value.key == "synthetic.max_rows"
 
 
 def test_the_split_of_one_file_is_by_features(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="by-features"):
-        gather(study(tmp_path, simulation__split="even"))
-    material = gather(study(tmp_path))
-    assert {len(records) for records in material.parties.values()} == {1200} and len(cast(Any, material.test)) == 300
-    joined = study(tmp_path).protocol.partition.join_records(list(material.parties.values()))
+        load_party_data(study(tmp_path, simulation__split="even"))
+    party_data = load_party_data(study(tmp_path))
+    assert {len(records) for records in party_data.parties.values()} == {1200} and len(
+        cast(Any, party_data.test)
+    ) == 300
+    joined = study(tmp_path).protocol.partition.join_records(list(party_data.parties.values()))
     assert joined.features.shape == (1200, 7) and np.array_equal(joined.features[:, -1], joined.labels)
 
 

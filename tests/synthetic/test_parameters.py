@@ -10,7 +10,7 @@ import pytest
 
 from comity.errors import StudyError
 from comity.privacy.unit import Neighbours, Unit
-from comity.study.simulation.run import run_study
+from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
 
 from .made import frame, schema

@@ -19,7 +19,7 @@ from comity.learn import LinearClassifier, LinearRegressor, load_model
 from comity.methods.synthetic.published.method import PublishedSynthetic
 from comity.methods.synthetic.published.predictor import measure_error
 from comity.report.result import Result
-from comity.study.results.received import load_received
+from comity.study.results.released import load_received
 from comity.study.simulation.simulate import simulate
 
 from .made import published

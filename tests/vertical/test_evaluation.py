@@ -25,7 +25,7 @@ from comity.methods.vertical.evaluation import (
 )
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.study.records.encodings import encoded
+from comity.study.records.encoding import encode_records
 from comity.study.simulation.simulate import simulate
 from tests.evaluation.consortia import of_vertical
 from tests.vertical.consortia import HELD, people, schema
@@ -232,7 +232,7 @@ def test_encoded_parts_add_up_to_the_model_s_own_error() -> None:
     built = method(3)
     frame, design = people(40, linear=True), built.design
     coef = 0.1 * np.random.default_rng(0).normal(size=design.encoding.width)
-    rows = {party: encoded(built, frame, party, party=party) for party in design.parties}
+    rows = {party: encode_records(built, frame, party, party=party) for party in design.parties}
     parts = ErrorParts(design, coef)
     e = entries(parts, rows)[:, 0] * parts.scale
     target = 2 * frame["sick"].to_numpy() / 10 - 1

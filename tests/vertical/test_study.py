@@ -11,8 +11,8 @@ import pytest
 from comity.errors import DataError, StudyError
 from comity.methods.vertical import GradientRegression
 from comity.methods.vertical.published.protocol import PublishedVertical
-from comity.study.records.gather import gather
-from comity.study.simulation.run import run_study
+from comity.study.records.party_data import load_party_data
+from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
 
 from .consortia import people, schema
@@ -99,9 +99,9 @@ def test_the_published_variant_runs_and_says_what_it_is(tmp_path: Path) -> None:
 
 
 def test_the_held_out_rows_are_the_same_at_every_party_and_at_none(tmp_path: Path) -> None:
-    material = gather(study(tmp_path))
-    sizes = {len(records) for records in material.parties.values()}
-    assert sizes == {2400} and material.test is not None and len(material.test) == 600
+    party_data = load_party_data(study(tmp_path))
+    sizes = {len(records) for records in party_data.parties.values()}
+    assert sizes == {2400} and party_data.test is not None and len(party_data.test) == 600
 
 
 @pytest.mark.parametrize(
@@ -128,16 +128,16 @@ def test_what_is_wrong_with_a_study_is_named(tmp_path: Path, change: Any, said: 
 
 def test_a_split_by_rows_is_refused_for_columns(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="by-features"):
-        gather(study(tmp_path, overrides={"simulation.split": "even"}))
+        load_party_data(study(tmp_path, overrides={"simulation.split": "even"}))
     with pytest.raises(StudyError, match="record"):
-        gather(study(tmp_path, overrides={"privacy.unit": "party"}))
+        load_party_data(study(tmp_path, overrides={"privacy.unit": "party"}))
 
 
 def test_missing_columns_name_the_file(tmp_path: Path) -> None:
     built = study(tmp_path)
     people(30).drop(columns="dose").to_parquet(tmp_path / "people.parquet")
     with pytest.raises(DataError, match="dose"):
-        gather(built)
+        load_party_data(built)
 
 
 def test_columns_are_needed(tmp_path: Path) -> None:
@@ -239,16 +239,16 @@ def test_rows_that_can_not_be_multiplied_are_found_before_there_is_a_ledger(tmp_
     given = text.replace('data = "people.parquet"\nsplit = "by-features"', "")
     given += '[simulation.data]\nnorth = "north.csv"\nsouth = "south.csv"\n'
     with pytest.raises(DataError, match="same rows in the same order"):
-        gather(study(tmp_path, given))
+        load_party_data(study(tmp_path, given))
     with pytest.raises(StudyError, match="room for 100 rows, found 2400") as found:
-        gather(study(tmp_path, text.replace("20000", "100")))
+        load_party_data(study(tmp_path, text.replace("20000", "100")))
     assert found.value.key == "vertical.max_rows"
 
 
 def test_rows_that_are_multiplied_are_read_at_once_or_the_study_is_refused(tmp_path: Path) -> None:
     built = study(tmp_path, overrides={"simulation.memory": 1e-5})
     with pytest.raises(DataError, match=r"people\.parquet: takes more than simulation\.memory .* 2 parties") as caught:
-        gather(built)
+        load_party_data(built)
     assert caught.value.key == "simulation.memory"
     for name, columns in {"north": ["age", "sick"], "south": ["place", "dose", "sex"]}.items():
         table = people(3000)
@@ -256,7 +256,7 @@ def test_rows_that_are_multiplied_are_read_at_once_or_the_study_is_refused(tmp_p
             tmp_path / f"{name}.parquet"
         )
     each = TEXT.replace('"people.parquet"\nsplit = "by-features"', '{north = "north.parquet", south = "south.parquet"}')
-    assert set(gather(study(tmp_path, each)).parties) == {"north", "south"}
+    assert set(load_party_data(study(tmp_path, each)).parties) == {"north", "south"}
     with pytest.raises(DataError, match=r"north\.parquet: .* multiplied with those of other owners") as caught:
-        gather(study(tmp_path, each, overrides={"simulation.memory": 1e-5}))
+        load_party_data(study(tmp_path, each, overrides={"simulation.memory": 1e-5}))
     assert caught.value.key == "simulation.memory"

@@ -17,7 +17,7 @@ from comity import Ledger
 from comity.entropy import Stream
 from comity.methods.softlabel import SoftLabel
 from comity.privacy import Neighbours, Pure, SeededNoise, Unit
-from comity.protocol import Block, Cohort, Consortium, Numbered
+from comity.protocol import Block, Cohort, Consortium, NumberedParties
 
 RECORDS, FEATURES, AUXILIARY = 10, 20, 500
 
@@ -43,7 +43,9 @@ def measure(*, parties: int = 1_000_000, quick: bool = False) -> list[dict[str, 
 
 def _study(parties: int) -> float:
     truth = Stream.public("bench", "softlabel-million", "truth").normal(FEATURES)
-    consortium = Consortium(parties=Numbered(parties), loss=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE)
+    consortium = Consortium(
+        parties=NumberedParties(parties), loss=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE
+    )
     auxiliary = _rows(Stream.public("bench", "softlabel-million", "auxiliary"), (AUXILIARY,))
     protocol = SoftLabel.published_over_rows(auxiliary=auxiliary, l2=1e-2)
 
@@ -58,7 +60,7 @@ def _study(parties: int) -> float:
     cohort = Cohort(
         protocol, consortium, blocks=blocks, noise=SeededNoise(7), ledger=ledger, study="bench", run="softlabel-million"
     )
-    protocol.present(cohort.released(), consortium)
+    protocol.present(cohort.execute(), consortium)
     return perf_counter() - started
 
 

@@ -29,7 +29,7 @@ from comity.entropy import Stream
 from comity.learn import fit_logistic, hard_votes
 from comity.methods.softlabel import SoftLabel
 from comity.privacy import Neighbours, Pure, SeededNoise, Unit
-from comity.protocol import Block, Cohort, Consortium, Numbered
+from comity.protocol import Block, Cohort, Consortium, NumberedParties
 
 L2 = 1e-4
 GRADIENT_NORM = 1e-9
@@ -96,7 +96,9 @@ def measure(
 def _study(data: Connections) -> Any:
     """The published soft vote of all parties as a simulated cohort, from encoded records to the released model."""
     parties = len(data.features)
-    consortium = Consortium(parties=Numbered(parties), loss=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE)
+    consortium = Consortium(
+        parties=NumberedParties(parties), loss=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE
+    )
     protocol = SoftLabel.published_over_rows(auxiliary=data.auxiliary, l2=L2)
 
     def blocks(most: int) -> Iterator[Block]:
@@ -109,7 +111,7 @@ def _study(data: Connections) -> Any:
     cohort = Cohort(
         protocol, consortium, blocks=blocks, noise=SeededNoise(7), ledger=ledger, study="bench", run="softlabel-parties"
     )
-    return protocol.present(cohort.released(), consortium)
+    return protocol.present(cohort.execute(), consortium)
 
 
 def _fit_note(solver: str, worst: float, sample: int, several: int, parties: int) -> str:

@@ -21,7 +21,7 @@ from comity.methods.softlabel import SoftLabelProtocol
 from comity.methods.softlabel.choice import StatisticName
 from comity.methods.softlabel.statistic import Statistic
 from comity.privacy import SeededNoise
-from comity.protocol import Numbered, simulate
+from comity.protocol import NumberedParties, simulate
 from experiments.papers.softlabel.release import DELTA, make_consortium, noisy_means, opened, total
 
 Floats = NDArray[np.float64]
@@ -139,7 +139,7 @@ def over_hosts(layout: Layout, epsilon: float, *, seed: int, delta: float = DELT
     """Accuracy of one whole run of the default: a host for each party, ledgers, messages, the secure sum."""
     parties = {
         party: Records(features, labels)
-        for party, features, labels in zip(Numbered(layout.parties), layout.features, layout.labels)
+        for party, features, labels in zip(NumberedParties(layout.parties), layout.features, layout.labels)
     }
     outcome = simulate(
         layout.protocol("auto"),

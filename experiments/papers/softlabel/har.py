@@ -30,7 +30,7 @@ from comity.learn import fit_softmax, one_hot
 from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
 from comity.methods.softlabel.published.method import TOLERANCE, Constants, LearnsFrom, measure_error
 from comity.privacy import Neighbours, Pure, SeededNoise, Unit
-from comity.protocol import Cohort, Consortium, Numbered, perturb, simulate, stacks
+from comity.protocol import Cohort, Consortium, NumberedParties, perturb, simulate, stack_parties
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.softlabel.default import Layout, row_over_hosts
 from experiments.papers.softlabel.default import case_of as case_by_default
@@ -270,7 +270,7 @@ def with_noise(
 
 def over_hosts(protocol: PublishedSoftLabel, split: Split, epsilon: float) -> float:
     """Accuracy of one whole run: hosts, ledgers, messages, the coordinator's noise."""
-    parties = dict(zip(Numbered(len(split.parties)), split.parties))
+    parties = dict(zip(NumberedParties(len(split.parties)), split.parties))
     outcome = simulate(
         protocol, parties=parties, epsilon=epsilon, seed=_SEED, test=split.test, baselines=False, study="softlabel-har"
     )
@@ -295,7 +295,7 @@ def protocol_of(split: Split, method: LearnsFrom, constants: Constants = "tight"
 
 def make_consortium(split: Split, epsilon: float) -> Consortium:
     return Consortium(
-        parties=Numbered(len(split.parties)), loss=Pure(epsilon), unit=Unit.PARTY, neighbours=Neighbours.REPLACE
+        parties=NumberedParties(len(split.parties)), loss=Pure(epsilon), unit=Unit.PARTY, neighbours=Neighbours.REPLACE
     )
 
 
@@ -311,7 +311,7 @@ def _mean(split: Split, protocol: PublishedSoftLabel) -> Floats:
     cohort = Cohort(
         protocol,
         consortium,
-        blocks=partial(stacks, split.parties),
+        blocks=partial(stack_parties, split.parties),
         noise=SeededNoise(_SEED),
         ledger=ledger,
         study="softlabel-har",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from comity.methods.softlabel import SoftLabelProtocol
 from comity.methods.softlabel.statistic import Statistic
 from comity.privacy import Gaussian, NoiseSource, loss_of, simulated_permit
-from comity.protocol import Consortium, Numbered, Release
+from comity.protocol import Consortium, NumberedParties, Release
 
 Floats = NDArray[np.float64]
 
@@ -21,7 +21,7 @@ _CHUNK = 500
 
 def make_consortium(parties: int, epsilon: float, delta: float) -> Consortium:
     """Parties on the terms of a study that sets nothing: one colluder, no dropouts, a whole party replaced."""
-    return Consortium(parties=Numbered(parties), loss=loss_of(epsilon, delta))
+    return Consortium(parties=NumberedParties(parties), loss=loss_of(epsilon, delta))
 
 
 def opened(protocol: SoftLabelProtocol, consortium: Consortium) -> tuple[Statistic, Release]:

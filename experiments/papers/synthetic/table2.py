@@ -25,7 +25,7 @@ from comity.data import Records, split_evenly
 from comity.entropy import Stream, fresh_seed
 from comity.methods.synthetic import Synthetic, SyntheticDataset, SyntheticProtocol, Task, total_variation
 from comity.privacy import Approx, Neighbours, ReleasedNoise, Unit
-from comity.protocol import Cohort, Consortium, stacks
+from comity.protocol import Cohort, Consortium, stack_parties
 from experiments.papers.synthetic.datasets import SOURCES, Source
 from experiments.papers.synthetic.published import published_errors, records_of
 
@@ -133,13 +133,13 @@ def released(method: SyntheticProtocol, train: Records, epsilon: float, owners: 
     cohort = Cohort(
         method,
         consortium,
-        blocks=lambda most: stacks(held, most),
+        blocks=lambda most: stack_parties(held, most),
         noise=ReleasedNoise(),
         ledger=Ledger.in_memory(unit=consortium.unit, neighbours=consortium.neighbours),
         study="table 2",
         run="run",
     )
-    return method.present(cohort.released(), consortium)
+    return method.present(cohort.execute(), consortium)
 
 
 def _split(records: Records, name: str, number: int) -> Split:

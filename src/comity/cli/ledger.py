@@ -162,10 +162,10 @@ def verify(
         check = None
         if signed_by is not None:
             from comity.cli.keys import read_public_keys
-            from comity.study.results.signed_export import check_with
+            from comity.study.results.signatures import export_checker
 
             owner = read_public_keys(signed_by, key="signed-by")
-            check = check_with(owner)
+            check = export_checker(owner)
         try:
             exported = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
@@ -210,9 +210,9 @@ def export(
     sign = None
     if keys is not None:
         from comity.crypto import key_file
-        from comity.study.results.signed_export import sign_with
+        from comity.study.results.signatures import export_signer
 
-        sign = sign_with(key_file.load(keys))
+        sign = export_signer(key_file.load(keys))
     exported = Ledger(path).export(sys.stdout if to is None else to, sign)
     if to is not None:
         document = {"path": str(to), "entries": exported.entries, "head": exported.head, "signed": sign is not None}

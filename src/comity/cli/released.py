@@ -156,7 +156,7 @@ def _predict_with_sites(
     from comity.cli.run_folder import load_study, read_manifest
     from comity.cli.study import submit_study
     from comity.learn import load_model
-    from comity.study.predicting import write_prediction
+    from comity.study.prediction import write_prediction
     from comity.study.study import Study
 
     manifest = read_manifest(folder)

@@ -164,7 +164,7 @@ def _fetch_at_site(run: str, to: Path | None, path: Path) -> tuple[Path, str]:
     from comity.report.result import Result
     from comity.site.results import load_own_score, load_results
     from comity.site.site_file import SiteFile
-    from comity.study.results.received import safe_name
+    from comity.study.results.released import safe_name
 
     loaded = SiteFile.load(path)
     study, outcome = load_results(loaded, run)
@@ -180,8 +180,8 @@ def _fetch_at_coordinator(run: str, to: Path | None, out: Path, keys: Path | Non
     from comity.errors import BadInput, Stopped
     from comity.relay.submissions import check_submitted, require_submission
     from comity.site.pack import write_files
-    from comity.study.results.received import safe_name
-    from comity.study.results.signed_files import NAME, checked_files
+    from comity.study.results.released import safe_name
+    from comity.study.results.signatures import NAME, read_signed_files
 
     named = [one for one in list_runs(out) if run in (one.run, one.folder, Path(one.folder).name)]
     if len(named) != 1 and not Path(run).is_dir():
@@ -195,7 +195,7 @@ def _fetch_at_coordinator(run: str, to: Path | None, out: Path, keys: Path | Non
         raise Stopped(f"{source}: this run has not ended; continue it with: comity study submit ... --resume {source}")
     given = None if keys is None else read_public_keys(keys, key="keys")
     expected = require_submission(source, study=manifest.study_hash, run=manifest.run, given=given)
-    files = checked_files(source, expected.coordinator, study=expected.study, run=expected.run)
+    files = read_signed_files(source, expected.coordinator, study=expected.study, run=expected.run)
     check_submitted(source, files, expected)
     folder = _create_folder(to or Path(safe_name(manifest.run)))
     write_files(files, folder)

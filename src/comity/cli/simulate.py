@@ -18,7 +18,7 @@ from comity.untrusted.toml import read_tables
 
 if TYPE_CHECKING:
     from comity.cli.run_folder import RunManifest
-    from comity.study.records.material import Material
+    from comity.study.records.party_data import PartyData
     from comity.study.study import Study
 
 
@@ -69,7 +69,7 @@ def plan(
 
     Example: comity plan study.toml --all
     """
-    from comity.study.simulation.grants import require_grant
+    from comity.study.simulation.ledgers import require_grant
     from comity.study.study import Study
 
     loaded = Study.load(study, overrides=parse_overrides(sets))
@@ -139,19 +139,20 @@ def _start_run(
     path: Path, seed: int | None, settings: dict[str, Any], out: Path, *, repeats: int, quiet: bool, notes: bool
 ) -> Path:
     from comity.cli.run_folder import RunManifest, begin_run, make_folder
-    from comity.study.local.chance import new_run_id
-    from comity.study.records.gather import gather
-    from comity.study.simulation.run import can_resume
+    from comity.study.local.consortium import new_run_id
+    from comity.study.records.party_data import load_party_data
+    from comity.study.simulation.simulate import can_resume
     from comity.study.study import Study
 
     study = Study.load(path, overrides=settings)
     with progress_bar(study.name, quiet=quiet) as progress:
         if progress is not None:
             progress("reading data")
-        material = gather(study)
-    if not can_resume(study, material) and notes:
+        party_data = load_party_data(study)
+    if not can_resume(study, party_data) and notes:
         say(
-            f"note: {len(material.parties):,} parties are simulated in memory; if this run stops, it can't be resumed",
+            f"note: {len(party_data.parties):,} parties are simulated in memory; "
+            "if this run stops, it can't be resumed",
             err=True,
         )
     manifest = RunManifest(
@@ -161,19 +162,19 @@ def _start_run(
         study_hash=study.hash,
         seed=seed,
         overrides=settings,
-        parties=len(material.parties),
-        resumable=can_resume(study, material),
+        parties=len(party_data.parties),
+        resumable=can_resume(study, party_data),
     )
     folder = make_folder(out)
     begin_run(folder, manifest, text_as_run(study.text, settings))
-    _run_and_save(study, manifest, folder, material, repeats=repeats, quiet=quiet)
+    _run_and_save(study, manifest, folder, party_data, repeats=repeats, quiet=quiet)
     return folder
 
 
 def _resume_run(named: Path, path: Path | None, out: Path, *, repeats: int, quiet: bool) -> Path:
     from comity.cli.run_folder import find_folder, load_study, read_manifest, require_resumable
     from comity.errors import Refused
-    from comity.study.records.gather import gather
+    from comity.study.records.party_data import load_party_data
     from comity.study.study import Study
 
     folder = find_folder(named, out)
@@ -184,17 +185,17 @@ def _resume_run(named: Path, path: Path | None, out: Path, *, repeats: int, quie
         return folder
     require_resumable(folder, manifest)
     study = load_study(folder, manifest)
-    _run_and_save(study, manifest, folder, gather(study), repeats=repeats, quiet=quiet)
+    _run_and_save(study, manifest, folder, load_party_data(study), repeats=repeats, quiet=quiet)
     return folder
 
 
 def _run_and_save(
-    study: Study, manifest: RunManifest, folder: Path, material: Material, *, repeats: int, quiet: bool
+    study: Study, manifest: RunManifest, folder: Path, party_data: PartyData, *, repeats: int, quiet: bool
 ) -> None:
     from comity.cli.run_folder import site_log, write_manifest
     from comity.errors import BadInput, Refused, Stopped
     from comity.report.result import Result
-    from comity.study.simulation.run import run_study
+    from comity.study.simulation.simulate import run_study
 
     try:
         with site_log(folder), progress_bar(study.name, quiet=quiet) as progress:
@@ -204,7 +205,7 @@ def _run_and_save(
                 folder=folder,
                 run_id=manifest.run,
                 progress=progress,
-                material=material,
+                data=party_data,
                 repeats=repeats,
             )
             if progress is not None:

@@ -151,7 +151,7 @@ def _is_complete(folder: Path) -> bool:
     """Whether the result is signed and every party knows that the run ended."""
     from comity.cli.run_folder import read_manifest
     from comity.relay.deployment import unnotified_parties
-    from comity.study.results.signed_files import NAME as SIGNED
+    from comity.study.results.signatures import NAME as SIGNED
 
     return (folder / SIGNED).exists() and not unnotified_parties(folder / JOURNAL, read_manifest(folder).run)
 
@@ -176,7 +176,7 @@ def _deliver_and_run(
     from comity.relay.channel import NatsChannel
     from comity.relay.deployment import deliver_study, run_deployed, unnotified_parties
     from comity.report.result import Result
-    from comity.study.results.signed_files import NAME as SIGNED
+    from comity.study.results.signatures import NAME as SIGNED
 
     run, is_signed = read_manifest(folder).run, (folder / SIGNED).exists()
     with (
@@ -203,7 +203,7 @@ def _deliver_and_run(
 
 def save_signed(result: Result, folder: Path, keys: Identity) -> None:
     """Save a result beside the study as run, and sign all files together, except journal and logs."""
-    from comity.study.results.signed_files import sign_files
+    from comity.study.results.signatures import sign_files
 
     result.save(folder)
     names = ["result.json", "transcript.json", "report.html", "study.toml", "released", *result.artefacts]
@@ -212,7 +212,7 @@ def save_signed(result: Result, folder: Path, keys: Identity) -> None:
 
 def make_manifest(path: Path, study: Study) -> RunManifest:
     from comity.cli.run_folder import RunManifest
-    from comity.study.local.chance import new_run_id
+    from comity.study.local.consortium import new_run_id
 
     return RunManifest(
         run=new_run_id(),

@@ -47,7 +47,7 @@ def connect_parties(
 ) -> Parties:
     """The parties of one run, over any channel, for `execute`. Asks are sealed to the sites and replies to this
     process. The same journal and run id resume a run."""
-    agreed = study.agreed
+    agreed = study.agreement
     return Parties(
         agreed,
         run=run,
@@ -151,5 +151,5 @@ def run_deployed(
         watch=watch,
     )
     released, kept = execute(parties)
-    outcome = Outcome.of(study.agreed, released, parties.transcript, run=run, kept=kept)
+    outcome = Outcome.of(study.agreement, released, parties.transcript, run=run, kept=kept)
     return replace(outcome, seconds=time.perf_counter() - started, simulated=False)

@@ -20,7 +20,7 @@ from comity.crypto.sealing import PublicIdentity
 from comity.errors import BadInput, DataError, Refused
 from comity.files import write_atomically
 from comity.privacy.ledger import heads_folder
-from comity.study.results.received import safe_name
+from comity.study.results.released import safe_name
 
 _FORMAT: Final = "comity-submission-1"
 

@@ -36,8 +36,14 @@ from comity.report.versions import versions
 from comity.report.views import View, views
 from comity.representation import NamedValues
 from comity.study.results.outcome import Account, Guarantee, Outcome
-from comity.study.results.received import safe_name, save_received
-from comity.study.results.released import Released, load_released, released_of, save_released
+from comity.study.results.released import (
+    Released,
+    describe_releases,
+    load_released,
+    safe_name,
+    save_received,
+    save_released,
+)
 from comity.untrusted.file_names import UnsafeName, check_name
 from comity.untrusted.pages import validate
 from comity.untrusted.text import escape_line
@@ -99,7 +105,7 @@ class Result:
             protocol=outcome.protocol,
             parties=outcome.parties,
             presented=outcome.presented,
-            releases=released_of(outcome.released, outcome.declaration, outcome.consortium),
+            releases=describe_releases(outcome.released, outcome.declaration, outcome.consortium),
             guarantee=outcome.guarantee,
             plan=outcome.plan,
             views=views(outcome.declaration, outcome.consortium),

@@ -28,9 +28,7 @@ from comity.federation.plan import Plan
 from comity.privacy.ledger import Account, format_rounded
 from comity.site.inbox import Inbox
 from comity.site.site_file import SiteFile
-from comity.study.records.encodings import encoding_of
-from comity.study.records.held_records import held_records
-from comity.study.records.sources import sentences
+from comity.study.records.encoding import data_warnings, encoding_of, load_records
 from comity.study.study import Study
 from comity.untrusted.text import escape_line
 
@@ -39,7 +37,7 @@ def host_for(site: SiteFile, owner: Owner, study: Study, approval: Approval) -> 
     """The host of an approved study. It refuses what `host_of` refuses, and a joint prediction whose weights are not
     those that a run released to this owner."""
     _require_own_model(site, owner, study)
-    return host_of(owner, study.agreed, approval)
+    return host_of(owner, study.agreement, approval)
 
 
 def _require_own_model(site: SiteFile, owner: Owner, study: Study) -> None:
@@ -309,11 +307,11 @@ def check_records(site: SiteFile, study: Study, dataset: str) -> tuple[str, ...]
     where, party, protocol = f"{site.where}: data.{dataset}", site.party, study.protocol
     limit = int(site.memory * 2**30)
     source = site.source(dataset)
-    _, frame = held_records(protocol, study.consortium, source, where=where, party=party, limit=limit)
+    _, frame = load_records(protocol, study.consortium, source, where=where, party=party, limit=limit)
     if frame is None:
         return ()
     # Imported late: it brings pandas, which a serving site does not otherwise need.
     from comity.data import explain
 
     declared, schema = study.method.declared_records(party), encoding_of(protocol, where, party).schema
-    return sentences(explain(schema, frame, where, unit=study.privacy.unit.value, records=declared))
+    return data_warnings(explain(schema, frame, where, unit=study.privacy.unit.value, records=declared))

@@ -258,7 +258,7 @@ def _check_addressed(study: Study, submitter: str, party: str, key: PublicIdenti
     policy.check_pinned(study.consortium)
     if study.prediction is not None:
         # The policy excludes exact scores unless the owner allows them, so the owner is not asked about each study.
-        policy.check_disclosures(study.agreed.declaration, party, study.consortium)
+        policy.check_disclosures(study.agreement.declaration, party, study.consortium)
 
 
 def _size(folder: Path) -> int:

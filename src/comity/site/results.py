@@ -30,8 +30,8 @@ from comity.site.inbox import Inbox
 from comity.site.pack import write_files
 from comity.site.status import SiteRun, list_runs
 from comity.study.results.outcome import Account, Outcome
-from comity.study.results.received import PAGE, check_received, load_received, safe_name, save_received
-from comity.study.results.signed_files import NAME, checked_files, sign_files
+from comity.study.results.released import PAGE, check_received, load_received, safe_name, save_received
+from comity.study.results.signatures import NAME, read_signed_files, sign_files
 from comity.untrusted.pages import validate
 
 if TYPE_CHECKING:
@@ -129,10 +129,10 @@ def load_results(site: SiteFile, named: str) -> tuple[Study, Outcome]:
     folder, consortium, protocol = results_folder(site.home, study.hash, run.run), study.consortium, study.protocol
     own = key_file.load(site.keys).public
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as copy:
-        write_files(checked_files(folder, own, study=study.hash, run=run.run), Path(copy))
+        write_files(read_signed_files(folder, own, study=study.hash, run=run.run), Path(copy))
         found, _ = load_received(copy)
     check_received(found, folder, consortium.roster[COORDINATOR], study=study.hash, run=run.run)
-    outcome = Outcome.of(study.agreed, found.releases, Transcript(()), run=run.run, partly=True)
+    outcome = Outcome.of(study.agreement, found.releases, Transcript(()), run=run.run, partly=True)
     return study, replace(
         outcome,
         accounts=_accounts(Ledger(site.ledger), run.dataset, site.party, consortium),

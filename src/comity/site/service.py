@@ -246,7 +246,7 @@ class SiteService:
                 return
 
     def _check_unattended(self, study: Study) -> None:
-        agreed = study.agreed
+        agreed = study.agreement
         self.site.policy.check_unattended(agreed.declaration, agreed.consortium, self.site.party)
 
     def _deliver(self, host: Host, run: str) -> None:

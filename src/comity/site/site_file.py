@@ -26,8 +26,8 @@ from comity.federation.owner.registry import Owner
 from comity.methods import PROTOCOLS
 from comity.methods.tables import Table, hint, validate
 from comity.privacy.ledger import Ledger
-from comity.study.naming import naming
-from comity.study.records.held_records import held_records
+from comity.study.records.encoding import load_records
+from comity.study.tables import prefix_errors
 from comity.untrusted.toml import parse_toml
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class SiteFile:
         except (OSError, UnicodeDecodeError) as error:
             raise StudyError(f"{where}: the site file can't be read ({error})") from error
         file = validate(_File, parse_toml(text, where), where, "")
-        with naming(where):
+        with prefix_errors(where):
             check_party_name(file.party, key="party")
             check_party_names(file.pinned, key="pinned")
         if not file.data:
@@ -152,7 +152,7 @@ class SiteFile:
         """The records of a dataset, encoded for a study."""
         where = f"{self.where}: data.{dataset}"
         limit = int(self.memory * 2**30)
-        return held_records(
+        return load_records(
             agreement.protocol, agreement.consortium, self.source(dataset), where=where, party=self.party, limit=limit
         )[0]
 

@@ -1,6 +1,6 @@
 """The public files that a study names: in its own folder, and nowhere else.
 
-A study comes from somebody else, so that reading it opens nothing of its reader's beside its own folder.
+Somebody else may have written the study: reading it opens nothing of its reader's outside this folder.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def confined(folder: Path, name: str, key: str, where: str) -> Path:
-    """Where a file of the study lies. One outside its folder, also behind a link, is not even looked at: somebody else
-    wrote the study, and a plan or an error would already tell something about the file."""
+def confine(folder: Path, name: str, key: str, where: str) -> Path:
+    """The path of a file of the study. One outside its folder, also behind a link, is not even looked at: a plan or an
+    error would already tell the study's author something about the file."""
     path = folder / name
     if Path(name).is_absolute() or has_control_characters(name) or not is_inside(folder, path):
         raise StudyError(
@@ -31,9 +31,9 @@ def confined(folder: Path, name: str, key: str, where: str) -> Path:
     return path
 
 
-def schema_in(folder: Path, name: str, where: str) -> Schema:
+def load_schema(folder: Path, name: str, where: str) -> Schema:
     key = "study.schema"
-    path = confined(folder, name, key, where)
+    path = confine(folder, name, key, where)
     if not path.is_file():
         raise SchemaError(f"{where}: {key}: there is no file {path}; put it there, or correct the key", key=key)
     try:
@@ -42,9 +42,9 @@ def schema_in(folder: Path, name: str, where: str) -> Schema:
         raise SchemaError(f"{where}: {key}: {error}", code=error.code, key=error.key) from error
 
 
-def public_records(folder: Path, name: str, key: str, where: str) -> pd.DataFrame:
+def read_public_records(folder: Path, name: str, key: str, where: str) -> pd.DataFrame:
     """The records of a file that a key of the study names."""
-    path = confined(folder, name, key, where)
+    path = confine(folder, name, key, where)
     if not path.is_file():
         raise DataError(
             f"{where}: {key}: there is no file {path}; put it there, or correct the key", code=ABSENT, key=key
@@ -58,9 +58,9 @@ def public_records(folder: Path, name: str, key: str, where: str) -> pd.DataFram
         raise type(error)(sentence if sentence.startswith(where) else f"{where}: {key}: {sentence}", key=key) from error
 
 
-def digest_of(folder: Path, name: str, key: str, where: str) -> str:
+def digest_file(folder: Path, name: str, key: str, where: str) -> str:
     try:
-        with confined(folder, name, key, where).open("rb") as file:
+        with confine(folder, name, key, where).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise StudyError(f"{where}: {key}: {name} can't be read ({error.strerror}); put it there", key=key) from error

@@ -25,22 +25,22 @@ from comity.federation.protocol import Protocol
 from comity.methods import PROTOCOLS, Method, Setting, method_of
 from comity.methods.tables import hint, validate
 from comity.representation import short_repr
-from comity.study.local.numbered import Numbered
-from comity.study.local.stacks import require_no_evaluation, require_stacks, runs_as_stacks
-from comity.study.naming import naming
-from comity.study.predicting import PredictionTable, predicting
-from comity.study.public_files import digest_of, public_records, schema_in
-from comity.study.sources import check_data
-from comity.study.study_tables import (
+from comity.study.local.stacks import NumberedParties, require_stacks, runs_as_stacks
+from comity.study.prediction import build_prediction
+from comity.study.public_files import digest_file, load_schema, read_public_records
+from comity.study.tables import (
     CoordinatorTable,
     EvaluationTable,
     PartyTable,
+    PredictionTable,
     PrivacyTable,
     SimulationTable,
     StudyFile,
+    apply_override,
     check_roles,
-    override,
-    parties_of,
+    check_sources,
+    prefix_errors,
+    read_parties,
 )
 from comity.untrusted.toml import parse_toml
 
@@ -85,11 +85,11 @@ class Study:
 
     @property
     def consortium(self) -> Consortium:
-        with naming(self.where):
+        with prefix_errors(self.where):
             return self._consortium()
 
     def _consortium(self) -> Consortium:
-        names: Sequence[str] = Numbered(self.parties) if isinstance(self.parties, int) else tuple(self.parties)
+        names: Sequence[str] = NumberedParties(self.parties) if isinstance(self.parties, int) else tuple(self.parties)
         roster, roles = {}, {}
         if not isinstance(self.parties, int):
             roster = {
@@ -117,18 +117,17 @@ class Study:
         )
 
     @property
-    def agreed(self) -> Agreement:
+    def agreement(self) -> Agreement:
         """What its participants agreed on: what hosts and coordinator are made from."""
         return Agreement(self.hash, self.protocol, self.consortium, self.name)
 
     def plan(self) -> Plan:
         # A protocol knows the key that is wrong, not the file that it came from.
-        with naming(self.where):
-            consortium = self.consortium
-            if runs_as_stacks(consortium.size, hosts=self.simulation.hosts):
-                require_stacks(self.protocol, self.protocol.accepted(consortium), consortium)
-                require_no_evaluation(consortium)
-            return plan(self.name, self.protocol, consortium)
+        with prefix_errors(self.where):
+            who = self.consortium
+            if runs_as_stacks(who.size, hosts=self.simulation.hosts):
+                require_stacks(self.protocol, self.protocol.accepted(who), who)
+            return plan(self.name, self.protocol, who)
 
     def defaults(self) -> dict[str, Any]:
         """Every setting that the file left to its default, by dotted key; keys of another variant are none."""
@@ -168,7 +167,7 @@ class Study:
     ) -> Study:
         tables = parse_toml(text, where)
         for key, value in (overrides or {}).items():
-            override(tables, key, value, where)
+            apply_override(tables, key, value, where)
         named = tables.get("study")
         protocol_name = str(named.get("protocol", "")) if isinstance(named, dict) else ""
         if protocol_name not in PROTOCOLS:
@@ -182,15 +181,15 @@ class Study:
         kind = method_of(protocol_name)
         own, notices = kind.rename_old_options(own, where) if isinstance(own, Mapping) else (own, ())
         method = validate(kind, own, where, protocol_name + ".")
-        parties = parties_of(file.parties, where)
-        check_data(file.simulation.data, file.simulation.test, () if isinstance(parties, int) else parties, where)
-        schema = schema_in(folder, file.study.schema_, where)
+        parties = read_parties(file.parties, where)
+        check_sources(file.simulation.data, file.simulation.test, () if isinstance(parties, int) else parties, where)
+        schema = load_schema(folder, file.study.schema_, where)
 
         def read(name: str, key: str) -> pd.DataFrame:
-            return public_records(folder, name, key, where)
+            return read_public_records(folder, name, key, where)
 
         def digest(name: str, key: str) -> str:
-            return digest_of(folder, name, key, where)
+            return digest_file(folder, name, key, where)
 
         public = PublicFiles(read, digest, {"study.schema": file.study.schema_, **method.files()})
         return cls._made(file, method, parties, schema, public, folder=folder, text=text, where=where, notices=notices)
@@ -226,7 +225,7 @@ class Study:
         return cls._made(
             file,
             method,
-            parties_of(file.parties, where),
+            read_parties(file.parties, where),
             method.given_schema,
             public,
             folder=Path(),
@@ -259,10 +258,10 @@ class Study:
                 key=key,
             )
         setting = Setting(schema, where, public.read, held, pure=not file.privacy.delta)
-        privacy = file.privacy.completed(method.privacy(setting))
+        privacy = file.privacy.with_defaults(method.privacy(setting))
         setting = replace(setting, privacy=privacy.model_dump(include={"delta", "colluders", "dropouts"}))
         files = dict(public.names)
-        with naming(where):
+        with prefix_errors(where):
             protocol = method.build(setting)
             _, terms = privacy.split_budget(file.evaluation)
             protocol = protocol if terms is None else protocol.on_training_part(terms)
@@ -274,7 +273,7 @@ class Study:
                         key="evaluation",
                     )
                 files["prediction.weights"] = file.prediction.weights
-                protocol = predicting(file.prediction, protocol, schema, parties, folder, where)
+                protocol = build_prediction(file.prediction, protocol, schema, parties, folder, where)
         check_roles(parties, protocol, where)
         agreed = {
             "study": {"name": file.study.name, "protocol": method.table, "version": protocol.version},

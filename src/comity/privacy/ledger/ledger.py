@@ -354,7 +354,7 @@ class Ledger:
     def export(self, to: str | os.PathLike[str] | TextIO, sign: Sign | None = None) -> Verified:
         """Writes all entries as JSON, one line each, to a file or a stream; `verify_export` checks them anywhere.
 
-        `sign` is the owner's signature (`comity.study.results.signed_export`). Without it nothing shows that no entry
+        `sign` is the owner's signature (`comity.study.results.signatures`). Without it nothing shows that no entry
         is missing.
         """
         if not isinstance(to, str | os.PathLike):

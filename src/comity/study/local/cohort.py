@@ -1,7 +1,7 @@
 """Simulation of very many parties: the same step bodies on stacks of parties, with the memory of one stack.
 
-Masks are left out, because they cancel: what is summed are the same quantised, noised integers that real sites would
-send. The result says so. All parties of a cohort spend alike, so that its ledger has one line for all of them.
+Masks are left out, because they cancel: the same quantised, noised integers are summed that real sites would send. The
+result says so. All parties of a cohort spend alike: one ledger stands for all of them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from comity.privacy.randomness import NoiseSource
 
 # Contributions of one stack, or what a step holds on the way to them, take at most this much memory.
 STACK_BYTES = 32 << 20
-# No stack has more parties, so that what a step computes on the way stays small too.
+# No stack has more parties: what a step computes on the way stays small too.
 STACK_PARTIES = 512
 
 
 class Stack:
-    """Stands where a `Site` stands: features (B, n, d), labels (B, n), filled (B, n). `contribute` adds up, before any
+    """Takes the place of a `Site`: features (B, n, d), labels (B, n), filled (B, n). `contribute` adds up, before any
     noise: the cohort draws it for each party."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Stack:
         self.units: NDArray[np.int64] | None = None
 
     def total(self, part: Callable[[Rows], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Of each party of the stack, whose records are one block."""
+        """The total of each party of the stack, whose records are one block."""
         return part(Rows(self.features, self.labels, self.filled))
 
     def contribute(self, value: NDArray[np.float64] | None = None) -> None:
@@ -77,23 +77,23 @@ class Stack:
         self.units = quantised.sum(axis=0).astype("<i8") if exact else quantised.astype("<i8").sum(axis=0)
 
     def deliver(self, name: str, value: Any) -> None:
-        raise Refused(f"{name}: parties in a stack keep no results of their own; use at most 1,000", code="no-step")
+        raise Refused(f"{name}: parties in a stack keep no results; use at most 1,000", code="no-step")
 
 
 Block = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]
 Blocks = Callable[[int], Iterable[Block]]
 
 
-def stacks(records: Sequence[LocalRecords], most: int) -> Iterator[Block]:
-    """Blocks of at most so many parties."""
+def stack_parties(records: Sequence[LocalRecords], most: int) -> Iterator[Block]:
+    """Stacks of at most so many parties."""
     for start in range(0, len(records), most):
         yield stack_records(records[start : start + most])
 
 
 class Cohort:
-    """Stands where `Parties` stands. `blocks(most)` yields stacks of at most `most` parties, in order, and is called
-    once per round: nothing of a party is kept. `known` is for repeats over the same records: the first run puts sums
-    there that depend on these alone, before noise, and the others take them."""
+    """Takes the place of `Parties`. `blocks(most)` yields stacks of at most `most` parties, in order, and is called
+    once per round: nothing of a party is kept. `known` is for repeats over the same records: the first run stores the
+    sums that depend on these alone, before noise, and the others reuse them."""
 
     def __init__(
         self,
@@ -129,8 +129,8 @@ class Cohort:
                 study=study, run=run, draws=draws, unit=consortium.unit, neighbours=consortium.neighbours
             )
 
-    def released(self) -> dict[str, Any]:
-        """Run the protocol over the cohort: what it releases, checked against its declaration, and the run closed."""
+    def execute(self) -> dict[str, Any]:
+        """Run the protocol over the cohort and close the run: what it releases, checked against its declaration."""
         # A cohort answers `sum`, `require`, `perturb` and `once` as `Parties` does; a method that asks single parties
         # needs hosts.
         values = check_released(self.protocol.coordinate(cast(Parties, self)), self.declaration, self.consortium, {})
@@ -149,12 +149,12 @@ class Cohort:
             transaction.draw(run=self._run, release=release.name, index=index, step=f"{spec.name}[{index}]")
         path = f"{spec.name}[{index}]"
         if values or self._known is None:
-            units, count = self._added(step, release, path, values)
+            units, count = self._add_up(step, release, path, values)
         else:
             if path not in self._known:
-                self._known[path] = self._added(step, release, path, values)
+                self._known[path] = self._add_up(step, release, path, values)
             units, count = self._known[path]
-        units = self._noised(release, units, count)
+        units = self._add_noise(release, units, count)
         self._lines.append(Line(path, "to parties", count, 0, ""))
         self._lines.append(Line(path, "to coordinator", count, count * units.nbytes, ""))
         total = np.asarray(units * release.spacing(self.consortium), np.float64)
@@ -163,12 +163,12 @@ class Cohort:
         self._kept.add(release, path, opened_sum(total, count))
         return Total(total, count)
 
-    def _added(
+    def _add_up(
         self, step: Callable[..., Any], release: Release, path: str, values: dict[str, Any]
     ) -> tuple[NDArray[np.int64], int]:
-        """The quantised contributions of all parties, and how many they are."""
-        held = max(int(np.prod(release.shape)), self.protocol.scratch)
-        most = max(1, min(STACK_PARTIES, STACK_BYTES // (8 * held)))
+        """The sum of all parties' quantised contributions, and how many parties there are."""
+        numbers = max(int(np.prod(release.shape)), self.protocol.scratch)
+        most = max(1, min(STACK_PARTIES, STACK_BYTES // (8 * numbers)))
         units, count = np.zeros(release.shape, "<i8"), 0
         for features, labels, filled in self._blocks(most):
             stack = Stack(release, self.consortium, features, labels, filled, self._local)
@@ -181,8 +181,8 @@ class Cohort:
                 self._progress(f"{path} {count}/{self.consortium.size}")
         return units, count
 
-    def _noised(self, release: Release, units: NDArray[np.int64], parties: int) -> NDArray[np.int64]:
-        """With the noise that each of the parties adds."""
+    def _add_noise(self, release: Release, units: NDArray[np.int64], parties: int) -> NDArray[np.int64]:
+        """Add the noise that each of the parties draws."""
         if isinstance(release.protection, Entrusted):
             return units
         noise, scale = release.noise, release.scale(self.consortium)
@@ -198,7 +198,7 @@ class Cohort:
 
     @property
     def kept(self) -> dict[str, Any]:
-        """What was released on the way, by release, as it was received."""
+        """What was released on the way, by release, as its receivers got it."""
         return self._kept.values(self.declaration)
 
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:

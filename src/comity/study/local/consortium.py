@@ -1,18 +1,21 @@
 """A consortium in this process: a host for each party, the channel to them, and the coordinator.
 
 Hosts, policies, seals and masks are those of a deployment. What is simulated is that one person is every participant.
+Randomness is fresh, as in a release, or repeatable from a seed, which protects nobody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from comity.crypto.sealing import Identity
 from comity.data import LocalRecords
-from comity.entropy import derive
+from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
@@ -25,8 +28,28 @@ from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.learn.local_models import LocalModel
 from comity.privacy.ledger import Ledger
-from comity.study.local.chance import noise_source, setting_aside
+from comity.privacy.randomness import NoiseSource, ReleasedNoise, SeededDraws
 from comity.study.local.channel import LocalChannel
+
+
+def noise_source(seed: int | None, owner: str) -> NoiseSource:
+    if seed is None:
+        return ReleasedNoise()
+    return SeededDraws(derive(secret_of(seed), "noise", owner))
+
+
+def holdout_key_source(seed: int | None, party: str) -> Callable[[], bytes]:
+    """How a party gets the key by which it holds records out."""
+    return fresh_seed if seed is None else partial(derive, secret_of(seed), "set aside", party)
+
+
+def secret_of(seed: int | None) -> bytes:
+    return fresh_seed() if seed is None else seed.to_bytes(16, "big", signed=True)
+
+
+def new_run_id(clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> str:
+    return f"{clock():%Y-%m-%d}-{fresh_seed()[:4].hex()}"
+
 
 OpenLedger = Callable[[str], Ledger]
 """How the ledger of a party is opened."""
@@ -39,9 +62,9 @@ class LocalConsortium:
     coordinator: Parties
 
     @classmethod
-    def made(
+    def create(
         cls,
-        agreed: Agreement,
+        agreement: Agreement,
         records: Mapping[str, LocalRecords],
         *,
         run: str,
@@ -52,13 +75,13 @@ class LocalConsortium:
         journal: Path | None = None,
         progress: Progress | None = None,
     ) -> LocalConsortium:
-        """Participants of one run. A party without a policy of its own allows everything."""
-        # From the study's hash, so that a resumed run meets the same participants, whatever keys the study pins.
-        names = (COORDINATOR, *agreed.consortium.parties)
-        keys = {name: Identity(derive(agreed.study.encode(), "simulated identity", name)) for name in names}
+        """The participants of one run. A party without a policy allows everything."""
+        # Derived from the study's hash: a resumed run meets the same participants, whatever keys the study pins.
+        names = (COORDINATOR, *agreement.consortium.parties)
+        keys = {name: Identity(derive(agreement.study.encode(), "simulated identity", name)) for name in names}
         noise = {name: noise_source(seed, name) for name in names}
         roster = {name: identity.public for name, identity in keys.items()}
-        pinned = replace(agreed, consortium=replace(agreed.consortium, roster=roster))
+        pinned = replace(agreement, consortium=replace(agreement.consortium, roster=roster))
         consortium = pinned.consortium
         hosts = {
             party: Host(
@@ -70,7 +93,7 @@ class LocalConsortium:
                 noise=noise[party],
                 policy=(policies or {}).get(party, SIMULATION),
                 local=(models or {}).get(party),
-                holdout_key=setting_aside(seed, party),
+                holdout_key=holdout_key_source(seed, party),
             )
             for party in consortium.parties
         }
@@ -87,8 +110,8 @@ class LocalConsortium:
         return cls(hosts, channel, coordinator)
 
     def execute(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the method releases at the end, and what was released on the way. A party's refusal has the sentence
-        that its owner reads: here both are one person."""
+        """Run the protocol: what it releases at the end, and what was released on the way. A party's refusal has the
+        sentence that its owner reads: here both are one person."""
         try:
             return execute(self.coordinator)
         except (Refused, Stopped) as error:
@@ -97,5 +120,5 @@ class LocalConsortium:
             raise
 
     def received(self, party: str) -> Received:
-        """What a party has of the run, once it has ended."""
+        """What a party has of the run after its end."""
         return self.hosts[party].received(self.coordinator.run)

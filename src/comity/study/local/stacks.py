@@ -1,6 +1,9 @@
-"""Which methods can be simulated with so many parties that they run in stacks, instead of a host for each."""
+"""Simulations of very many parties: their names, and which methods can run them as stacks."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import overload
 
 from comity.errors import StudyError
 from comity.federation.declare.bounds import OpenedValue
@@ -14,23 +17,39 @@ from comity.federation.protocol import Protocol
 REAL_HOSTS = 1000
 
 
+class NumberedParties(Sequence[str]):
+    """The names p0, p1, …, each made when it is asked for: a million parties take no memory."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [f"p{k}" for k in range(self._count)[place]]
+        return f"p{range(self._count)[place]}"
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"p{k}" for k in range(self._count))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name[:1] == "p" and name[1:].isdecimal() and int(name[1:]) < self._count
+
+
 def runs_as_stacks(parties: int, *, hosts: bool) -> bool:
-    """Whether so many parties run as stacks: they are too many for a host each, or nobody asked for hosts."""
+    """Whether so many parties run as stacks: they are too many for a host each, or hosts were declined."""
     return parties > REAL_HOSTS or not hosts
 
 
-def require_no_evaluation(consortium: Consortium) -> None:
-    """Refuse an evaluation over stacks of parties: their records are not split into trained on and set aside."""
-    if consortium.evaluation is not None:
-        raise StudyError(
-            f"[evaluation] is simulated with a host for each of at most {REAL_HOSTS} parties, found stacks of "
-            f"{consortium.size}; leave it out, or simulate fewer with hosts",
-            key="evaluation",
-        )
-
-
 def require_stacks(protocol: Protocol, declaration: Declaration, consortium: Consortium) -> None:
-    """Refuse a method with a paid release that no step on stacks of parties makes."""
+    """Refuse to run parties as stacks where a paid release is made at one site at a time, and with an evaluation: the
+    records of a stack are not split into training and holdout."""
     stacked = {spec.sends for spec in steps_of(protocol, consortium) if spec.stacked}
     paid = [release for release in declaration.releases if release.loss is not None]
     single = [
@@ -46,4 +65,10 @@ def require_stacks(protocol: Protocol, declaration: Declaration, consortium: Con
             f"{protocol.name}: a simulation of more than {REAL_HOSTS} parties, or without hosts, runs stacks of them, "
             f"and {why}; simulate at most {REAL_HOSTS} parties, with hosts",
             key="parties",
+        )
+    if consortium.evaluation is not None:
+        raise StudyError(
+            f"[evaluation] is simulated with a host for each of at most {REAL_HOSTS} parties, found stacks of "
+            f"{consortium.size}; leave it out, or simulate fewer with hosts",
+            key="evaluation",
         )

@@ -1,35 +1,48 @@
-"""Parties with their own columns of the same people: of one file whose columns are dealt to them, or a file of their
-own."""
+"""Parties with their own columns of the same people: of one file whose columns are split, or a file for each party.
+
+Identifiers are checked while files are read, before a ledger exists and before anything is drawn. Sites check theirs
+again when rows are aligned (`methods.by_columns.alignment`), but by then the run has begun, and an empty intersection
+shows only once pseudonyms are matched. Here one person has all the files, so sentences name them. They show no
+identifier: none enters a log.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from comity.data import Finding, Records
-from comity.data.schemas.reading import canonical_id
+from comity.data.schemas.reading import canonical_id, read_ids
 from comity.errors import DataError, StudyError
 from comity.federation.protocol import Protocol
 from comity.privacy.unit import Unit
-from comity.study.records.encodings import encoded, encoding_of, party_encoding
-from comity.study.records.holding_out import Rows, holdout_people, holdout_rows, rows_of, without
-from comity.study.records.identifiers import check_distinct, check_kind, check_shared
-from comity.study.records.material import Material
-from comity.study.records.naming_parties import listed, matching, some_records
-from comity.study.records.own_records import whole_records
-from comity.study.records.sources import named, odd, read_records, sentences
-from comity.study.sources import is_one
+from comity.study.records.encoding import encode_records, encoding_of
+from comity.study.records.sources import (
+    check_frame,
+    listed_parties,
+    load_whole_frame,
+    name_source,
+    open_named,
+    require_parties,
+    require_records,
+)
+from comity.study.records.splitting import Rows, exclude_rows, holdout_people, holdout_rows, select_rows
 from comity.study.study import Study
+from comity.study.tables import is_one_source
+
+_KEY = "identifier.name"
 
 
-def columns_dealt(study: Study) -> Material:
+def split_columns(study: Study) -> tuple[dict[str, Records], Records, list[Finding]]:
+    """The columns of each party, whole records to test on, and what looks wrong about all of them."""
     table = study.simulation
-    frames, found = _one_file(study) if is_one(table.data, listed(study)) else _own_files(study)
+    one_file = is_one_source(table.data, listed_parties(study))
+    frames, findings = _load_one_file(study) if one_file else _load_own_files(study)
     parties = {
-        party: party_encoding(study.protocol, party).encode(frame, where=where).records
-        for party, (frame, where) in frames.items()
+        party: encode_records(study.protocol, frame, where, party=party) for party, (frame, where) in frames.items()
     }
     if not _aligns(study):
         check_rows(parties, study.where)
@@ -37,55 +50,56 @@ def columns_dealt(study: Study) -> Material:
         check_shared(parties, study.where, study.schema.identifier)
     if table.test is None:
         held_out = _held_out(study, parties)
-        rest = _whole_records(study, {party: frame for party, (frame, _) in frames.items()}, held_out)
+        test = _join_columns(study, {party: frame for party, (frame, _) in frames.items()}, held_out)
         parties = {
-            party: rows_of(records, without(np.arange(len(records)), held_out[party]))
+            party: select_rows(records, exclude_rows(np.arange(len(records)), held_out[party]))
             for party, records in parties.items()
         }
     else:
-        rest = read_records(study, table.test, "simulation.test")
+        test = open_named(study, table.test, "simulation.test").read()
     if not _aligns(study):
-        check_most(study.protocol, parties, study.where)
-    return Material(parties, encoded(study.protocol, rest, f"{study.where}: simulation"), findings=sentences(found))
+        check_max_rows(study.protocol, parties, study.where)
+    return parties, encode_records(study.protocol, test, f"{study.where}: simulation"), findings
 
 
-def _one_file(study: Study) -> tuple[dict[str, tuple[pd.DataFrame, str]], list[Finding]]:
-    """The table that has every party's columns, for each of them, with its name; and what is odd."""
+def _load_one_file(study: Study) -> tuple[dict[str, tuple[pd.DataFrame, str]], list[Finding]]:
+    """The table that has every party's columns, for each of them, with its name; and what looks wrong."""
     table, names = study.simulation, tuple(study.consortium.parties)
     if table.split != "by-features":
         raise StudyError(
-            f'{study.where}: simulation.split = "{table.split}" deals whole records, and {study.protocol_name} '
+            f'{study.where}: simulation.split = "{table.split}" splits whole records, and {study.protocol_name} '
             'gives parties different columns; choose "by-features"',
             key="simulation.split",
         )
-    file = named(study, table.data)
+    file = name_source(study, table.data)
     encoding = encoding_of(study.protocol, file, None)
-    frame = whole_records(study, table.data, "simulation.data", encoding, owners=len(names))
-    some_records(study, len(frame))
+    frame = load_whole_frame(study, table.data, "simulation.data", encoding, owners=len(names))
+    require_records(study, len(frame))
     _check_people(study, frame, file)
-    return dict.fromkeys(names, (frame, file)), odd(study, frame, file)
+    return dict.fromkeys(names, (frame, file)), check_frame(study, frame, file)
 
 
-def _own_files(study: Study) -> tuple[dict[str, tuple[pd.DataFrame, str]], list[Finding]]:
-    """Each party's own table, with its name; and what is odd."""
+def _load_own_files(study: Study) -> tuple[dict[str, tuple[pd.DataFrame, str]], list[Finding]]:
+    """Each party's table, with its name; and what looks wrong."""
     data = study.simulation.data
-    matching(study, list(data), "simulation.data has")
+    require_parties(study, list(data), "simulation.data has")
     frames: dict[str, tuple[pd.DataFrame, str]] = {}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for name in study.consortium.parties:
-        where, encoding = named(study, data[name]), party_encoding(study.protocol, name)
-        frame = whole_records(study, data[name], f"simulation.data.{name}", encoding)
+        where = name_source(study, data[name])
+        encoding = encoding_of(study.protocol, where, name)
+        frame = load_whole_frame(study, data[name], f"simulation.data.{name}", encoding)
         _check_people(study, frame, where)
         frames[name] = frame, where
-        found += odd(study, frame, where, schema=encoding.schema, party=name)
+        findings += check_frame(study, frame, where, schema=encoding.schema, party=name)
     if study.privacy.unit is not Unit.PARTY:
-        some_records(study, sum(len(frame) for frame, _ in frames.values()))
-    return frames, found
+        require_records(study, sum(len(frame) for frame, _ in frames.values()))
+    return frames, findings
 
 
 def _held_out(study: Study, parties: Mapping[str, Records]) -> dict[str, Rows]:
     """The rows of each party that are held out: of the same people, in the same order. Where rows are aligned these are
-    people whom all parties have, by their identifiers; otherwise rows by their place."""
+    people whom all parties have, found by their identifiers; otherwise rows by their place."""
     table = study.simulation
     if _aligns(study):
         places = {party: _places(records) for party, records in parties.items()}
@@ -107,11 +121,11 @@ def _held_out(study: Study, parties: Mapping[str, Records]) -> dict[str, Rows]:
     return rows
 
 
-def _whole_records(study: Study, frames: Mapping[str, pd.DataFrame], rows: Mapping[str, Rows]) -> pd.DataFrame:
+def _join_columns(study: Study, frames: Mapping[str, pd.DataFrame], rows: Mapping[str, Rows]) -> pd.DataFrame:
     """The columns of all parties side by side, over these rows of each."""
     parts: list[pd.DataFrame] = []
     for party, frame in frames.items():
-        own = party_encoding(study.protocol, party).schema
+        own = encoding_of(study.protocol, study.where, party).schema
         names = [*own.names, *(() if own.target is None else (own.target.name,))]
         if not parts and own.identifier is not None and own.identifier in frame.columns:
             names = [own.identifier, *names]
@@ -127,7 +141,7 @@ def _places(records: Records) -> dict[str, int]:
 
 def check_rows(parties: Mapping[str, Records], where: str) -> None:
     """Rows that are not aligned must be in one order already: as many at every party. The run would find it too, but
-    only after its parties have reserved."""
+    only after its parties have reserved the loss."""
     sizes = {len(records) for records in parties.values()}
     if len(sizes) != 1 or 0 in sizes:
         raise DataError(
@@ -137,12 +151,12 @@ def check_rows(parties: Mapping[str, Records], where: str) -> None:
         )
 
 
-def check_most(protocol: Protocol, parties: Mapping[str, Records], where: str) -> None:
-    """No more rows than the products have room for."""
-    most, found = getattr(protocol, "max_rows", None), max(map(len, parties.values()))
-    if most is not None and found > most:
+def check_max_rows(protocol: Protocol, parties: Mapping[str, Records], where: str) -> None:
+    """Refuse more rows than the products have room for."""
+    most, rows = getattr(protocol, "max_rows", None), max(map(len, parties.values()))
+    if most is not None and rows > most:
         raise StudyError(
-            f"{where}: the products have room for {most} rows, found {found}; raise {protocol.name}.max_rows",
+            f"{where}: the products have room for {most} rows, found {rows}; raise {protocol.name}.max_rows",
             key=f"{protocol.name}.max_rows",
         )
 
@@ -157,3 +171,63 @@ def _check_people(study: Study, frame: pd.DataFrame, where: str) -> None:
 
 def _aligns(study: Study) -> bool:
     return getattr(study.protocol, "alignment", "none") != "none"
+
+
+def check_kind(series: pd.Series, where: str) -> None:
+    """An identifier is a text or a whole number: two files may write anything else in two ways."""
+    for row, value in enumerate(series.astype(object)):
+        missing = value is None or value is pd.NA or (isinstance(value, float) and value != value)
+        # Missing ones are the encoding's to refuse.
+        if not missing and not _is_identifier(value):
+            raise DataError(
+                f"{where}: column {str(series.name)!r} identifies records by texts or whole numbers, record {row + 1} "
+                f"has a {type(value).__name__}; write the column as text",
+                key=_KEY,
+            )
+
+
+def check_distinct(series: pd.Series, where: str) -> None:
+    """One record per person: a second one would be a second row of the same unit."""
+    seen: dict[str, int] = {}
+    ids, missing = read_ids(series)
+    for row, one in enumerate(ids):
+        first = row if missing[row] else seen.setdefault(canonical_id(one), row)
+        if first != row:
+            raise DataError(
+                f"{where}: column {str(series.name)!r} has the same identifier in records {first + 1} and {row + 1}; "
+                "keep one record per person",
+                key=_KEY,
+            )
+
+
+def check_shared(parties: Mapping[str, Records], where: str, column: str) -> None:
+    """At least one person is held by all parties."""
+    ids_of = {
+        party: set() if records.ids is None else {canonical_id(one) for one in records.ids}
+        for party, records in parties.items()
+    }
+    if set.intersection(*ids_of.values()):
+        return
+    forms = "; ".join(f"{party} has {_form(ids)}" for party, ids in ids_of.items())
+    raise DataError(
+        f"{where}: the parties share nobody: no value of {column!r} is held by all of them ({forms}); check that the "
+        "column means the same in every file and is written in the same way",
+        code="empty-intersection",
+        key=_KEY,
+    )
+
+
+def _is_identifier(value: Any) -> bool:
+    if isinstance(value, bool | np.bool_):
+        return False
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return whole or isinstance(value, str | int | np.integer)
+
+
+def _form(ids: set[str]) -> str:
+    if not ids:
+        return "no records"
+    sizes = sorted({len(one) for one in ids})
+    length = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    what = "digits" if all(one.isdecimal() for one in ids) else "characters"
+    return f"{len(ids)} of {length} {what}"

@@ -1,7 +1,7 @@
-"""Joint prediction on this machine: hosts with their own columns of new records, and a coordinator that adds up.
+"""Joint prediction on this machine: hosts with their columns of new records, and a coordinator that adds up scores.
 
-Where records have identifiers, the first party receives the scores too, as a receiver does in a deployment: its site
-alone can put them beside identifiers.
+Where records have identifiers, the first party receives the scores too, as a receiver does in a deployment: only its
+site can put them beside identifiers.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from comity.federation.agreement import Agreement
 from comity.federation.declare.policy import Policy
 from comity.federation.plan import Plan, plan
 from comity.methods.vertical.prediction import MAX_ROWS, SCORED, JointPrediction
-from comity.study.local.chance import new_run_id
-from comity.study.local.consortium import LocalConsortium
-from comity.study.naming import naming
-from comity.study.predicting import joint_prediction_of
-from comity.study.simulation.ledgers import in_memory
+from comity.study.local.consortium import LocalConsortium, new_run_id
+from comity.study.prediction import joint_prediction_of
+from comity.study.simulation.ledgers import ledgers_in_memory
 from comity.study.study import Study
+from comity.study.tables import prefix_errors
 
 Floats = NDArray[np.float64]
 
@@ -34,7 +33,7 @@ Floats = NDArray[np.float64]
 class JointScores:
     """Exact scores of new records: outside every guarantee, as the plan says.
 
-    `ids` are there if the schema has an identifier, whose common rows come in an order of chance; otherwise the scores
+    `ids` are there if the schema has an identifier, whose common rows come in random order; otherwise the scores
     are in the order of the records.
     """
 
@@ -53,8 +52,8 @@ def predict_jointly(
 ) -> JointScores:
     """Scores of new records whose columns different parties hold, by the weights that a vertical study released.
 
-    `parties` are the new records as each party has them, `where` names them in errors. `policies` are the parties' own;
-    without one a party allows everything, as in every simulation.
+    `parties` are the new records as each party has them, `where` names them in errors. A party without
+    one of the `policies` allows everything, as in every simulation.
     """
     consortium = study.consortium
     if set(parties) != set(consortium.parties):
@@ -63,31 +62,32 @@ def predict_jointly(
             f"{', '.join(parties) or 'nobody'}; give each party its own",
             key="parties",
         )
-    with naming(study.where):
+    with prefix_errors(study.where):
         most = max(1, min(MAX_ROWS, max(map(len, parties.values()))))
         receiver = None if study.schema.identifier is None else consortium.parties[0]
         protocol = joint_prediction_of(study.protocol, study.schema, coef, most=most, receiver=receiver)
-    named = where or {}
+    names = where or {}
     records = {
-        party: protocol.encoding_of(party).encode(parties[party], where=named.get(party, party)).records
+        party: protocol.encoding_of(party).encode(parties[party], where=names.get(party, party)).records
         for party in consortium.parties
     }
-    return _scored(study, protocol, records, policies or {})
+    return _score(study, protocol, records, policies or {})
 
 
-def _scored(
+def _score(
     study: Study, protocol: JointPrediction, records: Mapping[str, Records], policies: Mapping[str, Policy]
 ) -> JointScores:
     """One run; where there is a receiver, it keeps the identifiers of the scored records in the order of the scores."""
-    named = derive(
+    identity = derive(
         bytes.fromhex(study.hash), "joint prediction", protocol.coef.tobytes().hex(), protocol.max_rows
     ).hex()
-    agreed = Agreement(named, protocol, study.consortium, study.name)
-    consortium = LocalConsortium.made(agreed, records, run=new_run_id(), ledgers=in_memory(agreed), policies=policies)
-    released, _ = consortium.execute()
-    ids = None if protocol.receiver is None else consortium.received(protocol.receiver).own.get(SCORED)
+    agreement = Agreement(identity, protocol, study.consortium, study.name)
+    ledgers = ledgers_in_memory(agreement)
+    local = LocalConsortium.create(agreement, records, run=new_run_id(), ledgers=ledgers, policies=policies)
+    released, _ = local.execute()
+    ids = None if protocol.receiver is None else local.received(protocol.receiver).own.get(SCORED)
     return JointScores(
         np.asarray(released["scores"], np.float64),
         None if ids is None else np.array(ids, object),
-        plan(study.name, protocol, agreed.consortium),
+        plan(study.name, protocol, agreement.consortium),
     )

@@ -1,29 +1,76 @@
-"""Ledgers of simulated parties: in memory, or in the folder of a run, where they outlive the process."""
+"""Ledgers of simulated parties and what their owners grant: in memory, or in the folder of a run, where they outlive
+the process."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
+from math import isinf
 from pathlib import Path
 from typing import TypedDict
 
+from comity.errors import StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration
+from comity.federation.declare.payers import delta_of, payer_groups
 from comity.files import make_folder
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger, SharedFile, currency_for
-from comity.privacy.loss import Approx, Pure, loss_of
+from comity.privacy.loss import LOSSES, Approx, Pure, float_above, loss_of, shown
 from comity.study.local.consortium import OpenLedger
 from comity.study.results.outcome import Account
-from comity.study.results.received import safe_name
+from comity.study.results.released import safe_name
+from comity.study.study import Study
 
-# Up to so many parties each has a ledger in a file of its own; each file costs several durable writes. Beyond, up to
-# REAL_HOSTS, they share one.
+
+def usual_grant(study: Study) -> Pure | Approx:
+    """What each owner grants: `simulation.grant`, or what the study asks."""
+    return loss_of(study.simulation.grant or study.privacy.epsilon, study.privacy.delta)
+
+
+def require_grant(study: Study) -> None:
+    """Refuse a `simulation.grant` that no epsilon could make large enough: a published method may lose what the study's
+    delta does not cover."""
+    if study.simulation.grant is None:
+        return
+    consortium = study.consortium
+    for group in payer_groups(study.protocol.accepted(consortium), consortium):
+        if isinf(float(group.spent.epsilon_at(delta_of(consortium)))):
+            raise StudyError(
+                f"{study.where}: simulation.grant = {study.simulation.grant:g} is an epsilon at delta "
+                f"{study.privacy.delta:g}, and at that delta no epsilon covers what "
+                f"{study.protocol.title_in(consortium)} loses; remove simulation.grant, and each "
+                "simulated ledger is granted what the study asks",
+                key="simulation.grant",
+            )
+
+
+def grants_by_party(study: Study, consortium: Consortium) -> float | dict[str, float | Approx]:
+    """`usual_grant`, for every party. Where the file sets no grant, a role that pays more than the study's epsilon is
+    granted what it pays. A published method that does not keep its claim may lose what no epsilon covers at the
+    study's delta: that is granted with the delta that covers it."""
+    usual = float(usual_grant(study).epsilon)
+    if study.simulation.grant is not None or not consortium.roles:
+        return usual
+    grants: dict[str, float | Approx] = {}
+    for group in payer_groups(study.protocol.accepted(consortium), consortium):
+        asked = float_above(group.spent.epsilon_at(delta_of(consortium)))
+        if isinf(asked):
+            whole = LOSSES.add(group.spent.approx_epsilon, group.spent.pure)
+            grants.update(dict.fromkeys(group.parties, Approx(whole, group.spent.delta)))
+            continue
+        # A little up: what a loss converts to and back again is rounded both ways.
+        own = usual if asked <= usual else float(shown(Decimal(repr(asked * (1 + 1e-6))), decimals=2))
+        grants.update(dict.fromkeys(group.parties, own))
+    return grants
+
+
+# Up to so many parties have a file each, which costs several durable writes. More, up to REAL_HOSTS, share one.
 FILE_EACH = 64
 
 Grant = float | Mapping[str, float | Approx] | None
-"""What owners grant: one epsilon for all or one by party, at the study's delta or with a delta of its own; None is no
-limit."""
+"""What owners grant: one epsilon for all or one by party, at the study's delta or with its delta; None is no limit."""
 
 
 class Granted(TypedDict):
@@ -33,8 +80,10 @@ class Granted(TypedDict):
     currency: Currency | None
 
 
-def granted(grant: Grant, delta: float, declaration: Declaration, consortium: Consortium, party: str) -> Granted:
-    """A grant in the currency of this party's losses: pure where all of them are, even if the study has a δ."""
+def grant_in_currency(
+    grant: Grant, delta: float, declaration: Declaration, consortium: Consortium, party: str
+) -> Granted:
+    """The grant in the currency of this party's losses: pure where all of them are, even if the study has a delta."""
     if grant is None:
         return Granted(grant=None, currency=None)
     own = grant[party] if isinstance(grant, Mapping) else grant
@@ -44,44 +93,44 @@ def granted(grant: Grant, delta: float, declaration: Declaration, consortium: Co
     return Granted(grant=Pure(whole.epsilon) if currency is Currency.PURE else whole, currency=currency)
 
 
-def in_memory(agreed: Agreement, grant: Grant = None, delta: float = 0.0) -> OpenLedger:
+def ledgers_in_memory(agreement: Agreement, grant: Grant = None, delta: float = 0.0) -> OpenLedger:
     """Ledgers that end with the process."""
-    consortium = agreed.consortium
+    consortium = agreement.consortium
 
-    def opened(party: str) -> Ledger:
-        terms = granted(grant, delta, agreed.declaration, consortium, party)
+    def open_ledger(party: str) -> Ledger:
+        terms = grant_in_currency(grant, delta, agreement.declaration, consortium, party)
         return Ledger.in_memory(dataset=party, unit=consortium.unit, neighbours=consortium.neighbours, **terms)
 
-    return opened
+    return open_ledger
 
 
-def in_folder(agreed: Agreement, grant: Grant, delta: float, folder: Path) -> OpenLedger:
+def ledgers_in_folder(agreement: Agreement, grant: Grant, delta: float, folder: Path) -> OpenLedger:
     """Ledgers in files, each with its limit; those of a run that is resumed are there already."""
-    consortium = agreed.consortium
+    consortium = agreement.consortium
     shared = SharedFile(folder / "sites.sqlite") if consortium.size > FILE_EACH else None
     places = {party: place for place, party in enumerate(consortium.parties, start=1)}
 
-    def opened(party: str) -> Ledger:
-        terms = granted(grant, delta, agreed.declaration, consortium, party)
+    def open_ledger(party: str) -> Ledger:
+        terms = grant_in_currency(grant, delta, agreement.declaration, consortium, party)
         if shared is None:
-            return _in_file(folder / "ledgers" / file_name(party), party, consortium, terms)
+            return _open_file(folder / "ledgers" / file_name(party), party, consortium, terms)
         place = places[party]
         return Ledger.in_shared_file(
             shared, place, dataset=party, unit=consortium.unit, neighbours=consortium.neighbours, **terms
         )
 
-    return opened
+    return open_ledger
 
 
-def _in_file(path: Path, party: str, consortium: Consortium, terms: Granted) -> Ledger:
-    """The party's ledger, made under another name first: a run that was killed meanwhile leaves no half-made one."""
+def _open_file(path: Path, party: str, consortium: Consortium, terms: Granted) -> Ledger:
+    """Open the party's ledger, or create it under another name first: a killed run leaves no incomplete one."""
     if not path.exists():
         make_folder(path.parent)
         draft = path.with_suffix(".new")
         for suffix in ("", "-wal", "-shm"):
             Path(f"{draft}{suffix}").unlink(missing_ok=True)
         assert terms["grant"] is not None
-        made = Ledger.create(
+        draft_ledger = Ledger.create(
             draft,
             dataset=party,
             grant=terms["grant"],
@@ -91,16 +140,15 @@ def _in_file(path: Path, party: str, consortium: Consortium, terms: Granted) -> 
             simulated=True,
         )
         # The last connection must be closed before the file moves, or its write-ahead log would stay behind.
-        del made
+        del draft_ledger
         draft.rename(path)
     return Ledger(path)
 
 
 def file_name(party: str) -> str:
-    """The file of a party's ledger."""
     return f"{safe_name(party)}.ledger"
 
 
-def account(party: str, ledger: Ledger, consortium: Consortium) -> Account:
+def read_account(party: str, ledger: Ledger, consortium: Consortium) -> Account:
     """A ledger after the run, as its owner reads it."""
     return Account.of(party, ledger.summary()[0], consortium)

@@ -1,40 +1,51 @@
-"""A protocol over the records of these parties, on this machine: keywords become what is agreed on and what each holds.
+"""A simulation: a whole consortium on one machine, with the hosts, ledgers and messages of a deployment.
 
-A study file goes another way to the same run (`comity.study.simulation.run`).
+`run_study` simulates a study file, `simulate` a protocol over the records of parties; both end in `run_simulation`.
+Up to 1,000 parties have a host each over the local channel. More, or with `hosts=False`, run as stacks of parties
+(`comity.study.local.cohort`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from comity.data import LocalRecords, Records, Schema, explain
+from comity.data import Records, Schema, StreamedRecords
 from comity.entropy import derive
-from comity.errors import StudyError
+from comity.errors import BudgetExceeded, StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Progress
+from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declare.consortium import Consortium, default_colluders
 from comity.federation.declare.evaluation import split_budget
-from comity.federation.protocol import Protocol
+from comity.federation.evaluation.assessment import Assessment, Baseline
+from comity.federation.messages.received import Received
+from comity.federation.protocol import Protocol, presented_to
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss, loss_of
 from comity.privacy.unit import Neighbours, Unit
-from comity.study.local.chance import secret_of
-from comity.study.local.consortium import OpenLedger
-from comity.study.local.stacks import REAL_HOSTS, runs_as_stacks
-from comity.study.records.encodings import encoded, encoding_of
-from comity.study.records.local_models import local_models
-from comity.study.records.material import Material
-from comity.study.records.sources import sentences
-from comity.study.results.outcome import Outcome
-from comity.study.simulation.ledgers import Grant, in_memory
-from comity.study.simulation.simulated import require_possible, simulated
-
-Data = pd.DataFrame | LocalRecords
+from comity.study.local.cohort import Cohort, stack_parties
+from comity.study.local.consortium import LocalConsortium, OpenLedger, new_run_id, noise_source, secret_of
+from comity.study.local.stacks import REAL_HOSTS, require_stacks, runs_as_stacks
+from comity.study.records.local_models import build_local_models
+from comity.study.records.party_data import Data, PartyData, encode_party_data, load_party_data, require_same_data
+from comity.study.results.outcome import Account, Guarantee, Outcome
+from comity.study.simulation.ledgers import (
+    Grant,
+    grants_by_party,
+    ledgers_in_folder,
+    ledgers_in_memory,
+    read_account,
+    require_grant,
+    usual_grant,
+)
+from comity.study.simulation.repeats import check_repeats, repeat_simulation
+from comity.study.study import Study
 
 
 def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of a study)
@@ -75,7 +86,7 @@ def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of 
     defaults, or "share" of the records and, for whole parties, "budget" (a share of the loss). Without `hosts` few
     parties run as stacks too, as many do: the same contributions and noise, without masks, messages and a ledger each,
     in a fraction of the time; the result says so. `repeats` runs it so many times again with fresh simulated noise on
-    the same records, for mean, spread and worst of its figures (`comity.study.simulation.repeated`).
+    the same records, for mean, spread and worst of its figures (`comity.study.simulation.repeats`).
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
@@ -99,17 +110,17 @@ def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of 
     )
     # Nobody wrote a study, so that chance names it; a seed that sets records aside names the same one again.
     named = study_hash or derive(secret_of(None if terms is None else seed), study).hex()
-    agreed = Agreement(named, protocol, consortium, study)
-    require_possible(agreed, hosts=hosts)
+    agreement = Agreement(named, protocol, consortium, study)
+    require_possible(agreement, hosts=hosts)
     if (ledgers or journal is not None) and runs_as_stacks(len(parties), hosts=hosts):
         raise StudyError(
             "a simulation in stacks of parties keeps its ledger and its journal in memory; leave ledgers and "
             f"journal out, or run at most {REAL_HOSTS} parties with hosts"
         )
-    outcome = simulated(
-        agreed,
-        material_of(agreed, parties, test, models),
-        ledgers=_given(ledgers or {}, in_memory(agreed, grant, delta)),
+    outcome = run_simulation(
+        agreement,
+        encode_party_data(agreement, parties, test, models),
+        ledgers=_given(ledgers or {}, ledgers_in_memory(agreement, grant, delta)),
         seed=seed,
         run_id=run_id,
         journal=journal,
@@ -122,24 +133,294 @@ def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of 
     return replace(outcome, settings=dict(settings or {}))
 
 
-def material_of(
-    agreed: Agreement, parties: Mapping[str, Data], test: pd.DataFrame | Records | None, models: Any
-) -> Material:
-    """What the parties of a simulation hold, from frames or encoded records."""
-    protocol, consortium = agreed.protocol, agreed.consortium
-    held = {
-        party: encoded(protocol, data, party, party=party) if isinstance(data, pd.DataFrame) else data
-        for party, data in parties.items()
-    }
-    odd = [
-        finding
-        for party, data in parties.items()
-        if isinstance(data, pd.DataFrame) and len(parties) <= REAL_HOSTS
-        for finding in explain(encoding_of(protocol, party, party).schema, data, party, unit=consortium.unit.value)
-    ]
-    tested = encoded(protocol, test, "test") if isinstance(test, pd.DataFrame) else test
-    return Material(held, tested, local_models(protocol, consortium, models), sentences(odd))
-
-
 def _given(ledgers: Mapping[str, Ledger], otherwise: OpenLedger) -> OpenLedger:
     return lambda party: ledgers.get(party) or otherwise(party)
+
+
+def run_study(
+    study: Study,
+    *,
+    seed: int | None = None,
+    folder: Path | None = None,
+    run_id: str | None = None,
+    progress: Progress | None = None,
+    data: PartyData | None = None,
+    frames: Mapping[str, Data] | None = None,
+    test: pd.DataFrame | None = None,
+    models: Any = None,
+    ledgers: Mapping[str, Ledger] | None = None,
+    results: bool | None = None,
+    repeats: int = 0,
+) -> Outcome:
+    """Simulate a study as its file says. The same folder and run id again resume it, and nothing is drawn twice.
+
+    Without a folder, or where parties run as stacks, sites and journal live in memory and end with the process.
+    `frames` are the parties' records by name, in place of those that the file names; `test` are records to measure on,
+    `models` local models and `ledgers` the parties' own ledgers. A folder whose run began with other records
+    is refused: steps that ran and steps that are to come would not belong together. `results` and `repeats` are as in
+    `simulated`.
+    """
+    if frames is not None:
+        data = _of_frames(study, frames, test)
+    elif test is not None:
+        raise StudyError("test records come with the parties' frames; give frames too, or set simulation.test")
+    if data is None:
+        if progress is not None:
+            progress("reading data")
+        data = load_party_data(study)
+    require_grant(study)
+    agreement = agreement_over(study, data)
+    if models is not None:
+        data = replace(data, models=build_local_models(agreement.protocol, agreement.consortium, models))
+    lasting = folder if can_resume(study, data) else None
+    grants, delta = grants_by_party(study, agreement.consortium), study.privacy.delta
+    if lasting is not None:
+        require_same_data(study, data, lasting)
+    try:
+        outcome = run_simulation(
+            agreement,
+            data,
+            ledgers=_given(
+                ledgers or {},
+                ledgers_in_memory(agreement, grants, delta)
+                if lasting is None
+                else ledgers_in_folder(agreement, grants, delta, lasting),
+            ),
+            seed=seed,
+            run_id=run_id,
+            journal=None if lasting is None else lasting / "journal.sqlite",
+            progress=progress,
+            hosts=study.simulation.hosts,
+            results=results,
+            baselines=study.simulation.baselines,
+            repeats=repeats,
+        )
+    except BudgetExceeded as refusal:
+        grant = usual_grant(study)
+        key = "simulation.grant" if study.simulation.grant is not None else "privacy.epsilon"
+        raise BudgetExceeded(
+            f"{study.where}: a simulated party was granted {grant} ({key}) and the study asks eps {refusal.requested}, "
+            f"{refusal.remaining} is left ({refusal.difference} short). Raise simulation.grant, or lower "
+            "privacy.epsilon",
+            requested=refusal.requested,
+            remaining=refusal.remaining,
+            difference=refusal.difference,
+            key="simulation.grant",
+        ) from refusal
+    return replace(
+        outcome,
+        guarantee=_with_counted_sizes(study, outcome.guarantee),
+        settings=settings_of(study),
+        findings=(*study.notices, *outcome.findings),
+    )
+
+
+def _with_counted_sizes(study: Study, guarantee: Guarantee) -> Guarantee:
+    """Withdraw the claim where sizes were counted and a neighbour may have others: nothing covers an exact count.
+
+    A record that is replaced leaves every size as it is. One that is added or removed does not, nor does a whole party
+    that is replaced.
+    """
+    same_sizes = study.privacy.unit is not Unit.PARTY and study.privacy.neighbours is Neighbours.REPLACE
+    if not study.method.sizes_were_counted or same_sizes:
+        return guarantee
+    return replace(guarantee, claim="not private as claimed: sizes were counted from the records; declare them")
+
+
+def _of_frames(study: Study, frames: Mapping[str, Data], test: pd.DataFrame | None) -> PartyData:
+    study.plan()
+    names = list(frames) if isinstance(study.parties, int) else list(study.parties)
+    if sorted(names) != sorted(frames) or (isinstance(study.parties, int) and len(names) != study.parties):
+        raise StudyError(
+            f"{study.where}: frames must hold one table for each of {study.consortium.size} parties, found "
+            f"{', '.join(map(str, frames)) or 'none'}",
+            key="parties",
+        )
+    agreement = study.agreement
+    if isinstance(study.parties, int):
+        agreement = replace(agreement, consortium=replace(agreement.consortium, parties=tuple(names)))
+    return encode_party_data(agreement, {name: frames[name] for name in names}, test, None)
+
+
+def agreement_over(study: Study, data: PartyData) -> Agreement:
+    """What is agreed on, by the parties that hold this data: a study that counts its parties leaves their names to
+    the data."""
+    agreement = study.agreement
+    if not isinstance(study.parties, int):
+        return agreement
+    return replace(agreement, consortium=replace(agreement.consortium, parties=tuple(data.parties)))
+
+
+def can_resume(study: Study, data: PartyData) -> bool:
+    """Whether each party has a host, with a store that outlives the process; stacks of parties have none."""
+    return not runs_as_stacks(len(data.parties), hosts=study.simulation.hosts)
+
+
+def settings_of(study: Study) -> dict[str, object]:
+    """Every setting that the run used, by dotted key, whether written or left to its default; no other variant's."""
+    tables = {"privacy": study.privacy, study.protocol_name: study.method, "simulation": study.simulation}
+    every = {
+        f"{name}.{key}": value for name, table in tables.items() for key, value in table.model_dump(mode="json").items()
+    }
+    known = study.settings()
+    measured = {key: value for key, value in known.items() if key.startswith("evaluation.")}
+    return measured | {key: value for key, value in every.items() if key in known or key.startswith("simulation.")}
+
+
+RESULTS = 16
+"""Up to so many parties a simulation keeps what each of them received, without being asked."""
+
+
+def run_simulation(
+    agreement: Agreement,
+    data: PartyData,
+    *,
+    ledgers: OpenLedger,
+    seed: int | None = None,
+    run_id: str | None = None,
+    journal: Path | None = None,
+    progress: Progress | None = None,
+    hosts: bool = True,
+    results: bool | None = None,
+    baselines: bool = True,
+    repeats: int = 0,
+) -> Outcome:
+    """Run the agreed protocol in its consortium. The same run id, journal and ledgers again resume it.
+
+    Without a seed the noise is drawn as released; with one it is fast, reproducible and protects nobody. `results` asks
+    for what each party received beside what the coordinator has; where it is left out that is kept for at most
+    `RESULTS` parties. Without `hosts` few parties run as stacks too. What can be refused from public figures is refused
+    before any ledger hears of it.
+    """
+    started, consortium = time.perf_counter(), agreement.consortium
+    check_repeats(repeats, data.test is not None)
+    require_possible(agreement, hosts=hosts)
+    stacked = runs_as_stacks(consortium.size, hosts=hosts)
+    _require_memory(agreement, data, stacked=stacked)
+    run = run_id or new_run_id()
+    if stacked:
+        ran = _by_stacks(agreement, data, ledgers, run, seed, progress)
+    else:
+        kept = consortium.size <= RESULTS if results is None else results
+        ran = _by_hosts(agreement, data, ledgers, run, seed, progress, journal, results=kept)
+    outcome = Outcome.of(
+        agreement, ran.released, ran.transcript, run=run, kept=ran.kept, accounts=ran.accounts, seed=seed
+    )
+    assessed = _assessed(agreement, data, outcome, baselines=baselines)
+    if repeats:
+        measured = repeat_simulation(agreement, data, count=repeats, seed=seed)
+        assessed = replace(assessed, repeats=measured, sections=(*assessed.sections, measured.section()))
+    return replace(
+        outcome,
+        assessment=assessed,
+        received=ran.received,
+        presented_to={
+            party: presented_to(agreement.protocol, found, consortium) for party, found in ran.received.items()
+        },
+        kept={party: agreement.protocol.present_own(found.own, consortium) for party, found in ran.received.items()},
+        seconds=time.perf_counter() - started,
+        masks=not stacked,
+        findings=data.warnings,
+    )
+
+
+def require_possible(agreement: Agreement, *, hosts: bool) -> None:
+    """Refuse whatever public figures rule out."""
+    declaration = agreement.protocol.accepted(agreement.consortium)
+    if runs_as_stacks(agreement.consortium.size, hosts=hosts):
+        require_stacks(agreement.protocol, declaration, agreement.consortium)
+
+
+def _require_memory(agreement: Agreement, data: PartyData, *, stacked: bool) -> None:
+    for held in data.parties.values():
+        if isinstance(held, StreamedRecords) and (stacked or not agreement.protocol.streams(agreement.consortium)):
+            held.require_memory()
+    models = data.models
+    if stacked and models and (len(set(map(id, models.values()))) > 1 or len(models) < agreement.consortium.size):
+        raise StudyError(
+            "a simulation in stacks of parties has one local model for all of them; give one model, or run at most "
+            f"{REAL_HOSTS} parties with hosts",
+            key="simulation.models",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Ran:
+    """What a run left: with its coordinator, in its ledgers, and with its parties."""
+
+    released: Mapping[str, Any]
+    kept: Mapping[str, Any]
+    transcript: Transcript
+    accounts: tuple[Account, ...]
+    received: Mapping[str, Received] = field(default_factory=dict)
+
+
+def _by_hosts(
+    agreement: Agreement,
+    data: PartyData,
+    ledgers: OpenLedger,
+    run: str,
+    seed: int | None,
+    progress: Progress | None,
+    journal: Path | None,
+    *,
+    results: bool,
+) -> _Ran:
+    local = LocalConsortium.create(
+        agreement,
+        data.parties,
+        run=run,
+        ledgers=ledgers,
+        seed=seed,
+        models=data.models,
+        journal=journal,
+        progress=progress,
+    )
+    released, kept = local.execute()
+    hosts, consortium = local.hosts, agreement.consortium
+    return _Ran(
+        released,
+        kept,
+        local.coordinator.transcript,
+        tuple(read_account(party, host.store.ledger, consortium) for party, host in hosts.items()),
+        {party: local.received(party) for party in hosts} if results else {},
+    )
+
+
+def _by_stacks(
+    agreement: Agreement, data: PartyData, ledgers: OpenLedger, run: str, seed: int | None, progress: Progress | None
+) -> _Ran:
+    records, consortium = list(data.parties.values()), agreement.consortium
+    cohort = Cohort(
+        agreement.protocol,
+        consortium,
+        blocks=lambda most: stack_parties(records, most),
+        noise=noise_source(seed, "cohort"),
+        ledger=ledgers(consortium.parties[0]),
+        study=f"{agreement.title} {agreement.study[:12]}",
+        run=run,
+        progress=progress,
+        local=next(iter(data.models.values()), None),
+    )
+    released = cohort.execute()
+    return _Ran(released, cohort.kept, cohort.transcript, (read_account("each party", cohort.ledger, consortium),))
+
+
+def _assessed(agreement: Agreement, data: PartyData, outcome: Outcome, *, baselines: bool) -> Assessment:
+    """How good the result is on the test records, beside fits on all records, which need all of them at once; and what
+    share of them the method's bounds cut."""
+    if data.test is None:
+        return Assessment()
+    train = data.in_memory if baselines else None
+    found = agreement.protocol.assess(outcome.presented, train, data.test)
+    if train is not None:
+        cut = agreement.protocol.clipped_fractions(outcome.released, train, agreement.consortium)
+        found = replace(found, figures=(*found.figures, *cut))
+    if not data.models:
+        return found
+    return replace(found, baselines=tuple(replace(one, note=_without_models(one)) for one in found.baselines))
+
+
+def _without_models(baseline: Baseline) -> str:
+    """What is compared with is trained by the protocol, which does not see local models; the constant has none."""
+    return baseline.note if baseline.name == "constant" else f"{baseline.note}; built-in classifier".lstrip("; ")

@@ -1,4 +1,4 @@
-"""The same study again with fresh simulated noise: records are prepared once, and nothing but figures is kept.
+"""Repeats of a study with fresh simulated noise: records are prepared once, and nothing but figures is kept.
 
 A method whose parties can run as stacks repeats without hosts and masks, and sums that depend on the records alone are
 computed once; any other repeats with hosts in memory. The noise is drawn by the fast source of simulations.
@@ -20,22 +20,21 @@ from comity.federation.evaluation.assessment import Assessment, Repeats
 from comity.federation.protocol import Protocol
 from comity.learn.local_models import LocalModel
 from comity.privacy.randomness import SeededDraws
-from comity.study.local.chance import new_run_id, secret_of
-from comity.study.local.cohort import Cohort, stacks
-from comity.study.local.consortium import LocalConsortium
-from comity.study.local.stacks import require_no_evaluation, require_stacks
-from comity.study.records.material import Material
-from comity.study.simulation.ledgers import in_memory
+from comity.study.local.cohort import Cohort, stack_parties
+from comity.study.local.consortium import LocalConsortium, new_run_id, secret_of
+from comity.study.local.stacks import require_stacks
+from comity.study.records.party_data import PartyData
+from comity.study.simulation.ledgers import ledgers_in_memory
 
 WITHOUT_MASKS = "stacks of parties, without masks"
 WITH_HOSTS = "a host for each party"
-MOST = 10_000
+MAX_REPEATS = 10_000
 
 
 def check_repeats(repeats: int, tested: bool) -> None:
-    """Before anything is spent."""
-    if isinstance(repeats, bool) or not 0 <= repeats <= MOST:
-        raise StudyError(f"repeats must be a whole number from 0 to {MOST}, found {repeats}", key="repeats")
+    """Refuse a count that can't be run, before anything is spent."""
+    if isinstance(repeats, bool) or not 0 <= repeats <= MAX_REPEATS:
+        raise StudyError(f"repeats must be a whole number from 0 to {MAX_REPEATS}, found {repeats}", key="repeats")
     if repeats and not tested:
         raise StudyError(
             "repeats measure a result on test records, and there are none; give test records, or leave repeats out",
@@ -49,60 +48,59 @@ def can_stack(protocol: Protocol, consortium: Consortium, local: Mapping[str, Lo
         return False
     try:
         require_stacks(protocol, protocol.accepted(consortium), consortium)
-        require_no_evaluation(consortium)
     except StudyError:
         return False
     return True
 
 
-def repeated(agreed: Agreement, material: Material, *, count: int, seed: int | None) -> Repeats:
-    """The figures of so many further runs on the test records."""
-    assert material.test is not None
-    protocol, consortium, secret = agreed.protocol, agreed.consortium, secret_of(seed)
-    stacked = material.whole is not None and can_stack(protocol, consortium, material.models)
-    released = _by_stacks(agreed, material) if stacked else _by_hosts(agreed, material)
-    found: list[Assessment] = []
+def repeat_simulation(agreement: Agreement, data: PartyData, *, count: int, seed: int | None) -> Repeats:
+    """Run so many times more, and measure each on the test records."""
+    assert data.test is not None
+    protocol, consortium, secret = agreement.protocol, agreement.consortium, secret_of(seed)
+    stacked = data.in_memory is not None and can_stack(protocol, consortium, data.models)
+    released = _by_stacks(agreement, data) if stacked else _by_hosts(agreement, data)
+    assessments: list[Assessment] = []
     for number in range(count):
         values = released(number, derive(secret, "repeat", str(number)))
-        found.append(protocol.assess(protocol.present(values, consortium), None, material.test))
-    return Repeats.of(WITHOUT_MASKS if stacked else WITH_HOSTS, found)
+        assessments.append(protocol.assess(protocol.present(values, consortium), None, data.test))
+    return Repeats.of(WITHOUT_MASKS if stacked else WITH_HOSTS, assessments)
 
 
 Released = Callable[[int, bytes], Mapping[str, Any]]
 """What the repeat of this number releases, with noise from this secret."""
 
 
-def _by_stacks(agreed: Agreement, material: Material) -> Released:
-    records, known = list(material.parties.values()), dict[str, tuple[NDArray[np.int64], int]]()
-    ledgers, consortium = in_memory(agreed), agreed.consortium
+def _by_stacks(agreement: Agreement, data: PartyData) -> Released:
+    records, known = list(data.parties.values()), dict[str, tuple[NDArray[np.int64], int]]()
+    ledgers, consortium = ledgers_in_memory(agreement), agreement.consortium
 
     def released(number: int, secret: bytes) -> Mapping[str, Any]:
         cohort = Cohort(
-            agreed.protocol,
+            agreement.protocol,
             consortium,
-            blocks=lambda most: stacks(records, most),
+            blocks=lambda most: stack_parties(records, most),
             noise=SeededDraws(secret),
             ledger=ledgers(consortium.parties[0]),
             study="repeat",
             run=f"repeat-{number}",
-            local=next(iter(material.models.values()), None),
+            local=next(iter(data.models.values()), None),
             known=known,
         )
-        return cohort.released()
+        return cohort.execute()
 
     return released
 
 
-def _by_hosts(agreed: Agreement, material: Material) -> Released:
+def _by_hosts(agreement: Agreement, data: PartyData) -> Released:
     def released(_: int, secret: bytes) -> Mapping[str, Any]:
-        consortium = LocalConsortium.made(
-            agreed,
-            material.parties,
+        local = LocalConsortium.create(
+            agreement,
+            data.parties,
             run=new_run_id(),
-            ledgers=in_memory(agreed),
+            ledgers=ledgers_in_memory(agreement),
             seed=int.from_bytes(secret[:7], "big"),
-            models=material.models,
+            models=data.models,
         )
-        return consortium.execute()[0]
+        return local.execute()[0]
 
     return released

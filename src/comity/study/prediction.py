@@ -1,8 +1,8 @@
 """The `[prediction]` table of a study: new records are scored by weights that a vertical study released.
 
-A joint prediction between organisations is a study of its own, so that it is packed, signed, approved, limited and
-resumed as any other. Its hash covers the weights, the study and the run that released them, how many records may be
-scored and who receives the scores. It trains nothing and draws nothing; what it tells is exact (`JointPrediction`).
+A joint prediction between organisations is a separate study: it is packed, signed, approved, limited and resumed as any
+other. Its hash covers the weights, the study and the run that released them, how many records may be
+scored and who receives the scores. It trains nothing and draws nothing; its scores are exact (`JointPrediction`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from comity.errors import StudyError
 from comity.files import write_atomically, write_file
-from comity.methods.tables import Table
-from comity.study.public_files import confined
+from comity.study.public_files import confine
+from comity.study.tables import PredictionTable
 
 if TYPE_CHECKING:
     from comity.data import Schema
@@ -28,22 +27,13 @@ if TYPE_CHECKING:
     from comity.methods.vertical.prediction import JointPrediction
     from comity.study.study import Study
 
+
 Floats = NDArray[np.float64]
 
 WEIGHTS = "weights.json"
 _FORMAT = "comity-weights-1"
 _LEFT_OUT = ("simulation", "evaluation", "prediction")
 _HEADER = re.compile(r"^\s*\[+\s*([A-Za-z0-9_-]+)")
-
-
-class PredictionTable(Table):
-    """Which released model is applied, to how many new records at most, and who beside the coordinator gets scores."""
-
-    of: str = Field(pattern=r"^[0-9a-f]{64}$")
-    run: str = Field(min_length=1, max_length=80)
-    weights: str = Field(min_length=1)
-    records: int = Field(ge=1)
-    receiver: str | None = None
 
 
 def joint_prediction_of(
@@ -56,7 +46,7 @@ def joint_prediction_of(
     if not isinstance(method, ColumnRegression):
         raise StudyError(
             f"a joint prediction is for parties with different columns, found a study of {method.name}; where parties "
-            "have whole records each applies the model at home: comity predict MODEL DATA",
+            "have whole records each applies the model itself: comity predict MODEL DATA",
             key="study.protocol",
         )
     return JointPrediction(
@@ -71,7 +61,7 @@ def joint_prediction_of(
     )
 
 
-def predicting(
+def build_prediction(
     table: PredictionTable, method: Protocol, schema: Schema, parties: Collection[str] | int, folder: Path, where: str
 ) -> Protocol:
     """The protocol of a study that applies a model instead of training one."""
@@ -81,7 +71,7 @@ def predicting(
             "out: then the coordinator alone has the scores",
             key="prediction.receiver",
         )
-    path = confined(folder, table.weights, "prediction.weights", where)
+    path = confine(folder, table.weights, "prediction.weights", where)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -91,12 +81,12 @@ def predicting(
 
 
 def weights_text(coef: Floats) -> str:
-    """Weights as a file, in decimals that are read back as the same numbers."""
+    """The text of a weights file, in decimals that are read back as the same numbers."""
     return json.dumps({"format": _FORMAT, "weights": [float(one) for one in coef.reshape(-1)]}) + "\n"
 
 
 def read_weights(text: str, where: str) -> Floats:
-    """What `weights_text` wrote, or a StudyError."""
+    """Read what `weights_text` wrote, or raise a StudyError."""
     try:
         page = json.loads(text)
         if set(page) != {"format", "weights"} or page["format"] != _FORMAT:
@@ -112,19 +102,19 @@ def read_weights(text: str, where: str) -> Floats:
 
 
 def write_prediction(study: Study, *, run: str, coef: Floats, records: int, receiver: str | None, folder: Path) -> Path:
-    """Write the study that applies the model which this run of `study` released. `folder` holds all that the study
-    names; its file is returned."""
-    kept, inside = [], False
+    """Write the study that applies the model which this run of `study` released, with all that it names, into `folder`.
+    The study's file is returned."""
+    lines, inside = [], False
     for line in study.text.splitlines():
         header = _HEADER.match(line)
         inside = header[1] in _LEFT_OUT if header else inside
         if not inside:
-            kept.append(line)
+            lines.append(line)
     table = ["[prediction]", f'of = "{study.hash}"', f"run = {json.dumps(run)}", f'weights = "{WEIGHTS}"']
     table += [f"records = {records}", *([] if receiver is None else [f"receiver = {json.dumps(receiver)}"])]
     for name in study.files.values():
         write_file(folder / name, (study.folder / name).read_bytes())
     write_atomically(folder / WEIGHTS, weights_text(coef))
     path = folder / "study.toml"
-    write_atomically(path, "\n".join([*kept, "", *table]).strip() + "\n")
+    write_atomically(path, "\n".join([*lines, "", *table]).strip() + "\n")
     return path

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from comity.errors import StudyError
+from comity.errors import BudgetExceeded, ComityError, StudyError
 from comity.federation.declare.consortium import check_party_names
 from comity.federation.declare.evaluation import Evaluation, split_budget
 from comity.federation.protocol import Protocol
 from comity.methods.tables import Table, hint, validate
 from comity.privacy.loss import Loss, loss_of
 from comity.privacy.unit import Neighbours, Unit
-from comity.study.naming import naming
-from comity.study.predicting import PredictionTable
+
+
+@contextmanager
+def prefix_errors(where: str) -> Iterator[None]:
+    """Begin errors with the file that they are about, once; they keep their class, code and key."""
+    try:
+        yield
+    except BudgetExceeded:
+        raise
+    except ComityError as error:
+        if str(error).startswith(where):
+            raise
+        raise type(error)(f"{where}: {error}", code=error.code, key=error.key) from error
 
 
 class StudyTable(Table):
@@ -36,11 +48,11 @@ class PrivacyTable(Table):
     def loss(self) -> Loss:
         return loss_of(self.epsilon, self.delta)
 
-    def completed(self, defaults: Mapping[str, Any]) -> PrivacyTable:
-        """With a method's own defaults for keys that the file leaves out; these still count as defaults."""
+    def with_defaults(self, defaults: Mapping[str, Any]) -> PrivacyTable:
+        """This table with a method's defaults for keys that the file leaves out; they still count as defaults."""
         own = {key: value for key, value in defaults.items() if key not in self.model_fields_set}
-        made = PrivacyTable.model_validate({**self.model_dump(), **own})
-        return self if not own else PrivacyTable.model_construct(self.model_fields_set, **dict(made))
+        completed = PrivacyTable.model_validate({**self.model_dump(), **own})
+        return self if not own else PrivacyTable.model_construct(self.model_fields_set, **dict(completed))
 
     def split_budget(self, evaluation: EvaluationTable | None) -> tuple[Loss, Evaluation | None]:
         """What the method may lose, and the terms of its evaluation."""
@@ -50,7 +62,7 @@ class PrivacyTable(Table):
 
 
 class EvaluationTable(Table):
-    """Records set aside to measure the model on, under the study's own guarantee."""
+    """Records to hold out and measure the model on, under the study's guarantee."""
 
     share: float | None = None
     budget: float | None = None
@@ -63,13 +75,13 @@ class PartyTable(Table):
 
 
 class CoordinatorTable(Table):
-    """Who asks: its public keys, so that no site answers anybody else."""
+    """The coordinator's public keys: a site answers nobody else."""
 
     keys: dict[str, str] | None = None
 
 
 class ModelTable(Table):
-    """A party's own model: a dotted name, or several of a pipeline, with its parameters; or a file of predictions."""
+    """A party's local model: a dotted name, or several of a pipeline, with its parameters; or a file of predictions."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -97,24 +109,34 @@ class ModelTable(Table):
 
 
 class SimulationTable(Table):
-    """Ignored by a deployment and left out of the hash."""
+    """How the study is simulated: ignored by a deployment and left out of the hash."""
 
-    # Sources are checked by `check_data`, whose sentences show no value: one may hold a password in a wrong place.
+    # Sources are checked by `check_sources`, whose sentences show no value: one may be a password in the wrong place.
     data: Any = None
     split: Literal["even", "by-sizes", "by-anchors", "by-column", "by-features"] = "even"
     sizes: list[float] | None = None
     column: str | None = None
     test: Any = None
     holdout: float = Field(0.2, gt=0, lt=1)
-    # Which records are held out, and which party gets which: by the data and this, whatever the study says.
+    # Decides with the data alone which records are held out and which party gets which.
     split_seed: int = Field(0, ge=-(2**63), lt=2**63)
     baselines: bool = True
     grant: float | None = Field(None, gt=0)
-    # Gigabytes that the encoded records of one party may take; beyond, they are read in blocks.
+    # Gigabytes that the encoded records of one party may take; larger ones are read in blocks.
     memory: float = Field(1.0, gt=0)
     models: dict[str, ModelTable] | None = None
-    # Without, parties run as stacks: no masks, messages or ledgers of their own.
+    # False runs parties as stacks: without masks, messages and a ledger each.
     hosts: bool = True
+
+
+class PredictionTable(Table):
+    """Which released model is applied, to how many new records at most, and who beside the coordinator gets scores."""
+
+    of: str = Field(pattern=r"^[0-9a-f]{64}$")
+    run: str = Field(min_length=1, max_length=80)
+    weights: str = Field(min_length=1)
+    records: int = Field(ge=1)
+    receiver: str | None = None
 
 
 class StudyFile(Table):
@@ -127,7 +149,10 @@ class StudyFile(Table):
     simulation: SimulationTable = SimulationTable()
 
 
-def parties_of(table: Mapping[str, Any], where: str) -> dict[str, PartyTable] | int:
+# Reading the tables.
+
+
+def read_parties(table: Mapping[str, Any], where: str) -> dict[str, PartyTable] | int:
     if set(table) == {"count"}:
         count = table["count"]
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
@@ -140,7 +165,7 @@ def parties_of(table: Mapping[str, Any], where: str) -> dict[str, PartyTable] | 
             f"{where}: a study needs parties; add [parties.NAME] tables, or parties.count for a simulation",
             key="parties",
         )
-    with naming(where):
+    with prefix_errors(where):
         check_party_names(table)
     return {name: validate(PartyTable, value, where, f"parties.{name}.") for name, value in table.items()}
 
@@ -158,7 +183,7 @@ def check_roles(parties: Mapping[str, PartyTable] | int, protocol: Protocol, whe
             )
 
 
-def override(tables: dict[str, Any], key: str, value: Any, where: str) -> None:
+def apply_override(tables: dict[str, Any], key: str, value: Any, where: str) -> None:
     *path, leaf = key.split(".")
     if not path:
         raise StudyError(f"--set {key}: a key has a table and a name, as in privacy.epsilon=0.5")
@@ -168,3 +193,37 @@ def override(tables: dict[str, Any], key: str, value: Any, where: str) -> None:
         if not isinstance(at, dict):
             raise StudyError(f"--set {key}: {name} is no table of {where}")
     at[leaf] = value
+
+
+# A table with one of these keys names one source, unless they are the names of the parties.
+_SOURCE_KEYS = {"source", "path", "url", "query", "table"}
+
+
+def is_one_source(data: Any, parties: Iterable[str]) -> bool:
+    """Whether `data` names one source for all parties."""
+    return not isinstance(data, Mapping) or (set(data) != set(parties) and bool(_SOURCE_KEYS & set(data)))
+
+
+def check_sources(data: Any, test: Any, parties: Iterable[str], where: str) -> None:
+    """Check that every source of `[simulation]` is of a known form. No file is opened: a plan needs none. No sentence
+    shows a value of the table: one may be a password in the wrong place."""
+    from comity.data.tables.sources import check_table
+
+    for key, value in _sources(data, test, parties):
+        if isinstance(value, Mapping):
+            check_table(value, f"{where}: {key}")
+        elif not isinstance(value, str):
+            raise StudyError(
+                f"{where}: {key}: expected a file or a table with source = ..., found {type(value).__name__}; write it "
+                "in quotes, or as a table",
+                key=key,
+            )
+
+
+def _sources(data: Any, test: Any, parties: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    if data is not None and is_one_source(data, parties):
+        yield "simulation.data", data
+    elif data is not None:
+        yield from ((f"simulation.data.{name}", value) for name, value in data.items())
+    if test is not None:
+        yield "simulation.test", test

@@ -1,0 +1,65 @@
+"""One owner's records as a method wants them: sites and simulations load and encode them alike."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, runtime_checkable
+
+from comity.data import Encoding, LocalRecords, Records, Source, StreamedRecords, fits_in_memory
+from comity.errors import StudyError
+from comity.federation.protocol import Protocol
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from comity.data import Finding
+    from comity.federation.declare.consortium import Consortium
+
+# A thousand files with one mistake are one mistake: further warnings are counted.
+MAX_WARNINGS = 20
+
+
+@runtime_checkable
+class EncodesByParty(typing.Protocol):
+    """A protocol that encodes each party's own columns instead of whole records."""
+
+    def encoding_of(self, party: str) -> Encoding: ...
+
+
+def encoding_of(protocol: Protocol, where: str, party: str | None) -> Encoding:
+    """What `party` encodes with; None stands for whole records, with the columns of all parties."""
+    if party is not None and isinstance(protocol, EncodesByParty):
+        return protocol.encoding_of(party)
+    encoding = getattr(protocol, "encoding", None)
+    if not isinstance(encoding, Encoding):
+        raise StudyError(f"{where}: {protocol.name} has no encoding for frames; give it one, or pass encoded Records")
+    return encoding
+
+
+def encode_records(protocol: Protocol, data: pd.DataFrame, where: str, party: str | None = None) -> Records:
+    """Encode a frame as the protocol wants it: the records of a party, or whole ones."""
+    return encoding_of(protocol, where, party).encode(data, where=where).records
+
+
+def load_records(
+    protocol: Protocol, consortium: Consortium, source: Source, *, where: str, party: str, limit: int
+) -> tuple[LocalRecords, pd.DataFrame | None]:
+    """Read and check every record of one owner. Up to `limit` bytes they are kept in memory, and their frame is given
+    too; beyond, they are read in blocks, or refused where the method needs all of them at once."""
+    encoding = encoding_of(protocol, where, party)
+    if fits_in_memory(source, encoding, limit):
+        frame = source.read()
+        return encoding.encode(frame, where=where).records, frame
+    streamed = StreamedRecords.scan(source, encoding, where=where, limit=limit)
+    if not protocol.streams(consortium):
+        streamed.require_memory()
+    return streamed, None
+
+
+def data_warnings(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """The warnings among them, each once. What the schema handles as declared is no warning; errors were raised."""
+    warnings = tuple(dict.fromkeys(one.sentence for one in findings if one.severity == "warning"))
+    if len(warnings) <= MAX_WARNINGS:
+        return warnings
+    return (*warnings[:MAX_WARNINGS], f"and {len(warnings) - MAX_WARNINGS} more warnings of this kind about the data")
