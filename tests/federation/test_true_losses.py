@@ -51,7 +51,7 @@ SAID = {
     "averaging": ("a record", "whoever sees the model and did not draw its noise", "eps 1.00", "at most eps 0.16"),
     "summary": ("a record of an owner", "each other owner", "(eps 1.00, delta 1e-5)", "infinite at delta 1e-5"),
     "synthetic": ("a record", "everyone who sees all trees and datasets", "eps 1.00", "at most eps 0.7813"),
-    "vertical": ("a record", "whoever sees the coefficients or the model", "eps 1.00", "at most eps 0.50"),
+    "vertical": ("a record", "everyone who sees the coefficients or the model", "eps 1.00", "at most eps 0.50"),
 }
 
 
@@ -130,7 +130,7 @@ def test_the_command_prints_both_and_gives_both_as_json(tmp_path: Path, capsys: 
     assert "\n  true loss      a record, to each other party: infinite: no epsilon holds; the paper claims" in said
     assert main(["plan", str(tmp_path / "study.toml"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["true_losses"]
-    assert {one["to"] for one in found} == {"whoever sees the coefficients or the model", "each other party"}
+    assert {one["to"] for one in found} == {"everyone who sees the coefficients or the model", "each other party"}
 
 
 def test_the_page_the_card_and_a_result_that_is_read_again_show_both(tmp_path: Path) -> None:

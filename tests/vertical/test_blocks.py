@@ -58,10 +58,10 @@ def test_every_block_and_the_whole_keep_their_losses_under_the_noise_that_is_dra
     spread = scale.total * scale.grid
     weighted = moves(tried) * tried.entries.weight
     for block, inside in cast(Blocks, tried.blocks).entries_by_block(tried.entries).items():
-        wished = cast(Blocks, tried.blocks).wished[block]
+        wished = cast(Blocks, tried.blocks).budgets[block]
         assert furthest(weighted[:, inside]) / spread <= wished, block
         # Rounding of weights costs little: the noise is not far above what was asked for.
-        assert cast(Blocks, tried.blocks).spent(tried.entries)[block] >= 0.85 * wished
+        assert cast(Blocks, tried.blocks).losses(tried.entries)[block] >= 0.85 * wished
     total = float(cast(Pure, release.loss).epsilon)
     assert furthest(weighted) / spread <= total <= sum(given.values())
 
@@ -83,9 +83,9 @@ def test_the_smaller_of_the_sum_and_the_largest_rate_is_charged() -> None:
     given = {"+".join(block): 0.5 * spread / max(spreads.values()) for block, spread in spreads.items()}
     even = protocol(3, pure=True, block_epsilon=given, products="dealer")
     charged = float(cast(Blocks, even.blocks).loss(even.entries).epsilon)
-    assert charged < 0.99 * sum(cast(Blocks, even.blocks).spent(even.entries).values())
+    assert charged < 0.99 * sum(cast(Blocks, even.blocks).losses(even.entries).values())
     uneven = protocol(3, pure=True, block_epsilon={**given, "ash": 20 * given["ash"]}, products="dealer")
-    added = sum(cast(Blocks, uneven.blocks).spent(uneven.entries).values())
+    added = sum(cast(Blocks, uneven.blocks).losses(uneven.entries).values())
     assert float(cast(Blocks, uneven.blocks).loss(uneven.entries).epsilon) == pytest.approx(added, rel=1e-4)
 
 
@@ -108,7 +108,7 @@ def test_blocks_have_the_noise_that_they_asked_for() -> None:
     off /= tried.entries.weight
     spreads, spent = (
         cast(Blocks, tried.blocks).sensitivities(tried.entries),
-        cast(Blocks, tried.blocks).spent(tried.entries),
+        cast(Blocks, tried.blocks).losses(tried.entries),
     )
     for block, inside in cast(Blocks, tried.blocks).entries_by_block(tried.entries).items():
         assert np.abs(off[:, inside]).mean() == pytest.approx(spreads[block] / spent[block], rel=0.15)

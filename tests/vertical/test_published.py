@@ -279,7 +279,8 @@ def test_the_plan_says_what_is_claimed_and_what_is_lost_to_whom() -> None:
     planned = plan("s", tried, consortium)
     text = planned.as_text()
     assert (
-        "a record, to whoever sees the coefficients or the model: at most eps 0.50; the paper claims eps 1.00" in text
+        "a record, to everyone who sees the coefficients or the model: at most eps 0.50; the paper claims eps 1.00"
+        in text
     )
     assert "a record, to each other party: infinite: no epsilon holds; the paper claims eps 1.00" in text
     assert "WARNING        not private as claimed: each pair of parties opens the exact sums" in text

@@ -1,4 +1,4 @@
-"""Alignment: the rows of the people whom all parties hold, in one order, known to nobody but each row's owner.
+"""Alignment: each party learns which of its rows belong to people whom all parties hold, in one common order.
 
     keyed   deal_key     the party first by name seals a fresh key to the others
             pseudonyms   each party's keyed pseudonyms leave for the coordinator, in a secret order
@@ -11,14 +11,14 @@ Adversary    keyed: a coordinator that follows the protocol but looks at everyth
              ecdh: the same with all parties but one.
 Learned      coordinator: the size of each party's list and of every overlap. Each party: which of its own people all
              parties hold; with ecdh also the sizes of the lists that it relays. All of it is exact and outside the
-             differential privacy of the study. Positions come back, never pseudonyms. Lists leave sealed to the
-             coordinator: a party has the key, or the order of its own list, to read a recorded one with.
+             differential privacy of the study. The coordinator sends positions, never pseudonyms. Lists leave sealed
+             to the coordinator: a party could read a recorded one with the key, or by the order of its own list.
 Assumes      `crypto.psi_keyed`, whose key a coordinator with one party could use to try every possible id; or
              `crypto.psi_ecdh`, where it can't.
 
-A protocol mounts it as a part, lists its releases in its own declaration, so that plans show them and policies are
-asked, and calls `coordinate_alignment` first. Then the dimension `rows` is bound, and a step finds the int64 positions
-of its own common rows under `site.kept(ROWS)`. A missing party would change whom all hold: the run waits for it.
+A protocol mounts it as a part, lists its releases in its own declaration (plans show them, policies are asked), and
+calls `coordinate_alignment` first. Then the dimension `rows` is bound, and a step finds the int64 positions of its
+party's common rows under `site.kept(ROWS)`. Without one party the common rows would differ: the run waits for it.
 """
 
 from __future__ import annotations
@@ -224,10 +224,9 @@ class Alignment(Part):
 
 
 def canonicalise_ids(ids: Sequence[Any] | NDArray[np.object_]) -> Packed:
-    """What is compared: UTF-8 of the composed form (NFC), without surrounding blanks, which databases pad with.
+    """The bytes that are compared: UTF-8 of the composed form (NFC), without surrounding blanks, which databases add.
 
-    Anything but texts that are not empty is the owner's DataError. Rows are counted from 1; ids are not shown, so that
-    they enter no log.
+    An id that is no text, or empty, is the owner's DataError. It counts rows from 1 and shows no id: ids enter no log.
     """
     texts = list(ids)
     try:
@@ -254,7 +253,7 @@ def canonicalise_ids(ids: Sequence[Any] | NDArray[np.object_]) -> Packed:
 
 
 def _plain(together: str, count: int) -> Packed | None:
-    """Ids joined by line breaks, if they are ASCII and have no blanks: there is nothing to normalise, id by id."""
+    """Ids joined by line breaks, if they are ASCII without blanks and so need no normalising; None otherwise."""
     if not count or not together.isascii():
         return None
     letters = np.frombuffer(together.encode(), np.uint8)
@@ -267,7 +266,7 @@ def _plain(together: str, count: int) -> Packed | None:
 
 
 def require_distinct(tokens: bytes, width: int) -> bytes:
-    """Tokens of different ids differ, so that equal ones are a person with two rows: the owner's DataError."""
+    """Refuse equal tokens with the owner's DataError: they are a person with two rows."""
     pair = find_repeated(tokens, width)
     if pair is not None:
         first, second = sorted(pair)

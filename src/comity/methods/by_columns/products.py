@@ -1,4 +1,4 @@
-"""Products X_iᵀ X_j of matrices at different parties, as a sub-protocol: shares stay at the sites.
+"""Products X_iᵀ X_j of matrices at different parties: shares of them stay at the sites.
 
     rlwe      offer      each evaluator gives its encryptors a nonce
               encrypt    each encryptor seals its encrypted columns to its evaluators, a stretch of rows at a time
@@ -8,9 +8,10 @@
 
 Adversary    rlwe: semi-honest parties, each with everybody else and the coordinator on its side. dealer: a coordinator
              that works with no party and deals correctly: false words would move the shared products at will.
-Learned      nothing but the number of rows. A protocol that mounts this calls `shares` in a step that contributes
-             them to a release declared as `Opened`: noise is added on shares, and the secure sum opens the total alone.
-             A share never goes to the coordinator by itself; the dealer would read a product off it.
+Learned      nothing but the number of rows. A protocol that mounts this part calls `shares` in a step that contributes
+             them to a release with the bound `OpenedValue`: noise is added to shares, and the secure sum opens only
+             the total.
+             A share never goes to the coordinator alone: a dealer could read the product from it.
 
 The release that opens shares has `grid` = `Products.unit` and a bound with `ring` = `Products.bits`. With rlwe the
 opened value may be one unit of 2^(−2·places) beside the product, with the small probability that
@@ -115,15 +116,15 @@ class Products(Part):
 
     def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.float64]:
         """These rows of this party, within the public bound."""
-        # Clipped here, so that no record outside its bound can be noticed from outside.
+        # A record outside its bound is clipped, not refused: nobody outside notices it.
         return np.clip(np.nan_to_num(site.features[which]), -self.bound, self.bound)
 
     def on_first_read(self, site: Site, matrix: NDArray[np.float64]) -> None:
-        """Called once in a run for every row, with rows that are multiplied from here on."""
+        """A hook that sees every row once in a run, when it is first multiplied."""
 
     def _read_checked(self, site: Site, rows: int, part: slice, length: int) -> Iterator[NDArray[np.float64]]:
-        """Rows of the matrix in blocks, in the common order if there was an alignment; the same as when they were first
-        seen, or the step fails after the last one: a mask or a secret serves one matrix."""
+        """Rows of the matrix in blocks, in the common order if there was an alignment. If they differ from those read
+        first, the step fails after the last block: a mask or a secret serves one matrix."""
         order, width, state = site.kept("align.rows"), self.columns[site.party], hashlib.sha256()
         name = f"product.digest/{part.start}"
         before = site.kept(name)
@@ -143,7 +144,7 @@ class Products(Part):
             raise Refused("the records changed during the run", code="stopped")
 
     def digest_input(self, matrix: NDArray[np.float64]) -> NDArray[Any]:
-        """What stands for a matrix where two are compared: as much of it as is multiplied."""
+        """The part of a matrix that is multiplied, for comparing two matrices by digest."""
         return np.ascontiguousarray(matrix)
 
     # Without a dealer.
@@ -266,7 +267,7 @@ class Products(Part):
         for block in self._read_checked(site, rows, part, length):
             flat[at : at + block.size] = side.mask(block).reshape(-1)
             at += block.size
-            # The peers' blocks are absorbed when they have arrived, in a pass of its own.
+            # A later pass absorbs the peers' blocks, once they have arrived.
             side.skip()
         peers = [peer for peer in self.columns if peer != site.party]
         site.send_all(peers, "blinded", {"stretch": stretch, "words": flat})
@@ -339,7 +340,7 @@ class Products(Part):
         return Layout(rows, tuple(self.columns.values()))
 
     def _stretches(self, rows: int) -> list[slice]:
-        """The rows between two asks: whole blocks of the layout, each masked by keystream of its own."""
+        """The rows between two asks: whole blocks of the layout, each masked by a separate keystream."""
         block = self._layout(rows).block_rows
         length = max(1, STRETCH // sum(self.columns.values()) // block) * block
         return [slice(start, min(start + length, rows)) for start in range(0, rows, length)]
@@ -386,14 +387,14 @@ class Products(Part):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ProductsWithOwnSums(Products):
-    """Products whose parties also sum what they hold by themselves, once, when it is first multiplied."""
+    """Products whose parties also sum products of their own columns, when these are first multiplied."""
 
     def sum_own(self, matrix: Floats) -> Floats:
-        """What one party sums over these rows of its own; adds up over blocks of rows, exactly."""
-        raise NotImplementedError(f"{type(self).__name__} sums nothing of its own")
+        """This party's sums over these rows; sums of blocks add up exactly."""
+        raise NotImplementedError(f"{type(self).__name__} needs sum_own")
 
     def own_sums(self, site: Site) -> Floats:
-        """The party's own sums, kept when its columns were first multiplied: never those of other records."""
+        """The party's own sums, kept when its columns were first multiplied, hence of the same records."""
         found: Floats | None = site.kept(_OWN)
         if found is None:
             raise Refused("own sums come after the products", code="stopped")

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from comity.data import Schema
     from comity.federation.coordinator.parties import Parties
 
-NOT_AGAINST = "not a party with a program of its own, which can read rows of the others"
-"""Noise covers rows within their bound. Nobody sees whether a party's rows in a product are: one that multiplies a row
+NOT_AGAINST = "not a party that runs a modified program, which can read rows of the others"
+"""Noise covers rows within their bound, and nobody else sees whether a party's rows are: a party that multiplies a row
 reads what its peers hold of the same person (docs/security.md)."""
 
 

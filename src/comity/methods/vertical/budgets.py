@@ -1,13 +1,13 @@
-"""Budgets from the top down and from the bottom up: what a study's loss means for one party, and the reverse.
+"""Budgets: the loss about one party's columns from the study's loss, and the study's loss from budgets of blocks.
 
 Ledgers debit the loss about whole records. The release tells less about *one party's own* columns when all others are
 fixed, unless that party holds half of the squared norm or more (proof.md, 5).
 
-From the bottom up each party names an ε for its own block, and each pair one for theirs; the study's ε follows. An
+From the bottom up, each party names an ε for its own block and each pair one for theirs; the study's ε follows. An
 entry of the released moments lies in one *block*: of one party (its own sums, with those of the constant), or of a pair
 (sums of products across the two). Block j of L1 sensitivity Δ_j gets Laplace noise of scale Δ_j/ε_j or slightly more.
-One release has all blocks: entries of block j are multiplied by an integer weight w_j, because shares can be multiplied
-by nothing else, and noise of one scale b is added to all, so block j has noise of scale b/w_j.
+One release has all blocks. Entries of block j are multiplied by an integer weight w_j (shares can be multiplied by
+nothing else) and noise of one scale b is added to all: block j has noise of scale b/w_j.
 
 A replaced record moves every block. It moves the weighted vector by at most Σ_j w_j Δ_j, and by at most max_j w_j times
 the sensitivity Δ of all entries together: the loss about whole records is the smaller of the two over b (proof.md, 8).
@@ -40,7 +40,8 @@ from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Loss, Pure, shown
 
 LARGEST_WEIGHT = 255
-"""Of a block: eight bits of the ring. Weights are rounded down, so a block's noise is slightly more than asked."""
+"""The largest weight of a block: eight bits of the ring. Weights are rounded down, so a block's noise is slightly more
+than its ε needs."""
 
 KEY = "vertical.block_epsilon"
 
@@ -48,10 +49,10 @@ Block = tuple[str, ...]
 
 
 def party_losses(design: Design, loss: Loss, carry: float = 0.0) -> dict[str, float]:
-    """From the top down: the ε about each party's own columns, at the δ of the study.
+    """The ε about each party's own columns, at the δ of the study.
 
     `carry` is the part of the sensitivity, in the norm of the noise, that comes from inexact products. It may move the
-    release whichever columns change, so it counts in full for each party.
+    release whichever columns change: it counts in full for each party.
     """
     if isinstance(loss, Pure):
         return {party: float(loss.epsilon) * pure_share(design, party, carry) for party in design.parties}
@@ -59,10 +60,10 @@ def party_losses(design: Design, loss: Loss, carry: float = 0.0) -> dict[str, fl
     return {party: gdp_epsilon(square * square_share(design, party, carry), delta) for party in design.parties}
 
 
-def affordable_epsilon(design: Design, wished: Mapping[str, float], delta: float, carry: float = 0.0) -> float:
-    """The largest ε about whole records at which no party's own columns lose more than wished; δ = 0 is pure."""
+def affordable_epsilon(design: Design, ceilings: Mapping[str, float], delta: float, carry: float = 0.0) -> float:
+    """The largest ε about whole records that keeps every party's own columns within its ceiling; δ = 0 is pure."""
     largest = float("inf")
-    for party, epsilon in wished.items():
+    for party, epsilon in ceilings.items():
         if party not in design.parties:
             raise StudyError(
                 f"vertical.party_epsilon names {party}, the parties are {', '.join(design.parties)}; correct it",
@@ -88,8 +89,8 @@ def square_share(design: Design, party: str, carry: float = 0.0) -> float:
 
 
 def format_rounded_up(epsilon: float, limit: Decimal | None = None) -> str:
-    """Three digits, rounded up past the error of the few operations before. No part loses more than the whole: rounding
-    stops at `limit`."""
+    """Three digits, rounded up by more than the error of the few operations before. Rounding stops at `limit`: no part
+    loses more than the whole."""
     if not epsilon:
         return "0"
     up = Decimal(epsilon * (1 + 1e-12))
@@ -110,14 +111,14 @@ class Blocks:
     """
 
     design: Design
-    wished: Mapping[Block, float]
+    budgets: Mapping[Block, float]
     carry: float = 0.0
 
     @classmethod
-    def of(cls, design: Design, given: Mapping[str, float], carry: float = 0.0) -> Blocks:
+    def of(cls, design: Design, epsilons: Mapping[str, float], carry: float = 0.0) -> Blocks:
         """From the keys of a study: a party's name, or two joined by "+". Every block needs its own ε."""
         names = {text: block for block in every_block(design) for text in _block_names(block)}
-        for text, epsilon in given.items():
+        for text, epsilon in epsilons.items():
             if text not in names:
                 raise StudyError(
                     f"{KEY} has a key {text!r}; the blocks are {', '.join(map(_block_name, every_block(design)))}; "
@@ -126,14 +127,14 @@ class Blocks:
                 )
             if not 0 < epsilon < float("inf"):
                 raise StudyError(f"{KEY}: {text!r} must be above 0 and finite, found {epsilon}", key=KEY)
-        wished = {names[text]: epsilon for text, epsilon in given.items()}
-        missing = [_block_name(block) for block in every_block(design) if block not in wished]
-        if missing or len(wished) != len(given):
+        budgets = {names[text]: epsilon for text, epsilon in epsilons.items()}
+        missing = [_block_name(block) for block in every_block(design) if block not in budgets]
+        if missing or len(budgets) != len(epsilons):
             what = f"nothing for {', '.join(missing)}" if missing else "a pair twice"
             raise StudyError(
                 f'{KEY} needs one epsilon for each party and each pair of parties (as "a+b"), found {what}', key=KEY
             )
-        return cls(design, wished, carry)
+        return cls(design, budgets, carry)
 
     def entries_by_block(self, entries: MomentEntries) -> dict[Block, NDArray[np.bool_]]:
         """Which entries lie in which block; blocks that have none are left out."""
@@ -144,7 +145,7 @@ class Blocks:
         second = np.where(second == "", first, second)
         found = {
             block: np.isin(first, block) & np.isin(second, block) & ((first != second) == (len(block) == 2))
-            for block in self.wished
+            for block in self.budgets
         }
         return {block: inside for block, inside in found.items() if inside.any()}
 
@@ -159,7 +160,7 @@ class Blocks:
 
     def weights(self, entries: MomentEntries) -> dict[Block, int]:
         """Proportional to ε_j/Δ_j, rounded down."""
-        rates = {block: self.wished[block] / spread for block, spread in self.sensitivities(entries).items()}
+        rates = {block: self.budgets[block] / spread for block, spread in self.sensitivities(entries).items()}
         largest = max(rates.values())
         found = {block: int(LARGEST_WEIGHT * rate / largest) for block, rate in rates.items()}
         weak = [block for block, weight in found.items() if not weight]
@@ -171,7 +172,7 @@ class Blocks:
             )
         return found
 
-    def weighted(self, entries: MomentEntries) -> MomentEntries:
+    def weigh(self, entries: MomentEntries) -> MomentEntries:
         """The same entries with the weights of their blocks."""
         weight, weights = np.ones(entries.size, np.int64), self.weights(entries)
         for block, inside in self.entries_by_block(entries).items():
@@ -191,11 +192,11 @@ class Blocks:
         """The loss about whole records at the noise under which no block loses more than its ε; rounded down, which
         makes the noise larger."""
         weights, spreads = self.weights(entries), self.sensitivities(entries)
-        scale = max(weights[block] * spread / self.wished[block] for block, spread in spreads.items())
+        scale = max(weights[block] * spread / self.budgets[block] for block, spread in spreads.items())
         exact = Decimal(self.sensitivity(entries) / scale)
         return Pure(exact.quantize(Decimal("1e-6"), ROUND_FLOOR))
 
-    def spent(self, entries: MomentEntries) -> dict[Block, float]:
+    def losses(self, entries: MomentEntries) -> dict[Block, float]:
         """The loss of each block separately, never above its ε."""
         weights, spreads = self.weights(entries), self.sensitivities(entries)
         scale = self.sensitivity(entries) / float(self.loss(entries).epsilon)
@@ -204,7 +205,7 @@ class Blocks:
     def party_losses(self, entries: MomentEntries) -> dict[str, float]:
         """The loss about each party's columns alone: its blocks add up."""
         whole = float(self.loss(entries).epsilon)
-        found = self.spent(entries)
+        found = self.losses(entries)
         return {
             party: min(whole, sum(epsilon for block, epsilon in found.items() if party in block))
             for party in self.design.parties

@@ -1,9 +1,9 @@
-"""Simulation only: baselines, and the same releases computed with all columns in one place.
+"""Simulation only: baselines, and the releases of a run computed centrally, with all columns in one place.
 
 The baselines are the errors of a constant, of the label's holder alone, and of all columns pooled without noise. The
-pooled releases are for comparisons at a size where hosts would take hours. A secure run opens the exact weighted
-entries (with rlwe rarely one unit off), and sums of responses up to the rounding of the waves, plus one part of the
-noise per party; here it is the same, and a test compares the two number by number.
+central releases serve comparisons at sizes where a secure run would take hours. A secure run opens the exact weighted
+entries (with rlwe rarely one unit off) and sums of responses up to the rounding of the waves, plus one part of the
+noise per party. The central releases are the same, and a test compares the two number by number.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def measure_error(design: Design, coef: Floats, test: Records) -> float:
 
 
 def pool_columns(design: Design, parties: Sequence[Records]) -> Floats:
-    """The columns of z in one place, over the rows that all parties share."""
+    """The columns of z of all parties, over the rows that all of them share."""
     orders: list[NDArray[np.int64] | None] = [None] * len(parties)
     ids = [None if records.ids is None else [canonical_id(one) for one in records.ids] for records in parties]
     if all(found is not None for found in ids):
@@ -118,7 +118,7 @@ def add_noise(protocol: VerticalRegression, exact: Floats, consortium: Consortiu
 
 @dataclass(frozen=True, eq=False)
 class CentralRounds:
-    """Gradient rounds over pooled columns: each party's columns of z, and how it whitens them."""
+    """Gradient rounds over all columns: each party's columns of z, and its whitening matrix."""
 
     rounds: Rounds
     columns: Mapping[str, Floats]
@@ -150,8 +150,7 @@ class CentralRounds:
         return np.concatenate(sums)
 
     def clipped_fractions(self, weights: Floats, intervals: Floats) -> dict[str, float]:
-        """The share of rows whose instruments, or whose partial score, a party clips: the largest over parties. It
-        reads exact rows, so it is for simulations only."""
+        """The share of rows whose instruments, or whose partial score, a party clips: the largest over parties."""
         rounds, shares = self.rounds, []
         for (party, own), (centre, half_width) in zip(self.units.items(), intervals):
             longer = Whitening(self.whitening[party]).norms(own) > rounds.limit(party)

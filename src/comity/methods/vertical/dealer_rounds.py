@@ -1,4 +1,4 @@
-"""A round of gradients on shares with a dealer, as a sub-protocol: scores, responses and sums stay at the sites.
+"""Gradient rounds with a dealer: shares of scores, responses and sums stay at the sites.
 
     blind      (once) each party masks its instruments with what the coordinator dealt and seals them to the others
     weigh      its partial scores are its share of the scores; masked, they are sealed to the others
@@ -10,9 +10,9 @@ Learned      parties: the weights of every round, how to whiten, and words that 
              nothing here; a protocol declares what it opens.
 Assumes      AES in counter mode as a generator; dealt words and messages between parties are sealed.
 
-One mask, one use: seeds are journalled before the first ask, a matrix is masked once per run and refused if the records
-changed, and every round has new seeds: a site refuses a seed that it was dealt before. No site can check the total of
-dealt words (proof.md, 12).
+Each mask is used once. The coordinator journals seeds before the first ask, and every round has new ones; a site
+refuses a seed that it was dealt before, and masks its matrix once per run, refusing if the records changed. No site can
+check the total of dealt words (proof.md, 12).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _SEEDS = "rounds.seeds"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DealerRounds(Rounds):
-    """Rounds whose coordinator deals and works with no party."""
+    """Rounds for a coordinator that deals and works with no party."""
 
     @property
     def grid(self) -> float:

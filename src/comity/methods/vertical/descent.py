@@ -1,11 +1,11 @@
-"""From what the rounds open to weights: the coordinator's maths, on released values alone.
+"""Descent: how the coordinator computes weights from the opened sums, on released values alone.
 
 A round opens r = Σ u (s(z) − y + ½) at its weights w, with u the whitened and clipped features of a record. With J = Σ
 u xᵀσ'(z) the equation r(w*) = 0 is, to first order around w, J w* = J w − r: every round is a noisy observation of J
 w*. The observations are averaged, each weighted by its noise and by the distance of its weights from the latest ones,
 where J may differ. The next weights are the posterior mean of w* given the average. The prior is normal, with one
 variance for all weights, around a constant and a multiple of each party's part of the quadratic's weights; the
-constant, the multiples and the variance are estimated from the average itself (empirical Bayes). So directions that the
+constant, the multiples and the variance are estimated from the average itself (empirical Bayes). Directions that the
 noise hides stay at the moments' solution, or near zero where the moments saw nothing; where noise is small none do.
 
 `FeatureDistribution` holds what noisy moments tell about rows of features: mean and covariance, and from these the
@@ -38,16 +38,16 @@ _DOUBT = 0.5
 
 _VARIANCES = np.exp(np.linspace(-6.0, 10.0, 65))
 """Candidate variances of a weight, whitened by the geometric mean of all directions. The smallest matters: it is chosen
-where noise is large. By training rows of Adult, credit defaults, KDD-99 and HAR at ε = 1, of −12, −6 and −4 the second
-is the best on each."""
+where noise is large. On training rows of Adult, credit defaults, KDD-99 and HAR at ε = 1, of −12, −6 and −4 for its
+exponent, −6 is the best on each."""
 
 _NODES, _MASSES = hermegauss(61)
 _MASSES = _MASSES / _MASSES.sum()
 
 WHITENED_FROM = 1.0
-"""Directions with less variance than this share of the noise's norm are not stretched further. By training rows of
-Adult, credit defaults, KDD-99 and HAR (`experiments/choose`): the best of 0.25, 1 and 4 whichever is left out, by 0.005
-over all."""
+"""Directions with less variance than this share of the noise's norm are not stretched further. On training rows of
+Adult, credit defaults, KDD-99 and HAR (`experiments/choose`), 1 is the best of 0.25, 1 and 4 whichever dataset is left
+out, by 0.005 over all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +85,8 @@ class FeatureDistribution:
 
     def curvature(self, weights: Floats) -> Floats:
         """Σ σ'(z) x xᵀ for normal rows with this mean and covariance. By Stein's identity it is a combination of the
-        covariance and two outer products, with means of σ' over normal scores as factors. Real rows are not normal: it
-        sets the length of steps, and no fixed point depends on it."""
+        covariance and two outer products, with means of σ' over normal scores as factors. Real rows are not normal; the
+        curvature sets the length of steps, and no fixed point depends on it."""
         deviation = max(self.deviation(weights), 1e-4)
         chance = expit(float(self.mean @ weights) + deviation * _NODES)
         slope = _MASSES * chance * (1 - chance)
@@ -101,10 +101,10 @@ class FeatureDistribution:
         """A symmetric matrix W for the features of each party: W(x − mean) has as large a squared norm as it has
         features, on average, and the same variance in all directions that the moments tell apart.
 
-        The norm is read off the covariance as opened: raised eigenvalues keep directions stable but add up to more than
-        the rows have, and instruments scaled by them stay far below the norm that the noise is scaled for. Directions
-        that the noise hides share the mean of their variances: which of them looks small is chance, and small ones are
-        stretched. The mean counts as at least its own noise.
+        The norm is that of the covariance as opened: raised eigenvalues keep directions stable but add up to more than
+        the rows have, and instruments scaled by them would stay far below the norm that the noise is scaled for.
+        Directions that the noise hides share the mean of their variances, because chance decides which of them looks
+        small, and small ones are stretched. That mean counts as at least its own noise.
         """
         found = {}
         for party, own in places.items():
@@ -266,8 +266,8 @@ def free_directions(weights: Floats, places: Iterable[slice], constant: bool) ->
 
 
 def fit_prior(look: Floats, free: Floats, values: Floats, noise: float, sizes: Floats) -> tuple[Floats, float]:
-    """The multiples m and the variance v of largest restricted likelihood for `look`: values·w plus noise of variance
-    `noise`, with values·w normal around free·m and w of variance v·sizes. m has no prior, hence restricted."""
+    """The multiples m and the variance v of largest restricted likelihood for `look`, which is values·w plus noise of
+    variance `noise`, with values·w normal around free·m and w of variance v·sizes. Restricted: m has no prior."""
     found = []
     for variance in _VARIANCES:
         spread = np.maximum(values**2 * sizes * variance + noise, 1e-300)

@@ -1,11 +1,11 @@
-"""Design: what each party's encoded rows become before they are multiplied, by rules of the schema alone.
+"""The design: the row z of numbers that each record becomes before parties multiply, by rules of the schema alone.
 
-A row z that spans parties can't be clipped by anybody, so that its norm is bounded by what each owner can enforce for
-itself, schema column by schema column. Centring makes these bounds small: a number lies in [−½, ½], a yes/no is ±½, a
-choice among m > 2 categories is a corner of a regular simplex around zero (squared norm 1 − 1/m instead of 1) where
-noise is measured in L2, and stays one-hot, with its zeros, where it is measured in L1. The label takes a quarter of the
-features' squared norm. All of it is then scaled by one public factor so that no entry exceeds 1, and lies on the grid
-of the secure products: the bounds here are those of the numbers on that grid, not of the numbers before rounding.
+Nobody can clip a row that spans parties. Its norm is bounded by what each owner enforces for itself, schema column by
+schema column. Centring makes these bounds small: a number lies in [−½, ½], a yes/no is ±½, a choice among m > 2
+categories is a corner of a regular simplex around zero (squared norm 1 − 1/m instead of 1) where noise is measured in
+L2, and one-hot, with its zeros, where noise is measured in L1. The label takes a quarter of the features' squared norm.
+One public factor then scales all entries to at most 1 on the grid of the secure products. The bounds here are those of
+the numbers on that grid, not of the numbers before rounding.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ PLACES = 12
 """Binary places of every entry: integers of 13 bits, the width at which secure products are fastest."""
 
 LABEL_SHARE = 0.25
-"""Squared bound of the label over that of the features: a larger one makes XᵀX noisier, a smaller one Xᵀy. By training
-rows of Adult, credit defaults, KDD-99, HAR and CPS, one left out at a time (`experiments/choose`): 0.25 of 0.1, 0.25
-and 0.5, and 0.1 without CPS."""
+"""Squared bound of the label over that of the features: a larger one makes XᵀX noisier, a smaller one Xᵀy. Chosen on
+training rows of Adult, credit defaults, KDD-99, HAR and CPS, with one left out at a time (`experiments/choose`): 0.25
+is the best of 0.1, 0.25 and 0.5, and 0.1 without CPS."""
 
 NUMBER, BINARY, ONE_HOT, LABEL = "number", "yes/no", "one-hot", "label"
 
@@ -89,7 +89,7 @@ class Design:
         for column in self.schema.columns:
             binned = isinstance(column, Numeric) and self.bins and column.cuts is not None
             if column.missing == "cell" and not isinstance(column, Categorical) and not binned:
-                # Its products would be those of one number, and its entry for missing values be left out of them.
+                # The products would leave out its entry for missing values.
                 raise StudyError(
                     f'columns.{column.name}.missing = "cell" gives a number an entry beside it, which vertical '
                     'regression does not lay out; set missing = "fill", or cut it into bins',
@@ -150,7 +150,7 @@ class Design:
 
     @cached_property
     def constant(self) -> float:
-        """The entry of the intercept, a column that everybody knows; 0 without one."""
+        """The entry of the intercept, a public column; 0 without one."""
         return float(round_to_grid(np.array(self._factor))) if self.intercept else 0.0
 
     @cached_property
@@ -209,7 +209,7 @@ class Design:
         return slice(own[0].start, own[-1].stop)
 
     def matrix(self, records: Records, party: str) -> Floats:
-        """A party's columns of z. Whatever the records hold, every piece lies within its bounds."""
+        """A party's columns of z; every piece lies within its bounds, whatever the records hold."""
         encoding, rows = self.encoding_of(party), records.features
         if rows.ndim != 2 or rows.shape[1] != encoding.width:
             raise Refused(f"{party}: rows of {encoding.width} encoded features were agreed on", code="stopped")
@@ -229,7 +229,7 @@ class Design:
         if numbers:
             to, source, scale = (list(found) for found in zip(*numbers))
             values = rows if source == list(range(rows.shape[1])) else rows[:, source]
-            # Of a number and NaN these two take the number: NaN becomes the low end of the range.
+            # Given a number and NaN, fmax takes the number: NaN becomes the low end of the range.
             kept = np.fmin(np.fmax(values, -1.0), 1.0)
             kept *= np.array(scale)
             if to == list(range(to[0], to[-1] + 1)):
@@ -247,7 +247,7 @@ class Design:
         return np.asarray(scaled[:, None] * piece.table[0, 0], np.float64)
 
     def coefficients(self, weights: Floats, constant: float) -> Floats:
-        """Weights of encoded whole rows from weights of z: linear, so that it keeps every score."""
+        """Weights of encoded whole rows from weights of z, which give every row the same score."""
         placed = dict(zip(self.features.tolist(), weights))
         by_column: dict[str, Floats] = {}
         for piece in self.pieces:

@@ -1,4 +1,4 @@
-"""What is known of vertical before it is used."""
+"""Where the parts of vertical are, imported when they are used."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""Measuring a vertical model on holdout rows of all owners: sums of squared errors that nobody sees row by row.
+"""Evaluation of a vertical model on holdout rows of all owners: sums of squared errors that nobody sees row by row.
 
 The error of a row, e = t − (prediction), is a sum over the owners: each has its part of the score, and the label's
 holder has the target t on [−1, 1] (±1 for two classes, whose prediction is half the score: a probability of ½ +
-score/4). Both are scaled so that |e| <= 1. In the order of the run:
+score/4). Both are scaled to |e| <= 1. In the order of the run:
 
-    receive   the model reaches the owners; each tells how many rows it holds out, a function of a public number
+    receive   each owner reads the model and tells how many rows it holds out, a function of a public number
     align     (where rows are aligned) their common rows
     product   shares of the products of all parts of e, and of t, across owners
-    evaluate  own sums, shares and noise; opened are Σe, Σt, 3Σe², Σet, Σt², from which every figure follows
+    evaluate  each owner adds its own sums, its shares and its part of the noise; the secure sum opens Σe, Σt, 3Σe²,
+              Σet, Σt², from which every figure follows
 
 Sensitivity  for every model that a coordinator may send: √16 in L2 and 22/3 in L1 (proof.md, 10), plus the carry of the
              products; with a dealer it assumes that words are dealt correctly (proof.md, 12). Parts of a score are
@@ -15,9 +16,9 @@ Sensitivity  for every model that a coordinator may send: √16 in L2 and 22/3 i
              public range and scores are exact, so a row has the same part of an error in any batch
              (`comity.data.row_products`).
 
-Figures. For two classes an answer is right where the prediction has the sign of t. Which shares of right answers the
-five moments allow is a linear programme over all distributions of (t, prediction); without noise and with predictions
-of any size its lower end is Cantelli's inequality (proof.md, 10).
+Figures. For two classes an answer is right where the prediction has the sign of t. A linear programme over all
+distributions of (t, prediction) gives the shares of right answers that the five moments allow; without noise and with
+predictions of any size its lower end is Cantelli's inequality (proof.md, 10).
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ SQUARES = 3
 L2, L1 = 4.0, 22 / 3
 _ENTRIES = 5
 Z_OF_FOUR_GAUSSIAN, Z_OF_FOUR_LAPLACE = 2.4977, 3.0985
-"""98.75 % in standard deviations: four intervals then hold at once in 95 %."""
+"""Standard deviations of an interval of 98.75 %: four such intervals all hold in 95 %."""
 _MODEL = "score.model"
 _OWN = "score.own"
 
@@ -85,7 +86,7 @@ _SIGN = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class ErrorParts:
-    """Each owner's part of an error, for one model: its bounds follow from the model and the schema alone."""
+    """Each owner's part of an error under one model. Its bounds follow from the model and the schema alone."""
 
     design: Design
     coef: Floats
@@ -149,7 +150,7 @@ class ErrorParts:
 
 
 def truncate_to_grid(values: Floats) -> Floats:
-    """Round towards zero: parts that add up to at most 1 still do."""
+    """Rounded towards zero, so parts that add up to at most 1 still do."""
     return np.asarray(np.trunc(np.ldexp(values, PLACES)) * 2.0**-PLACES, np.float64)
 
 
@@ -240,7 +241,7 @@ class ErrorsByColumns(ModelEvaluation):
             else Disclosed("how many people each party set aside", "sizes_may_leave"),
             form=Count(self.method.max_rows),
         )
-        # The plan lists the releases of the parts already: the method has the same parts.
+        # The method has the same parts and lists their releases already.
         own = (self.model(consortium), aside, self.sums(consortium), self.quality(_ENTRIES))
         return Declaration(own, adversary="as the method's")
 
@@ -300,8 +301,8 @@ class ErrorsByColumns(ModelEvaluation):
     # What the sums say.
 
     def figures(self, released: Mapping[str, Any], consortium: Consortium) -> Figures | None:
-        """For two classes: accuracy, squared error (Brier score) and R². For a number: mean squared error, R² and
-        slope. Each with its interval; estimates use the nearest moments that rows can have (`find_consistent_moments`).
+        """For two classes accuracy, squared error (Brier score) and R²; for a number mean squared error, R² and slope;
+        each with its interval. Estimates use the nearest moments that rows can have (`find_consistent_moments`).
 
         Sampling: a mean of values in an interval varies by at most Bhatia and Davis' bound; a central moment by its own
         noise, that of the means, and the largest square of one factor times the mean square of the other.

@@ -1,17 +1,18 @@
 """Vertical regression: one model over features held by different owners.
 
-The method goes back to D. Xu, S. Yuan, X. Wu, Achieving differential privacy in vertically partitioned multiparty
-learning (2019): a quadratic objective is a polynomial whose coefficients are sums of products, some within a party,
-some across. Here noise enters on shares, before anything is opened: no participant ever sees an exact sum of products
-across parties. In the order of the method:
+After D. Xu, S. Yuan, X. Wu, Achieving differential privacy in vertically partitioned multiparty learning (2019): a
+quadratic objective is a polynomial whose coefficients are sums of products, some within a party, some across. Here
+parties add noise to shares, before anything is opened: no participant ever sees an exact sum of products across
+parties. In the order of the method:
 
     align    (where the schema has an identifier) the common rows of all parties, in one order
     size     the number of common rows, public under replacement
     product  shares of all products across parties stay at the sites
     moments  each party adds its own sums, its shares and its part of the noise; the secure sum opens the total
     model    positive part, ridge of the noise's size, solution; with standard errors
+    rounds   (two classes) private gradient rounds start from that solution: `GradientRegression`
 
-For two classes `gradients` goes on from there with private rounds. The paper's own method: `published/`.
+`published/` has the paper's own method.
 """
 
 from __future__ import annotations
@@ -78,15 +79,16 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 SWITCH = 0.3
-"""`auto` makes rounds from this ε on. By training rows of Adult, credit defaults, KDD-99 and HAR, 12,000 of each at
-most, one left out at a time (`experiments/choose`): the best of 0.03, 0.1, 0.3 and 1 over all, without credit defaults
-and without HAR; without Adult 0.1 is, without KDD-99 1, by 0.02 on the one that was left out. At 0.3 rounds are ahead
-in accuracy and log loss on Adult with 16 and 137 instruments and on credit defaults; at 0.1 on Adult with 16 alone, and
-with all rows."""
+"""`auto` makes rounds from this ε on. Chosen on training rows of Adult, credit defaults, KDD-99 and HAR, at most 12,000
+of each, with one left out at a time (`experiments/choose`). Of 0.03, 0.1, 0.3 and 1 it is the best over all, without
+credit defaults, and without HAR; without Adult 0.1 is best, without KDD-99 1, by 0.02 on the dataset left out. At 0.3
+rounds beat the moments alone in accuracy and log loss on Adult with 16 and 137 instruments and on credit defaults; at
+0.1 only on Adult with 16 instruments, and with all rows."""
 
 TENTHS_FOR_MOMENTS = 4
-"""Of μ². By the same: 6 of 2, 4 and 6, by 0.001 over 4 and by HAR, without which 4 is the best. With all training rows
-4 is ahead of 6 by 0.0005 on Adult and credit defaults: the more rows, the less is asked of the moments, so 4."""
+"""Tenths of μ² for the moments. On the same rows, of 2, 4 and 6, 6 is the best by 0.001 over 4, because of HAR; without
+HAR 4 is. With all training rows 4 beats 6 by 0.0005 on Adult and credit defaults: the more rows, the less the moments
+need. So 4."""
 
 _DOWN = Context(prec=30, rounding=ROUND_FLOOR)
 _READ_BY_ALL = (
@@ -149,7 +151,7 @@ class Vertical(Method):
     def __init__(
         self, schema: Schema | None = None, /, *, columns: Mapping[str, Sequence[str]] | None = None, **options: Any
     ) -> None:
-        # Without it, type checkers know of the options alone.
+        # Type checkers would not see `schema` and `columns` otherwise.
         super().__init__(schema, columns=columns, **options)
 
     def privacy(self, setting: Setting) -> Mapping[str, Any]:
@@ -240,7 +242,7 @@ class ColumnProducts(ProductsWithOwnSums):
 
 
 class ColumnRegression(ByColumns):
-    """A linear model of whole rows: how it reads records, and the model that it presents."""
+    """What the default and the published form share: how parties encode records, and the linear model presented."""
 
     name = "vertical"
 
@@ -272,7 +274,7 @@ class ColumnRegression(ByColumns):
         return measure_error(self.design, model.weights.reshape(-1), test)
 
     def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
-        """None: no owner has all columns of the model. An [evaluation] measures it."""
+        """None: no owner has all columns of the model. [evaluation] measures it instead."""
         return None
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
@@ -281,8 +283,7 @@ class ColumnRegression(ByColumns):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VerticalRegression(ColumnRegression):
-    """Linear or logistic regression from noisy sums of products; of two classes a study goes on from there with
-    `GradientRegression` by default.
+    """Linear or logistic regression from noisy sums of products.
 
     Adversary    semi-honest: the coordinator with up to `colluders` parties. With `products="dealer"` a coordinator
                  that colludes with a party learns that party's peers' columns, because it deals; and the sensitivity
@@ -290,7 +291,7 @@ class VerticalRegression(ColumnRegression):
                  Not a party that runs another program: with a row beyond its bound it reads its peers' row.
     Unit         a record: all columns of one row, at all parties, may be replaced. The number of rows is public.
     Learned      coordinator: the noisy moments. Parties: the model (at `colluders` = 0: nothing, see `declare`).
-    Sensitivity  `sensitivity.l2_sensitivity` (Gaussian) and `l1_sensitivity` (pure), derived in proof.md.
+    Sensitivity  `moments.l2_sensitivity` (Gaussian) and `l1_sensitivity` (pure), derived in proof.md, 2 to 4.
     """
 
     version: ClassVar[int] = 3
@@ -333,7 +334,7 @@ class VerticalRegression(ColumnRegression):
     @cached_property
     def entries(self) -> MomentEntries:
         even = MomentEntries.of(self.design)
-        return even if self.blocks is None else self.blocks.weighted(even)
+        return even if self.blocks is None else self.blocks.weigh(even)
 
     @cached_property
     def blocks(self) -> Blocks | None:
@@ -344,13 +345,13 @@ class VerticalRegression(ColumnRegression):
 
     @property
     def _carry(self) -> float:
-        """With rlwe an entry across parties may be one unit off its product, so the entries of two neighbours may be
-        two units further apart."""
+        """With rlwe an entry across parties may be one unit off its product: the entries of two neighbours may be two
+        units further apart."""
         return 2 * self.product.unit if self.products == "rlwe" else 0.0
 
     @property
     def total_carry(self) -> float:
-        """The products' carry in the sensitivity, weighted like the entries, in the norm of the noise."""
+        """What the carry of the products adds to the sensitivity, in the norm of the noise."""
         size = self.entries.size
         return BESIDE * self._carry * (size if self.pure else sqrt(size))
 
@@ -388,7 +389,7 @@ class VerticalRegression(ColumnRegression):
 
     @property
     def derived_names(self) -> tuple[str, ...]:
-        """Releases made from the moments; the ridge's share goes with models that have intervals."""
+        """The releases derived from the moments; the ridge's share comes with models that have intervals."""
         return ("model", "errors") if self.design.classes else ("model", "errors", "shrunk")
 
     def noise(self, loss: Loss) -> Noise:
@@ -397,7 +398,7 @@ class VerticalRegression(ColumnRegression):
         return Gaussian(gaussian_budget(loss))
 
     def moments(self, loss: Loss) -> Release:
-        """The one release with a loss: all weighted entries, as shares whose sum has noise."""
+        """The one release that costs: all weighted entries, opened by a secure sum of noisy shares."""
         size, unit = self.entries.size, self.product.unit
         if self.blocks is None:
             l2 = l2_sensitivity(self.design) + BESIDE * self._carry * sqrt(size)
@@ -497,12 +498,12 @@ class VerticalRegression(ColumnRegression):
         shares = self.product.shares(site, site.dims["rows"])
         site.contribute(share=self.entries.share(site.party, self.product.own_sums(site), shares))
 
+    # What comes out.
+
     def model_evaluation(self, consortium: Consortium) -> ModelEvaluation:
         from comity.methods.vertical.evaluation import ErrorsByColumns
 
         return ErrorsByColumns(self)
-
-    # What a consumer works with.
 
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> LinearClassifier | LinearRegressor:
         return self.make_model(*(np.asarray(released[name], np.float64) for name in self.derived_names))
@@ -540,14 +541,14 @@ class VerticalRegression(ColumnRegression):
 class GradientRegression(VerticalRegression):
     """Logistic regression with private rounds after the noisy moments.
 
-    The quadratic objective replaces the logistic curve by a tangent. A few rounds start from its solution. In each,
-    every party sees the current weights, shares of Σ u_i (s(z_i) − y_i + ½) over all records are computed (s the curve
-    and u the whitened and clipped features of `rounds`), noise enters on shares, and the coordinator takes a step from
-    what is opened (`descent`). The rounds solve the equation of the logistic fit, with u in place of x. `solver` is
-    gradient, or auto: rounds where they are possible and help, the moments alone elsewhere.
+    The quadratic objective replaces the logistic curve by a tangent. A few rounds start from its solution. In each, the
+    parties read the current weights, compute shares of Σ u_i (s(z_i) − y_i + ½) over all records (s the curve and u the
+    whitened and clipped features of `rounds`) and add noise to them; the coordinator takes a step from the opened sum
+    (`descent`). The rounds solve the equation of the logistic fit, with u in place of x. `solver` is gradient, or auto:
+    rounds where they are possible and help, the moments alone elsewhere.
 
-    Weights go to the parties, each of which knows its part of the noise. Even with no colluders the noise is scaled so
-    that a single party learns no more than the coordinator.
+    Parties read weights, and each knows its own part of the noise. Even with no colluders the noise is scaled to
+    protect against each single party as well as against the coordinator.
 
     Adversary    with `products="dealer"` a coordinator that works with no party and deals correctly, and up to
                  `colluders` parties together; with "rlwe" the coordinator with up to `colluders` parties, of three and
@@ -587,7 +588,7 @@ class GradientRegression(VerticalRegression):
         return f"vertical ({self.traits}, {where})"
 
     def makes_rounds(self, consortium: Consortium) -> bool:
-        """Whether this study makes gradient rounds, by public figures alone."""
+        """Whether a run makes gradient rounds; public figures alone decide."""
         return self.missing_for_rounds(consortium) is None
 
     def missing_for_rounds(self, consortium: Consortium) -> str | None:
@@ -601,7 +602,7 @@ class GradientRegression(VerticalRegression):
 
     @cached_property
     def _obstacle(self) -> str | None:
-        """What the method itself lacks for rounds, on any terms; None where it lacks nothing."""
+        """What rules rounds out in every consortium; None where nothing does."""
         if self.solver == "gradient":
             return None
         if not self.design.classes:
@@ -611,7 +612,7 @@ class GradientRegression(VerticalRegression):
         if self.party_epsilon:
             return "budgets about whole records, without vertical.party_epsilon"
         if self.products == "dealer" and not has_room(self.max_rows, len(self.columns)):
-            return "a lower vertical.max_rows, so that their sums fit into 64 bits"
+            return "a lower vertical.max_rows: their sums must fit into 64 bits"
         return None
 
     def _covers_colluders(self, consortium: Consortium) -> bool:
@@ -643,37 +644,32 @@ class GradientRegression(VerticalRegression):
                 'vertical.products = "dealer"',
                 key="privacy.colluders",
             )
-        told = Derived("moments", "gradient")
+        derived = Derived("moments", "gradient")
         before = [
             replace(release, known_parts=1) if release.name == "moments" else release
             for release in super().declare(self.moment_terms(consortium)).releases
             if release.name not in self.derived_names
         ]
         between = [
-            replace(release, protection=told) if release.name in ("weights", "interval") else release
+            replace(release, protection=derived) if release.name in ("weights", "interval") else release
             for release in self.secure_rounds.declare(consortium).releases
         ]
         model = Release(
-            name="model", source=COORDINATOR, to=EVERYONE, protection=told, form=Array((self.design.encoding.width,))
+            name="model", source=COORDINATOR, to=EVERYONE, protection=derived, form=Array((self.design.encoding.width,))
         )
         alone = "" if consortium.colluders else ", and each party by itself"
         held = self.describe_adversary(consortium, None, also=alone)
         return Declaration((*before, *between, self.gradient(consortium.loss), model), adversary=held)
 
     def moment_terms(self, consortium: Consortium) -> Consortium:
-        """The same terms with the moments' part of the loss, and one part of the noise known to its reader."""
-        return (
-            replace(self.read_by_parties(consortium), loss=self._split_loss(consortium.loss)[0])
-            if self.makes_rounds(consortium)
-            else consortium
-        )
-
-    def read_by_parties(self, consortium: Consortium) -> Consortium:
-        """The terms that the noise is scaled for: a single party counts as a colluder, since it reads weights."""
-        return replace(consortium, colluders=max(1, consortium.colluders))
+        """The terms of the moments: their part of the loss, and one part of the noise known to its reader."""
+        if not self.makes_rounds(consortium):
+            return consortium
+        # A single party counts as a colluder: it reads weights.
+        return replace(consortium, loss=self._split_loss(consortium.loss)[0], colluders=max(1, consortium.colluders))
 
     def _split_loss(self, loss: Loss) -> tuple[GDP, GDP]:
-        """Loss of the moments and of one round; all together at most the budget."""
+        """The losses of the moments and of one round, each rounded down."""
         square, tenth = gaussian_budget(loss).square, Decimal(10)
         moments = _DOWN.divide(_DOWN.multiply(square, Decimal(TENTHS_FOR_MOMENTS)), tenth)
         one = _DOWN.divide(
@@ -725,7 +721,7 @@ class GradientRegression(VerticalRegression):
     def descend(self, site: Site) -> None:
         site.contribute(share=self.secure_rounds.share(site, int(site.label)))
 
-    # What a consumer works with.
+    # What comes out.
 
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> LinearClassifier | LinearRegressor:
         if "errors" in released:
@@ -735,7 +731,7 @@ class GradientRegression(VerticalRegression):
     def clipped_fractions(
         self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
     ) -> tuple[Figure, ...]:
-        """In the last round, for the party that clips most."""
+        """Of the last round, at the party that clips most."""
         if not self.makes_rounds(consortium):
             return ()
         rows, widths = pool_columns(self.design, train), self.secure_rounds.widths

@@ -1,11 +1,10 @@
-"""The noisy moments: which sums of products z_a z_b are released, how far a record moves them, and the regression from
-them.
+"""The moments: which sums of products z_a z_b are released, how far a record moves them, and the regression from them.
 
 With Z the columns of all parties and c the intercept's constant, the objective of a regression needs the upper triangle
 of (c, Z)ᵀ(c, Z). An entry within one party's columns, and every entry with the constant, is that party's own sum. An
-entry across parties is a secure product, of which both hold a share. Entries that everybody knows are not released: n
-c², the square of a yes/no or of a two-class label, and, for one-hot columns, the zeros within a group and the sums that
-equal the diagonal.
+entry across parties is a secure product, of which both hold a share. Public entries are not released: n c², the square
+of a yes/no or of a two-class label, and, for one-hot columns, the zeros within a group and the sums that equal the
+diagonal.
 
 Entries have integer weights, because shares can only be multiplied by integers: 5 on the diagonal and 7 off it, close
 to 1 : √2, so isotropic noise on the weighted vector treats the symmetric matrix evenly. Under L1 noise all weights are
@@ -36,11 +35,11 @@ Words = NDArray[np.uint64]
 DIAGONAL, BESIDE = 5, 7
 
 RIDGE = 0.25
-"""A classifier's ridge over the noise's norm. By training rows of Adult, credit defaults, KDD-99 and HAR, ε 0.1 and 1,
-one left out at a time (`experiments/choose`), of 0.03 to 0.5: 0.125 over all, without credit defaults and without
-KDD-99; 0.06 without Adult, 0.25 without HAR, which is what 0.125 wins on (by 0.12 at ε = 1). Adult loses 0.015 there,
-with 16 columns and with 137, and rounds that start from it lose 0.001 to 0.004 in log loss on Adult and credit defaults
-and 0.02 on HAR: for those tables, and since rounds are what `auto` makes at that ε, 0.25."""
+"""A classifier's ridge over the noise's norm. On training rows of Adult, credit defaults, KDD-99 and HAR, ε 0.1 and 1,
+with one left out at a time (`experiments/choose`), of 0.03 to 0.5, 0.125 is the best over all, without credit defaults
+and without KDD-99; 0.06 without Adult; 0.25 without HAR, on which 0.125 wins by 0.12 at ε = 1. With 0.125 Adult loses
+0.015, with 16 columns and with 137, and rounds that start from it lose 0.001 to 0.004 in log loss on Adult and credit
+defaults and 0.02 on HAR. For those tables, and because `auto` makes rounds at that ε, it is 0.25."""
 
 # More than the rounding of the few floating-point operations below.
 _UP = 1 + 1e-12
@@ -104,7 +103,7 @@ class MomentEntries:
         return np.asarray(whole[self.first, self.second] * self.weight * 4.0**-PLACES, np.float64)
 
     def assemble(self, opened: Floats, rows: int) -> Floats:
-        """The symmetric matrix from opened weighted entries, with the entries that everybody knows."""
+        """The symmetric matrix from opened weighted entries, completed by the public entries."""
         width, constant = self.design.width, self.design.constant
         matrix = np.zeros((width + 1, width + 1))
         matrix[self.first, self.second] = opened / self.weight
@@ -159,7 +158,7 @@ def as_words(values: Floats) -> Words:
 
 
 def squared_bound(design: Design) -> float:
-    """B²: the largest squared norm of (c, z), summed over pieces, since nobody sees a whole row."""
+    """B²: the largest squared norm of (c, z). Nobody sees a whole row, so it is a sum over pieces."""
     return design.constant**2 + sum(piece.squared for piece in design.pieces)
 
 
@@ -243,8 +242,8 @@ def fit_regression(entries: MomentEntries, opened: Floats, rows: int, deviation:
     gram, moment, square = entries.split(entries.assemble(opened, rows))
     variances, moment_variances, _ = entries.split(entries.variances(deviation))
     norm = spectral_norm(variances)
-    # A classifier needs the direction only, which a ridge stabilises. A regression needs the length too: it is shrunk
-    # only where the noise could have made an eigenvalue.
+    # A classifier needs the direction only, which a ridge stabilises. A regression needs the length too: only
+    # eigenvalues that the noise may have made are shrunk.
     found = solve(gram, moment, RIDGE * norm) if design.classes else solve_where_clear(gram, moment, norm)
     label = float(np.abs(design.label.table).max())
     # The label column is ±label for y = 1 and 0, so Σ x (y − ½) is the moment over twice that.

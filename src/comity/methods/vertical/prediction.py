@@ -2,16 +2,16 @@
 
     align    (where the schema has an identifier) the common rows of all parties
     seeds    each pair of parties agrees on a fresh mask seed, sealed
-    partial  each party's partial scores, masked, leave for the coordinator, whose sum has no masks in it
+    partial  each party sends its masked partial scores to the coordinator; the masks cancel in the sum
 
 Adversary    an honest-but-curious coordinator with up to K − 2 parties, as far as single partial scores are concerned.
 Learned      coordinator, and `receiver` where one is named: the exact score of every new record. It has no noise and is
-             outside every guarantee, so that a party's policy must allow so many (`joint_predictions`). Of two
-             parties, the one that learns a score knows the other's exact partial score. Every party: the model, of
-             which its weights are a part; so there is none where the coordinator keeps the model to itself.
+             outside every guarantee; each party's policy must allow that many (`joint_predictions`). Of two parties,
+             the one that learns a score knows the other's exact partial score. Every party: the model, of which its
+             weights are a part; there is no joint prediction where the coordinator keeps the model to itself.
 
-The other way to predict gives nobody a score: the whole model is released to everyone, and whoever has whole records
-applies it at home.
+Without a joint prediction nobody learns a score of others: the model is released to everyone, and each applies it to
+its own whole records.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 _PLACES = 24
-_LARGEST = 2.0**20
+_LARGEST_SCORE = 2.0**20
 MAX_ROWS = 1 << 20
 SCORED = "scored"
-"""What the receiver keeps for itself: the identifiers of the scored records, in the order of the scores."""
+"""The receiver's own list of the scored records' identifiers, in the order of the scores."""
 
 
 def describe_prediction(consortium: Consortium) -> str:
-    """For the plan of a study: who can apply its model to new records, and what a joint prediction would tell."""
+    """The plan's sentence on who can apply the model to new records, and what a joint prediction would tell."""
     if not consortium.colluders:
         return (
             "prediction: the coordinator alone has the model and applies it to whole records; not jointly, since a "
@@ -74,9 +74,9 @@ def describe_prediction(consortium: Consortium) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JointPrediction(Protocol):
-    """Scores of a released linear model over columns that stay where they are. `coef` belongs to encoded whole rows.
+    """Scores of a released linear model over columns that stay at their parties. `coef` belongs to encoded whole rows.
 
-    `receiver` is a party that gets the scores beside the coordinator, and puts them beside identifiers of its own.
+    `receiver` is a party that gets the scores as the coordinator does, and lists them with its identifiers.
     """
 
     name: ClassVar[str] = "vertical"
@@ -162,7 +162,7 @@ class JointPrediction(Protocol):
                     name="masked",
                     source=EVERY_PARTY,
                     to=COORDINATOR,
-                    protection=Disclosed(self._said(consortium), "joint_predictions", self.max_rows, sealed=True),
+                    protection=Disclosed(self._disclosure(consortium), "joint_predictions", self.max_rows, sealed=True),
                     form=Array(("rows",), "<u8"),
                 ),
                 Release(
@@ -178,7 +178,7 @@ class JointPrediction(Protocol):
             claim=DISCLOSING,
         )
 
-    def _said(self, consortium: Consortium) -> str:
+    def _disclosure(self, consortium: Consortium) -> str:
         readers = "the coordinator" if self.receiver is None else f"the coordinator and {self.receiver}"
         exact = f"the exact score of each new record to {readers}, once all parties' numbers are added"
         return exact + (
@@ -208,7 +208,7 @@ class JointPrediction(Protocol):
         offset = self.coef[-1] if self.intercept else 0.0
         return {"scores": total.view(np.int64) * 2.0**-_PLACES + offset}
 
-    # What its receivers work with.
+    # What comes out.
 
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> Table:
         return self._table(released["scores"], None)
@@ -218,13 +218,13 @@ class JointPrediction(Protocol):
         return self._table(found.releases["scores"], found.own.get(SCORED))
 
     def _table(self, scores: Floats, ids: list[str] | None) -> Table:
-        columns = self._answers().predict_table_from_scores(np.asarray(scores, np.float64))
+        columns = self._model().predict_table_from_scores(np.asarray(scores, np.float64))
         if ids is not None:
             columns = {str(self.schema.identifier): np.array(ids, object), **columns}
         rows = zip(*(column.tolist() for column in columns.values()))
         return Table(tuple(columns), tuple(rows), "Exact joint predictions, outside every guarantee")
 
-    def _answers(self) -> LinearClassifier | LinearRegressor:
+    def _model(self) -> LinearClassifier | LinearRegressor:
         from comity.learn.classifiers import LinearClassifier
         from comity.learn.regressor import LinearRegressor
 
@@ -258,7 +258,9 @@ class JointPrediction(Protocol):
         if features.shape != (rows, len(weights)):
             raise Refused("the new records have another shape than agreed on", code="stopped")
         scores = np.nan_to_num(np.clip(features, -1.0, 1.0)) @ weights
-        units = np.rint(np.clip(scores, -_LARGEST, _LARGEST) * 2.0**_PLACES).astype(np.int64).view(np.uint64)
+        units = (
+            np.rint(np.clip(scores, -_LARGEST_SCORE, _LARGEST_SCORE) * 2.0**_PLACES).astype(np.int64).view(np.uint64)
+        )
         received = site.received("mask_seed")
         for party in site.consortium.parties:
             if party == site.party:

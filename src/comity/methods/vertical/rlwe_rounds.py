@@ -1,12 +1,11 @@
-"""A round of gradients on shares without a dealer, as a sub-protocol: products under ring learning with errors.
+"""Gradient rounds without a dealer: shares of products under ring learning with errors stay at the sites.
 
 Every party k with instruments has one partner: the label's holder, and for the holder the first of the others. The
 score of a row is split between the two, and the round is an inner product of what k and its partner compute from their
 halves, of which both hold a share. In the order of a round:
 
     weigh      each party computes its partial scores; for every pair that it is not in, it splits them into a random
-    part
-               for one of the two and the rest for the other; k offers a nonce
+               part for one of the two and the rest for the other; k offers a nonce
     encrypt    the partner adds up its half of the scores, and seals what it multiplies to k, encrypted
     evaluate   k multiplies its instruments with it, keeps its share, and seals its reply
     (share)    shares of Σ u_i (s(z_i) − y_i + ½), for a release that adds noise on shares
@@ -16,8 +15,7 @@ Adversary    the coordinator with one party. Two partners together would learn t
 Learned      parties: the weights of every round, how to whiten, and words that are uniform to them or ciphertexts.
              Coordinator: nothing here; a protocol declares what it opens.
 Assumes      ring learning with errors (`crypto/products/rlwe_product.py`), AES in counter mode as a generator, and
-sealed
-             messages between parties.
+             sealed messages between parties.
 
 Every seed is drawn in the step that first uses it, and a step's reply is stored before it is sent: no seed serves two
 messages.
@@ -78,7 +76,7 @@ LINES = 2 * len(CURVE.harmonics) + 1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RlweRounds(Rounds):
-    """Rounds in which nobody deals."""
+    """Rounds for a coordinator that may work with one party."""
 
     @property
     def grid(self) -> float:

@@ -1,15 +1,14 @@
-"""A round of gradients: the response to a score, the instruments that it is multiplied with, and what the two ways to
-multiply have in common. `dealer_rounds` and `rlwe_rounds` bring shares of Σ u_i (s(z_i) − y_i + ½) to the sites, with a
-dealer and without one.
+"""A round of gradients: the response to a score, the instruments that it is multiplied with, and the base class of the
+two protocols that bring shares of Σ u_i (s(z_i) − y_i + ½) to the sites: `dealer_rounds` and `rlwe_rounds`.
 
 Response. The logistic curve is made periodic, so no score can leave it:
 
     σ(z) − ½  ≈  s(z) = Σ_k b_k sin(2πk z/64),    k = 1, 3, … 15,    b_k = (4π/64)/sinh(2π²k/64)
 
-are the first terms of the series of a curve that goes up around 0 and down again around ±32. Within |z| <= `REACH` it
-is off by at most `ERROR`. A score is a sum of the parties' partial scores modulo the period, and s is bounded by
-`LARGEST` on the whole circle: the sensitivity of a round needs no clipping, and holds for all weights. Scores that wrap
-around would mislead, so each party clips its part to an interval around its noisy mean, with a width in proportion to
+are the first terms of the series of a curve that rises around 0 and falls again around ±32. Within |z| <= `REACH` it is
+off by at most `ERROR`. A score is a sum of the parties' partial scores modulo the period, and s is bounded by `LARGEST`
+on the whole circle: the sensitivity of a round needs no clipping and holds for all weights. Scores that wrap around
+would mislead. Each party therefore clips its part to an interval around its noisy mean, with a width in proportion to
 its noisy deviation (`FeatureDistribution.intervals`). The intervals add up to the reach, about ten times the deviation
 of a typical score: clipping is rare, and matters for accuracy only.
 
@@ -17,10 +16,9 @@ Instruments. A party knows all of its own columns of a row, so it can clip *thei
 With d_k features at party k, d at all parties and a share c of the squared norm for the constant, party k's instruments
 are u_k = W_k(x_k − m_k)/√D, clipped to norm √((1 − c)·d_k/d), and the constant is √c: the squared norm of a whole row
 of instruments is at most 1 for any W_k and m_k that a coordinator sends and for any records. W_k comes from the noisy
-moments and gives all directions the same variance, so noise of one size treats them alike, except for two that get
-more: the constant, which says how frequent the classes are, and each party's part of the score, which says how large
-scores should be. All of it is integer arithmetic: a row has the same instruments in every step of a run and on every
-machine.
+moments and gives all directions the same variance: noise of one size treats them alike. Two directions get more: the
+constant, which says how frequent the classes are, and each party's part of the score, which says how large scores
+should be. The arithmetic is in integers: a row has the same instruments in every step of a run and on every machine.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ MAX_ROUNDS = 64
 RoundCount = Annotated[int, Interval(ge=1, le=MAX_ROUNDS)]
 
 PERIOD = 64
-"""Scores of eight and more mean certainty to three digits; a period allows scores up to 27. Not tuned on data."""
+"""A score of eight means certainty to three digits; this period allows scores up to 27. Not tuned on data."""
 
 _TERMS = 8
 CURVE = Curve(
@@ -88,22 +86,21 @@ _FINE = 16
 _LARGEST_VALUE = 8.0
 
 CONSTANT_SHARE = 0.05
-"""The constant's share of the squared norm of a row of instruments; at least that of one instrument among equals. By
+"""The constant's share of the squared norm of a row of instruments; at least that of one instrument among equals. On
 training rows of Adult, credit defaults, KDD-99 and HAR at ε = 1, six draws: of 0, 0.02, 0.05 and 0.1 the log losses are
 lowest at the last two (KDD-99 0.106, 0.049, 0.033 and 0.024; Adult 0.341, 0.333, 0.331 and 0.330; credit defaults level
-from 0.02 on; HAR level), accuracies are equal up to chance. Whichever is left out, 0.1 is ahead of 0.05 by less than
-0.002; the smaller one costs other instruments less."""
+from 0.02 on; HAR level), and accuracies are equal up to chance. Whichever dataset is left out, 0.1 beats 0.05 by less
+than 0.002; the smaller one costs other instruments less."""
 
 SCORES_BY_NOISE, _MAX_FOR_SCORES = 0.5, 0.25
 """The share of a party's squared norm for its part of the score, per unit of noise in another instrument over the rows;
-and its maximum. By training rows of the same at ε = 1, six draws, of 0, 0.5 and 1: HAR has 0.057 below the pooled fit
-with 0.5, 0.112 without, 0.075 with 1; the others are equal up to chance, so HAR alone decides. Other maxima were not
-tried."""
+and its maximum. On the same training rows at ε = 1, six draws, of 0, 0.5 and 1: HAR is 0.057 below the pooled fit with
+0.5, 0.112 without, 0.075 with 1. The others are equal up to chance: HAR alone decides. Other maxima were not tried."""
 
 
 def has_room(rows: int, parties: int) -> bool:
-    """Whether the sum over `rows` rows fits into 64 bits, with a sign, a bit for the noise, and a factor of the number
-    of parties, by which a declared sum is checked."""
+    """Whether the sum over `rows` rows fits into 64 bits with a sign, a bit for the noise, and the number of parties as
+    a factor, which the check of a declared sum includes."""
     return parties * rows * LARGEST_RESIDUAL * 2.0 ** (RESPONSE_PLACES + PLACES) < 2.0**61
 
 
@@ -159,7 +156,7 @@ class Whitening:
         fine = self._fine(units)
         norm = np.sqrt((fine**2).sum(axis=1))
         factor = np.minimum(1.0, limit * 2.0**_FINE / np.maximum(norm, 1.0))
-        # Towards zero, so rounding never increases a norm.
+        # Rounding towards zero never increases a norm.
         return np.asarray(np.trunc(np.ldexp(fine * factor[:, None], PLACES - _FINE)), np.float64)
 
     def norms(self, units: Floats) -> Floats:
@@ -178,8 +175,8 @@ def emphasise_score(whitened: Floats, weights: Floats, noise: float) -> Floats:
     """A party's whitening with more of the norm for the direction of its part of the score at these weights.
 
     `noise` is the deviation of a round's opened sum of one instrument among equals, over the number of rows. Where many
-    instruments share the norm of few rows, none of them says how large scores should be; one with a share of its own
-    does. The squared norm is the same on average.
+    instruments share the norm of few rows, none of them says how large scores should be; one with a larger share does.
+    The squared norm is the same on average.
     """
     count = len(whitened)
     along = np.linalg.solve(whitened.T, weights) if count > 1 else np.zeros(count)
@@ -262,7 +259,7 @@ class Rounds(Protocol, ABC):
         """The norm to which a party clips its instruments."""
         return instrument_limit(self.widths[party], self.size, self.design.intercept)
 
-    # What each way of multiplying provides.
+    # What a protocol of rounds provides.
 
     @property
     @abstractmethod

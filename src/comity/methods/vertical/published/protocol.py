@@ -11,11 +11,11 @@ D. Xu, S. Yuan, X. Wu, Achieving differential privacy in vertically partitioned 
 
 A coefficient of w_a·w_b is sent by the owner of feature a, one of w_a by the owner of feature a, the constant by the
 owner of the label: one draw per ordered pair, 1 + d + d² coefficients for squared loss. The server sees noisy
-coefficients alone. The parties see exact sums (line 11), and `losses` has what the noise truly protects.
+coefficients alone. The parties see exact sums (line 11); `true_losses` says what the noise truly protects.
 
-What is not as printed: products are computed on shares that a dealer prepared instead of under BGN encryption, with the
-same result at the same two parties; a constant feature stands beside the label; eigenvalues below the deviation of the
-noise are raised to it, since the paper does not say what happens where the noisy polynomial has no minimum.
+Differences from the paper: products are computed on shares that a dealer prepared instead of under BGN encryption, with
+the same result at the same two parties; the label's holder also has a constant feature; eigenvalues below the deviation
+of the noise are raised to it, since the paper does not say what happens where the noisy polynomial has no minimum.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Floats = NDArray[np.float64]
 
 CLAIM = (
     "not private as claimed: each pair of parties opens the exact sums of products of their columns to each other "
-    "before noise is added, so that no epsilon holds for a party's columns against any other party; whoever sees the "
+    "before noise is added, so no epsilon holds for a party's columns against any other party; someone who sees the "
     "noisy coefficients or the model alone learns no more about a record than the claimed epsilon"
 )
 _PLACES = 14
@@ -127,7 +127,7 @@ def minimise_polynomial(polynomial: Floats, features: int, deviation: float) -> 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _EncodedProducts(ProductsWithOwnSums):
-    """Products of encoded columns as they are; the label's holder has the constant and the label too."""
+    """Products of encoded columns; the label's holder also has the constant and the label."""
 
     design: Design
 
@@ -153,9 +153,9 @@ class PublishedVertical(ColumnRegression):
     Unit         a record, replaced.
     Learned      coordinator: noisy coefficients. Each party: the exact sums of products of its columns with those of
                  each other party. Everyone: the model.
-    Sensitivity  as printed, about twice the truth (`losses`).
+    Sensitivity  as printed, about twice the truth (`true_losses`).
 
-    Rows are aligned as in the default, where the schema has an identifier: the paper takes them to be.
+    Rows are aligned as in the default where the schema has an identifier: the paper assumes aligned rows.
     """
 
     version: ClassVar[int] = 3
@@ -220,7 +220,7 @@ class PublishedVertical(ColumnRegression):
                     to=COORDINATOR,
                     protection=Noised(Laplace(consortium.loss)),
                     form=Array((max(self._sizes.values()),), "<i8"),
-                    # Sums of integers are exact, so that nothing is added for floating point.
+                    # Sums of integers are exact: nothing is added for floating point.
                     bound=EntrySum(each=spread / 2, moved=spread, largest=2.0 * self.max_rows),
                     grid=self.product.unit / 8 if self.logistic else self.product.unit,
                 ),
@@ -254,7 +254,7 @@ class PublishedVertical(ColumnRegression):
         polynomial = np.concatenate([second.reshape(-1), first])
         return {"model": minimise_polynomial(polynomial, width, release.deviation(scale) * scale.grid)}
 
-    # Where columns and coefficients stand.
+    # Indices of columns and coefficients.
 
     @cached_property
     def _places(self) -> dict[str, slice]:
@@ -287,7 +287,7 @@ class PublishedVertical(ColumnRegression):
 
     def allocate_coefficients(self, party: str, sums: Floats) -> Floats:
         """The coefficients that a party sends, without noise, from the `sums` of products of its own columns (rows)
-        with all columns. What is missing to the longest such vector is zero."""
+        with all columns; padded with zeros to the longest such vector."""
         at, label = self._order
         own = at[self._features(party)] - self._places[party].start
         out = np.zeros(max(self._sizes.values()))
@@ -335,7 +335,7 @@ class PublishedVertical(ColumnRegression):
         width, kind, sees = (
             self.encoding.width,
             {"logistic": self.logistic},
-            "whoever sees the coefficients or the model",
+            "everyone who sees the coefficients or the model",
         )
         found = [
             TrueLoss(
