@@ -108,8 +108,8 @@ class Task:
         if not len(learned):
             learned = test
         values, counts = np.unique(learned.targets, return_counts=True)
-        told = values[counts.argmax()] if self.classified else learned.targets.mean()
-        return self._error(np.full(len(test), told), test)
+        answer = values[counts.argmax()] if self.classified else learned.targets.mean()
+        return self._error(np.full(len(test), answer), test)
 
     def compare(self, train: Sequence[Records], test: Examples) -> list[Baseline]:
         """Baselines: a constant, parties alone, all records pooled."""
@@ -134,10 +134,10 @@ class Task:
             Baseline("pooled", self.linear_error(pooled, test), note="all records in one place, without privacy"),
         ]
 
-    def _error(self, told: NDArray[Any], test: Examples) -> float:
+    def _error(self, predicted: NDArray[Any], test: Examples) -> float:
         if self.classified:
-            return float(np.mean(told != test.targets))
-        return float(np.mean((np.clip(told, -1, 1) - test.targets) ** 2))
+            return float(np.mean(predicted != test.targets))
+        return float(np.mean((np.clip(predicted, -1, 1) - test.targets) ** 2))
 
     def _one_hot(self, cells: Integers) -> NDArray[np.float32]:
         return one_hot(cells, range(cells.shape[1]), self.counting.layout.sizes)
@@ -286,10 +286,10 @@ def describe_nearness(ours: Integers, train: Integers, test: Integers) -> str:
     among = [codes[stream.permutation(len(codes))[:size]] for codes in (train, test)]
     nearest = [np.array([(one != records).sum(1).min() for one in rows]) for records in among]
     counted, other = int((nearest[0] < nearest[1]).sum()), int((nearest[1] < nearest[0]).sum())
-    said = f"Of {len(rows)} rows, {counted} lie nearer to a counted record and {other} nearer to a test record"
+    numbers = f"Of {len(rows)} rows, {counted} lie nearer to a counted record and {other} nearer to a test record"
     if counted - other > _SUSPICIOUS * sqrt(max(1, counted + other)):
-        return f"WARNING: {said}: rows resemble counted records more than chance allows."
-    return f"{said}, by the number of columns in which they differ."
+        return f"WARNING: {numbers}: rows resemble counted records more than chance allows."
+    return f"{numbers}, by the number of columns in which they differ."
 
 
 def _tree_figures(task: Task, learned: Examples, tested: Examples, what: str) -> list[Figure]:
@@ -297,7 +297,7 @@ def _tree_figures(task: Task, learned: Examples, tested: Examples, what: str) ->
     found = [Figure(f"error of boosted trees{what}", error, "as the error, for a learner that finds interactions")]
     if area is not None:
         found.append(
-            Figure(f"AUC of boosted trees{what}", area, "chance that the right one of two records scores higher")
+            Figure(f"AUC of boosted trees{what}", area, "probability that the right one of two records scores higher")
         )
     return found
 

@@ -76,7 +76,7 @@ Rounds = Annotated[int, Interval(ge=1, le=2)]
 # The most records that one party may count; cells are clipped beyond. It decides the width of integers and moves no
 # noise: a limit of size.
 MAX_RECORDS = 1 << 31
-# The most parties that release alone whose own datasets are written beside the common one: a limit of size.
+# The most parties for which each one's own dataset is written too, if parties release alone: a limit of size.
 MAX_DATASETS = 16
 
 # Options.
@@ -359,16 +359,16 @@ class CountsProtocol(Protocol):
 
     def expectation(self, consortium: Consortium) -> str:
         deviations, rows = self._planned_deviations(consortium), self.declared_rows(consortium)
-        found = deviations.values()
-        said = f"counts carry noise of deviation {min(found):.3g} to {max(found):.3g}"
+        widths = deviations.values()
+        noise = f"counts carry noise of deviation {min(widths):.3g} to {max(widths):.3g}"
         if rows is None:
-            return f"{said}; declare synthetic.rows, a round figure, to see this as a share of your records"
+            return f"{noise}; declare synthetic.rows, a round figure, to see this as a share of your records"
         errors = expected_errors(self.counting(consortium).layout, deviations, rows)
         pairs = [error for key, error in errors.items() if len(key) == 2] or list(errors.values())
         mean = sum(pairs) / len(pairs)
         useless = ", so expect a useless dataset: raise epsilon or bring more records" if mean > 0.5 else ""
         return (
-            f"{said}: in a table, noise alone moves {mean:.2%} of {rows:,} records on average and "
+            f"{noise}: in a table, noise alone moves {mean:.2%} of {rows:,} records on average and "
             f"{max(errors.values()):.2%} at most, before tables are made to agree{useless}"
         )
 
@@ -662,9 +662,9 @@ class SyntheticProtocol(CountsProtocol):
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
         many = consortium.size > MAX_DATASETS and self.pooling == "none"
-        said = (f"above {MAX_DATASETS} parties only the dataset of all of them is written",) if many else ()
+        datasets = (f"above {MAX_DATASETS} parties only the dataset of all of them is written",) if many else ()
         rounds = (self._describe_rounds(consortium),) if self.rounds == 2 else ()
-        return (*super().notes(consortium), *said, *rounds)
+        return (*super().notes(consortium), *datasets, *rounds)
 
 
 def _coordinator_with_parties(consortium: Consortium) -> str:

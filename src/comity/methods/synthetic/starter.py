@@ -1,4 +1,4 @@
-"""Generated hospitals that release one dataset of all their records, which are nobody's."""
+"""Hospitals with generated records release one dataset of all of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STUDY = """\
 
 [study]
 name = "{name}"
-protocol = "synthetic"          # noisy counts of all pairs of columns, opened once; a dataset is made of them
+protocol = "synthetic"          # noisy counts of all pairs of columns, opened once; a dataset is made from them
 schema = "schema.toml"          # the public description of a record: bounds, bins and categories, never measured
 
 [privacy]
@@ -21,8 +21,8 @@ unit = "record"                 # who is protected: one visit
 neighbours = "add-remove"       # how many records there are is protected too; "replace" where that is public
 epsilon = 1.0                   # the loss of each record; smaller is more private and less exact
 delta = 1e-6                    # 0, or left out, for pure differential privacy
-colluders = 1                   # hospitals that may pool what they saw with the coordinator
-dropouts = 1                    # hospitals that may vanish in the middle
+colluders = 1                   # how many hospitals may pool what they saw with the coordinator
+dropouts = 1                    # how many hospitals may drop out during a run
 
 [synthetic]
 rows = 10_000                   # about how many records there are in all: a round figure, declared, never counted

@@ -230,8 +230,8 @@ def tabulate_regression(counts: NoisyCounts, target: str, on: Sequence[str] | No
     exists and the regression is refused.
     """
     of, layout, names = find_column(counts, target), counts.counting.layout, counts.counting.cells.names
-    told = cell_middles(counts, of)
-    if told is None or np.isnan(told).any():
+    middles = cell_middles(counts, of)
+    if middles is None or np.isnan(middles).any():
         raise DataError(
             f"least squares can't explain {target!r}, which has no order or has missing values; choose a number",
             key=target,
@@ -239,19 +239,19 @@ def tabulate_regression(counts: NoisyCounts, target: str, on: Sequence[str] | No
     columns = [find_column(counts, name) for name in on] if on else [k for k in layout.leading if k != of]
     if of in columns:
         raise DataError(f"{target!r} can't explain itself; leave it out", key=target)
-    explained, opened = Term(target, of, told), Tables(counts.tables)
+    explained, opened = Term(target, of, middles), Tables(counts.tables)
     entries = [one for k in columns for one in _terms(counts, k)]
     for k, one in enumerate(columns):
         for other in (*columns[:k], of):
             find_pair(counts, opened, one, other)
 
-    def correlated(tables: Tables) -> Floats:
+    def correlate(tables: Tables) -> Floats:
         return _correlations(counts, tables, [*entries, explained])
 
-    matrix = correlated(opened)
+    matrix = correlate(opened)
     stream = Stream.public("conditioning", counts.digest)
     moved = [
-        np.linalg.norm(correlated(Tables(layout.tables(counts.add_noise(stream))))[:-1, :-1] - matrix[:-1, :-1], 2)
+        np.linalg.norm(correlate(Tables(layout.tables(counts.add_noise(stream))))[:-1, :-1] - matrix[:-1, :-1], 2)
         for _ in range(_EIGENVALUE_DRAWS)
     ]
     if np.linalg.eigvalsh(matrix[:-1, :-1])[0] < _MIN_EIGENVALUE * float(np.mean(moved)):
@@ -261,15 +261,15 @@ def tabulate_regression(counts: NoisyCounts, target: str, on: Sequence[str] | No
             key=target,
         )
 
-    def solved(tables: Tables) -> Floats:
-        found = correlated(tables)
+    def solve(tables: Tables) -> Floats:
+        found = correlate(tables)
         slopes = np.linalg.solve(found[:-1, :-1], found[:-1, -1])
         widths = np.array([_deviation(counts, tables, one) for one in entries])
         slopes = slopes / widths * _deviation(counts, tables, explained)
         means = np.array([_mean(counts, tables, one) for one in entries])
         return np.concatenate([[_mean(counts, tables, explained) - means @ slopes], slopes])
 
-    found = measure(counts, solved)
+    found = measure(counts, solve)
     inverse = np.linalg.inv(matrix[:-1, :-1])
     left = max(0.0, 1 - float(matrix[:-1, -1] @ inverse @ matrix[:-1, -1]))
     width = np.array([_deviation(counts, opened, one) for one in entries])

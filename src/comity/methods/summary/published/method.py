@@ -167,11 +167,11 @@ def weigh_seeds(sums: NDArray[np.int64], records: int, stream: Stream) -> Floats
     """The first broadcast, by the algorithm of `MeanWeights` with public randomness: two rows, means and λ."""
     truth, weights = sums / STEPS, np.zeros(len(sums))
     means, total, count = grid_mean(weights), np.zeros(len(sums)), count_iterations(len(sums))
-    chance = stream.uniform((count, len(sums)))
+    uniform = stream.uniform((count, len(sums)))
     signed = stream.uniform(count) - 0.5
     for number in range(count):
         # Exponential noise on the scores, then a measurement with Laplace noise, both of scale 1/ε.
-        scores = np.abs(records * means - truth) - np.log(chance[number]) / OPENING_EPSILON
+        scores = np.abs(records * means - truth) - np.log(uniform[number]) / OPENING_EPSILON
         worst = int(np.argmax(scores))
         noise = -np.sign(signed[number]) * np.log(1 - 2 * abs(signed[number])) / OPENING_EPSILON
         weights[worst] += (truth[worst] + noise - records * means[worst]) / (2 * records)
