@@ -32,9 +32,8 @@ lint: $(VENV)/.dev
 test: lint
 	$(BIN)/pytest
 
-# A thousand kills, a million mutated messages, the attacks of coalitions, statistical and scale runs, the mutants, and
-# the property tests on new examples:
-# many minutes.
+# A thousand kills, a million mutated messages, attacks of coalitions, statistical and scale runs, the mutants, and the
+# property tests on new examples. Takes many minutes.
 test-long: mutants
 	$(BIN)/pytest -m long -o faulthandler_timeout=1800
 	$(BIN)/pytest -m 'hypothesis and not long and not deploy' --hypothesis-profile=searching
@@ -43,25 +42,26 @@ test-long: mutants
 test-deploy: $(VENV)/.dev
 	$(BIN)/pytest -m deploy -n 0 -o faulthandler_timeout=600
 
-# Whoever is killed, whenever: 200 kills of each method, and 10 of each role over a relay; prints the table of
-# docs/reliability.md. An hour on two cores. FAULTS="--method auction --seed 7 --kills 20" for less.
+# Kill processes at any moment: 200 kills of each method, and 10 of each role over a relay; writes the table of
+# docs/reliability.md. Takes an hour on two cores. FAULTS="--method auction --seed 7 --kills 20" takes less.
 faults: $(VENV)/.dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.faults.matrix --write docs/reliability.md $(FAULTS)
 
-# Every rule removed or weakened, one at a time, in a copy of the tree: a test beside it has to fail.
+# Remove or weaken one rule at a time in a copy of the tree: a test beside the rule has to fail.
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tools.mutants
 
-# The rooms of the house and the way of a run through them, into docs/architecture.md.
+# Draw the packages, and the functions that a run calls, into docs/architecture.md.
 picture: $(VENV)/.dev
 	$(BIN)/python -m tools.picture
 
-# A paper's table or figure: `make papers NAME=softlabel-har`; without NAME the list of them. COMITY_DATA names the folder
-# of the datasets. ARGS="--quick --out plots" for what else the command takes.
+# Reproduce a paper's table or figure: `make papers NAME=softlabel-har`; without NAME, list them. COMITY_DATA names the
+# folder of the datasets. ARGS="--quick --out plots" passes further options.
 papers: $(VENV)/.installed
 	$(BIN)/python -m experiments papers $(or $(NAME),list) $(ARGS)
 
-# Comity beside an anchor: `make bench NAME=ledger`; without NAME the list of them. The anchors are the extra `bench`.
+# Measure Comity beside another tool: `make bench NAME=ledger`; without NAME, list the benches. The extra `bench` installs
+# the other tools.
 $(VENV)/.bench: $(VENV)/.installed
 	$(PIP) --editable '.[bench]'
 	touch $@
@@ -69,9 +69,8 @@ $(VENV)/.bench: $(VENV)/.installed
 bench: $(VENV)/.bench
 	$(BIN)/python -m experiments bench $(or $(NAME),list) $(ARGS)
 
-# diffprivlib needs an older scikit-learn than Comity does, so that the bench beside it has an environment of its own.
-# pip says that they do not fit together; what the bench calls of Comity does. Adult is compared too where COMITY_DATA
-# names its folder.
+# diffprivlib needs an older scikit-learn than Comity, so this bench has a separate environment. pip reports a conflict; the
+# parts of Comity that the bench calls work. Adult is compared too if COMITY_DATA names its folder.
 $(VENV)/diffprivlib/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(PYTHON) -m venv $(VENV)/diffprivlib
 	$(VENV)/diffprivlib/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt --editable .
@@ -81,12 +80,13 @@ $(VENV)/diffprivlib/.installed: pyproject.toml constraints.txt | $(BIN)/python
 bench-vertical: $(VENV)/diffprivlib/.installed
 	$(VENV)/diffprivlib/bin/python -m experiments bench vertical
 
-# docs/accuracy.md with the column of diffprivlib, in the same environment. COMITY_DATA names the folder of the tables. Hours.
+# Write docs/accuracy.md with the column of diffprivlib, in the same environment. COMITY_DATA names the folder of the tables.
+# Takes hours.
 accuracy: $(VENV)/diffprivlib/.installed
 	OMP_NUM_THREADS=1 $(VENV)/diffprivlib/bin/python -m experiments papers generalisation --out docs
 
-# MST and AIM as OpenDP has them, with the models of Private-PGM, in an environment of their own. COMITY_DATA names the
-# folder of Adult. The anchors take minutes for each release.
+# Measure beside OpenDP's MST and AIM with the models of Private-PGM, in a separate environment. COMITY_DATA names the folder
+# of Adult. These tools take minutes for each release.
 $(VENV)/mbi/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(PYTHON) -m venv $(VENV)/mbi
 	$(VENV)/mbi/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt --editable . 'opendp[mbi]==0.16.0'
