@@ -37,7 +37,7 @@ def contradictions(found: Figures, classes: int) -> list[str]:
     elif not (1 - a) / 4 - SLACK <= s:
         # Whoever is wrong gave another class at least as much: ½((1 − p)² + p²) >= ¼.
         out.append(f"squared error {s} at accuracy {a}")
-    if bool(found.confusion) != found["accuracy"].told:
+    if bool(found.confusion) != found["accuracy"].is_informative:
         out.append("a confusion beside an accuracy that is not told")
     confusion = np.array(found.confusion or [[a, 1 - a]])
     if confusion.min() < -SLACK or not np.isclose(confusion.sum(), 1, atol=1e-4):
@@ -153,14 +153,14 @@ def test_targets_that_do_not_vary_have_no_r_squared_and_constant_predictions_no_
         sums[card.entries.index("target²" if name == "R²" else "prediction²")] -= 40
         found = estimate_figures(card, sums, 1.0, z=Z, of="records")
         assert str(found[name]) == "too few records to tell", found.figures
-        assert found["mean squared error"].told
+        assert found["mean squared error"].is_informative
 
 
 @pytest.mark.parametrize("relation", RELATIONS[:2])
 def test_numbers_never_count_fewer_than_no_records(relation: tuple[Unit, Neighbours]) -> None:
     card = ScoreCard(PredictionTask(0), 2, *relation)
     found = estimate_figures(card, np.full(card.size, -30.0), 20.0, z=Z, of="records")
-    assert found.records >= 0 and not any(one.told for one in found.figures.values())
+    assert found.records >= 0 and not any(one.is_informative for one in found.figures.values())
 
 
 # What is said of them.
@@ -170,7 +170,7 @@ def test_an_interval_that_says_nothing_new_is_said_in_words() -> None:
     card = ScoreCard(PredictionTask(2), 2, Unit.RECORD, Neighbours.REPLACE)
     found = estimate_figures(card, np.zeros(card.size), 30.0, z=Z, of="records")
     for name in ("accuracy", "squared error", "log loss", "AUC"):
-        assert str(found[name]) == "too few records to tell" and not found[name].told
+        assert str(found[name]) == "too few records to tell" and not found[name].is_informative
         assert found.as_json()["figures"][name]["value"] is None
     again = Figures.from_json(json.loads(json.dumps(found.as_json(), allow_nan=False)))
     assert again == found
@@ -180,8 +180,8 @@ def test_an_interval_that_says_nothing_new_is_said_in_words() -> None:
 def test_r_squared_that_allows_a_constant_and_perfection_is_said_in_words() -> None:
     assert str(Estimate(-324.8, -324.8, 1.0, known=(-np.inf, 1.0))) == "too few records to tell"
     assert str(Estimate(0.3, -0.1, 0.99, known=(-np.inf, 1.0))) == "too few records to tell"
-    assert Estimate(0.9, 0.2, 1.0, known=(-np.inf, 1.0)).told
-    assert Estimate(-3.0, -9.0, -1.0, known=(-np.inf, 1.0)).told
+    assert Estimate(0.9, 0.2, 1.0, known=(-np.inf, 1.0)).is_informative
+    assert Estimate(-3.0, -9.0, -1.0, known=(-np.inf, 1.0)).is_informative
 
 
 def test_an_interval_comes_before_its_point() -> None:

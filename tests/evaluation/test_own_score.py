@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comity.data import Records
-from comity.federation.evaluation.own_score import OwnScore, of_classes, score_predictor
+from comity.federation.evaluation.own_score import OwnScore, score_classes, score_predictor
 from comity.federation.evaluation.score_card import PredictionTask
 from comity.learn.classifiers import LinearClassifier
 from comity.learn.regressor import LinearRegressor
@@ -46,11 +46,11 @@ def test_few_records_call_nothing_worse_that_chance_explains() -> None:
     for _ in range(2000):
         labels = generator.random(30) < 0.3
         told = labels ^ (generator.random(30) < 0.3)
-        found = of_classes(np.bincount(labels, minlength=2), np.bincount(labels[told != labels], minlength=2))
+        found = score_classes(np.bincount(labels, minlength=2), np.bincount(labels[told != labels], minlength=2))
         assert found is not None
         called += found.is_worse
     assert called <= 4
-    worst = of_classes(np.array([15, 15]), np.array([14, 15]))
+    worst = score_classes(np.array([15, 15]), np.array([14, 15]))
     assert worst is not None and worst.is_worse
 
 

@@ -148,7 +148,7 @@ def test_a_classifier_s_evaluation_says_how_many_answers_are_right() -> None:
     found = made.evaluation
     assert found is not None and list(found.figures) == ["accuracy", "squared error", "R²"]
     accuracy = found["accuracy"]
-    assert accuracy.told and 0 < accuracy.low <= truth["accuracy"] <= accuracy.high
+    assert accuracy.is_informative and 0 < accuracy.low <= truth["accuracy"] <= accuracy.high
     assert abs(accuracy.value - truth["accuracy"]) < 0.1
     assert 1 - accuracy.value <= 4 * found["squared error"].value + 1e-6
     assert "inf" not in " ".join(map(str, found.figures.values()))

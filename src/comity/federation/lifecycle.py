@@ -6,8 +6,8 @@
     begin     check the policy and reserve; make a fresh key for this run, signed by the pinned one; show the heads of
               others' ledgers that this site remembers (`federation.messages.heads`)
     meet      keep the keys of the others, where the method has letters between parties
-    end       keep what was released to this party (`federation.messages.delivered`), with the coordinator's lasting
-              signatures (`federation.messages.vouched`), remember the newest heads of others' ledgers, close the run
+    end       keep what was released to this party (`federation.messages.received`), with the coordinator's lasting
+              signatures (`federation.messages.signatures`), remember the newest heads of others' ledgers, close the run
     abandon   in place of `end`, for a run that can't continue or never began here: free what was never drawn
 
 Adversary    Any coordinator. It learns whether a party is ready, reserved or refused, the heads of its ledger, and
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from comity.federation.owner.lifecycle import LifecycleSite
 
 MAX_BOX_BYTES = 1 << 30
-"""Of the box with what is for its receiver alone; it is empty where there is nothing."""
+"""The largest box with values for one receiver alone; it is empty without such values."""
 SIGNED_KEY = Fields({"key": Blob(SEALING_BYTES), "signature": Blob(64)})
 
 

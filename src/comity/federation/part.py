@@ -18,7 +18,7 @@ from comity.federation.declare.declaration import Declaration
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 ByTerms = Callable[[Any, Consortium], str]
-"""Chooses the name of a release by public terms: of the method, in a consortium."""
+"""Chooses the name of a release from public terms: the method's options and the consortium."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ def step(
                  Both ends refuse a reply with more or fewer values. A party whose step fails before its draw
                  contributes the neutral value, unless the step gives other values, for which nothing is neutral.
     `stacked`    Promises that the body broadcasts over leading axes, so a simulation may run many parties at once.
-    `times`      Limits how often a run may ask for a step that contributes nothing. `per_sum` allows it instead once
-                 for each secure sum of the run, under the sum's label; `per_circle` once for each set of parties that
-                 sum together, under their place.
+    `times`      Limits how often a run may ask for a step that contributes nothing. `per_sum` allows it once for each
+                 secure sum of the run instead, under the sum's label; `per_sum_group` once for each group of parties
+                 that sum together, under the group's place.
     """
     if stacked and (gives or may_give):
         raise ValueError("a step that runs on stacks of parties can only contribute; leave gives and may_give out")
@@ -83,7 +83,7 @@ def step(
 
 
 def spec_of(function: Callable[..., Any], consortium: Consortium | None = None) -> StepSpec:
-    """What a step promises; in a consortium, with the name of the release that it sends."""
+    """The specification of a step; given a consortium, with the name of the release that it sends."""
     spec = getattr(function, "spec", None)
     if not isinstance(spec, StepSpec):
         raise Refused(f"{getattr(function, '__name__', function)!r} is not a step", code="no-step")
@@ -103,11 +103,11 @@ RUN, SUM = "run", "sum"
 ALWAYS_MOUNTED = (RUN, SUM)
 """Mounted in every run."""
 EVALUATION = "evaluation"
-"""Mounted where a study has an evaluation; names of its parts begin with it."""
+"""Mounted if a study has an evaluation; the mounts of its parts begin with it."""
 
 
 class Part:
-    """Frozen, public, stateless."""
+    """Declares releases and has the steps that make them. Frozen, public and stateless."""
 
     name: ClassVar[str] = ""
 
@@ -120,7 +120,7 @@ class Part:
         raise NotImplementedError(f"{type(self).__name__} declares nothing")
 
     def find(self, name: str) -> Callable[..., Any]:
-        """The step that was defined under this name: an alias would be a second way to ask."""
+        """The step that was defined under this name. An alias is refused: it would allow a second ask."""
         function: Callable[..., Any] | None = getattr(self, name, None)
         spec = getattr(function, "spec", None)
         if not isinstance(spec, StepSpec) or spec.name != name:

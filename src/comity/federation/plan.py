@@ -1,4 +1,4 @@
-"""The plan: what a study would release, to whom and at what cost, in words for people. No data is read."""
+"""The plan: what a study would release, to whom and at what cost, for people to read. It reads no data."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _HEADS = ("release", "from", "to", "protection", "loss per party")
 
 @dataclass(frozen=True)
 class Plan:
-    """Every release with its receiver, protection and cost; who pays what; the adversary; the claim.
+    """Every release with its receiver, protection and cost; the cost to each party; the adversary; the claim.
 
-    `guarantee` is the largest cost of the run to a party; `payers` are groups with different costs, the largest first.
-    `true_losses` are those of a published method, each beside what its paper claims.
+    `guarantee` is the largest cost of a run to a party. `payers` are groups of parties with the same cost, the largest
+    first. `true_losses` are those of a published method, beside what its paper claims.
     """
 
     __repr__ = short_repr
@@ -70,20 +70,20 @@ class Plan:
 
     @property
     def in_all(self) -> str:
-        """What the run costs whom."""
+        """The cost of a run, by payer."""
         return format_payers(self.payers) if self.payers else f"{self.guarantee} for each party"
 
     @property
     def claim_warnings(self) -> tuple[str, ...]:
-        """Warnings beside a claim that does not hold: how the charge to ledgers compares with the true loss."""
+        """Warnings about a claim that does not hold, and how the charge to ledgers compares with the true loss."""
         found: tuple[str, ...] = () if self.claim == PRIVATE else (self.claim,)
         if is_unproven(self.claim):
             found += (
-                "NOT PRIVATE AS CLAIMED: see each true loss, and to whom. Ledgers are charged the loss per party, "
-                "which is at least every true loss that has a bound",
+                "NOT PRIVATE AS CLAIMED: see each true loss, and who could learn it. Each ledger is charged the loss "
+                "per party, which is at least every true loss that has a bound",
             )
         if self.exposed:
-            found += (f"NO BOUND against {self.exposed}: no charge to a ledger covers that",)
+            found += (f"NO BOUND against {self.exposed}: no charge to a ledger covers what they may learn",)
         return found
 
     def as_json(self) -> dict[str, Any]:
@@ -140,8 +140,9 @@ class Plan:
 
 
 def plan(study: str, protocol: Protocol, consortium: Consortium) -> Plan:
+    """Plan a run of a protocol in a consortium. Refuses what the declaration rules out."""
     declaration = protocol.accepted(consortium)
-    rows, sufficient = [], dict[str, list[str]]()
+    rows, noise_notes = [], dict[str, list[str]]()
     for release in declaration.releases:
         times = f" x{release.times}" if release.times > 1 else ""
         noise_sd = None
@@ -155,10 +156,10 @@ def plan(study: str, protocol: Protocol, consortium: Consortium) -> Plan:
             over, parts = release.summed_over(consortium), release.parts(consortium)
             if over.size != parts:
                 known = max(over.colluders, release.known_parts)
-                sufficient.setdefault(_sufficient(over.size, over.dropouts, known, parts), []).append(release.name)
-    notes = [f"{', '.join(names)}: {sentence}" for sentence, names in sufficient.items()]
-    notes += _holders(declaration, consortium)
-    notes += _evaluated(consortium)
+                noise_notes.setdefault(_noise_note(over.size, over.dropouts, known, parts), []).append(release.name)
+    notes = [f"{', '.join(names)}: {sentence}" for sentence, names in noise_notes.items()]
+    notes += _holder_notes(declaration, consortium)
+    notes += _evaluation_notes(consortium)
     if consortium.unit is not Unit.PARTY and any(release.loss is not None for release in declaration.releases):
         charged = protocol.charged_once or two_parties_note(declaration, consortium)
         notes.append(f"the unit is {_UNITS[consortium.unit.value]}. {charged[0].upper()}{charged[1:]}")
@@ -194,58 +195,58 @@ def _true_losses(protocol: Protocol, consortium: Consortium) -> tuple[TrueLoss, 
     return found
 
 
-def _sufficient(parties: int, dropouts: int, known: int, parts: int) -> str:
-    """Who may be missing from shared noise, and what that costs. `known` parties may subtract their own part of it."""
+def _noise_note(parties: int, dropouts: int, known: int, parts: int) -> str:
+    """How many parties the shared noise can lose, and what that costs. `known` parties may subtract their own part."""
     risks = [(dropouts, "drops out", "drop out"), (known, "colludes", "collude")]
-    said = " and ".join(f"up to {count} {one if count == 1 else many}" for count, one, many in risks if count)
-    factor = _factor(parties / parts)
-    return (
-        f"the noise stays sufficient if, of {parties} parties, {said} (variance {factor} times a trusted coordinator's)"
-    )
+    first, *rest = [(count, one if count == 1 else many) for count, one, many in risks if count]
+    losses = " and ".join([f"up to {first[0]} of {parties} parties {first[1]}", *(f"up to {n} {do}" for n, do in rest)])
+    return f"the noise stays sufficient if {losses} (variance {_factor(parties / parts)} times a trusted coordinator's)"
 
 
 def _factor(factor: float) -> str:
-    """Three figures, and as many more as it takes to tell a factor from 1."""
+    """A factor with three digits, or as many as distinguish it from 1."""
     digits = 3
     while digits < 9 and f"{factor:.{digits}g}" == "1":
         digits += 1
     return f"{factor:.{digits}g}"
 
 
-def _holders(declaration: Declaration, consortium: Consortium) -> list[str]:
-    """The probability and the assumption of secure sums where only some parties hold shares of a mask."""
+def _holder_notes(declaration: Declaration, consortium: Consortium) -> list[str]:
+    """The probability and the assumption of secure sums in which only some parties hold shares of a mask."""
     summed = [release for release in declaration.releases if isinstance(release.protection, Summed)]
     sizes = {over.size: over for over in (release.summed_over(consortium) for release in summed)}
     graphs = [(size, choose_degree(size, over.colluders, over.dropouts)) for size, over in sizes.items()]
     return [
         f"secure sums: each party keeps a share of its mask and picks {graph.degree} others at random to hold shares; "
         f"any {graph.threshold} of these {graph.degree + 1} can recover the mask. A coordinator that lies about "
-        "dropouts opens the sum of all parties or nothing, except with probability 2^-39, if its colluders were fixed "
-        "before the share holders were picked"
+        "dropouts opens the sum of all parties or nothing, except with probability 2^-39. This assumes that its "
+        "colluders were fixed before the share holders were picked"
         for size, graph in graphs
         if graph.degree < size - 1
     ]
 
 
-def _evaluated(consortium: Consortium) -> list[str]:
-    """What measuring the model costs, and on what it is measured."""
+def _evaluation_notes(consortium: Consortium) -> list[str]:
+    """What evaluating the model costs, and on which records."""
     terms = consortium.evaluation
     if terms is None:
         return []
     share = f"evaluation: {100 * terms.share:.3g} % of each owner's records are held out (by a keyed hash)"
     if terms.parallel:
         return [
-            f"{share}. Every record is either trained on or measured on, never both, so the evaluation costs nothing "
-            "beyond the study's epsilon"
+            f"{share}. Every record is used for training or for evaluation, never for both, so the evaluation costs "
+            "nothing beyond the study's epsilon"
         ]
-    return [f"{share}. A whole party is in both parts and pays for both, out of the study's epsilon"]
+    return [
+        f"{share}. A whole party takes part in training and in evaluation, and both are paid from the study's epsilon"
+    ]
 
 
 def two_parties_note(declaration: Declaration, consortium: Consortium) -> str:
-    """What someone with records at two parties loses: group privacy.
+    """What someone with records at two parties loses, by group privacy.
 
-    Two databases that differ in m units are m steps apart. Under pure ε each step adds ε. Under Gaussian noise what
-    is released moves m times as far, which is m times μ and m² times ρ, whether the noise is shared or each site's own.
+    Two databases that differ in m units are m steps apart. Under pure ε each step adds ε. Under Gaussian noise the
+    released value moves m times as far, which costs m times μ and m² times ρ, for shared noise and for each site's own.
     """
     losses = {release.name: release.loss for release in declaration.releases if release.loss is not None}
     delta = delta_of(consortium)
@@ -254,7 +255,8 @@ def two_parties_note(declaration: Declaration, consortium: Consortium) -> str:
     records = "" if consortium.unit is Unit.PERSON else "with records "
     return (
         f"someone {records}at two parties is protected at eps {_epsilon(twice, delta)} instead of "
-        f"{_epsilon(once, delta)}{f' (delta {shown_small(delta)})' if delta else ''}; each ledger is charged for one"
+        f"{_epsilon(once, delta)}{f' (delta {shown_small(delta)})' if delta else ''}; each ledger is charged for one "
+        "party"
     )
 
 
@@ -263,7 +265,7 @@ def _epsilon(spent: Spent, delta: Decimal) -> str:
 
 
 def double_loss(loss: Loss) -> Loss:
-    """The loss of two units at once: a replaced unit is one that left and one that came."""
+    """The loss of two units at once: to replace a unit is to remove one and to add one."""
     return convert(loss, Unit.RECORD, Neighbours.ADD_REMOVE, Unit.RECORD, Neighbours.REPLACE)
 
 
@@ -272,19 +274,19 @@ _UNDECLARED = 10_000
 
 
 def loose_warnings(spent: Spent, units: int | None, consortium: Consortium) -> tuple[str, ...]:
-    """Warnings about an epsilon or delta so large that the guarantee says next to nothing."""
+    """Warnings about an epsilon or delta so large that the guarantee means little."""
     found, delta = [], delta_of(consortium)
     epsilon = spent.epsilon_at(delta)
     if epsilon > LOOSE_EPSILON:
         found.append(
-            f"eps {shown(epsilon, decimals=2)} is above {LOOSE_EPSILON}: someone who sees the result may tell one "
-            "unit's data from another's almost surely; lower privacy.epsilon"
+            f"eps {shown(epsilon, decimals=2)} is above {LOOSE_EPSILON}: someone who sees the result may be almost "
+            f"sure which of two versions of {_UNITS[consortium.unit.value]} it was made from; lower privacy.epsilon"
         )
     if delta * (units or _UNDECLARED) > 1:
         counted = f"1/{units}, and the study declares {units} units" if units else f"1/{_UNDECLARED}"
         found.append(
-            f"delta {shown_small(delta)} is above {counted}: it allows the whole data of some units to be given away; "
-            "set privacy.delta far below 1 / (number of units)"
+            f"delta {shown_small(delta)} is above {counted}: such a delta allows a method to reveal all data of some "
+            "units; set privacy.delta far below 1 / (number of units)"
         )
     return tuple(found)
 

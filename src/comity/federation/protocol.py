@@ -38,46 +38,46 @@ class Protocol(Part):
     variant: ClassVar[str] = "default"
     """The form of the method, as an owner's policy names it: `published` is that of the paper."""
     roles: ClassVar[tuple[str, ...]] = ()
-    """What its releases call the parties, where these do not all do the same."""
+    """The roles that its releases name, where not all parties do the same."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__repr__" not in cls.__dict__:
-            # Before the decorator of a dataclass writes one with every array and every column.
+            # Set before the dataclass decorator, whose own would print every array and column.
             cls.__repr__ = short_repr  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
-        """Every field holds what its type says; a method that has more to check does so after this."""
+        """Check every field against its type. A method with further checks calls this first."""
         check_fields(self)
 
     @property
     def stackable(self) -> bool:
-        """Whether the coordinator asks for sums alone, so that very many parties can be simulated in stacks."""
+        """Whether the coordinator asks only for sums: then a simulation can run many parties in stacks."""
         return True
 
     @property
     def scratch(self) -> int:
-        """How many numbers a step holds for one party, where these are more than its contribution: stacks are sized by
-        it."""
+        """How many numbers a step holds for one party, if more than its contribution. It limits the size of stacks."""
         return 0
 
     def accepted(self, consortium: Consortium) -> Declaration:
-        """What it declares in this consortium, with its parts; or the refusal of whatever public figures rule out."""
+        """Its declaration in this consortium. Refuses what public figures rule out, in its parts too."""
         declaration = self.declared(consortium).accept(consortium)
         for part in self.parts.values():
             part.declare(consortium).accept(consortium, beside=declaration)
         return declaration
 
     def declared(self, consortium: Consortium) -> Declaration:
-        """Everything that a run declares: the method's releases, and those of its evaluation where the study has one.
+        """Everything that a run declares: the method's releases and, if the study has one, those of its evaluation.
 
-        Only releases that are added here, for the evaluation, are of the set-aside part; a method that claims it of its
-        own is refused.
+        Only the evaluation's releases, added here, are made from held-out records. A method that claims this of its own
+        releases is refused.
         """
         own = self.declare(consortium)
         if own.holdout:
             raise StudyError(
-                f"{self.name} declares {own.holdout[0]} as being of records that it does not see", key="evaluation"
+                f"{self.name} declares that {own.holdout[0]} is made from held-out records, which it does not see",
+                key="evaluation",
             )
         if consortium.evaluation is None:
             return own
@@ -92,69 +92,68 @@ class Protocol(Part):
 
     @property
     def prediction_task(self) -> PredictionTask | None:
-        """What the presented model answers about a record; None where it answers nothing that a label could check."""
+        """What the presented model predicts about a record; None if it predicts nothing that a label could check."""
         return None
 
     def on_training_part(self, terms: Evaluation) -> Protocol:
-        """The same method, laid out for the records that its study's evaluation leaves to it."""
+        """The same method, for the records that the study's evaluation leaves for training."""
         return self
 
     def model_evaluation(self, consortium: Consortium) -> ModelEvaluation:
-        """How the presented model is measured on records that were set aside."""
+        """The part that evaluates the presented model on held-out records."""
         if self.prediction_task is None:
             raise StudyError(
-                f"[evaluation] measures a model that predicts; {self.title_in(consortium)} releases none: leave it out",
+                f"[evaluation] needs a model that predicts; {self.title_in(consortium)} releases none: leave it out",
                 key="evaluation",
             )
         return RecordEvaluation(self)
 
     def streams(self, consortium: Consortium) -> bool:
-        """Whether all that its steps take from an owner's records is `site.total`, so that they may come in blocks."""
+        """Whether its steps read an owner's records only through `site.total`: then these may come in blocks."""
         return False
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        """Ask for steps and return the released values by the name of their release."""
+        """Ask for steps, and return the released values by the names of their releases."""
         raise NotImplementedError(f"{type(self).__name__} coordinates nothing")
 
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> Any:
-        """What a consumer works with, from released values alone: an artefact (`comity.artefacts`), which saves, loads,
-        describes and draws itself; without one, the values by their names.
+        """Make the result from released values alone: an artefact (`comity.artefacts`), which saves, loads, describes
+        and draws itself. By default, the values by their names.
 
-        A receiver that was not released what it takes has nothing to work with: KeyError says so.
+        Raises KeyError where a value that it needs was not released to the receiver.
         """
         return dict(released)
 
     def present_received(self, found: Received, consortium: Consortium) -> Any:
-        """What a party works with of what it has of a run; KeyError where it was not released what that takes."""
+        """Make a party's result from what it received in a run; KeyError where a value is missing."""
         return self.present(found.releases, consortium)
 
     def present_own(self, own: Mapping[str, Any], consortium: Consortium) -> Mapping[str, Artefact]:
-        """What an owner works with of the values that its own steps delivered to it, by their names: written into its
-        folder, beside the values, and nowhere else."""
+        """Artefacts made from the values that an owner's own steps delivered to it, by name. They are written into its
+        own results folder and nowhere else."""
         return {}
 
     def beside(
         self, released: Mapping[str, Any], consortium: Consortium, *, study: str, run: str
     ) -> Mapping[str, Artefact]:
-        """Further artefacts of a run of the study with this hash, by the name of the folder that each belongs in."""
+        """Further artefacts of a run, by the name of their folder. `study` is the study's hash."""
         return {}
 
     def assess(self, presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
-        """Simulation only: how good what was presented is, on test records. `train` are the parties' own records, or
-        None where nobody asked for comparisons. This is for models that predict; a method whose quality is not one
-        number has its own."""
+        """Simulation only: assess the result on test records. `train` are the parties' own records, or None if no
+        comparison is wanted. The default is for models that predict."""
         compared = [] if train is None else self.compare(train, test)
         return assess_predictor(presented, test, self.score(presented, test), compared)
 
     def clipped_fractions(
         self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
     ) -> tuple[Figure, ...]:
-        """Simulation only: what share of the records, or of the parties where these are the unit, each of the method's
-        bounds cuts. It is found by exact records and by what a run opened on its way, and so it is no release."""
+        """Simulation only: the share of records that each of the method's bounds clips, or of parties where these are
+        the unit. It needs exact records, so it is never released."""
         return ()
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
-        """Simulation only: what a constant, the parties alone, and all records pooled would reach on test records."""
+        """Simulation only: the errors of a constant, of each party alone and of all records pooled, on test records."""
         return []
 
     def score(self, model: Any, test: Records) -> float | None:
@@ -162,44 +161,44 @@ class Protocol(Part):
         return None
 
     def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
-        """How good what an owner was presented is on its own records, which never leaves it; None where they can't say.
-        This is for models that predict from whole records."""
+        """Score an owner's result on its own records; the score never leaves the owner. None if the records can't tell.
+        The default is for models that predict from whole records."""
         return score_predictor(presented, records, self.prediction_task) if hasattr(presented, "predict") else None
 
     def expectation(self, consortium: Consortium) -> str:
-        """One line for the plan: how much noise to expect, from public quantities; empty if there is no estimate."""
+        """One line for the plan: how much noise to expect, from public figures; empty without an estimate."""
         return ""
 
     @property
     def charged_once(self) -> str:
-        """Why several ledgers are charged for what is one and the same loss. Empty where each charge is a loss of its
-        own: then a person with records at several parties loses more than any one of them is charged."""
+        """Why several ledgers are charged for one and the same loss. Empty where each charge is a separate loss:
+        someone with records at several parties then loses more than any one party is charged."""
         return ""
 
     def declared_units(self, consortium: Consortium) -> int | None:
-        """How many units the study declares, in all; None where it declares no number."""
+        """How many units the study declares in total; None if it declares no number."""
         return consortium.size if consortium.unit is Unit.PARTY else None
 
     def true_losses(self, consortium: Consortium) -> tuple[TrueLoss, ...]:
-        """Of a published method: what it loses in truth, to whom, beside what its paper claims. Every published
-        variant states it; a method whose declared loss is its own claim has nothing to compare."""
+        """Of a published method: what it truly loses, to whom, beside what its paper claims. Every published variant
+        states this; other methods have nothing to compare."""
         return ()
 
     def warnings(self, consortium: Consortium) -> tuple[str, ...]:
-        """What nobody should overlook in the plan, beyond the claim."""
+        """Warnings for the plan, beyond the claim."""
         return ()
 
     def title_in(self, consortium: Consortium) -> str:
-        """The method as it runs in this consortium, in a few words."""
+        """The method's title, as it runs in this consortium."""
         return str(getattr(self, "title", self.name))
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
-        """Further lines for the plan: what a reader should know that no release says by itself."""
+        """Further notes for the plan."""
         return ()
 
 
 def presented_to(protocol: Protocol, found: Received, consortium: Consortium) -> Any:
-    """What a receiver works with, or None where it was not released what that takes."""
+    """A receiver's result, or None where a value that it needs was not released to it."""
     try:
         return protocol.present_received(found, consortium)
     except KeyError:

@@ -119,16 +119,16 @@ def begin(parties: Parties) -> None:
     if writers:
         need = len(writers) - consortium.dropouts
         quorums = tuple((members, least) for members, least in quorums if members <= writers.keys())
-        circles = {party: {*to, party} for party, to in writers.items()}
-        circle = next(iter(circles.values()))
-        if all(other == circle for other in circles.values()):
+        addressees = {party: {*to, party} for party, to in writers.items()}
+        common = next(iter(addressees.values()))
+        if all(other == common for other in addressees.values()):
             # All write to all: the keys are the same for every party and are stored once.
             view.ask(
                 "meet",
                 to=list(writers),
                 need=need,
                 quorums=quorums,
-                run_keys={p: keys[p] for p in sorted(circle) if p in keys},
+                run_keys={p: keys[p] for p in sorted(common) if p in keys},
             )
         else:
             each = {party: {"run_keys": {p: keys[p] for p in sorted(to) if p in keys}} for party, to in writers.items()}

@@ -147,7 +147,7 @@ class Parties:
 
     @property
     def set_ups(self) -> dict[int, SetUp]:
-        """The set-ups of the secure sum, by circle."""
+        """The set-ups of the secure sum, by the place of their group."""
         return self._memory.set_ups
 
     @property

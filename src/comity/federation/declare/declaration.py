@@ -165,7 +165,7 @@ class Declaration:
 
 @dataclass(frozen=True)
 class SumGroup:
-    """Parties that sum together: their place among the circles of the run, their consortium, and their sums' labels."""
+    """Parties that sum together: their place among the groups of the run, their consortium, and their sums' labels."""
 
     place: int
     consortium: Consortium

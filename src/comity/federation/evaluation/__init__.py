@@ -1,1 +1,1 @@
-"""Is the model any good? Measured under privacy, on records that were set aside before training."""
+"""How good a model is: evaluated under privacy on held-out records, assessed in a simulation, scored by an owner."""

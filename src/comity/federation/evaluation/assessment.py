@@ -1,9 +1,9 @@
-"""How good a result is, measured in a simulation on records that are private outside of it.
+"""The assessment of a simulated result on test records, which would be private outside of a simulation.
 
-A score is a release: none of this exists in a deployment, unless it is declared, noised and paid for. A method whose
-quality is not one number overrides `Protocol.assess`; the default is for models that predict. `Baseline` is what a
-model is compared with. `Repeats` shows how far noise moves the figures: the same records are run again and again with
-fresh simulated noise, and only the figures of these runs are kept.
+A score is a release, so a deployment has no assessment, only what its study declares, noises and pays for
+(`evaluation.protocol`). A method whose quality is not one number overrides `Protocol.assess`; the default is for models
+that predict. A model is compared with `Baseline`s. `Repeats` shows how far noise moves the figures: the same records
+are run repeatedly with fresh simulated noise, and only the figures of these runs are kept.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from comity.untrusted.pages import validate
 
 @dataclass(frozen=True)
 class Baseline:
-    """An error on test records: of a constant, of parties alone, of everything pooled, of the method without noise.
+    """An error on test records: of a constant, of each party alone, of all records pooled, of the method without noise.
 
-    `log_loss` and `auc` stand beside it where what is compared with gives probabilities of classes; of parties alone
-    they are means.
+    A baseline that gives class probabilities also has `log_loss` and `auc`; for parties alone they are means.
     """
 
     name: str
@@ -39,16 +38,16 @@ class Baseline:
 
 
 ERROR = "error"
-"""The name of the one number that baselines are compared with."""
+"""The name of the number that is compared with baselines."""
 
 
-# A plot has room for so many lines.
-_DRAWN = 40
+# A plot has room for this many lines.
+_MAX_DRAWN = 40
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Of one figure over all repeats."""
+    """The spread of one figure over all repeats."""
 
     mean: float
     spread: float
@@ -62,14 +61,14 @@ class Spread:
 
 @dataclass(frozen=True)
 class Repeats:
-    """The figures of each repeat by their names, the error first. `how` says what a repeat was."""
+    """The figures of each repeat, by name, the error first. `how` says what was repeated."""
 
     how: str
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, how: str, found: Sequence[Assessment]) -> Repeats:
-        """Figures that every repeat has."""
+        """Collect the figures that every repeat has."""
         rows = [_figures(one) for one in found]
         names = [name for name in (rows[0] if rows else {}) if all(name in row for row in rows)]
         return cls(how, {name: tuple(row[name] for row in rows) for name in names})
@@ -96,12 +95,12 @@ class Repeats:
         return f"{name} {spread.mean:.3f} ± {spread.spread:.3f}{worst} in {self.count} repeats ({self.how})"
 
     def section(self) -> Section:
-        """A part of the page: every repeat's error, the smallest first, and all figures in a table."""
+        """A section of the page: every repeat's error, the smallest first, and a table of all figures."""
         shown = tuple((name, one.mean, one.spread, one.least, one.most) for name, one in self.spreads.items())
         about = f"{self.count} repeats with fresh simulated noise on the same records: {self.how}."
         plots = []
         for name, values in list(self.values.items())[:1]:
-            dots = tuple(Dot(str(place), one) for place, one in enumerate(_thinned(values), start=1))
+            dots = tuple(Dot(str(place), one) for place, one in enumerate(_sort_and_thin(values), start=1))
             plots.append(Dots(f"The {name} of each repeat", name, dots))
         table = Grid(("figure", "mean", "spread", "least", "most"), shown, about)
         return Section("Repeats", plots=tuple(plots), tables=(table,))
@@ -116,10 +115,10 @@ class Repeats:
         return cls(str(page["how"]), {str(k): tuple(map(float, v)) for k, v in page["values"].items()})
 
 
-def _thinned(values: Sequence[float]) -> list[float]:
-    """Sorted, and at most `_DRAWN` of them, evenly."""
+def _sort_and_thin(values: Sequence[float]) -> list[float]:
+    """The values in order, evenly thinned to at most `_MAX_DRAWN`."""
     ordered = sorted(values)
-    step = max(1, -(-len(ordered) // _DRAWN))
+    step = max(1, -(-len(ordered) // _MAX_DRAWN))
     return ordered[::step]
 
 
@@ -128,13 +127,13 @@ def _figures(found: Assessment) -> dict[str, float]:
     return error | {figure.name: figure.value for figure in found.figures}
 
 
-# A probability of zero for what happened would cost infinitely much.
-_LEAST = 1e-12
+# The log loss of a probability of zero would be infinite.
+_MIN_PROBABILITY = 1e-12
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One number beside the error; `about` says what it counts and which values are good ones."""
+    """A number beside the error; `about` says what it measures and which values are good."""
 
     name: str
     value: float
@@ -143,8 +142,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Assessment:
-    """`error` is the one number that baselines are compared with, where a method has one, and `measure` what it counts.
-    `figures` stand beside it, `sections` become parts of the page, `repeats` say how far fresh noise carries them."""
+    """`error` is compared with baselines, where a method has one such number; `measure` says what it measures.
+
+    `figures` are further numbers, `sections` become sections of the page, `repeats` says how far fresh noise moves the
+    figures.
+    """
 
     __repr__ = short_repr
 
@@ -157,7 +159,7 @@ class Assessment:
 
     @property
     def measured(self) -> bool:
-        """Whether anything was."""
+        """Whether there is anything to show."""
         return self.error is not None or bool(self.baselines or self.figures or self.sections)
 
     def as_json(self) -> dict[str, Any]:
@@ -184,27 +186,27 @@ class Assessment:
 
 
 def assess_predictor(presented: Any, test: Records, error: float | None, baselines: Sequence[Baseline]) -> Assessment:
-    """The error of a model beside its baselines; with probabilities also their log loss and, of two classes, the AUC.
+    """Assess a model by its error and baselines; with probabilities also by their log loss and, for two classes, AUC.
 
-    `presented` takes encoded rows, and labels are the places of its classes.
+    `presented` takes encoded rows; a label is the index of its class.
     """
     figures: list[Figure] = []
-    foretell = getattr(presented, "predict_proba", None)
-    if callable(foretell) and test.labels is not None and len(test):
-        shares = np.asarray(foretell(test.features), np.float64)
+    predict_proba = getattr(presented, "predict_proba", None)
+    if callable(predict_proba) and test.labels is not None and len(test):
+        shares = np.asarray(predict_proba(test.features), np.float64)
         labels = np.asarray(test.labels).astype(np.int64)
         found = auc(shares[:, 1], labels > 0) if shares.shape[1] == 2 else None
         if found is not None:
             figures.append(
-                Figure("AUC", found, "chance that of two records, one of each class, the right one scores higher")
+                Figure("AUC", found, "chance that a record of the second class scores higher than one of the first")
             )
         if labels.min() >= 0 and labels.max() < shares.shape[1]:
-            figures.append(Figure("log loss", log_loss(shares, labels), "mean surprise at the true class, in nats"))
+            figures.append(Figure("log loss", log_loss(shares, labels), "mean of -log p of the true class, in nats"))
     return Assessment(error, str(getattr(presented, "measure", "")), tuple(baselines), tuple(figures))
 
 
 def auc(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float | None:
-    """Area under the ROC curve by ranks, ties counted half; None where one of the classes is absent."""
+    """Area under the ROC curve by ranks, ties counted half; None if a class is absent."""
     ones = int(positive.sum())
     zeros = len(positive) - ones
     if not ones or not zeros:
@@ -215,6 +217,6 @@ def auc(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float | Non
 
 
 def log_loss(shares: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
-    """Mean of −log p of the class that was the case."""
+    """Mean of −log p of the true class."""
     given = shares[np.arange(len(labels)), labels]
-    return float(-np.mean(np.log(np.maximum(given, _LEAST))))
+    return float(-np.mean(np.log(np.maximum(given, _MIN_PROBABILITY))))

@@ -1,10 +1,10 @@
-"""Noisy sums of an evaluation, made consistent: the nearest sums that some records could add up to.
+"""Consistent sums: the sums nearest to an evaluation's noisy ones that some records could add up to.
 
-Each record adds to the sums one of the vectors that its prediction and its label allow (`_system`). Sums of records
-are therefore combinations of such vectors with weights from 0: a convex cone. Noise leaves it: more right answers than
-records, a squared error that no such accuracy allows. The nearest point of the cone is post-processing, which costs
-nothing, and comes no further from the truth than the noisy sums were (proof.md, 5). All figures are read off that one
-point, so that there are records of which all of them are true.
+Each record adds one of the vectors that a prediction and a label allow (`_system`). Sums over records are combinations
+of such vectors with non-negative weights: a convex cone. Noisy sums may lie outside of it, with more right answers than
+records, or a squared error that the accuracy rules out. Projecting them on the cone is post-processing, so it costs
+nothing, and it never increases the distance to the true sums (proof.md, 5). All figures come from this one point, so
+they do not contradict each other.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from comity.federation.evaluation.score_card import CAP, REACH, ScoreCard
 Floats = NDArray[np.float64]
 
 _PER_BIN = 6
-"""Predictions that stand for those of a bin, its ends among them."""
+"""Predictions that represent a bin, its ends among them."""
 _OTHER_SHARES = 4
 _NUMBERS = 33
-"""Targets, and as many predictions, that stand for all numbers between the bounds."""
+"""Targets, and as many predictions, that represent all numbers between the bounds."""
 _EXACTLY = 1e4
 """Weight of an equation that holds without noise."""
 
 
 def consistent_sums(card: ScoreCard, opened: Floats) -> Floats:
-    """The sums nearest to `opened` that records can add up to, in the units of the card."""
+    """The sums nearest to `opened` that records can add up to, in the card's units."""
     atoms, ties = _system(card)
     return nearest(atoms, opened, ties)
 
 
 def nearest(atoms: Floats, opened: Floats, ties: Floats | None = None, totals: Floats | None = None) -> Floats:
-    """The point nearest to `opened` of the cone that the columns of `atoms` span. Weights keep `ties @ w = totals`."""
+    """The point nearest to `opened` in the cone that the columns of `atoms` span, with weights w such that
+    `ties @ w = totals`."""
     size = max(1.0, float(np.abs(opened).max(initial=0.0)))
     rows, wanted = [atoms], [np.asarray(opened, np.float64) / size]
     if ties is not None:
@@ -51,7 +52,7 @@ def nearest(atoms: Floats, opened: Floats, ties: Floats | None = None, totals: F
 
 @lru_cache(maxsize=32)
 def _system(card: ScoreCard) -> tuple[Floats, Floats | None]:
-    """What one record may add to the sums, a column for each kind of record, and the ties between their weights."""
+    """What one record may add to the sums, one column for each kind of record, and the equations between weights."""
     if not card.task.classes:
         return _of_numbers(card), None
     return (_of_two_classes(card), None) if card.binary else _of_classes(card)
@@ -84,7 +85,7 @@ def _of_two_classes(card: ScoreCard) -> Floats:
 
 
 def _squares(total: float, most: float, number: int) -> tuple[float, float]:
-    """Between what the squares of `number` shares lie that add up to `total`, each of them `most` at most."""
+    """The smallest and the largest sum of squares of `number` shares that add up to `total`, each at most `most`."""
     if number == 0 or total <= 0:
         return 0.0, 0.0
     full = min(number, int(total / most + 1e-12))
@@ -92,7 +93,7 @@ def _squares(total: float, most: float, number: int) -> tuple[float, float]:
 
 
 def _of_classes(card: ScoreCard) -> tuple[Floats, Floats]:
-    """Cells of the confusion and predictions are coupled by being right or wrong alone: of as many records each."""
+    """Cells of the confusion matrix and predictions are tied only by their numbers of right and of wrong answers."""
     classes, first = card.task.classes, card.task.classes**2
     ends = np.concatenate([[1 / classes], card.edges, [1.0]])
     right, wrong = [], []

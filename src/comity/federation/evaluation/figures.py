@@ -1,19 +1,19 @@
-"""Figures from the noisy sums of an evaluation, each with an interval that accounts for the noise and for chance.
+"""Figures from the noisy sums of an evaluation, each with an interval for noise and sampling error.
 
-Every figure is a ratio θ = Σx/n of bounded x over the records (or parties) that were set aside, or made of such. With
-noise of known deviation s in the sum and s₀ in the count, and chance of variance at most θ(1 − θ)·n (Bhatia and Davis:
-no x in [0, 1] of mean θ varies more), an interval is the set of θ that the sums do not reject,
+Every figure is a ratio θ = Σx/n of bounded x over the held-out records (or parties), or is made from such ratios. The
+noise has a known deviation, s in the sum and s₀ in the count. Sampling adds a variance of at most θ(1 − θ)·n (Bhatia
+and Davis: no x in [0, 1] of mean θ varies more). The interval is the set of θ that the sums do not reject,
 
     (Σx − θn)² <= z² (s² + θ² s₀² + n θ(1 − θ)),
 
-a quadratic in θ (after Fieller 1954 and Wilson 1927): wide where there are few records, inside the figure's range.
-The bound on chance makes it cover at least as often as it says where x is not a yes or no. Noise may put Σx below 0 or
-above n, where no θ would be left, or one alone: it counts as 0 or n there, which is nearer to θn for every θ. So the
-interval is never empty, and never narrow by noise (proof.md, 4).
+a quadratic in θ (after Fieller 1954 and Wilson 1927). It is wide with few records and stays inside the figure's range.
+Where x is not a yes or no, the bound on the variance makes it cover at least as often as it claims. Noise may put Σx
+below 0 or above n, where no θ or a single one would be left. Σx then counts as 0 or n, which is nearer to θn for every
+θ. So the interval is never empty, and noise never makes it narrow (proof.md, 4).
 
-Intervals come from the noisy sums, best estimates from the nearest sums that records can add up to
-(`comity.federation.evaluation.consistency`): so estimates of one evaluation never contradict each other. An interval is
-widened to its estimate where that lies outside, which leaves no true value out.
+Intervals come from the noisy sums, best estimates from the nearest sums that records can add up to (`consistency`), so
+the estimates of one evaluation never contradict each other. Where an estimate lies outside its interval, the interval
+is widened to it, which excludes no true value.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from comity.federation.evaluation.score_card import CAP, REACH, ScoreCard
 Floats = NDArray[np.float64]
 
 Z_GAUSSIAN, Z_LAPLACE = 1.959964, 2.1184
-"""95 %, in standard deviations; Laplace noise has the heavier tails."""
+"""95 % quantiles in standard deviations; Laplace noise has the heavier tails."""
 _GRID = 2001
 _LITTLE = 1e-12
 _LEAST_LOSS = log1p(exp(-REACH))
-"""Of a probability that counts as the largest one."""
+"""The log loss of the largest probability that counts."""
 
 
 TOO_FEW = "too few records to tell"
 _ROOM = 0.025
-"""An interval that leaves out less than this of what is known beforehand, at either end, tells nothing."""
+"""An interval that excludes less than this share of the possible range at either end says nothing."""
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A 95 % interval, and the best estimate inside it. `known` is where the figure lies whatever was measured.
+    """A 95 % interval and the best estimate inside it. `known` is the range in which the figure lies in any case.
 
-    Where the interval is as wide as that, nothing was learned: `told` is False, and neither terminal, page nor JSON
-    show an estimate.
+    Where the interval is as wide as that range, nothing was learned: `is_informative` is False, and terminal, page and
+    JSON show no estimate.
     """
 
     value: float
@@ -58,45 +58,45 @@ class Estimate:
     high: float
     known: tuple[float, float] = (-inf, inf)
 
-    def _said(self) -> tuple[float | None, float, float, tuple[float, float]]:
-        return self.value if self.told else None, self.low, self.high, self.known
+    def _shown(self) -> tuple[float | None, float, float, tuple[float, float]]:
+        return self.value if self.is_informative else None, self.low, self.high, self.known
 
     def __eq__(self, other: object) -> bool:
-        return self._said() == other._said() if isinstance(other, Estimate) else NotImplemented
+        return self._shown() == other._shown() if isinstance(other, Estimate) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._said())
+        return hash(self._shown())
 
     @property
-    def told(self) -> bool:
+    def is_informative(self) -> bool:
         if not (isfinite(self.low) and isfinite(self.high)):
             return False
         low, high = self.known
         if not isfinite(high):
             return True
         if not isfinite(low):
-            # R²: a constant has 0, perfect predictions 1. What allows both tells nothing, however far down it goes.
+            # R²: a constant has 0, perfect predictions have 1. An interval with both says nothing.
             low = min(0.0, high)
             return self.low > low or self.high < high - _ROOM
         room = _ROOM * (high - low)
         return self.low > low + room or self.high < high - room
 
     def __str__(self) -> str:
-        if not self.told:
+        if not self.is_informative:
             return TOO_FEW
         return f"{self.low:.3f} to {self.high:.3f} (best estimate {self.value:.3f})"
 
     def as_json(self) -> dict[str, Any]:
-        """JSON has no infinity: an end that is open is null, and so is an estimate that nothing was learned of."""
-        value, low, high, known = self._said()
+        """JSON has no infinity: an open end is null, and so is the estimate where nothing was learned."""
+        value, low, high, known = self._shown()
         first, last, *ends = (end if isfinite(end) else None for end in (low, high, *known))
-        return {"value": value, "low": first, "high": last, "known": ends, "told": self.told}
+        return {"value": value, "low": first, "high": last, "known": ends, "told": self.is_informative}
 
     @classmethod
     def from_json(cls, page: Mapping[str, Any]) -> Estimate:
         low, high = (_end(page[key], open_) for key, open_ in (("low", -inf), ("high", inf)))
         first, last = page.get("known", (None, None))
-        # Nothing was learned where there is no estimate: then any value inside the interval is as good.
+        # Without an estimate nothing was learned: any value inside the interval will do.
         inside = (low + high) / 2 if isfinite(low) and isfinite(high) else min(max(0.0, low), high)
         return cls(_end(page["value"], inside), low, high, (_end(first, -inf), _end(last, inf)))
 
@@ -107,7 +107,7 @@ def _end(value: float | None, missing: float) -> float:
 
 @dataclass(frozen=True)
 class Bin:
-    """Calibration: records whose prediction lies between `low` and `high`, and which share of them was as predicted."""
+    """Calibration: of the records whose prediction lies between `low` and `high`, the share that was as predicted."""
 
     low: float
     high: float
@@ -116,10 +116,11 @@ class Bin:
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured. `records` is how many counted (parties, where each weighs the same), as far as noise allows.
+    """The figures of an evaluation. `records` estimates the number of held-out records (of parties, where each weighs
+    the same).
 
-    `confusion` has a row for each predicted class, as shares of all that counted; entries carry noise of `noise`. There
-    is none where the accuracy is not told.
+    `confusion` has a row for each predicted class, in shares of all records. `noise` is the deviation of the noise in
+    an entry. `confusion` is empty where the accuracy is not informative.
     """
 
     figures: Mapping[str, Estimate]
@@ -165,7 +166,7 @@ class NoisySum:
 
 
 def estimate_share(total: NoisySum, count: NoisySum, z: float, chance: float = 1.0) -> Estimate:
-    """θ = total/count in [0, 1]; `chance` times θ(1 − θ) is the variance of one record's part."""
+    """Estimate θ = total/count in [0, 1]; one record's value has the variance `chance` times θ(1 − θ)."""
     if count.value <= 0:
         return Estimate(0.5, 0.0, 1.0)
     n = count.value
@@ -176,7 +177,7 @@ def estimate_share(total: NoisySum, count: NoisySum, z: float, chance: float = 1
     c = above**2 - z**2 * total.deviation**2
     if a <= 0:
         return Estimate(0.5, 0.0, 1.0)
-    # Not negative but for rounding: `value` itself is never rejected.
+    # Negative by rounding only: `value` itself is never rejected.
     inside = max(0.0, b * b - 4 * a * c)
     low, high = ((-b - sqrt(inside)) / (2 * a), (-b + sqrt(inside)) / (2 * a))
     return Estimate(float(value), float(min(value, max(0.0, low))), float(max(value, min(1.0, high))))
@@ -188,7 +189,7 @@ def scale_estimate(figure: Estimate, factor: float) -> Estimate:
 
 
 def widen_to_estimate(figure: Estimate, value: float, known: tuple[float, float] = (-inf, inf)) -> Estimate:
-    """An interval with an estimate of its own, to which it is widened."""
+    """The interval with another estimate, widened to it where necessary."""
     value = min(known[1], max(known[0], value))
     return Estimate(value, max(known[0], min(figure.low, value)), min(known[1], max(figure.high, value)), known)
 
@@ -197,11 +198,11 @@ UNIT = (0.0, 1.0)
 
 
 def estimate_auc(table: Floats, deviation: float, z: float) -> tuple[Estimate, float]:
-    """AUC from (bins, 2) noisy counts of negatives and positives, and how much of it the bins leave open.
+    """Estimate the AUC from (bins, 2) noisy counts of negatives and positives, and by how much the bins leave it open.
 
-    Inside a bin the order of records is not known: half of the pairs count as right, and the true area is off by at
-    most half of the share of such pairs, by which the interval is widened. The rest is test inversion: an area A is
-    rejected where Σ (w − A) q p lies further from zero than noise and chance explain; chance of at most
+    Inside a bin the order of records is unknown. Half of the pairs there count as right, so the true area is off by at
+    most half the share of such pairs, and the interval is widened by that. The rest is test inversion: an area A is
+    rejected if Σ (w − A) q p is further from zero than noise and sampling explain. The sampling variance is at most
     A(1 − A)/min(P, N) (Birnbaum and Klose 1957).
     """
     q, p = table[:, 0], table[:, 1]
@@ -214,8 +215,8 @@ def estimate_auc(table: Floats, deviation: float, z: float) -> tuple[Estimate, f
     value = ordered / pairs
     areas = np.linspace(0.0, 1.0, _GRID)
     off = ordered - areas * pairs
-    # Var of Σ(w − A)(p + e)(q + f): the squares of both gradients times the variance. With the noisy p and q in them
-    # they count the product of the two noises as well.
+    # The variance of Σ(w − A)(p + e)(q + f): the squares of both gradients times the variance of the noise. At the
+    # noisy p and q they also cover the product of the two noises.
     by_p = ((w @ q)[None, :] - areas[:, None] * total_q) ** 2
     by_q = ((p @ w)[None, :] - areas[:, None] * total_p) ** 2
     noise = deviation**2 * (by_p.sum(1) + by_q.sum(1))
@@ -228,7 +229,7 @@ def estimate_auc(table: Floats, deviation: float, z: float) -> tuple[Estimate, f
 
 
 def estimate_figures(card: ScoreCard, opened: Floats, deviation: float, *, z: float, of: str) -> Figures:
-    """From an opened score card, in the units of its entries; `deviation` is that of the noise in each."""
+    """Estimate all figures from an opened score card; `deviation` is that of the noise in each entry."""
     count = NoisySum(float(opened[-1]) / card.count_weight, deviation / card.count_weight)
     at = card.cells
     sums = {
@@ -254,19 +255,19 @@ def estimate_figures(card: ScoreCard, opened: Floats, deviation: float, *, z: fl
             estimate_share(sums["squared error"], count, z), means["squared error"], UNIT
         ),
     }
-    notes = [
-        f"log loss: probabilities count as at least {expit(-REACH):.3f}, so that no record counts more than {CAP:.2f}"
-    ]
+    notes = [f"log loss: probabilities count as at least {expit(-REACH):.3f}, so no record adds more than {CAP:.2f}"]
     first = 0 if card.binary else card.task.classes**2
     table, fitted = (values[first:at].reshape(card.bins, 2) for values in (opened, together))
     if card.binary:
         found, open_ = estimate_auc(table, deviation, z)
         figures["AUC"] = widen_to_estimate(found, estimate_auc(fitted, 0.0, z)[0].value, UNIT)
-        notes.append(f"AUC: the order inside {card.bins} bins of the score is not known; that is +-{open_:.3f} of it")
+        notes.append(
+            f"AUC: the order within each of {card.bins} score bins is unknown, which leaves +-{open_:.3f} open"
+        )
         confusion = np.stack([fitted[: card.bins // 2].sum(0), fitted[card.bins // 2 :].sum(0)])
     else:
         confusion = together[:first].reshape(card.task.classes, -1)
-        notes.append("squared error: half of the sum over classes, so that it lies between 0 and 1")
+        notes.append("squared error: half the sum over classes, which lies between 0 and 1")
     return Figures(
         figures=figures,
         records=records,
@@ -274,9 +275,9 @@ def estimate_figures(card: ScoreCard, opened: Floats, deviation: float, *, z: fl
         noise=deviation,
         notes=tuple(notes),
         calibration=_calibration(card, table, fitted, deviation, z),
-        # Its diagonal is the accuracy, of which nothing may have been learned.
+        # Its diagonal is the accuracy: it is shown only if the accuracy is.
         confusion=tuple(tuple(float(value) / n for value in row) for row in confusion)
-        if figures["accuracy"].told
+        if figures["accuracy"].is_informative
         else (),
     )
 
@@ -288,8 +289,8 @@ def _calibration(card: ScoreCard, table: Floats, fitted: Floats, deviation: floa
         ends = np.concatenate([[1 / card.task.classes], edges, [1.0]])
     out = []
     for number, (other, as_predicted) in enumerate(table):
-        # The count of a bin is the sum of two noisy cells: its noise and that of the second cell belong together, which
-        # the interval counts as if they did not.
+        # The count of a bin is the sum of two noisy cells, so its noise is correlated with that of the second cell. The
+        # interval treats the two as independent.
         held = NoisySum(float(other + as_predicted), sqrt(2) * deviation)
         found = estimate_share(NoisySum(float(as_predicted), deviation), held, z)
         inside = float(fitted[number].sum())
@@ -299,7 +300,8 @@ def _calibration(card: ScoreCard, table: Floats, fitted: Floats, deviation: floa
 
 
 def estimate_ratio(above: NoisySum, below: NoisySum, z: float) -> Estimate:
-    """A ratio of a number to a variance, which both have an error; without an end where the variance may be zero."""
+    """Estimate the ratio of a number to a variance, both with an error. The interval is open where the variance may be
+    zero."""
     a = below.value**2 - z**2 * below.deviation**2
     value = above.value / below.value if below.value else 0.0
     if a <= 0 or below.value < 0:
@@ -318,11 +320,12 @@ def _of_numbers(
     z: float,
     of: str,
 ) -> Figures:
-    """Squared error in the target's own units; the share of its variance that is explained; the slope of the target on
-    the prediction, 1 where predictions are neither too bold nor too timid. `means` and `records` are consistent ones.
+    """Squared error in the target's own units; R², the explained share of its variance; and the slope of the target on
+    the prediction, which is 1 where predictions are neither too extreme nor too cautious. `means` and `records` are
+    consistent ones.
 
-    Deviations of moments around a mean: their own noise, that of the means, and chance, each product being at most its
-    second factor's square times the largest first one.
+    The deviation of a moment around a mean has three parts: its own noise, the noise of the means, and sampling, for
+    which a product is bounded by the square of its second factor times the largest first factor.
     """
     n, width = max(1.0, count.value), card.task.high - card.task.low
     mean = {name: one.value / n for name, one in sums.items()}
@@ -350,8 +353,8 @@ def _of_numbers(
 
 
 def estimate_r_squared(left: Estimate, error: float, variance: float) -> Estimate:
-    """R² from the interval of what is `left` of the variance; its estimate from a consistent error and variance. Where
-    the latter is nothing there is no R²."""
+    """R² from the interval of the unexplained share `left`, with an estimate from consistent sums. There is no R² where
+    the variance is zero."""
     if variance <= _LITTLE:
         return Estimate(0.0, -inf, 1.0, (-inf, 1.0))
     return widen_to_estimate(
@@ -360,7 +363,7 @@ def estimate_r_squared(left: Estimate, error: float, variance: float) -> Estimat
 
 
 def estimate_slope(interval: Estimate, covariance: float, variance: float) -> Estimate:
-    """The slope with its estimate from consistent moments. There is none where predictions do not vary."""
+    """The slope with an estimate from consistent moments. There is none where predictions do not vary."""
     return Estimate(0.0, -inf, inf) if variance <= _LITTLE else widen_to_estimate(interval, covariance / variance)
 
 

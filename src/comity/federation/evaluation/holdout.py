@@ -1,14 +1,14 @@
-"""Which of an owner's records are set aside: decided by position or identifier and a key, never by what a record says.
+"""The holdout: which of an owner's records are held out. A key and a position or identifier decide, never the content.
 
-Replace          by position, as many as the public number of records says: both sizes are functions of n, and a record
-                 that is replaced leaves its place, and hence its part, to the other one.
-Add or remove    an independent coin for each record: with a fixed number, removing a record would move another one over
-                 the border. All records with one identifier share a coin.
-Persons          the coin of the identifier, under either relation: a person's records lie in one part.
-By columns       every owner must set the same rows aside: the key is public then (the study's hash). It decides by
-                 position, or where rows are aligned by identifier, which the guarantee of such a study holds fixed.
+Replace          by position, a fixed share of the public number n of records. Both sizes are functions of n. A record
+                 that replaces another takes its position, and so its part.
+Add or remove    an independent coin for each record: with a fixed number, removing one record would move another one to
+                 the other part. All records with one identifier share a coin.
+Persons          the coin of the identifier, under either relation: all records of a person lie in one part.
+By columns       every owner must hold out the same rows, so the key is public (the study's hash). It decides by
+                 position or, where rows are aligned, by identifier, which such a study's guarantee holds fixed.
 
-A key is as good as coins that do not depend on the records: AES in counter mode at a position, HMAC-SHA-256 of an
+The coins are pseudorandom and do not depend on the records: AES in counter mode at a position, or HMAC-SHA-256 of an
 identifier, under keys derived from one that is fresh for each run and site (proof.md, 1).
 """
 
@@ -39,13 +39,13 @@ Mask = NDArray[np.bool_]
 def holdout_mask(
     records: LocalRecords, terms: Evaluation, key: bytes, *, unit: Unit, neighbours: Neighbours, aligned: bool = False
 ) -> Mask:
-    """Which records are set aside; `aligned` where rows are found by identifier, at several owners."""
+    """Which records are held out. `aligned`: several owners find common rows by identifier."""
     by_person = unit is Unit.PERSON or aligned
     ids = _identifiers(records) if by_person or neighbours is Neighbours.ADD_REMOVE else None
     if by_person and ids is None:
         raise DataError(
-            "all records of a person are trained on or set aside together, here and elsewhere, and the records have no "
-            "identifiers; declare [identifier] in the schema",
+            "all records of a person are trained on or held out together, here and at other owners, but the records "
+            "have no identifiers; declare [identifier] in the schema",
             key="identifier",
         )
     if ids is not None:
@@ -63,14 +63,14 @@ def hold_out_by_position(records: int, count: int, key: bytes) -> Mask:
 
 
 def hold_out_by_coins(records: int, share: float, key: bytes) -> Mask:
-    """Each position by itself."""
+    """An independent coin for each position."""
     return _words(records, key) < _below(share)
 
 
 def hold_out_by_identifier(ids: NDArray[np.object_], share: float, key: bytes) -> Mask:
-    """Each identifier by itself; the same one falls on the same side wherever it stands."""
+    """An independent coin for each identifier, the same at every owner and position."""
     secret = derive(key, "identifiers")
-    # In the form in which an alignment compares them, or two owners of one person would disagree.
+    # Normalised as an alignment does, or two owners of one person would disagree.
     texts = (unicodedata.normalize("NFC", str(one)).strip() for one in ids)
     hashed = (hmac.digest(secret, text.encode(errors="surrogatepass"), hashlib.sha256)[:8] for text in texts)
     return np.array([int.from_bytes(one, "big") for one in hashed], np.uint64) < _below(share)
@@ -78,7 +78,7 @@ def hold_out_by_identifier(ids: NDArray[np.object_], share: float, key: bytes) -
 
 @dataclass(frozen=True, eq=False)
 class StreamedSubset:
-    """Some of the records of a stream, block by block; stands where the stream stands."""
+    """Some of the records of a stream, block by block, with the interface of the stream."""
 
     whole: StreamedRecords
     which: Mask
@@ -111,14 +111,14 @@ class StreamedSubset:
 
 
 def select_records(records: LocalRecords, which: Mask) -> LocalRecords:
-    """These records, in memory or out of it as all of them are."""
+    """These records, in memory or streamed as all of them are."""
     if isinstance(records, Records):
         return _select(records, which)
     return cast("LocalRecords", StreamedSubset(records, which))
 
 
 def _identifiers(records: LocalRecords) -> NDArray[np.object_] | None:
-    """All identifiers, from blocks: features may be more than fits."""
+    """All identifiers, read in blocks: the features may not fit into memory."""
     found = [None if block.ids is None else np.array(block.ids) for block in records.blocks()]
     present = [ids for ids in found if ids is not None]
     return np.concatenate(present) if present and len(present) == len(found) else None

@@ -1,14 +1,13 @@
-"""Measuring a released model on the records that were set aside: a part that a run has where its study says so.
+"""The evaluation of a released model on held-out records: a part of every run whose study has an evaluation.
 
-Adversary    that of the method: the sums are opened as the method's are.
-Unit         that of the study. A record or person lies in one part, so that what the method released of the other part
-             costs it nothing; a whole party pays for both (proof.md, 2).
-Learned      whoever reads the model: noisy sums over the records that were set aside, and the figures they lead to.
-Sensitivity  `Card`, whatever model the coordinator sends: a record has the same answers beside any others, to the last
-             bit (`Rowwise`, proof.md, 3).
+Adversary    the method's: the sums are opened as the method's own.
+Unit         the study's. A record or person is either trained on or held out, so it pays for one of the two; a whole
+             party pays for both (proof.md, 2).
+Learned      by every reader of the model: noisy sums over the held-out records, and the figures made from them.
+Sensitivity  that of the `ScoreCard`, for every model that a coordinator may send: predictions about a record do not
+             depend on the other records, to the last bit (`Rowwise`, proof.md, 3).
 
-The steps here are the only ones that see records that were set aside, and see no others: `Site.records` goes by the
-part that a step belongs to.
+Only these steps see held-out records, and they see no others: `Site.records` depends on the part of a step.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 MODEL, SUMS, QUALITY = "model", "evaluation", "quality"
-"""The method's release that is measured, the sums, and what the readers of the model get of them."""
+"""The names of the method's model, of the evaluation's sums, and of the sums as the model's readers receive them."""
 
 
 @dataclass(frozen=True, eq=False)
 class ModelEvaluation(Part):
-    """What every way of measuring has in common: one sum that is paid for, of the set-aside part."""
+    """What every evaluation has in common: one paid sum over held-out records."""
 
     name: ClassVar[str] = "evaluation"
 
@@ -64,8 +63,8 @@ class ModelEvaluation(Part):
 
     @property
     def common(self) -> str:
-        """By what all owners set the same rows aside, with a key that everybody knows: "positions" or "identifiers";
-        empty where each has records of its own, and a key that nobody else knows."""
+        """How all owners hold out the same rows, under a public key: by "positions" or "identifiers". Empty where each
+        owner has its own records and a secret key."""
         return ""
 
     def terms(self, consortium: Consortium) -> Evaluation:
@@ -73,7 +72,7 @@ class ModelEvaluation(Part):
         return consortium.evaluation
 
     def noise(self, consortium: Consortium) -> Noise:
-        """Of the method's kind: Gaussian where it spends δ, Laplace where it does not."""
+        """Noise of the method's kind: Gaussian if the method spends δ, Laplace if not."""
         paid = [release.loss for release in self.method.declare(consortium).releases if release.loss is not None]
         terms = self.terms(consortium)
         if isinstance(terms.loss, Pure) or all(isinstance(loss, Pure) for loss in paid):
@@ -81,11 +80,11 @@ class ModelEvaluation(Part):
         return Gaussian(gaussian_budget(terms.loss))
 
     def model(self, consortium: Consortium) -> Release:
-        """The method's own release of the model, which must reach the parties that measure it."""
+        """The method's own release of the model, which must reach the parties that evaluate it."""
         model = self.method.declare(consortium)[MODEL]
         if model.to != EVERYONE:
             raise StudyError(
-                f"the parties measure the model, and {self.method.name} gives it to {model.to} alone; set "
+                f"the parties evaluate the model, but {self.method.name} gives it to {model.to} alone; set "
                 "privacy.colluders to 1 or more, or leave [evaluation] out",
                 key="privacy.colluders",
             )
@@ -95,7 +94,7 @@ class ModelEvaluation(Part):
         return Release(name=QUALITY, source=COORDINATOR, to=EVERYONE, protection=Derived(SUMS), form=Array((size + 1,)))
 
     def source(self, consortium: Consortium) -> Participants:
-        """Those that pay for the method, where all of it comes from the same ones."""
+        """The parties that pay for the method's releases, if these are the same for all; otherwise every party."""
         paid = {release.source for release in self.method.declare(consortium).releases if release.loss is not None}
         return paid.pop() if len(paid) == 1 else EVERY_PARTY
 
@@ -103,26 +102,26 @@ class ModelEvaluation(Part):
         return Z_LAPLACE if isinstance(self.noise(consortium), Laplace) else Z_GAUSSIAN
 
     def measure(self, parties: Parties, released: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the sites to measure what the method released."""
-        raise NotImplementedError(f"{type(self).__name__} measures nothing")
+        """Ask the sites to evaluate what the method released."""
+        raise NotImplementedError(f"{type(self).__name__} evaluates nothing")
 
     def figures(self, released: Mapping[str, Any], consortium: Consortium) -> Figures | None:
-        """What the released sums say; None where nothing could be measured."""
+        """The figures from the released sums; None without such sums."""
         raise NotImplementedError(f"{type(self).__name__} has no figures")
 
 
 @dataclass(frozen=True, eq=False)
 class RecordEvaluation(ModelEvaluation):
-    """Every party has whole records, and scores its own."""
+    """Every party holds whole records and scores its own."""
 
-    def _answers(self) -> PredictionTask:
+    def _task(self) -> PredictionTask:
         found = self.method.prediction_task
         assert found is not None
         return found
 
     def card(self, consortium: Consortium) -> ScoreCard:
-        """Bins by public figures: the declared number of units, and the noise."""
-        card = ScoreCard(self._answers(), 2, consortium.unit, consortium.neighbours)
+        """The score card, its bins chosen from public figures: the declared number of units and the noise."""
+        card = ScoreCard(self._task(), 2, consortium.unit, consortium.neighbours)
         units, share = self.method.declared_units(consortium), self.terms(consortium).share
         # The method declares the records that it trains on.
         holdout = (
@@ -146,8 +145,8 @@ class RecordEvaluation(ModelEvaluation):
     def declare(self, consortium: Consortium) -> Declaration:
         if consortium.unit is Unit.PERSON:
             raise StudyError(
-                'an evaluation bounds what one record, or a whole party, adds; found privacy.unit = "person", who may '
-                'have several records. Set privacy.unit = "record", or leave [evaluation] out',
+                "an evaluation bounds what one record or one whole party adds, but a person may have several records: "
+                'found privacy.unit = "person". Set privacy.unit = "record", or leave [evaluation] out',
                 key="privacy.unit",
             )
         card = self.card(consortium)
@@ -164,16 +163,16 @@ class RecordEvaluation(ModelEvaluation):
         card, presented = self.card(site.consortium), self.method.present({MODEL: model}, site.consortium)
         if not isinstance(presented, Rowwise):
             raise StudyError(
-                f"[evaluation] measures a model that answers record by record, and {self.method.name} presents a "
+                f"[evaluation] needs a model that predicts record by record, but {self.method.name} presents a "
                 f"{type(presented).__name__} without `rowwise`; leave [evaluation] out",
                 key="evaluation",
             )
         predictor = presented.rowwise()
 
         def part(rows: Rows) -> Floats:
-            return card.part(predictor, rows.features, rows.labels)
+            return card.block_sums(predictor, rows.features, rows.labels)
 
-        site.contribute(card.of_total(site.total(part)))
+        site.contribute(card.party_sums(site.total(part)))
 
     def figures(self, released: Mapping[str, Any], consortium: Consortium) -> Figures | None:
         quality = released.get(QUALITY)

@@ -1,12 +1,13 @@
-"""The score card: what one record that was set aside adds to the sums of an evaluation, and how far it moves them.
+"""The score card: what one held-out record adds to the sums of an evaluation, and how far it moves them.
 
     two classes     one cell of (bin of the score) x (label); right or wrong, log loss, squared error; count
     more classes    one cell of (predicted) x (label), one of (bin of the confidence) x (right); the same; count
     a number        squared error, target, its square, prediction, its square, their product; count
 
-Cells and count are whole numbers. Every other entry lies in [0, 1] in steps of 2^-16, so that sums are exact in doubles
-and one record moves an entry by 1 at most, times its weight. Where the unit is a whole party its sums are divided by
-its own count: each party weighs the same, and its cells lie in the simplex, or are zero where it set nothing aside.
+Cells and count are whole numbers. Every other entry lies in [0, 1] in steps of 2^-16. Sums are therefore exact in
+doubles, and one record moves an entry by at most 1 times its weight. Where the unit is a whole party, the party divides
+its sums by its own count: each party weighs the same, and its cells lie in the simplex, or are zero if it holds no
+record out.
 
 Sensitivity (proof.md, 3), squared L2 and L1, for t one-hot tables and entries of weights w and W for the count:
 
@@ -32,28 +33,28 @@ from comity.privacy.unit import Neighbours, Unit
 Floats = NDArray[np.float64]
 
 REACH = 4.0
-"""Scores beyond ±4, probabilities outside 0.018 … 0.982, count as those: log loss has a bound."""
+"""Scores are clipped to ±4 and probabilities to 0.018 … 0.982, which bounds the log loss."""
 CAP = float(np.log1p(np.exp(REACH)))
-MOST_BINS = 20
+MAX_BINS = 20
 MAX_RECORDS = float(2**32)
-"""Of one party: sums have room for so many, and are cut off there."""
+"""The largest number of records of one party: its sums are clipped at what so many can add up to."""
 
 _STEP = 2.0**-16
 _FREE = 16.0
 
 
 class Predictor(Protocol):
-    """A released model as scikit-learn has it. A classifier has `predict_proba` too, columns in the classes' order."""
+    """A released model with scikit-learn's interface. A classifier has `predict_proba` too, in the order of classes."""
 
     def predict(self, X: Any) -> Any: ...
 
 
 @runtime_checkable
 class Rowwise(Protocol):
-    """A released model that private records may be scored with, whoever sent it.
+    """A released model that may score private records, even if a dishonest coordinator sent it.
 
-    What the predictor of `rowwise` answers about a record does not depend on the records beside it, to the last bit: a
-    cell of a score card is a step of the score, and rounding that other records decide would move a record over it.
+    The predictor of `rowwise` answers about each record independently of the others, to the last bit. A cell of a score
+    card is an interval of the score: rounding that depends on other records could move a record to another cell.
     """
 
     def rowwise(self) -> Predictor: ...
@@ -61,7 +62,7 @@ class Rowwise(Protocol):
 
 @dataclass(frozen=True)
 class PredictionTask:
-    """What a presented model answers: one of so many classes, or (classes = 0) a number between public bounds."""
+    """What a model predicts: one of `classes` classes or, with classes = 0, a number between public bounds."""
 
     classes: int = 0
     low: float = -1.0
@@ -70,14 +71,15 @@ class PredictionTask:
 
 @dataclass(frozen=True)
 class ScoreCard:
-    """The layout of an evaluation's sums. `bins` of the score or the confidence; an even number, with an edge at ½."""
+    """The layout of an evaluation's sums. `bins` divide the score or the confidence: an even number, with an edge at
+    ½."""
 
     task: PredictionTask
     bins: int
     unit: Unit
     neighbours: Neighbours
 
-    # Where what stands.
+    # The layout.
 
     @property
     def binary(self) -> bool:
@@ -99,14 +101,15 @@ class ScoreCard:
 
     @property
     def weights(self) -> Floats:
-        """Of the entries: what most people ask for weighs most. One party's worth of noise leaves little to divide."""
+        """Weights of the entries. The figures that most people ask for weigh most. With whole parties as the unit the
+        budget is small, and log loss weighs half."""
         if not self.task.classes:
             return np.array([1.0, 0.5, 0.5, 0.5, 0.5, 0.5])
         return np.array([1.0, 0.5 if self.unit is Unit.PARTY else 1.0, 0.5])
 
     @property
     def count_weight(self) -> float:
-        """Where no neighbour has another count it may weigh as much as one likes."""
+        """Weight of the count. If neighbours have the same count, it costs nothing and may weigh more."""
         return _FREE if self.neighbours is Neighbours.REPLACE and self.unit is not Unit.PARTY else 1.0
 
     @property
@@ -119,36 +122,36 @@ class ScoreCard:
 
     @property
     def edges(self) -> Floats:
-        """Inner edges of the bins: of scores, in steps of equal width; of confidences, from 1/classes to 1."""
+        """Inner edges of the bins, of equal width: of scores from −4 to 4, of confidences from 1/classes to 1."""
         if self.binary:
             return np.linspace(-REACH, REACH, self.bins + 1)[1:-1]
         return np.linspace(1 / max(1, self.task.classes), 1.0, self.bins + 1)[1:-1]
 
-    # How far one unit moves it.
+    # The sensitivity.
 
     @property
     def l2(self) -> float:
-        return sqrt(self._moved(float((self.weights**2).sum()), self.count_weight**2))
+        return sqrt(self._sensitivity(float((self.weights**2).sum()), self.count_weight**2))
 
     @property
     def l1(self) -> float:
-        return self._moved(float(self.weights.sum()), self.count_weight)
+        return self._sensitivity(float(self.weights.sum()), self.count_weight)
 
-    def _moved(self, entries: float, count: float) -> float:
+    def _sensitivity(self, entries: float, count: float) -> float:
         tables = len(self.tables)
-        replaced, came = 2 * tables + entries, tables + entries + count
+        replaced, added = 2 * tables + entries, tables + entries + count
         if self.unit is Unit.PARTY:
-            return max(replaced, came)
-        return replaced if self.neighbours is Neighbours.REPLACE else came
+            return max(replaced, added)
+        return replaced if self.neighbours is Neighbours.REPLACE else added
 
-    # What a site computes.
+    # The computation at a site.
 
     def sums(self, predictor: Predictor, features: Floats, labels: NDArray[Any]) -> Floats:
-        """Of a party's own records; the same for a party without any, whose sums are zero."""
-        return self.of_total(self.part(predictor, features, labels))
+        """The sums of a party's own records; zero without records."""
+        return self.party_sums(self.block_sums(predictor, features, labels))
 
-    def part(self, predictor: Predictor, features: Floats, labels: NDArray[Any]) -> Floats:
-        """What a block of records adds to a party's sums, and last how many they are."""
+    def block_sums(self, predictor: Predictor, features: Floats, labels: NDArray[Any]) -> Floats:
+        """What a block of records adds to a party's sums; the last entry is the number of records."""
         count = len(features)
         if not count:
             return np.zeros(self.size)
@@ -160,9 +163,9 @@ class ScoreCard:
         )
         return np.append(one, float(count))
 
-    def of_total(self, total: Floats) -> Floats:
-        """A party's sums from those over all its blocks. Where whole parties are protected they are means, so that
-        every party weighs the same."""
+    def party_sums(self, total: Floats) -> Floats:
+        """A party's sums from the total over its blocks. Where whole parties are protected they are means: every party
+        weighs the same."""
         one, count = total[:-1], float(total[-1])
         if not count:
             return np.zeros(self.size)
@@ -186,18 +189,18 @@ class ScoreCard:
             cells = np.concatenate([confusion, _table(sure, (guess == truth).astype(np.int64), (self.bins, 2))])
         lost = -np.log(np.clip(own, expit(-REACH), expit(REACH))) / CAP
         squared = row_sums((shares - np.eye(classes)[truth]) ** 2) / 2
-        return np.concatenate([cells, self._entered(np.column_stack([guess == truth, lost, squared]))])
+        return np.concatenate([cells, self._sum_entries(np.column_stack([guess == truth, lost, squared]))])
 
     def _of_numbers(self, predictor: Predictor, rows: Floats, labels: NDArray[Any]) -> Floats:
         y, guess = (self._scaled(values) for values in (labels, predictor.predict(rows)))
-        return self._entered(np.column_stack([(y - guess) ** 2, y, y**2, guess, guess**2, y * guess]))
+        return self._sum_entries(np.column_stack([(y - guess) ** 2, y, y**2, guess, guess**2, y * guess]))
 
     def _scaled(self, values: Any) -> Floats:
-        """On [0, 1] by the target's bounds; predictions outside count as the nearest one inside."""
+        """Scale by the target's bounds to [0, 1]; a prediction outside counts as the nearest bound."""
         low, high = self.task.low, self.task.high
         return np.clip((np.nan_to_num(np.asarray(values, np.float64)) - low) / (high - low), 0.0, 1.0)
 
-    def _entered(self, entries: Floats) -> Floats:
+    def _sum_entries(self, entries: Floats) -> Floats:
         whole = np.rint(np.clip(entries, 0.0, 1.0) / _STEP).sum(0) * _STEP
         return np.asarray(whole * self.weights, np.float64)
 
@@ -207,18 +210,19 @@ def _table(one: NDArray[np.int64], other: NDArray[np.int64], shape: tuple[int, i
 
 
 def choose_bins(records: float | None, deviation: float) -> int:
-    """As many bins as leave a cell twice the noise on average: an even number from 2 to 20; 10 where nothing is known
-    of the number of records. From public figures, and not tuned on data."""
+    """The largest even number of bins, from 2 to 20, at which a cell holds on average twice the noise; 10 if the number
+    of records is not public. It uses public figures alone. Not tuned on data."""
     if records is None:
         return 10
-    return int(min(MOST_BINS, max(2, 2 * (records / (4 * max(deviation, 1e-9)) // 2))))
+    return int(min(MAX_BINS, max(2, 2 * (records / (4 * max(deviation, 1e-9)) // 2))))
 
 
 @dataclass(frozen=True)
 class ScoreCardBound:
-    """Where a party's sums lie: nothing below zero, nothing above what `most` records can add up to.
+    """The bound of a party's sums: every entry lies between 0 and `most`.
 
-    A whole party's may be the neutral one whatever went wrong; where a record is protected it may not.
+    Where a whole party is protected, it may send the neutral value after any failure (`neutral_within`); where a record
+    is protected, it may not.
     """
 
     l2: float
@@ -231,7 +235,7 @@ class ScoreCardBound:
         return self.most
 
     def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
-        """Cutting off each entry brings no two contributions further apart."""
+        """Clip each entry, which moves no two contributions further apart."""
         return np.clip(np.nan_to_num(value), 0.0, self.most)
 
     def neutral(self, shape: tuple[int, ...]) -> Floats:

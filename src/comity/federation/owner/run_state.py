@@ -51,7 +51,7 @@ class RunState:
     """What the steps of a run keep for each other at one site.
 
     Steps that see held-out records and steps that see the others do not see what the other kind keeps. Nor do the
-    circles of the secure sum: each has its own masks, shares, lists and thresholds. `stored_before` reads what earlier
+    groups of the secure sum: each has its own masks, shares, lists and thresholds. `stored_before` reads what earlier
     steps committed.
     """
 
@@ -80,7 +80,7 @@ class RunState:
         return default if raw is None else decode(raw)
 
     def stored(self, place: str) -> bytes | None:
-        """The bytes at a place, whichever part of the records or circle it belongs to."""
+        """The bytes at a place, whichever part of the records or sum group it belongs to."""
         state = self.effects.state
         return state[place] if place in state else self._stored_before(place)
 

@@ -70,7 +70,7 @@ class Site:
     """What a step may use.
 
     `label` is the index of this ask; `dims` are the public sizes that the run has bound. A step of the secure sum sees
-    the consortium of its circle alone, and a party outside of that circle takes no part in it.
+    the consortium of its group alone, and a party outside of that group takes no part in it.
     """
 
     def __init__(self, host: Host, run: str, path: StepPath, sends: str | None) -> None:

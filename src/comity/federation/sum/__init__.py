@@ -13,7 +13,7 @@ Shares     Each party picks share holders at random. For each sum it gives every
 Opening    For each survivor, the holders give their shares of the self mask. For each lost party they give their shares
            of the key, and the coordinator removes the pair masks that survivors made with it.
 
-    set-up, once per circle   advertise   each party picks its share holders, by its own randomness
+    set-up, once per group    advertise   each party picks its share holders, by its own randomness
                               deal        it seals to each holder a pair seed and Shamir shares of its secrets
                               meet        it opens what was dealt to it, and locks its recovery seeds of each sum
                               enlist      it signs the one list of members
@@ -39,6 +39,6 @@ Why no vector is opened
     - Seeds and shares are sealed to keys that are deleted with the run: pinned keys that are stolen later open no
       recorded masks.
 
-The parties of one source form a *circle*. Each circle of a run has its own set-up: masks, share holders, lists and
+The parties of one source form a *sum group*. Each group of a run has its own set-up: masks, share holders, lists and
 thresholds. Parties outside of it neither hold shares for it nor count as survivors whose noise is relied on.
 """

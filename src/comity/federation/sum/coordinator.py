@@ -1,4 +1,4 @@
-"""What the coordinator does in a secure sum: set it up once per circle, open each sum, and find parties that cheat.
+"""What the coordinator does in a secure sum: set it up once per group, open each sum, and find parties that cheat.
 
 The coordinator checks what a party sends before it counts. A party is lost, within the dropouts that the study allows,
 if its key or a signature does not verify, if its list of holders or its vector has another form, or if shares are
@@ -65,7 +65,7 @@ class Summing(Protocol):
 
 @dataclass(eq=False)
 class SetUp:
-    """What the parties of a circle agreed on for all of its sums, and which of them have cheated since."""
+    """What the parties of a group agreed on for all of its sums, and which of them have cheated since."""
 
     members: tuple[str, ...]
     holders: Mapping[str, tuple[str, ...]]  # by party, itself last: in the order of the points of its shares
@@ -90,7 +90,7 @@ class Sum:
 
 # The rounds of one sum, with the check of each reply beside its round.
 def open_sum(parties: Summing, sum_group: SumGroup, release: Release, index: int) -> Sum:  # noqa: C901
-    """Open one sum of a circle, after its parties have contributed."""
+    """Open one sum of a group, after its parties have contributed."""
     label, consortium, degree = f"{release.name}/{index}", sum_group.consortium, degree_of(sum_group.consortium)
     set_up = _set_up(parties, sum_group)
     # If all parties hold shares of all, a threshold of replies suffices; otherwise each party needs its own holders.
@@ -189,7 +189,7 @@ def _verify(parties: Summing, party: str, signature: bytes, *what: Any) -> None:
     parties.consortium.roster[party].verify(signature, encode([parties.study, parties.run, *what]))
 
 
-# The set-up, once per run and circle, for all of its sums.
+# The set-up, once per run and group, for all of its sums.
 
 
 def _set_up(parties: Summing, sum_group: SumGroup) -> SetUp:

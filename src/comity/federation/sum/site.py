@@ -70,7 +70,7 @@ class SecureSum(Part):
             adversary=f"a coordinator with up to {consortium.colluders} of {consortium.size} parties",
         )
 
-    # Set-up, once per circle.
+    # Set-up, once per group.
 
     @step(per_sum_group=True, gives=("holders",))
     def advertise(self, site: Site) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class SecureSum(Part):
 
     @step(per_sum_group=True, gives=("enlisted",))
     def enlist(self, site: Site, members: list[str]) -> dict[str, Any]:
-        # A party outside of the circle adds no noise: it must not make up the number of survivors.
+        # A party outside of the group adds no noise: it must not make up the number of survivors.
         if not site.consortium.knows_all(members):
             raise Refused("the members of a sum are parties of its source", code="sum")
         if site.kept("sum.seeds") is None or len(members) < site.consortium.survivors:

@@ -13,7 +13,7 @@ from comity.artefacts.section import Grid, Panel, Panels, Section
 from comity.data import Encoding, LocalRecords, Records
 from comity.entropy import Stream
 from comity.federation.evaluation.assessment import Assessment, Baseline, Figure
-from comity.federation.evaluation.own_score import OwnScore, of_classes
+from comity.federation.evaluation.own_score import OwnScore, score_classes
 from comity.methods.summary.artefact import BoughtRecords, RatioWeights
 from comity.methods.summary.features import FourierFeatures
 from comity.methods.summary.herding import herd_features, herd_towards, mmd2
@@ -219,7 +219,7 @@ def score_bought(presented: Any, records: LocalRecords) -> OwnScore | None:
         predicted = (_append_constant(block.features) @ weights).argmax(axis=1)
         counts += np.bincount(truth, minlength=len(labels))
         wrong += np.bincount(truth[predicted != truth], minlength=len(labels))
-    return of_classes(counts, wrong)
+    return score_classes(counts, wrong)
 
 
 def _append_constant(rows: Floats) -> Floats:

@@ -20,7 +20,7 @@ from comity.artefacts.section import Grid, Matrices, Panel, Panels, Section, Squ
 from comity.data import Bounded, LocalRecords, Records
 from comity.entropy import Stream
 from comity.federation.evaluation.assessment import Assessment, Baseline, Figure, auc
-from comity.federation.evaluation.own_score import OwnScore, of_classes
+from comity.federation.evaluation.own_score import OwnScore, score_classes
 from comity.methods.synthetic.artefact import SyntheticDataset
 from comity.methods.synthetic.counts import Counting
 from comity.methods.synthetic.labels import one_hot
@@ -365,7 +365,7 @@ def score_target(presented: SyntheticDataset, records: LocalRecords) -> OwnScore
         truth = cells[:, -1]
         counts += np.bincount(truth, minlength=sizes[-1])
         wrong += np.bincount(truth[score.argmax(axis=1) != truth], minlength=sizes[-1])
-    return of_classes(counts, wrong)
+    return score_classes(counts, wrong)
 
 
 def score_columns(presented: SyntheticDataset, records: LocalRecords, places: tuple[int, ...]) -> OwnScore | None:
