@@ -78,7 +78,7 @@ def test_a_method_whose_claim_is_wrong_runs_at_its_corrected_loss(sites: Sites, 
     for service in services.values():
         arrival = service.take_in(sites.pack(study))
         view = preview_approval(service.site, service.site.owner(), study, dataset="patients", runs=1).view
-        assert view.cost == "eps 0.70" and f"eps {PRINTED:.2f} is claimed" in view.as_text()
+        assert view.cost == "eps 0.70" and f"the paper claims eps {PRINTED:.2f}" in view.as_text()
         assert "NOT PRIVATE AS CLAIMED: see each true loss" in view.as_text() and "  true loss " in view.as_text()
         assert "NOT PRIVATE AS CLAIMED" in study.plan().as_text()
         assert view.as_json()["plan"]["unproven"] is True and view.plan.guarantee == "eps 0.70"
