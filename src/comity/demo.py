@@ -16,12 +16,11 @@ from comity.artefacts.artefact import Artefact
 from comity.federation.coordinator.parties import Progress
 from comity.files import make_folder, make_private, write_atomically
 from comity.methods import entries, load_object, method_of
-from comity.report.card import what_it_is
-from comity.report.meaning import meaning
-from comity.report.page import quality_plot, render, spent, warnings
-from comity.report.plots import plotted
-from comity.report.quality import verdict
+from comity.report.card import describe_presented
+from comity.report.page import draw_quality, format_spent, list_warnings, render
+from comity.report.plots import draw_plot
 from comity.report.result import Result
+from comity.report.sentences import describe_quality, explain_guarantee
 
 Starter = Callable[[Path], None]
 """Writes a study, its schema and its records into a folder."""
@@ -70,13 +69,13 @@ def _story(name: str, result: Result) -> dict[str, Any]:
     return {
         "name": name,
         "method": method_of(name).__doc__,
-        "learned": what_it_is(result),
-        "verdict": verdict(result),
-        "errors": quality_plot(result),
-        "picture": Markup(plotted(plots[0], name)) if plots else "",
-        "spent": spent(result),
-        "meaning": meaning(result.guarantee),
-        "warnings": warnings(result),
+        "learned": describe_presented(result),
+        "verdict": describe_quality(result),
+        "errors": draw_quality(result),
+        "picture": Markup(draw_plot(plots[0], name)) if plots else "",
+        "spent": format_spent(result),
+        "meaning": explain_guarantee(result.guarantee),
+        "warnings": list_warnings(result),
         "result": result,
     }
 

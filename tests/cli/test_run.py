@@ -253,15 +253,15 @@ def test_what_public_figures_refuse_leaves_no_folder(comity: Any, study: Path) -
 
 
 def test_the_terminal_says_what_the_page_says_of_a_useless_result(comity: Any, study: Path) -> None:
-    from comity.report.quality import verdict
     from comity.report.result import load_result
+    from comity.report.sentences import describe_quality
 
     said = []
     for epsilon in ("0.001", "1000"):
         ended = comity("run", "study.toml", "--seed", "1", "--set", f"privacy.epsilon={epsilon}")
         assert ended.code == 0, ended.err
         folder = sorted(Path("runs").iterdir())[-1]
-        said.append(verdict(load_result(folder)))
+        said.append(describe_quality(load_result(folder)))
         assert said[-1] in ended.out
         assert said[-1] in html.unescape((folder / "report.html").read_text())
     assert said[0].startswith("No better than a constant") and not said[1].startswith("No better")

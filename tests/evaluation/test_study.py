@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from comity.cli.app import app
 from comity.errors import StudyError
 from comity.methods.averaging import Averaging, AveragingProtocol
-from comity.report.quality import measured_privately
 from comity.report.result import Result, load_result
+from comity.report.sentences import describe_evaluation
 from comity.study.simulation.simulate import run_study, simulate
 from comity.study.study import Study
 from tests.evaluation.consortia import drawn, of_averaging
@@ -96,7 +96,7 @@ def test_a_run_measures_and_its_result_says_so_apart_from_exact_figures(folder: 
     assert again.evaluation == outcome.evaluation is not None
     page = json.loads((tmp_path / "out" / "result.json").read_text())
     assert set(page["evaluation"]["figures"]) == {"accuracy", "log loss", "squared error", "AUC"}
-    assert "measured under privacy on records set aside" in measured_privately(result)[0]
+    assert "measured under privacy on records set aside" in describe_evaluation(result)[0]
     for name in ("report.html", "model/MODEL_CARD.md"):
         text = (tmp_path / "out" / name).read_text()
         assert "easured under privacy on records set aside" in text and "accuracy" in text

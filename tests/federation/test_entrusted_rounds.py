@@ -24,7 +24,7 @@ from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import GDP, Pure
 from comity.privacy.mechanisms import Gaussian, NoisyThreshold
 from comity.privacy.randomness import SeededNoise
-from comity.report.views import views
+from comity.report.views import list_views
 from tests.support.asks import answer_ask, write_ask
 from tests.support.consortia import make_consortium
 from tests.support.rounds import host_party, set_up_run
@@ -162,7 +162,7 @@ def test_what_nobody_pays_for_is_not_made() -> None:
 def test_the_page_and_the_transcript_know_what_is_in_clear() -> None:
     parties, _ = set_up_run(Ranked(), noise=SeededNoise(5))
     run(parties)
-    coordinator, each = views(parties.declaration, parties.consortium)
+    coordinator, each = list_views(parties.declaration, parties.consortium)
     assert [one.unprotected for one in coordinator.seen] == [True, False]
     assert [one.unprotected for one in each.seen] == [False]
     replies = [line for line in parties.transcript.lines if line.path.startswith("say") and "coord" in line.direction]

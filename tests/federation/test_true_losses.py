@@ -17,7 +17,7 @@ from comity.federation.plan import Plan, plan
 from comity.methods.averaging import Averaging
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours
-from comity.report.card import card_text
+from comity.report.card import write_card
 from comity.report.page import render_result
 from comity.report.result import load_result
 from tests.averaging.published_consortium import make_consortium as averaging_parties
@@ -142,4 +142,4 @@ def test_the_page_the_card_and_a_result_that_is_read_again_show_both(tmp_path: P
         assert "Claimed and true loss" in page
         assert f'<td data-label="claimed">{seen.claimed}</td><td data-label="true">{seen.true}</td>' in page
         assert f'{trusted.claimed}</td><td data-label="true">infinite: no epsilon holds</td>' in page
-    assert f"- True loss: {trusted}" in card_text(result, result.presented)
+    assert f"- True loss: {trusted}" in write_card(result, result.presented)

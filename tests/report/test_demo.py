@@ -14,7 +14,7 @@ from comity.cli.simulate import text_as_run
 from comity.demo import run_demo
 from comity.federation.evaluation.assessment import Assessment
 from comity.methods import PROTOCOLS
-from comity.report import figures
+from comity.report import matplotlib_plots
 from comity.report.result import load_result
 from tests.report.small_studies import small_text, write_records
 from tests.report.test_page import Page
@@ -34,8 +34,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Any:
     words: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         # Matplotlib takes longer than the five studies; `test_plots` has what it draws.
-        for name in ("panels_plot", "matrices_plot"):
-            patch.setattr(figures, name, lambda plot, salt: "<svg></svg>")
+        for name in ("draw_panels", "draw_matrices"):
+            patch.setattr(matplotlib_plots, name, lambda plot, salt: "<svg></svg>")
         found = run_demo(out, words.append, starters={name: partial(write_small, name) for name in PROTOCOLS})
     return out, words, found
 

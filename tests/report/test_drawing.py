@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from comity.artefacts.section import Bar, Bars, Dot, Dots
-from comity.report.drawing import figures, ticks, width_of
-from comity.report.plots import bars_plot, dots_plot
+from comity.report.plots import choose_ticks, draw_bars, draw_dots, format_ticks, text_width
 
 
 @pytest.mark.parametrize(
@@ -23,7 +22,7 @@ from comity.report.plots import bars_plot, dots_plot
     ],
 )
 def test_an_axis_has_few_round_figures(low: float, high: float, expected: Any) -> None:
-    assert figures(ticks(low, high)) == expected
+    assert format_ticks(choose_ticks(low, high)) == expected
 
 
 def texts(plot: str) -> list[tuple[float, float, str, bool]]:
@@ -31,19 +30,19 @@ def texts(plot: str) -> list[tuple[float, float, str, bool]]:
     found = []
     for element in ElementTree.fromstring(plot).iter("text"):
         words, bold = element.text or "", element.get("font-weight") == "bold"
-        x, wide = float(element.get("x", "nan")), width_of(words, bold=bold)
+        x, wide = float(element.get("x", "nan")), text_width(words, bold=bold)
         start = x - {"start": 0.0, "middle": wide / 2, "end": wide}[element.get("text-anchor", "")]
         found.append((start, start + wide, words, bold))
     return found
 
 
 PLOTS = {
-    "bars": bars_plot(Bars("About", "errors", (Bar("pooled", 0.1), Bar("ours", 0.2, 0.05, ours=True))), "salt"),
-    "long": bars_plot(Bars("About", "a very long label " * 6, (Bar("a label & more of <it> " * 2, 3.0),)), "salt"),
-    "none": bars_plot(Bars("About", "errors", (Bar("pooled", 0.0),)), "salt"),
-    "below": bars_plot(Bars("About", "gain", (Bar("pooled", -0.5), Bar("ours", 0.25))), "salt"),
-    "dots": dots_plot(Dots("About", "weight", (Dot("age", 2.0), Dot("sex=f", -1.0)), 0.3)),
-    "zero": dots_plot(Dots("About", "weight", (Dot("age", 0.0),))),
+    "bars": draw_bars(Bars("About", "errors", (Bar("pooled", 0.1), Bar("ours", 0.2, 0.05, ours=True))), "salt"),
+    "long": draw_bars(Bars("About", "a very long label " * 6, (Bar("a label & more of <it> " * 2, 3.0),)), "salt"),
+    "none": draw_bars(Bars("About", "errors", (Bar("pooled", 0.0),)), "salt"),
+    "below": draw_bars(Bars("About", "gain", (Bar("pooled", -0.5), Bar("ours", 0.25))), "salt"),
+    "dots": draw_dots(Dots("About", "weight", (Dot("age", 2.0), Dot("sex=f", -1.0)), 0.3)),
+    "zero": draw_dots(Dots("About", "weight", (Dot("age", 0.0),))),
 }
 
 

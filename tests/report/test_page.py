@@ -15,11 +15,10 @@ from comity.federation.evaluation.assessment import Assessment, Baseline
 from comity.learn import LinearClassifier, LinearRegressor
 from comity.learn.classifiers import find_strongest
 from comity.learn.feature_map import FeatureMap
-from comity.report.drawing import SIZE, width_of
-from comity.report.figures import curves_plot
-from comity.report.page import costs, render_result, size, traffic
-from comity.report.plots import dots_plot, errors_plot
-from comity.report.quality import verdict
+from comity.report.matplotlib_plots import draw_curves
+from comity.report.page import count_traffic, format_bytes, group_costs, render_result
+from comity.report.plots import SIZE, draw_dots, draw_errors, text_width
+from comity.report.sentences import describe_quality
 from comity.study.results.outcome import Account
 from tests.report.small_run import left, protocol, simulated
 
@@ -125,13 +124,13 @@ def test_without_a_score_the_page_gives_the_reason(result: Any) -> None:
 )
 def test_the_verdict_is_plain(result: Any, error: float, said: str) -> None:
     compared = (Baseline("constant", 0.4, note="always no"), Baseline("own data", 0.3), Baseline("pooled", 0.1))
-    assert said in verdict(replace(result, assessment=Assessment(error, baselines=compared)))
+    assert said in describe_quality(replace(result, assessment=Assessment(error, baselines=compared)))
 
 
 def test_equal_ledgers_share_a_line(result: Any) -> None:
     many = tuple(Account(f"p{i}", "eps 3.00", "eps 1.00", "eps 2.00") for i in range(9))
     other = Account("late", "eps 3.00", "eps 2.00", "eps 1.00")
-    lines = costs(replace(result, accounts=(*many, other), parties=10))
+    lines = group_costs(replace(result, accounts=(*many, other), parties=10))
     assert [(line.parties, line.left) for line in lines] == [(9, "eps 2.00"), (1, "eps 1.00")]
     assert lines[0].names == "p0, p1, p2 and 6 more" and lines[1].names == "late"
     apart = tuple(Account(f"p{i}", "eps 9.00", f"eps {i}.00", f"eps {9 - i}.00") for i in range(8))
@@ -140,7 +139,7 @@ def test_equal_ledgers_share_a_line(result: Any) -> None:
 
 def test_traffic_is_summed_by_step() -> None:
     lines = [Line(f"sum.mask[{i}]", way, 4, 10, "") for i in range(3) for way in ("to parties", "to coordinator")]
-    (step,) = traffic(Transcript(tuple(lines)))
+    (step,) = count_traffic(Transcript(tuple(lines)))
     assert (step.step, step.rounds, step.parties, step.down, step.up) == ("sum.mask", 3, 4, 30, 30)
 
 
@@ -169,9 +168,9 @@ def errors_of(about: Any, *methods: Any) -> Curves:
 
 
 def test_plots_are_text_with_a_description_and_no_shared_ids() -> None:
-    one = errors_plot(0.21, [Baseline("constant", 0.4), Baseline("own data", 0.3, 0.05)], "share")
-    two = dots_plot(Dots("Weights", "weight", (Dot("age <65", 1.0), Dot("b", -2.0)), 0.3))
-    three = curves_plot(errors_of("clinics", "avg"), "clinics")
+    one = draw_errors(0.21, [Baseline("constant", 0.4), Baseline("own data", 0.3, 0.05)], "share")
+    two = draw_dots(Dots("Weights", "weight", (Dot("age <65", 1.0), Dot("b", -2.0)), 0.3))
+    three = draw_curves(errors_of("clinics", "avg"), "clinics")
     for plot in (one, two, three):
         assert plot.startswith("<svg role=") and "http" not in plot and "<text" in plot
     assert ">0.210<" in one and "this result 0.210" in one and "age &lt;65" in two
@@ -180,12 +179,12 @@ def test_plots_are_text_with_a_description_and_no_shared_ids() -> None:
         for p in (one, two, three)
     ]
     assert not (ids[0] & ids[1] or ids[0] & ids[2] or ids[1] & ids[2])
-    assert errors_plot(0.21, [], "share") == errors_plot(0.21, [], "share")
+    assert draw_errors(0.21, [], "share") == draw_errors(0.21, [], "share")
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (88_800, "88.8 kB"), (5e13, "50 TB")])
 def test_sizes_have_few_digits(count: float, text: str) -> None:
-    assert size(count) == text
+    assert format_bytes(count) == text
 
 
 def test_every_table_scrolls_in_its_place_and_nothing_is_wider_than_a_telephone(result: Any) -> None:
@@ -241,11 +240,11 @@ def test_a_regression_is_measured_and_judged_as_one(result: Any) -> None:
     worse = replace(result, presented=model, assessment=assessed)
     text = Page(render_result(worse)).text
     assert "mean squared error" in text and "predicted wrongly" not in text and "most frequent" not in text
-    assert "No better than a constant" in verdict(worse)
+    assert "No better than a constant" in describe_quality(worse)
 
 
 def test_a_legend_stands_clear_of_the_title_and_the_axes() -> None:
-    plot = curves_plot(errors_of("breast cancer", "default", "avg", "soft", "vote"), "curves")
+    plot = draw_curves(errors_of("breast cancer", "default", "avg", "soft", "vote"), "curves")
     below = float(cast(Any, re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', plot)).group(1))
     at = {words: float(y) for y, words in re.findall(r'<text[^>]* y="([\d.]+)"[^>]*>([^<]+)<', plot)}
     axis = at["epsilon spent by each party"]
@@ -264,7 +263,9 @@ def test_a_label_has_room_in_the_widest_of_the_common_fonts(label: str, bold: bo
 
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
     font = ImageFont.truetype(f"{matplotlib.get_data_path()}/fonts/ttf/{name}", 100)
-    assert font.getlength(label) / 100 * SIZE <= width_of(label, bold=bold) <= 1.7 * font.getlength(label) / 100 * SIZE
+    assert (
+        font.getlength(label) / 100 * SIZE <= text_width(label, bold=bold) <= 1.7 * font.getlength(label) / 100 * SIZE
+    )
 
 
 def test_tables_fit_a_telephone_before_they_scroll(result: Any) -> None:

@@ -20,7 +20,7 @@ from comity.federation.evaluation.assessment import Assessment
 from comity.privacy.loss import Pure
 from comity.report.page import render_result
 from comity.report.result import Result, load_result
-from comity.report.views import views
+from comity.report.views import list_views
 from tests.report.small_run import AUXILIARY, left, protocol, simulated
 from tests.support.protocols import simulated_result
 
@@ -250,7 +250,7 @@ def test_views_split_parties_by_what_they_receive() -> None:
         ),
         adversary="nobody",
     )
-    found = {view.participant: [seen.release for seen in view.seen] for view in views(declaration, consortium)}
+    found = {view.participant: [seen.release for seen in view.seen] for view in list_views(declaration, consortium)}
     assert found == {"coordinator": ["sum"], "a": [], "c (consumer)": ["model"], "b": ["mail"]}
 
 

@@ -15,12 +15,12 @@ from comity.federation.lifecycle import Lifecycle
 from comity.federation.sum.site import SecureSum
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
-from comity.report.views import views
+from comity.report.views import list_views
 from tests.report.small_studies import CASES, refusal, small_study
 
 
 def covered(declaration: Declaration, consortium: Consortium) -> None:
-    found = views(declaration, consortium)
+    found = list_views(declaration, consortium)
     assert len({view.participant for view in found}) == len(found)
     labels = {view.participant: {seen.release.partition(" x")[0] for seen in view.seen} for view in found}
     for name in ("coordinator", *consortium.parties):
@@ -77,7 +77,7 @@ def test_odd_declarations_leave_nobody_out(releases: Any, parties: Any, consumer
 def test_parties_that_receive_the_same_share_a_view_even_where_one_of_them_sends() -> None:
     consortium = Consortium(parties=("a", "b"), loss=Approx(1, 1e-6))
     declaration = Declaration((release("alignment_key", "a", "every party"),), adversary="nobody")
-    assert [(view.participant, len(view.seen)) for view in views(declaration, consortium)] == [
+    assert [(view.participant, len(view.seen)) for view in list_views(declaration, consortium)] == [
         ("coordinator", 0),
         ("each party", 1),
     ]
@@ -91,7 +91,7 @@ def test_what_is_made_of_an_exact_value_is_shown_as_unprotected() -> None:
     consortium = Consortium(parties=("a", "b"), loss=Approx(1, 1e-6))
     seen = {
         one.release: one.unprotected
-        for view in views(Declaration((exact, made, noisy, other), "x"), consortium)
+        for view in list_views(Declaration((exact, made, noisy, other), "x"), consortium)
         for one in view.seen
     }
     assert seen == {"records": True, "other": False, "summary": True, "sum": False}

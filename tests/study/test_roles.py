@@ -21,7 +21,7 @@ from comity.federation.declare.release import Array
 from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Spherical
-from comity.report.card import card_text
+from comity.report.card import write_card
 from comity.report.result import Result, load_result
 from comity.study.records.party_data import PartyData
 from comity.study.results.outcome import Outcome
@@ -98,7 +98,7 @@ def test_whoever_reads_about_a_run_sees_each_payer(tmp_path: Path) -> None:
     assert result.guarantee.losses == {consumer: "eps 1.44", owners: "eps 1.00"}
     assert f"eps 1.44 for {consumer}; eps 1.00 for {owners}" in str(result.guarantee)
     assert "per party" not in str(result.guarantee)
-    card = card_text(result, Table(("a",), ((1,),)))
+    card = write_card(result, Table(("a",), ((1,),)))
     assert f"- Loss of {consumer}: eps 1.44" in card and f"- Loss of {owners}: eps 1.00" in card
     result.save(tmp_path / "run")
     page = (tmp_path / "run" / "report.html").read_text("utf-8")

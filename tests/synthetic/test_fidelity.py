@@ -20,7 +20,7 @@ from comity.methods.synthetic.fidelity import (
     pool_records,
     total_variation,
 )
-from comity.report.plots import plotted
+from comity.report.plots import draw_plot
 from comity.study.simulation.simulate import simulate
 
 from .made import CLASSES, NAMES, NUMBER, frame, schema, synthetic
@@ -115,5 +115,5 @@ def test_a_simulation_assesses_what_it_presents_and_a_page_draws_it(target: Any,
     assert read_section(json.loads(json.dumps(section_page(section)))) == section
     assert Assessment.from_json(json.loads(json.dumps(found.as_json()))) == found
     for place, plot in enumerate(section.plots):
-        drawn = plotted(plot, str(place))
+        drawn = draw_plot(plot, str(place))
         assert drawn.startswith("<svg") and "aria-label" in drawn

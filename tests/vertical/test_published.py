@@ -29,7 +29,7 @@ from comity.methods.vertical.published.protocol import (
 )
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
-from comity.report.views import views
+from comity.report.views import list_views
 from tests.support.noise import NoNoise
 
 from .consortia import HELD, build_published, hosted, make_consortium, parts, people, schema
@@ -127,7 +127,7 @@ def test_each_pair_of_parties_reads_the_exact_sums_of_its_products_and_nobody_el
     assert hosts["cedar"].store.state("run-1", "in:sums:cedar") is None
     seen = {
         view.participant: {one.release: one for one in view.seen}
-        for view in views(tried.declare(parties.consortium), parties.consortium)
+        for view in list_views(tried.declare(parties.consortium), parties.consortium)
     }
     assert seen["each party"]["sums"].unprotected and "EXACT" in seen["each party"]["sums"].protection
     assert "sums" not in seen[COORDINATOR]

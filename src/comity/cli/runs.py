@@ -250,8 +250,8 @@ def show_run(folder: Path, *, as_json: bool) -> None:
     """Print the result in a run folder."""
     import json
 
-    from comity.report.quality import measured_privately, verdict
     from comity.report.result import load_result
+    from comity.report.sentences import describe_evaluation, describe_quality
 
     result = load_result(folder)
     document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
@@ -263,13 +263,13 @@ def show_run(folder: Path, *, as_json: bool) -> None:
         compared = " · ".join(f"{baseline.name} {baseline.error:.3f}" for baseline in result.baselines)
         lines.append(f"  error          {result.error:.3f}" + (f"   ({compared})" if compared else ""))
         if compared:
-            lines.append(f"                 {verdict(result)}")
+            lines.append(f"                 {describe_quality(result)}")
         beside = " · ".join(f"{figure.name} {figure.value:.3f}" for figure in result.assessment.figures)
         if beside:
             lines.append(f"                 {beside}")
     if result.assessment.repeats is not None:
         lines.append(f"  repeats        {result.assessment.repeats.sentence()}")
-    for at, line in enumerate(measured_privately(result)):
+    for at, line in enumerate(describe_evaluation(result)):
         lines.append(f"  {'' if at else 'evaluation':<15}{line}")
     lines += [f"  spent          {loss} by {payer}" for payer, loss in guarantee.losses.items()]
     lines[-1] += f"; unit: {guarantee.unit}, {guarantee.neighbours}"

@@ -1,1 +1,1 @@
-"""A run as people read it: one page, a model card, and files that can be read again."""
+"""A run for readers: one page, a model card, and files that `comity.load_result` reads."""

@@ -1,17 +1,17 @@
-"""The card of an artefact: what it is, what its release cost, against whom that holds, and what is not known of it."""
+"""The card of an artefact: what it is, what its release cost, against whom that holds, and how good it is."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from comity.artefacts.artefact import Artefact
-from comity.report.quality import figures_of, measured_privately, not_covered
+from comity.report.sentences import describe_evaluation, describe_uncovered, format_baseline
 
 if TYPE_CHECKING:
     from comity.report.result import Result
 
 
-def card_text(result: Result, artefact: Artefact) -> str:
+def write_card(result: Result, artefact: Artefact) -> str:
     guarantee, card = result.guarantee, artefact.card()
     sections = {
         "Guarantee": "\n".join(
@@ -21,20 +21,20 @@ def card_text(result: Result, artefact: Artefact) -> str:
                 f"- Unit: {guarantee.unit}, {guarantee.neighbours}",
                 f"- Holds against: {guarantee.adversary}",
                 f"- Claim: {'none: simulated with a seed' if guarantee.seeded else guarantee.claim}",
-                f"- Noise: {_noise(result)}",
+                f"- Noise: {_describe_noise(result)}",
             ]
         ),
-        "How good it is": _quality(result),
+        "How good it is": _describe_quality(result),
         **card.parts,
     }
-    beside = (
+    released = (
         "Beside this folder `released/` holds every value that was paid for, by its declared name; "
         "`comity.load_result(folder of the run).released` reads them."
     )
-    sections["Files"] = f"{sections.get('Files', '')} {beside}".strip()
+    sections["Files"] = f"{sections.get('Files', '')} {released}".strip()
     parts = [
         f"# {result.study}: {card.title}",
-        sentence(result, artefact),
+        describe_artefact(result, artefact),
         f"Made on {result.made} by run `{result.run}` of study `{result.study}` ({result.plan.protocol}), hash "
         f"`{result.study_hash}`.",
     ]
@@ -43,32 +43,32 @@ def card_text(result: Result, artefact: Artefact) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def what_it_is(result: Result) -> str:
-    """One sentence of what was presented; the page begins with it."""
+def describe_presented(result: Result) -> str:
+    """What the run presented, in one sentence. The page begins with it."""
     if isinstance(result.presented, Artefact):
-        return sentence(result, result.presented)
-    return f"Released values ({', '.join(result.released)}), made from the records of {_parties(result)}."
+        return describe_artefact(result, result.presented)
+    return f"Released values ({', '.join(result.released)}), made from the records of {_count_parties(result)}."
 
 
-def sentence(result: Result, artefact: Artefact) -> str:
+def describe_artefact(result: Result, artefact: Artefact) -> str:
     card = artefact.card()
-    return f"{card.what}, {card.made} from the records of {_parties(result)}."
+    return f"{card.what}, {card.made} from the records of {_count_parties(result)}."
 
 
-def _parties(result: Result) -> str:
+def _count_parties(result: Result) -> str:
     return f"{result.parties:,} {'party' if result.parties == 1 else 'parties'}"
 
 
-def _noise(result: Result) -> str:
+def _describe_noise(result: Result) -> str:
     if result.guarantee.seeded:
-        return f"from seed {result.seed}, so whoever knows it can take the noise off. Not a private release"
+        return f"from seed {result.seed}: anyone who knows the seed can remove it. Not a private release"
     spread = "" if result.model_noise is None else f", standard deviation {result.model_noise:.4g} in each number"
     return f"drawn as for a release, without a seed{spread}"
 
 
-def _quality(result: Result) -> str:
-    private = measured_privately(result)
-    exact = _exact_quality(result)
+def _describe_quality(result: Result) -> str:
+    private = describe_evaluation(result)
+    exact = _describe_exact_quality(result)
     if not private:
         return exact
     heading, *figures = private
@@ -76,18 +76,18 @@ def _quality(result: Result) -> str:
     return "\n".join([*listed, "", exact] if result.assessment.measured else listed)
 
 
-def _exact_quality(result: Result) -> str:
-    found = result.assessment
-    if not found.measured:
+def _describe_exact_quality(result: Result) -> str:
+    assessment = result.assessment
+    if not assessment.measured:
         return "Not measured. A score on private records is itself a release, and none was paid for."
     lines = []
-    if found.error is not None:
-        compared = " For comparison:" if found.baselines else ""
-        lines.append(f"Error {found.error:.3f} on test records of the simulation.{compared}")
-    lines += [f"- {figures_of(baseline)} ({baseline.note})" for baseline in found.baselines]
-    if found.figures:
-        listed = [f"- {figure.name}: {figure.value:.3f} ({figure.about})" for figure in found.figures]
+    if assessment.error is not None:
+        compared = " For comparison:" if assessment.baselines else ""
+        lines.append(f"Error {assessment.error:.3f} on test records of the simulation.{compared}")
+    lines += [f"- {format_baseline(baseline)} ({baseline.note})" for baseline in assessment.baselines]
+    if assessment.figures:
+        listed = [f"- {figure.name}: {figure.value:.3f} ({figure.about})" for figure in assessment.figures]
         lines += ["", "Further figures:", *listed] if lines else ["Figures on test records of the simulation:", *listed]
-    if found.repeats is not None:
-        lines += ["", f"With fresh simulated noise: {found.repeats.sentence()}."]
-    return "\n".join([*lines, "", not_covered(result) or ""])
+    if assessment.repeats is not None:
+        lines += ["", f"With fresh simulated noise: {assessment.repeats.sentence()}."]
+    return "\n".join([*lines, "", describe_uncovered(result) or ""])

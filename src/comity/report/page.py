@@ -1,4 +1,4 @@
-"""The page of a run: four answers first, details below. One file; it asks no other machine for anything."""
+"""The page of a run: four answers first, details below. It is one file that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from comity.artefacts.section import Grid, Section
 from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declare.declaration import DISCLOSING, is_unproven
 from comity.privacy.loss import shown, shown_small
-from comity.report.card import what_it_is
-from comity.report.meaning import meaning
-from comity.report.plots import errors_plot, plotted
-from comity.report.quality import measured_privately, not_covered, verdict
+from comity.report.card import describe_presented
+from comity.report.plots import draw_errors, draw_plot
+from comity.report.sentences import describe_evaluation, describe_quality, describe_uncovered, explain_guarantee
 
 if TYPE_CHECKING:
     from comity.report.result import Result
 
-# More lines of a transcript, or names, than a reader takes in; the rest is in the files beside the page.
-LINES, NAMES = 60, 3
+# A page shows so many lines of the transcript and so many names; the files beside it have the rest.
+MAX_LINES, MAX_NAMES = 60, 3
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Parties whose ledgers read alike after the run."""
+    """Parties whose ledgers have the same figures after the run."""
 
     parties: int
     names: str
@@ -41,7 +40,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Traffic:
-    """One step over the whole run, both directions."""
+    """Bytes of one step over the whole run, in both directions."""
 
     step: str
     rounds: int
@@ -61,7 +60,7 @@ class Part:
 
 
 def render(template: str, **values: Any) -> str:
-    """A page from one of this package's templates; every value is escaped unless it was made by `plots`."""
+    """A page from one of this package's templates. Every value is escaped, except for plots."""
     return _environment().get_template(template).render(**values)
 
 
@@ -69,60 +68,62 @@ def render_result(result: Result) -> str:
     presented, assessment = result.presented, result.assessment
     first, parts = "", []
     if isinstance(presented, Artefact):
-        own = drawn(presented.section(result.model_noise))
+        own = draw_section(presented.section(result.model_noise))
         first = own.plots[0] if own.plots else ""
         parts.append(replace(own, plots=own.plots[1:]))
-    parts += [drawn(artefact.section()) for artefact in result.beside.values()]
-    parts += map(drawn, assessment.sections)
+    parts += [draw_section(artefact.section()) for artefact in result.beside.values()]
+    parts += map(draw_section, assessment.sections)
     return render(
         "report.html.jinja",
         result=result,
-        learned=what_it_is(result),
-        verdict=verdict(result),
-        private=measured_privately(result),
-        warnings=warnings(result),
-        costs=costs(result),
-        meaning=meaning(result.guarantee),
-        errors=quality_plot(result),
+        learned=describe_presented(result),
+        verdict=describe_quality(result),
+        private=describe_evaluation(result),
+        warnings=list_warnings(result),
+        costs=group_costs(result),
+        meaning=explain_guarantee(result.guarantee),
+        errors=draw_quality(result),
         first=first,
         parts=[part for part in parts if part.sentences or part.plots or part.tables],
-        spent=spent(result),
+        spent=format_spent(result),
         took=f"{result.seconds:.1f} s" if result.seconds else "",
-        traffic=traffic(result.transcript),
-        lines=result.transcript.lines[:LINES],
-        caveats=caveats(result),
-        cells=cells,
+        traffic=count_traffic(result.transcript),
+        lines=result.transcript.lines[:MAX_LINES],
+        caveats=list_caveats(result),
+        cells=format_setting,
     )
 
 
-def quality_plot(result: Result) -> Markup:
-    """The error beside its baselines; empty where none was measured."""
-    found = result.assessment
-    return Markup("" if found.error is None else errors_plot(found.error, found.baselines, found.measure))
+def draw_quality(result: Result) -> Markup:
+    """The error beside its baselines; empty where no error was measured."""
+    assessment = result.assessment
+    return Markup(
+        "" if assessment.error is None else draw_errors(assessment.error, assessment.baselines, assessment.measure)
+    )
 
 
-def drawn(section: Section) -> Part:
-    plots = tuple(Markup(plotted(plot, f"{section.heading} {at}")) for at, plot in enumerate(section.plots))
+def draw_section(section: Section) -> Part:
+    plots = tuple(Markup(draw_plot(plot, f"{section.heading} {at}")) for at, plot in enumerate(section.plots))
     return Part(section.heading, section.sentences, plots, section.tables)
 
 
-def warnings(result: Result) -> list[tuple[str, str]]:
-    """What a reader must know before anything else: heading and sentence."""
-    found = []
+def list_warnings(result: Result) -> list[tuple[str, str]]:
+    """What a reader must know first: headings with their sentences."""
+    warnings = []
     if result.guarantee.seeded:
-        found.append(
+        warnings.append(
             (
                 "Simulation with a seed: not a private result",
-                f"The noise comes from seed {result.seed} and can be taken off again by whoever knows it. The losses "
-                "below are what the same run would cost without a seed.",
+                f"The noise comes from seed {result.seed}: anyone who knows it can remove the noise. The losses below "
+                "are what the same run would cost without a seed.",
             )
         )
     if result.guarantee.claim != "private":
-        found.append((_heading(result.guarantee.claim), _about_claim(result)))
+        warnings.append((_heading(result.guarantee.claim), _about_claim(result)))
     if result.findings:
-        counted = " These counts are exact: no guarantee covers them."
-        found.append(("Look at the records again", " ".join(result.findings) + counted))
-    return found
+        exact = " These counts are exact: no guarantee covers them."
+        warnings.append(("Look at the records again", " ".join(result.findings) + exact))
+    return warnings
 
 
 def _heading(claim: str) -> str:
@@ -140,36 +141,36 @@ def _about_claim(result: Result) -> str:
     return f"{claim}. {charged}{nothing}"
 
 
-def caveats(result: Result) -> list[str]:
-    found = ["Simulated on one machine, which held the records of every party."] if result.simulated else []
-    uncovered = not_covered(result)
+def list_caveats(result: Result) -> list[str]:
+    caveats = ["Simulated on one machine, which held the records of every party."] if result.simulated else []
+    uncovered = describe_uncovered(result)
     if uncovered is not None:
-        found.append(uncovered)
+        caveats.append(uncovered)
     if not result.masks:
-        found.append(
-            "Parties ran as stacks, as above 1,000 of them or without hosts: masks are left out, because they cancel, "
-            "and the same quantised contributions are added up. Bytes are those of the contributions alone."
+        caveats.append(
+            "Parties ran as stacks, as they do above 1,000 parties or without hosts: masks are left out, because they "
+            "cancel, and the same quantised contributions are added up. Bytes count the contributions alone."
         )
     if result.guarantee.unit == "a whole party":
-        found.append(
-            "The unit is a whole party: the loss bounds what can be told of all records of one party together."
+        caveats.append(
+            "The unit is a whole party: the loss bounds what can be learned about all records of one party together."
         )
     if not result.guarantee.seeded:
-        found.append("The noise was drawn as for a release, without a seed, so another run gives another result.")
-    return found + list(result.plan.notes)
+        caveats.append("The noise was drawn as for a release, without a seed, so another run gives another result.")
+    return caveats + list(result.plan.notes)
 
 
-def costs(result: Result) -> list[Cost]:
-    """Equal ledgers share a line: a thousand owners who paid alike are one."""
+def group_costs(result: Result) -> list[Cost]:
+    """One line for all ledgers with the same figures: a thousand owners who paid alike are one line."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for account in result.accounts:
         groups.setdefault((account.spent, account.granted, account.left), []).append(account.party)
-    # A simulation of very many parties keeps one ledger for all of them.
+    # A simulation of very many parties has one ledger for all of them.
     alike = len(groups) == 1
     return [
         Cost(
             result.parties if alike else len(names),
-            "all parties" if alike and result.parties > NAMES else _few(names),
+            "all parties" if alike and result.parties > MAX_NAMES else _few(names),
             spent,
             granted,
             left,
@@ -178,8 +179,8 @@ def costs(result: Result) -> list[Cost]:
     ]
 
 
-def traffic(transcript: Transcript) -> list[Traffic]:
-    """Bytes and rounds by step; labels of repeated asks are summed."""
+def count_traffic(transcript: Transcript) -> list[Traffic]:
+    """Bytes and rounds by step; repeated asks of a step are summed."""
     steps: dict[str, list[int]] = {}
     for line in transcript:
         sums = steps.setdefault(line.path.partition("[")[0], [0, 0, 0, 0])
@@ -190,29 +191,29 @@ def traffic(transcript: Transcript) -> list[Traffic]:
     return [Traffic(step, *sums) for step, sums in steps.items()]
 
 
-def spent(result: Result) -> str:
-    """The ε of the run for a headline, rounded up like every loss."""
+def format_spent(result: Result) -> str:
+    """The ε of the run for a headline, rounded up as every loss is."""
     return f"eps {shown(Decimal(repr(result.guarantee.epsilon)), decimals=2)}"
 
 
-def cells(value: object) -> str:
+def format_setting(value: object) -> str:
     """A setting or a figure as text."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} = {cells(one)}" for key, one in value.items())
+        return ", ".join(f"{key} = {format_setting(one)}" for key, one in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(map(cells, value))
+        return ", ".join(map(format_setting, value))
     return "-" if value is None else str(value)
 
 
-def cell(value: object) -> str:
-    """A cell of a table: numbers with the digits that a reader takes in."""
+def format_cell(value: object) -> str:
+    """A cell of a table; numbers have four digits."""
     if isinstance(value, float):
         return f"{value:.4g}"
     return "-" if value is None else str(value)
 
 
-def size(count: float) -> str:
-    """Bytes in the unit that leaves at most four digits."""
+def format_bytes(count: float) -> str:
+    """Bytes in a unit that leaves at most four digits."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} B" if unit == "B" else f"{count:.3g} {unit}"
@@ -221,7 +222,7 @@ def size(count: float) -> str:
 
 
 def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMES]) + (f" and {len(names) - NAMES:,} more" if len(names) > NAMES else "")
+    return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else "")
 
 
 @cache
@@ -233,7 +234,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["size"] = size
-    environment.filters["cell"] = cell
+    environment.filters["size"] = format_bytes
+    environment.filters["cell"] = format_cell
     environment.filters["delta"] = lambda value: shown_small(Decimal(repr(value)))
     return environment

@@ -1,13 +1,27 @@
-"""Plots as SVG to be put into a page: readable in black and white, text as text, nothing fetched from anywhere."""
+"""Plots as SVG for a page: readable in black and white, text as text, nothing fetched from anywhere.
+
+Bars and dots are written out here. They need no library, whose import takes longer than most studies; all other plots
+are drawn by `comity.report.matplotlib_plots`. Coordinates are in points. The width of a text is estimated from the
+widths of letters in common sans-serif fonts, since the reader's font is not known.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Sequence
+from html import escape
 
 from comity.artefacts.section import Bar, Bars, Curves, Dots, Matrices, Panels, Pictures, Plot
 from comity.federation.evaluation.assessment import Baseline
-from comity.report.drawing import DARK, LINE, PALE, SIZE, Drawing
 
+DARK, INK, PALE, GREY, LINE = "#17415f", "#222222", "#e9edf0", "#888888", "#9aa5ad"
+FONT = "system-ui, 'DejaVu Sans', Arial, sans-serif"
+SIZE = 9.5
+_NARROW, _WIDE = set(" !'(),./:;[]fijlrtI|"), set("mwMW%@<=>+")
+_TICKS = 6
+_BELOW = 13.0
+"""From the axis to the line of its figures, and from there to each line of its label."""
 _WIDTH = 345.0
 # Bars that are not the result itself differ by hatch, not by colour: strokes in a square of six points.
 _FALLING = "M0,0l6,6"
@@ -19,39 +33,39 @@ _HATCHES = {
 }
 
 
-def plotted(plot: Plot, salt: str) -> str:
-    """A plot that a section describes; the salt tells its identifiers from those of others on the page."""
+def draw_plot(plot: Plot, salt: str) -> str:
+    """A plot that a section describes. The salt makes its identifiers differ from those of other plots on the page."""
     if isinstance(plot, Bars):
-        return bars_plot(plot, salt)
+        return draw_bars(plot, salt)
     if isinstance(plot, Dots):
-        return dots_plot(plot)
-    # The library that draws the others takes longer to import than many a study to run.
-    from comity.report.figures import curves_plot, matrices_plot, panels_plot, pictures_plot
+        return draw_dots(plot)
+    # matplotlib takes longer to import than many studies to run.
+    from comity.report.matplotlib_plots import draw_curves, draw_matrices, draw_panels, draw_pictures
 
     match plot:
         case Curves():
-            return curves_plot(plot, salt)
+            return draw_curves(plot, salt)
         case Panels():
-            return panels_plot(plot, salt)
+            return draw_panels(plot, salt)
         case Matrices():
-            return matrices_plot(plot, salt)
+            return draw_matrices(plot, salt)
         case Pictures():
-            return pictures_plot(plot, salt)
+            return draw_pictures(plot, salt)
 
 
-def errors_plot(error: float, baselines: Sequence[Baseline], measured: str) -> str:
-    """The result's error beside what it is compared with, best below."""
+def draw_errors(error: float, baselines: Sequence[Baseline], measured: str) -> str:
+    """The result's error among its baselines, the best at the bottom."""
     bars = [Bar(b.name, b.error, b.spread) for b in baselines] + [Bar("this result", error, ours=True)]
     bars.sort(key=lambda bar: (bar.value, not bar.ours))
-    return bars_plot(Bars("Error of the result and of its baselines", measured, tuple(bars)), "errors")
+    return draw_bars(Bars("Error of the result and of its baselines", measured, tuple(bars)), "errors")
 
 
-def bars_plot(plot: Bars, salt: str) -> str:
-    """Bars with their figures, the first one below; what is ours stands out without colour too."""
+def draw_bars(plot: Bars, salt: str) -> str:
+    """Bars with their figures, the first at the bottom. The result stands out without colour too."""
     bars = plot.bars
     low = min(0.0, *(bar.value - bar.spread if bar.value < 0 else 0.0 for bar in bars))
     top = max(0.0, *(bar.value + bar.spread for bar in bars))
-    # With room for the figure behind the longest.
+    # Room for the figure behind the longest bar.
     high = top + 0.16 * (top - low) or 1.0
     drawing = Drawing([bar.label for bar in bars], low, high, width=_WIDTH, row=24.5, strong=[bar.ours for bar in bars])
     for place, bar in enumerate(bars):
@@ -66,11 +80,11 @@ def bars_plot(plot: Bars, salt: str) -> str:
             for cap in (start, end):
                 drawing.line((cap, cap), (y - 3, y + 3), width=1.1)
         drawing.text(end + 6, y + SIZE * 0.36, f"{bar.value:.3f}", bold=bar.ours)
-    return drawing.svg(plot.axis, f"{plot.about}: " + said([(bar.label, bar.value) for bar in bars]))
+    return drawing.svg(plot.axis, f"{plot.about}: " + list_values([(bar.label, bar.value) for bar in bars]))
 
 
-def dots_plot(plot: Dots) -> str:
-    """Signed quantities; the line behind each spans two deviations of its noise."""
+def draw_dots(plot: Dots) -> str:
+    """Signed quantities. The line behind each spans two standard deviations of its noise to either side."""
     shown, reach = list(reversed(plot.dots)), 2 * (plot.deviation or 0.0)
     low = min(0.0, *(dot.value - reach for dot in shown), 0.0)
     high = max(0.0, *(dot.value + reach for dot in shown), 0.0)
@@ -86,9 +100,115 @@ def dots_plot(plot: Dots) -> str:
         else:
             drawing.box((x - 3, x + 3), y, 6, fill="white", edge=DARK)
     spread = "" if plot.deviation is None else "\n(line: ± 2 standard deviations of the added noise)"
-    return drawing.svg(plot.axis + spread, f"{plot.about}: " + said([(dot.label, dot.value) for dot in plot.dots]))
+    return drawing.svg(
+        plot.axis + spread, f"{plot.about}: " + list_values([(dot.label, dot.value) for dot in plot.dots])
+    )
 
 
-def said(figures: Sequence[tuple[str, float]]) -> str:
-    """Names and numbers in one line, for whoever reads a description in place of a plot."""
+def list_values(figures: Sequence[tuple[str, float]]) -> str:
+    """Names and numbers in one line: the description for readers who do not see the plot."""
     return ", ".join(f"{name} {value:.3f}" for name, value in figures)
+
+
+def text_width(text: str, *, bold: bool = False) -> float:
+    """The largest width of a text in points, in the widest of the common fonts (DejaVu Sans)."""
+    return SIZE * sum(map(_ems, text)) * (1.12 if bold else 1.0)
+
+
+def _ems(letter: str) -> float:
+    if letter in _NARROW:
+        return 0.42
+    if letter in _WIDE or not letter.isascii():
+        return 1.0
+    return 0.79 if letter.isupper() else 0.66
+
+
+def choose_ticks(low: float, high: float, most: int = _TICKS) -> list[float]:
+    """Round numbers from `low` to `high`, at most `most` steps."""
+    rough = (high - low) / most
+    scale = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * scale for factor in (1, 2, 2.5, 5, 10) if factor * scale >= rough * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(place * step, 12) for place in range(first, last + 1)]
+
+
+def format_ticks(places: Sequence[float]) -> list[str]:
+    """The numbers, with as many decimals as the finest of them needs."""
+    decimals = max((len(f"{place:.10f}".rstrip("0").partition(".")[2]) for place in places), default=0)
+    return [f"{place or 0.0:.{decimals}f}".replace("-", "−") for place in places]
+
+
+class Drawing:
+    """Labelled rows, the first at the bottom and `row` points apart, over an axis from `low` to `high`."""
+
+    def __init__(
+        self, labels: Sequence[str], low: float, high: float, *, width: float, row: float, strong: Sequence[bool] = ()
+    ) -> None:
+        bold = list(strong) or [False] * len(labels)
+        self._left = max((text_width(one, bold=b) for one, b in zip(labels, bold)), default=0.0) + 10
+        self._right = max(width - 8, self._left + 80)
+        self._low, self._high = low, high if high > low else low + 1
+        self._row, self._bottom = row, row * len(labels) + 4
+        self._parts: list[str] = []
+        self._hatched: dict[str, str] = {}
+        for place, (label, is_bold) in enumerate(zip(labels, bold)):
+            self.text(self._left - 6, self.y(place) + SIZE * 0.36, label, anchor="end", bold=is_bold)
+
+    def x(self, value: float) -> float:
+        return self._left + (value - self._low) / (self._high - self._low) * (self._right - self._left)
+
+    def y(self, place: float) -> float:
+        """The middle of a row."""
+        return self._bottom - 2 - self._row * (place + 0.5)
+
+    def text(self, x: float, y: float, words: str, *, anchor: str = "start", bold: bool = False) -> None:
+        weight = ' font-weight="bold"' if bold else ""
+        self._parts.append(f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}"{weight}>{escape(words)}</text>')
+
+    def line(self, x: tuple[float, float], y: tuple[float, float], *, ink: str = INK, width: float = 0.8) -> None:
+        self._parts.append(
+            f'<line x1="{x[0]:.2f}" y1="{y[0]:.2f}" x2="{x[1]:.2f}" y2="{y[1]:.2f}" stroke="{ink}" '
+            f'stroke-width="{width}"/>'
+        )
+
+    def box(self, x: tuple[float, float], y: float, height: float, *, fill: str, edge: str = INK) -> None:
+        left, right = sorted(x)
+        self._parts.append(
+            f'<rect x="{left:.2f}" y="{y - height / 2:.2f}" width="{right - left:.2f}" height="{height:.2f}" '
+            f'fill="{fill}" stroke="{edge}" stroke-width="0.8"/>'
+        )
+
+    def dot(self, x: float, y: float, *, fill: str) -> None:
+        self._parts.append(f'<circle cx="{x:.2f}" cy="{y:.2f}" r="3" fill="{fill}" stroke="{DARK}"/>')
+
+    def hatch(self, strokes: str, salt: str) -> str:
+        """The fill of a bar: a pattern of strokes. The salt makes its name differ from those of other plots."""
+        name = "hatch-" + hashlib.sha256(f"{salt}/{strokes}".encode()).hexdigest()[:10]
+        self._hatched[name] = (
+            f'<pattern id="{name}" width="6" height="6" patternUnits="userSpaceOnUse"><rect width="6" height="6" '
+            f'fill="{PALE}"/><path d="{strokes}" stroke="#6a7680" stroke-width="0.7"/></pattern>'
+        )
+        return f"url(#{name})"
+
+    def svg(self, axis: str, description: str) -> str:
+        """The plot with its axis and the axis label; `description` is for readers who do not see it."""
+        bottom, places = self._bottom, choose_ticks(self._low, self._high)
+        self.line((self._left, self._left), (2, bottom), ink=GREY)
+        self.line((self._left, self._right), (bottom, bottom), ink=GREY)
+        for place, figure in zip(places, format_ticks(places)):
+            self.line((self.x(place), self.x(place)), (bottom, bottom + 3.5), ink=GREY)
+            self.text(self.x(place), bottom + _BELOW, figure, anchor="middle")
+        lines = axis.split("\n")
+        middle = (self._left + self._right) / 2
+        for number, words in enumerate(lines, start=2):
+            self.text(middle, bottom + _BELOW * number, words, anchor="middle")
+        reach = max(text_width(words) for words in lines) / 2
+        # A label that is longer than the axis may stick out on either side.
+        start, end = min(0.0, middle - reach), max(self._right + 8, middle + reach)
+        height = bottom + _BELOW * (len(lines) + 1) + 4
+        patterns = f"<defs>{''.join(self._hatched.values())}</defs>" if self._hatched else ""
+        view = f"{start:.2f} 0 {end - start:.2f} {height:.2f}"
+        return (
+            f'<svg role="img" aria-label="{escape(description)}" viewBox="{view}">'
+            f'{patterns}<g font-family="{FONT}" font-size="{SIZE}" fill="{INK}">{"".join(self._parts)}</g></svg>'
+        )

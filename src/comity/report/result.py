@@ -29,11 +29,11 @@ from comity.files import make_folder, write_atomically
 from comity.privacy.loss import parse_loss
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
-from comity.report.card import card_text
+from comity.report.card import write_card
 from comity.report.page import render_result
-from comity.report.quality import not_covered
+from comity.report.sentences import describe_uncovered
 from comity.report.versions import versions
-from comity.report.views import View, views
+from comity.report.views import View, list_views
 from comity.representation import NamedValues
 from comity.study.results.outcome import Account, Guarantee, Outcome
 from comity.study.results.released import (
@@ -108,7 +108,7 @@ class Result:
             releases=describe_releases(outcome.released, outcome.declaration, outcome.consortium),
             guarantee=outcome.guarantee,
             plan=outcome.plan,
-            views=views(outcome.declaration, outcome.consortium),
+            views=list_views(outcome.declaration, outcome.consortium),
             transcript=outcome.transcript,
             accounts=outcome.accounts,
             assessment=outcome.assessment,
@@ -196,7 +196,7 @@ class Result:
         make_folder(folder)
         for place, artefact in self.artefacts.items():
             save_artefact(artefact, folder / place)
-            write_atomically(folder / place / f"{place.upper()}_CARD.md", card_text(self, artefact))
+            write_atomically(folder / place / f"{place.upper()}_CARD.md", write_card(self, artefact))
         save_released(self.releases, folder / "released")
         self._save_received(folder / "parties")
         write_atomically(folder / "transcript.json", json.dumps(self.transcript.as_rows(), indent=1) + "\n")
@@ -242,7 +242,7 @@ class Result:
             "presented": self.presented.place if isinstance(self.presented, Artefact) else None,
             "artefacts": {place: artefact.kind for place, artefact in self.artefacts.items()},
             **self.assessment.as_json(),
-            "not_covered": not_covered(self),
+            "not_covered": describe_uncovered(self),
             "evaluation": None if self.evaluation is None else self.evaluation.as_json(),
             "plan": self.plan.as_json() | {"total": total},
             "views": [asdict(view) for view in self.views],

@@ -1,4 +1,4 @@
-"""Who saw what: the releases that each kind of participant receives, read off the declaration."""
+"""Who saw what: the releases that each kind of participant receives, from the declaration."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class View:
     seen: tuple[Seen, ...]
 
 
-def views(declaration: Declaration, consortium: Consortium) -> tuple[View, ...]:
-    """The coordinator's view, then the parties': one for all that receive the same.
+def list_views(declaration: Declaration, consortium: Consortium) -> tuple[View, ...]:
+    """The coordinator's view, then the parties' views: one for all parties that receive the same.
 
-    A release stands in the view of each of its receivers, also of one that sent it: what the coordinator makes for
-    itself is in its hands like anything that it was sent.
+    A release is in the view of each of its receivers, its sender included: the coordinator also sees what it makes for
+    itself.
     """
-    found = [View(COORDINATOR, _seen(COORDINATOR, declaration, consortium))]
+    listed = [View(COORDINATOR, _seen(COORDINATOR, declaration, consortium))]
     playing = {name: role for role, names in consortium.roles.items() for name in names if consortium.knows(name)}
     ends = (name for release in declaration.releases for end in (release.source, release.to) for name in _single(end))
     named = {name for name in ends if consortium.knows(name)}
     special = tuple(dict.fromkeys((*playing, *sorted(named))))
-    # Parties that no role and no release names receive the same, and there may be a million of them.
+    # All parties without a role that no release names receive the same; there may be a million of them.
     plain = next((party for party in consortium.parties if party not in special), None)
     groups: dict[tuple[Seen, ...], list[str]] = {}
     if plain is not None:
@@ -55,8 +55,8 @@ def views(declaration: Declaration, consortium: Consortium) -> tuple[View, ...]:
             label = "each other party"
         else:
             label = ", ".join(f"{party} ({playing[party]})" if party in playing else party for party in parties)
-        found.append(View(label, seen))
-    return tuple(found)
+        listed.append(View(label, seen))
+    return tuple(listed)
 
 
 def _single(named: Participants) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ def _single(named: Participants) -> tuple[str, ...]:
 
 
 def _unprotected(release: Release, declaration: Declaration) -> bool:
-    """Whether it is exact, or made of what is."""
+    """Whether a release is exact, or made from one that is."""
     protection = release.protection
     if isinstance(protection, Derived):
         known = {one.name: one for one in declaration.releases}

@@ -1,4 +1,4 @@
-"""Curves, panels, matrices and pictures as SVG for a page, drawn by matplotlib; `comity.report.plots` has the rest."""
+"""Curves, panels, matrices and pictures as SVG for a page, drawn by matplotlib."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from comity.artefacts.section import Curves, Dot, Matrices, Panels, Pictures
-from comity.report.drawing import DARK, INK, PALE
-from comity.report.plots import said
+from comity.report.plots import DARK, INK, PALE, list_values
 
 # Characters of a label, and columns of a matrix that still has its figures written in.
 _SHORT, _FIGURES = 14, 16
@@ -35,13 +34,13 @@ _STYLE: dict[str, Any] = {
 }
 
 
-def curves_plot(plot: Curves, salt: str) -> str:
+def draw_curves(plot: Curves, salt: str) -> str:
     """Lines with their spread; horizontal lines for what does not depend on the axis."""
     markers, dashes = ("o", "s", "^", "D"), ("-", "--", "-.", (0, (1, 1)))
     curves = plot.curves
     with _styled(salt):
         figure, axes = _axes(4.9, 3.6)
-        # Curves are moved apart a little, so that their whiskers can be told from each other.
+        # Curves are moved apart a little: their error bars would overlap.
         for place, curve in enumerate(curves):
             apart = 1.03 ** (place - (len(curves) - 1) / 2) if plot.logarithmic else 1.0
             axes.errorbar(
@@ -71,16 +70,16 @@ def curves_plot(plot: Curves, salt: str) -> str:
         axes.set_xlabel(plot.across)
         axes.set_ylabel(plot.up)
         axes.set_title(plot.about, loc="left", fontsize=10.5, fontweight="bold")
-        # Outside of the axes, whose title and curves would meet it.
+        # Outside the axes, where it covers neither title nor curves.
         figure.legend(frameon=False, loc="outside lower center", ncols=len(curves), fontsize=9)
         described = [(f"{curve.label} at {x:g}", y) for curve in curves for x, y in zip(curve.x, curve.y)]
-        return _svg(figure, f"{plot.about}, {plot.up} against {plot.across}: {said(described)}")
+        return _svg(figure, f"{plot.about}, {plot.up} against {plot.across}: {list_values(described)}")
 
 
 def _label_levels(axes: Any, levels: Sequence[Dot], right: float) -> None:
-    """Names behind the right edge, moved apart where two would be written over each other."""
+    """Names behind the right edge, moved apart where two would overlap."""
     height = axes.get_ylim()[1]
-    places = spread_out([level.value / height for level in levels], _LEVEL_LABEL)
+    places = spread_apart([level.value / height for level in levels], _LEVEL_LABEL)
     for level, place in zip(levels, places):
         axes.annotate(
             f"{level.label} {level.value:.3f}",
@@ -93,16 +92,16 @@ def _label_levels(axes: Any, levels: Sequence[Dot], right: float) -> None:
         )
 
 
-def spread_out(places: Sequence[float], apart: float) -> list[float]:
-    """Places moved up by as little as leaves each one `apart` from the next below it, in the order given."""
-    found = list(places)
+def spread_apart(places: Sequence[float], apart: float) -> list[float]:
+    """Each place moved up by as little as puts it `apart` from the next one below, in the given order."""
+    moved = list(places)
     below = -inf
-    for index in sorted(range(len(found)), key=found.__getitem__):
-        found[index] = below = max(found[index], below + apart)
-    return found
+    for index in sorted(range(len(moved)), key=moved.__getitem__):
+        moved[index] = below = max(moved[index], below + apart)
+    return moved
 
 
-def panels_plot(plot: Panels, salt: str) -> str:
+def draw_panels(plot: Panels, salt: str) -> str:
     """Small bars, cell by cell, of two tables: plain ones beside dark ones."""
     across = min(3, len(plot.panels))
     down = -(-len(plot.panels) // across)
@@ -125,11 +124,11 @@ def panels_plot(plot: Panels, salt: str) -> str:
             for name, shares in zip(plot.named, (panel.first, panel.second))
             for cell, share in zip(panel.cells, shares)
         ]
-        return _svg(figure, f"{plot.about}: {said(described)}")
+        return _svg(figure, f"{plot.about}: {list_values(described)}")
 
 
-def matrices_plot(plot: Matrices, salt: str) -> str:
-    """Matrices as squares with their figures, dark for strong ones, so that signs are read and not guessed."""
+def draw_matrices(plot: Matrices, salt: str) -> str:
+    """Matrices as squares, dark for strong values, with the figures written in: the shade does not show the sign."""
     names = [_short(name) for name in plot.names]
     with _styled(salt):
         figure = Figure(figsize=(7.4, 3.9), layout="constrained")
@@ -153,10 +152,10 @@ def matrices_plot(plot: Matrices, salt: str) -> str:
             for j, other in enumerate(plot.names)
             if i < j
         ]
-        return _svg(figure, f"{plot.about}: {said(described)}")
+        return _svg(figure, f"{plot.about}: {list_values(described)}")
 
 
-def pictures_plot(plot: Pictures, salt: str) -> str:
+def draw_pictures(plot: Pictures, salt: str) -> str:
     """Pictures in rows of `_ACROSS`, drawn as one image."""
     high, wide = len(plot.tiles[0]), len(plot.tiles[0][0])
     across = min(_ACROSS, len(plot.tiles))
@@ -179,7 +178,7 @@ def _short(text: str) -> str:
 
 
 def _styled(salt: str) -> AbstractContextManager[None]:
-    """The salt makes identifiers repeatable, and different between the plots of one page."""
+    """A style in which identifiers are repeatable, and different for plots with different salts."""
     style: Any = _STYLE | {"svg.hashsalt": salt}
     return matplotlib.rc_context(style)
 
@@ -195,7 +194,7 @@ def _svg(figure: Figure, description: str) -> str:
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
-    # Inside a page the prologue, the metadata and the namespaces, which look like addresses, have no use.
+    # A page needs no prologue, no metadata and no namespaces, which look like addresses.
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
     text = re.sub(r"'DejaVu Sans'", "system-ui, 'DejaVu Sans', Arial, sans-serif", text)

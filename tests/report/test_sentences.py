@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from comity.report.meaning import best_guess, meaning, percent
+from comity.report.sentences import best_guess_probability, explain_guarantee, format_percent
 from comity.study.results.outcome import Guarantee
 
 PURE = Guarantee("eps 1.00", 1.0, 0.0, "a record", "replaced", "nobody", "private", seeded=False)
 
 
 def test_the_sentence_says_how_far_a_belief_can_move() -> None:
-    said = meaning(PURE)
+    said = explain_guarantee(PURE)
     assert "knows every other record and is unsure between two versions of yours: a coin toss, 50 %" in said
     assert "their best guess is right at most 73.2 % of the time." in said
     assert "\n" not in said and said.count(". ") == 1
@@ -37,25 +37,29 @@ def test_the_sentence_says_how_far_a_belief_can_move() -> None:
     ],
 )
 def test_it_names_the_unit_the_relation_and_the_delta(change: Any, words: str) -> None:
-    assert words in meaning(replace(PURE, **change))
+    assert words in explain_guarantee(replace(PURE, **change))
 
 
 def test_no_bound_is_stated_where_the_claim_does_not_hold() -> None:
-    assert meaning(replace(PURE, claim="not private as claimed: eps 9")) == ""
+    assert explain_guarantee(replace(PURE, claim="not private as claimed: eps 9")) == ""
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 3.0])
 def test_randomised_response_reaches_it_and_the_gaussian_stays_below(epsilon: float) -> None:
-    assert best_guess(epsilon, 0.0) == pytest.approx(exp(epsilon) / (1 + exp(epsilon)))
+    assert best_guess_probability(epsilon, 0.0) == pytest.approx(exp(epsilon) / (1 + exp(epsilon)))
     for sigma in np.geomspace(0.3, 30, 40):
         # The exact delta of a Gaussian of sensitivity 1, and how often the better guess is right.
         delta = norm.cdf(0.5 / sigma - epsilon * sigma) - exp(epsilon) * norm.cdf(-0.5 / sigma - epsilon * sigma)
-        assert norm.cdf(0.5 / sigma) <= best_guess(epsilon, float(delta)) + 1e-12
+        assert norm.cdf(0.5 / sigma) <= best_guess_probability(epsilon, float(delta)) + 1e-12
 
 
 def test_percentages_are_rounded_up_and_never_to_certainty() -> None:
-    assert percent(0.731058) == "73.2 %" and percent(0.5) == "50.1 %" and percent(0.9999) == "99.991 %"
-    assert percent(1.0) is None
+    assert (
+        format_percent(0.731058) == "73.2 %"
+        and format_percent(0.5) == "50.1 %"
+        and format_percent(0.9999) == "99.991 %"
+    )
+    assert format_percent(1.0) is None
     for share in np.random.default_rng(0).uniform(0.5, 1, 200):
-        shown = percent(float(share))
+        shown = format_percent(float(share))
         assert shown is None or float(shown.removesuffix(" %")) / 100 >= share

@@ -1,0 +1,122 @@
+"""Sentences about a result, the same for the page, the card, the terminal and `result.json`.
+
+Quality    How good the result is, and which figures the guarantee does not cover.
+Epsilon    What the guarantee means for a person. Someone holds two neighbouring datasets for equally likely. After an
+           (ε, δ)-private release the better guess is right with probability (1 + TV)/2, and
+           TV ≤ (e^ε − 1 + 2δ)/(e^ε + 1): at most (e^ε + δ)/(1 + e^ε). Without δ this bounds the belief itself, whatever
+           was released.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_UP, Context, Decimal
+from typing import TYPE_CHECKING
+
+from comity.privacy.loss import shown_small
+from comity.study.results.outcome import Guarantee
+
+if TYPE_CHECKING:
+    from comity.federation.evaluation.assessment import Baseline
+    from comity.report.result import Result
+
+_REPLACED = {
+    "a record": ("every other record", "of yours"),
+    "a person": ("everybody else's records", "of all your records"),
+    "a whole party": ("every other party's records", "of all your party's records"),
+}
+_ADDED = {"a record": "your record took part", "a person": "you took part", "a whole party": "your party took part"}
+# With more decimals a reader takes the figure for certain.
+_MAX_DECIMALS = 6
+
+
+def describe_quality(result: Result) -> str:
+    """How the error compares with its baselines, in one sentence; it says so where the result is of no use."""
+    if result.error is None:
+        return ""
+    error, known = result.error, {baseline.name: baseline for baseline in result.baselines}
+    constant, alone, pooled = (known.get(name) for name in ("constant", "own data", "pooled"))
+    if constant is not None and error >= constant.error:
+        said = f", {constant.note}" if constant.note else ""
+        return f"No better than a constant{said} ({constant.error:.3f}): of no use as it stands."
+    parts = []
+    if alone is not None:
+        parts.append(f"{'better' if error < alone.error else 'not better'} than a party alone ({alone.error:.3f})")
+    if pooled is not None:
+        gap = error - pooled.error
+        level = f"level with pooling ({pooled.error:.3f})"
+        parts.append(f"{gap:.3f} above all records pooled ({pooled.error:.3f})" if gap > 0 else level)
+    text = ", ".join(parts)
+    return text[:1].upper() + text[1:] + "." if text else ""
+
+
+def format_baseline(baseline: Baseline) -> str:
+    """A baseline's error, and its log loss and AUC where it has them."""
+    beside = (("log loss", baseline.log_loss), ("AUC", baseline.auc))
+    return f"{baseline.name}: {baseline.error:.3f}" + "".join(
+        f", {name} {value:.3f}" for name, value in beside if value is not None
+    )
+
+
+def describe_evaluation(result: Result) -> tuple[str, ...]:
+    """A heading, and a line for each figure that was measured under privacy; empty where nothing was."""
+    found = result.evaluation
+    if found is None:
+        return ()
+    heading = f"measured under privacy on records set aside ({max(0, round(found.records))} {found.of}), 95 % intervals"
+    return (heading, *(f"{name} {figure}" for name, figure in found.figures.items()))
+
+
+def describe_uncovered(result: Result) -> str | None:
+    """Which figures the guarantee does not cover; None where nothing was measured."""
+    if not result.assessment.measured:
+        return None
+    if result.error is None:
+        measured = "The figures of quality were"
+    else:
+        measured = "The error and the baselines were" if result.baselines else "The error was"
+    return (
+        f"{measured} measured on the private records of a simulation, outside the guarantee: in a deployment each such "
+        "figure would be a separate release, noised and paid for, or stay with its owner."
+    )
+
+
+def best_guess_probability(epsilon: float, delta: float) -> float:
+    """How often the best guess between two equally likely datasets is right."""
+    if epsilon > 700:
+        return 1.0
+    return min(1.0, (math.exp(epsilon) + delta) / (1 + math.exp(epsilon)))
+
+
+def explain_guarantee(guarantee: Guarantee) -> str:
+    """How far anybody's belief can move, in two sentences; empty where the claimed loss does not hold."""
+    if guarantee.claim != "private":
+        return ""
+    others, yours = _REPLACED[guarantee.unit]
+    unsure = f"two versions {yours}" if guarantee.neighbours == "replaced" else f"whether {_ADDED[guarantee.unit]}"
+    between = "between " if guarantee.neighbours == "replaced" else ""
+    before = f"Suppose someone knows {others} and is unsure {between}{unsure}: a coin toss, 50 %."
+    sure = format_percent(best_guess_probability(guarantee.epsilon, guarantee.delta))
+    if sure is None:
+        after = "After this run they may be certain: so large an epsilon promises nothing."
+    else:
+        after = (
+            f"After seeing everything this run published, their best guess is right at most {sure} of the time"
+            f"{_counted(guarantee.delta)}."
+        )
+    return f"{'Without the seed it would mean: ' if guarantee.seeded else ''}{before} {after}"
+
+
+def _counted(delta: float) -> str:
+    return f" (delta {shown_small(Decimal(repr(delta)))} is counted in)" if delta else ""
+
+
+def format_percent(share: float) -> str | None:
+    """A percentage, rounded up to the first decimal that keeps it below 100; None where none does."""
+    for decimals in range(1, _MAX_DECIMALS + 1):
+        # Rounded up a little first: the double may lie below the number that it stands for.
+        exact = Decimal(share) * 100 * (1 + Decimal("1e-15"))
+        up = exact.quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_UP, context=Context(prec=40))
+        if up < 100:
+            return f"{up} %"
+    return None
