@@ -24,13 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; a failure prints one sentence on stderr."""
     # Imported modules stay to the end; collecting them again and again takes a sixth of a plan's time.
     gc.set_threshold(_GC_THRESHOLD)
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     # Without a handler Python would print the sites' logs on stderr.
     logging.getLogger("comity").addHandler(logging.NullHandler())
     try:
-        code = app(given, prog_name="comity", standalone_mode=False)
+        code = app(words, prog_name="comity", standalone_mode=False)
         if code == _INTERRUPTED:
             raise KeyboardInterrupt
     except BaseException as error:
-        return report_failure(error, as_json="--json" in given)
+        return report_failure(error, as_json="--json" in words)
     return code if isinstance(code, int) else 0

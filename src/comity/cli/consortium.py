@@ -48,16 +48,20 @@ def init(
     written = create_consortium(folder, address=address, listen=listen, websocket=websocket, parties=party or [])
     if not written:
         raise typer.BadParameter("no party to invite; give --party NAME.")
-    found = Invitation.load(written[0])
+    first = Invitation.load(written[0])
     lines = [
         *(f"{path}" for path in written),
         "",
         "Send each member its invitation; it is no secret. Each member compares the authority's fingerprint with you:",
-        f"  {found.fingerprint}",
+        f"  {first.fingerprint}",
         "Each member sends back a signing request. Admit it: comity consortium add",
         "Run the relay: comity relay serve, or as a service: comity consortium units",
     ]
-    document = {"invitations": list(map(str, written)), "address": found.address, "fingerprint": found.fingerprint}
+    document = {
+        "invitations": list(map(str, written)),
+        "address": first.address,
+        "fingerprint": first.fingerprint,
+    }
     show("\n".join(lines), document, as_json=as_json)
 
 
@@ -209,13 +213,13 @@ def units(
     from comity.errors import BadInput
     from comity.files import write_atomically
 
-    found = {one.name: one.read_text("utf-8") for one in files("comity").joinpath("operating").iterdir()}
-    for name in found:
+    texts = {one.name: one.read_text("utf-8") for one in files("comity").joinpath("operating").iterdir()}
+    for name in texts:
         if (folder / name).exists():
             raise BadInput(f"{folder / name}: exists already; choose another folder", key="folder")
-    for name, text in found.items():
+    for name, text in texts.items():
         write_atomically(folder / name, text)
-    written = sorted(str(folder / name) for name in found)
+    written = sorted(str(folder / name) for name in texts)
     show("\n".join(written), {"written": written}, as_json=as_json)
 
 
@@ -260,5 +264,5 @@ def try_out(
     if folder is not None:
         lines += [f"  {'coordinator':<12} {tried.run}", *(f"  {name:<12} {at}" for name, at in tried.results.items())]
     document = {"parties": parties, "seconds": seconds, "study_seconds": result.seconds, "run": result.run}
-    kept = {"folder": str(tried.run), "results": {name: str(at) for name, at in tried.results.items()}}
-    show("\n".join(lines), {**document, **(kept if folder is not None else {})}, as_json=as_json)
+    folders = {"folder": str(tried.run), "results": {name: str(at) for name, at in tried.results.items()}}
+    show("\n".join(lines), {**document, **(folders if folder is not None else {})}, as_json=as_json)

@@ -58,26 +58,26 @@ def doctor(
 
 
 def _collect_findings(site: Path | None, consortium: Path | None) -> list[Finding]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if site is not None:
         from comity.site.health import check_site
         from comity.site.site_file import NAME
 
-        found += check_site(site / NAME if site.is_dir() else site)
+        findings += check_site(site / NAME if site.is_dir() else site)
     if consortium is not None:
         from comity.relay.consortium_health import check_consortium
 
-        found += check_consortium(consortium)
-    return found
+        findings += check_consortium(consortium)
+    return findings
 
 
-def _show_findings(found: list[Finding], *, as_json: bool) -> None:
+def _show_findings(findings: list[Finding], *, as_json: bool) -> None:
     from dataclasses import asdict
 
     words = {"ok": "ok", "warning": "warning", "failure": "TO DO"}
-    lines = [f"  {words[one.state]:<8}{one.name:<14}  {one.sentence}" for one in found]
-    failed = any(one.state == "failure" for one in found)
-    show(lines, {"ok": not failed, "findings": [asdict(one) for one in found]}, as_json=as_json)
+    lines = [f"  {words[one.state]:<8}{one.name:<14}  {one.sentence}" for one in findings]
+    failed = any(one.state == "failure" for one in findings)
+    show(lines, {"ok": not failed, "findings": [asdict(one) for one in findings]}, as_json=as_json)
     if failed:
         raise typer.Exit(BAD_INPUT)
 

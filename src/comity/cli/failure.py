@@ -60,8 +60,8 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
         page = {"error": {"code": kind, "exit_code": code, "sentence": sentence, **details}}
         print(encode_json(page), file=sys.stderr)
     else:
-        said = sentence if sentence.startswith("refused:") else f"{_WORDS[code]}: {sentence}"
-        print(escape_line(said), file=sys.stderr)
+        line = sentence if sentence.startswith("refused:") else f"{_WORDS[code]}: {sentence}"
+        print(escape_line(line), file=sys.stderr)
     return code
 
 

@@ -49,7 +49,7 @@ def init(
     """Create a ledger with its first grant. An existing file is never overwritten.
 
     The currency can't be changed later, and decides which noise the ledger pays for. pure: noise without a delta.
-    gaussian: Gaussian noise, and pure losses at a high price. concentrated: both, and whatever has a Rényi bound.
+    gaussian: Gaussian noise, and pure losses at a high price. concentrated: both, and noise with a Rényi bound.
     approx: (eps, delta) losses, which are added up.
 
     Example: comity ledger init north.ledger --dataset patients --epsilon 3 --delta 1e-5 --unit record
@@ -171,11 +171,11 @@ def verify(
         except (OSError, ValueError, RecursionError) as error:
             raise BadInput(f"{path}: can't be read as an exported ledger ({error}); export it again") from error
         try:
-            found = verify_export(exported, check)
+            verified = verify_export(exported, check)
         except BadInput as error:
             raise BadInput(f"{path}: {error}", code=error.code) from error
-        if found.signed:
-            proof = f"signed by {signed_by} on {found.exported}: the ledger had exactly these entries then"
+        if verified.signed:
+            proof = f"signed by {signed_by} on {verified.exported}: the ledger had exactly these entries then"
         elif exported.get("signature") is not None:
             proof = "NOT CHECKED: the file is signed; give the owner's public keys with --signed-by FILE. " + UNSIGNED
         else:
@@ -183,11 +183,13 @@ def verify(
     elif signed_by is not None:
         raise BadInput(f"{path}: --signed-by checks an exported ledger (.json); leave it out", key="signed-by")
     else:
-        found = Ledger(path).verify()
-    text = f"{path}: {found.entries} entries, the chain holds; head {found.head}" + (f"\n{proof}" if proof else "")
-    if found.frozen:
-        text += f"\nFROZEN: {describe_freeze(str(path), found.frozen)}"
-    show(text, {**asdict(found), **({"proof": proof} if proof else {})}, as_json=as_json)
+        verified = Ledger(path).verify()
+    text = f"{path}: {verified.entries} entries, the chain holds; head {verified.head}" + (
+        f"\n{proof}" if proof else ""
+    )
+    if verified.frozen:
+        text += f"\nFROZEN: {describe_freeze(str(path), verified.frozen)}"
+    show(text, {**asdict(verified), **({"proof": proof} if proof else {})}, as_json=as_json)
 
 
 @app.command()

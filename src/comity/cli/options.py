@@ -46,13 +46,13 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> bool:
 
 def parse_overrides(sets: Sequence[str] | None) -> dict[str, Any]:
     """Parse `table.key=value` pairs. A value is read as TOML where it is TOML, and as text otherwise."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for pair in sets or ():
         key, equals, value = pair.partition("=")
         if not equals or "." not in key:
             raise typer.BadParameter(f"--set expects TABLE.KEY=VALUE, as in privacy.epsilon=0.5; found {pair!r}.")
-        found[key.strip()] = _value(value.strip())
-    return found
+        settings[key.strip()] = _value(value.strip())
+    return settings
 
 
 def _value(text: str) -> Any:

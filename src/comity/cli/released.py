@@ -128,13 +128,13 @@ def _predict_jointly(folder: Path, data: list[str], reading: Reading) -> pd.Data
     loaded = load_model(folder / "model")
     files = _party_files(data, list(study.consortium.parties))
     frames = {file: reading.open(file).read() for file in dict.fromkeys(files.values())}
-    found = predict_jointly(
+    prediction = predict_jointly(
         study, _weights(loaded), {party: frames[file] for party, file in files.items()}, where=files
     )
-    say(found.plan.as_text(), err=True)
-    beside = {} if found.ids is None else {str(study.schema.identifier): found.ids}
-    frame = pd.DataFrame(beside, index=range(len(found.scores)))
-    return frame.assign(**loaded.predict_table_from_scores(found.scores))
+    say(prediction.plan.as_text(), err=True)
+    beside = {} if prediction.ids is None else {str(study.schema.identifier): prediction.ids}
+    frame = pd.DataFrame(beside, index=range(len(prediction.scores)))
+    return frame.assign(**loaded.predict_table_from_scores(prediction.scores))
 
 
 def _predict_with_sites(
@@ -166,9 +166,9 @@ def _predict_with_sites(
     at = folder / "predictions" / named
     path = write_prediction(study, run=manifest.run, coef=coef, records=records, receiver=receiver, folder=at)
     say(Study.load(path).plan().as_text(), err=True)
-    found = load_artefact(submit_study(path, keys, relay, out, resume, quiet=quiet) / Figures.place)
-    assert isinstance(found, Figures)
-    return pd.DataFrame(list(found.rows), columns=list(found.heads))
+    scores = load_artefact(submit_study(path, keys, relay, out, resume, quiet=quiet) / Figures.place)
+    assert isinstance(scores, Figures)
+    return pd.DataFrame(list(scores.rows), columns=list(scores.heads))
 
 
 def _weights(model: Any) -> NDArray[np.float64]:
@@ -182,18 +182,18 @@ def _party_files(data: list[str], parties: list[str]) -> dict[str, str]:
     # A URL may contain an equals sign.
     if len(data) == 1 and "=" not in data[0].partition("://")[0]:
         return dict.fromkeys(parties, data[0])
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for pair in data:
         party, equals, file = pair.partition("=")
-        if not equals or party not in parties or party in found:
+        if not equals or party not in parties or party in files:
             raise typer.BadParameter(
                 f"--jointly takes one file, or PARTY=FILE once for each of {', '.join(parties)}; found {party!r}."
             )
-        found[party] = file
-    absent = [party for party in parties if party not in found]
+        files[party] = file
+    absent = [party for party in parties if party not in files]
     if absent:
         raise typer.BadParameter(f"--jointly needs the records of every party; {', '.join(absent)} has none.")
-    return found
+    return files
 
 
 def combine(
@@ -283,15 +283,15 @@ def synth(
         _show_rows(dataset.rows(rows, target=target), to, as_json=as_json)
         return
     if table:
-        made = dataset.table_one(by)
+        figures = dataset.table_one(by)
     else:
-        made = dataset.correlations() if regress is None else dataset.regression(regress, on)
+        figures = dataset.correlations() if regress is None else dataset.regression(regress, on)
     if to is not None:
-        _show_rows(made.frame, to, as_json=as_json)
+        _show_rows(figures.frame, to, as_json=as_json)
         return
-    frame = made.frame
-    text = f"{escape_line(made.about)}\n{frame.to_string(index=False, float_format=lambda value: f'{value:.4g}')}"
-    show(text, {"about": made.about, "rows": frame.to_dict("records")}, as_json=as_json)
+    frame = figures.frame
+    text = f"{escape_line(figures.about)}\n{frame.to_string(index=False, float_format=lambda value: f'{value:.4g}')}"
+    show(text, {"about": figures.about, "rows": frame.to_dict("records")}, as_json=as_json)
 
 
 def _load_dataset(run: Path) -> SyntheticDataset:
@@ -299,10 +299,10 @@ def _load_dataset(run: Path) -> SyntheticDataset:
     from comity.errors import BadInput
     from comity.methods.synthetic.artefact import SyntheticDataset
 
-    found = load_artefact(run / "data" if (run / "data").is_dir() else run)
-    if not isinstance(found, SyntheticDataset):
-        raise BadInput(f"{run}: holds a {found.kind} and no released counts; give a run of a synthetic study")
-    return found
+    artefact = load_artefact(run / "data" if (run / "data").is_dir() else run)
+    if not isinstance(artefact, SyntheticDataset):
+        raise BadInput(f"{run}: holds a {artefact.kind} and no released counts; give a run of a synthetic study")
+    return artefact
 
 
 def _show_rows(frame: pd.DataFrame, to: Path, *, as_json: bool) -> None:

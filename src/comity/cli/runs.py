@@ -38,27 +38,27 @@ def runs(out: RunsFolder = RUNS, as_json: AsJson = False) -> None:
 
     Example: comity runs --json
     """
-    found = list_runs(out)
+    summaries = list_runs(out)
     rows = [
         (one.run, one.study, one.state, one.when[:16], str(one.parties), one.cost or "-", one.where, one.folder)
-        for one in found
+        for one in summaries
     ]
     heads = ("run", "study", "state", "began", "parties", "cost a party", "", "folder")
     text = table(heads, rows) if rows else f"{out}: no run was started here"
-    show(text, {"runs": [asdict(one) for one in found]}, as_json=as_json)
+    show(text, {"runs": [asdict(one) for one in summaries]}, as_json=as_json)
 
 
 def list_runs(out: Path) -> list[RunSummary]:
     """The runs in a folder, newest first; other folders are skipped."""
     from comity.errors import StudyError
 
-    found = []
+    summaries = []
     for folder in sorted(out.iterdir()) if out.is_dir() else ():
         try:
-            found.append(_summary(folder))
+            summaries.append(_summary(folder))
         except StudyError:
             continue
-    return sorted(found, key=lambda one: one.when, reverse=True)
+    return sorted(summaries, key=lambda one: one.when, reverse=True)
 
 
 def _summary(folder: Path) -> RunSummary:
@@ -96,10 +96,10 @@ def _state(folder: Path, manifest: RunManifest) -> str:
     if not journal.exists():
         return "waiting" if manifest.deployed else "stopped"
     try:
-        kept = Journal(journal)
-        if kept.recall(manifest.run, ABANDONED) is not None:
+        entries = Journal(journal)
+        if entries.recall(manifest.run, ABANDONED) is not None:
             return "abandoned"
-        answered = kept.recall(manifest.run, BEGUN) is not None or kept.is_closed(manifest.run, str(BEGIN))
+        answered = entries.recall(manifest.run, BEGUN) is not None or entries.is_closed(manifest.run, str(BEGIN))
     except ComityError:
         return "unreadable"
     return "begun" if answered else "waiting"
@@ -151,10 +151,10 @@ def fetch(
     if site is None:
         show_run(_fetch_at_coordinator(run, to, out, keys), as_json=as_json)
         return
-    folder, said = _fetch_at_site(run, to, site)
-    if said:
+    folder, sentence = _fetch_at_site(run, to, site)
+    if sentence:
         # To the terminal only: it depends on this owner's records.
-        say(said, err=True)
+        say(sentence, err=True)
     show_run(folder, as_json=as_json)
 
 

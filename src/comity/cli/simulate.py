@@ -280,9 +280,9 @@ def demo(
     from comity.demo import run_demo
 
     with progress_bar("demo") as progress:
-        found = run_demo(out, progress)
-    lines = [_demo_line(row) for rows in found["tables"].values() for row in rows]
-    show([*lines, f"page: {found['report']}"], found, as_json=as_json)
+        document = run_demo(out, progress)
+    lines = [_demo_line(row) for rows in document["tables"].values() for row in rows]
+    show([*lines, f"page: {document['report']}"], document, as_json=as_json)
 
 
 def _demo_line(row: Mapping[str, Any]) -> str:

@@ -201,16 +201,16 @@ def _check_records(source: Mapping[str, str], dataset: str, home: Path, schema: 
     return tuple(one.sentence for one in findings if one.severity == "warning")
 
 
-def _submitters(given: list[str]) -> dict[str, dict[str, str]]:
-    found = {}
-    for pair in given:
+def _submitters(pairs: list[str]) -> dict[str, dict[str, str]]:
+    submitters = {}
+    for pair in pairs:
         name, equals, file = pair.partition("=")
         if not equals or not name or not file:
             raise typer.BadParameter(
                 f"--submitter expects NAME=FILE, as in coordinator=coordinator.toml; found {pair!r}."
             )
-        found[name] = read_key_texts(Path(file), key="submitter")
-    return found
+        submitters[name] = read_key_texts(Path(file), key="submitter")
+    return submitters
 
 
 def _check_site_text(text: str, site: Path) -> None:

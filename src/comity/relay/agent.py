@@ -231,10 +231,10 @@ class RelayAgent:
             return
         ask.reply, ask.reply_id = reply, message_id(reply)
         self._replies[ask.reply_id] = ask
-        held = sum(len(one.reply) for one in self._replies.values())
+        total = sum(len(one.reply) for one in self._replies.values())
         for other in list(self._replies.values()):
-            if held > MAX_HELD_BYTES and other is not ask:
-                held -= len(other.reply)
+            if total > MAX_HELD_BYTES and other is not ask:
+                total -= len(other.reply)
                 self._drop(other)
         await self._offer(ask)
 

@@ -197,8 +197,8 @@ def authority_fingerprint(pem: str) -> str:
 def _parsed(pem: str, where: str) -> x509.Certificate:
     """Parse a certificate completely: the library reads key, names and dates only when they are accessed."""
     try:
-        found = x509.load_pem_x509_certificate(pem.encode("ascii"))
-        key, _ = found.public_key(), (found.subject, found.issuer, found.not_valid_after_utc)
+        certificate = x509.load_pem_x509_certificate(pem.encode("ascii"))
+        key, _ = certificate.public_key(), (certificate.subject, certificate.issuer, certificate.not_valid_after_utc)
     except _UNREADABLE:
         raise BadInput(
             f"{where}: expected a certificate in PEM, found something else; request it again", code="certificate"
@@ -208,7 +208,7 @@ def _parsed(pem: str, where: str) -> x509.Certificate:
             f"{where}: expected a certificate for an elliptic-curve key, found another kind; request it again",
             code="certificate",
         )
-    return found
+    return certificate
 
 
 def _requested_key(request: str, where: str) -> ec.EllipticCurvePublicKey:

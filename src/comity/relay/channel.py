@@ -355,9 +355,9 @@ class NatsChannel:
         end = time.monotonic() + seconds
         while not self.is_connected:
             if time.monotonic() > end:
-                found = probe_relay(self._relay)
-                why = found.explain(self._relay.address)
-                if found.state == "answers":
+                probed = probe_relay(self._relay)
+                why = probed.explain(self._relay.address)
+                if probed.state == "answers":
                     why = f"{self._relay.address}: {plain(self.last_errors) or 'no reason given'}"
                 raise Stopped(f"the relay is not reached: {why}")
             time.sleep(_CHECK_SECONDS)

@@ -1,7 +1,7 @@
 """A study between organisations, seen from its coordinator: deliver it to the sites, run it, resume it.
 
 The coordinator keeps the journal and the outcome; the relay keeps nothing. A second call with the same run id and
-journal resumes, whichever process was killed.
+journal resumes the run after any process was killed.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class Worker:
         self._site = site
         self._arriving: dict[bytes, BytesIO] = {}
         self._threads = ThreadPoolExecutor(MAX_CONCURRENT_ASKS, "answer")
-        # A separate thread, so that a slow pack does not delay the answers of a run.
+        # A separate thread: a slow pack does not delay the answers of a run.
         self._packs = ThreadPoolExecutor(1, "study")
         self._sending = threading.Lock()
 

@@ -5,7 +5,7 @@
     HOME/north/ ...          each owner's site file, key, ledger, generated records, membership, and results
 
 Members have separate folders, keys and certificates and use the same commands as between organisations. Two things
-differ: one person made all of them, and the sites approve whatever their policies allow.
+differ: one person made all of them, and the sites approve all that their policies allow.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ class Loopback:
     @classmethod
     def make(cls, home: Path, parties: Iterable[str], *, websocket: bool = False) -> Self:
         """Create the consortium and admit these parties and the coordinator, which may all connect by websocket."""
-        made, port = cls(home), free_port()
+        loopback, port = cls(home), free_port()
         invitations = membership.create_consortium(
-            made.consortium,
+            loopback.consortium,
             address=f"{HOST}:{port}",
             listen=f"{HOST}:{port}",
             websocket=free_port() if websocket else None,
             parties=list(parties),
         )
-        authority, roster = Authority.load(made.consortium / "authority"), Roster.load(made.consortium)
+        authority, roster = Authority.load(loopback.consortium / "authority"), Roster.load(loopback.consortium)
         for invitation in invitations:
             name = invitation.stem
-            joined = membership.join_consortium(invitation, made.relay_folder(name), websocket=websocket)
+            joined = membership.join_consortium(invitation, loopback.relay_folder(name), websocket=websocket)
             issued = authority.sign_member(joined.request.read_text("ascii"), name)
             roster = roster.admitted(name, issued)
-            install_certificate(made.relay_folder(name), name, issued.pem)
-        roster.save(made.consortium)
-        return made
+            install_certificate(loopback.relay_folder(name), name, issued.pem)
+        roster.save(loopback.consortium)
+        return loopback
 
     @property
     def consortium(self) -> Path:
@@ -244,10 +244,10 @@ def serve_command(home: Path, name: str) -> tuple[list[str], Path]:
 
 
 def _results(folder: Path) -> Path:
-    found = sorted((folder / "results").iterdir()) if (folder / "results").is_dir() else []
-    if not found:
+    folders = sorted((folder / "results").iterdir()) if (folder / "results").is_dir() else []
+    if not folders:
         raise Stopped(f"{folder}: nothing was delivered here; see {folder / 'log'}")
-    return found[-1]
+    return folders[-1]
 
 
 @contextmanager

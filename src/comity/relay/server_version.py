@@ -34,12 +34,12 @@ class ServerVersion:
         return (self.patch, not self.is_prerelease) >= (floor, True)
 
 
-def parse_version(said: str) -> ServerVersion | None:
+def parse_version(text: str) -> ServerVersion | None:
     """The first version in a server's output, or None."""
-    found = _VERSION.search(said)
-    if found is None:
+    match = _VERSION.search(text)
+    if match is None:
         return None
-    return ServerVersion((int(found[1]), int(found[2])), int(found[3]), found[4] is not None)
+    return ServerVersion((int(match[1]), int(match[2])), int(match[3]), match[4] is not None)
 
 
 def expected_versions() -> str:

@@ -82,7 +82,7 @@ class Kind(IntEnum):
     HAVE = 4  # id: the ask, whose message arrived whole
     ALIVE = 5  # id: the ask, which the site knows and which waits or is being answered
     REPLY = 6  # id: the ask. number: the reply's size. body: the reply's id, then the reply if it is short
-    FAILED = 7  # id: the ask, which the site could not answer. body: a short public word
+    FAILED = 7  # id: the ask, which the site could not answer. body: a code
     DONE = 8  # id: the ask, whose reply has arrived or is no longer wanted
     STUDY = 9  # as ASK, with a packed study; the reply says that it arrived
 

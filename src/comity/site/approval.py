@@ -1,7 +1,7 @@
 """What an approval would mean, shown before the owner gives it, and the host that serves an approved study.
 
-`preview_approval` refuses whatever a run would refuse later, by the same code: study, keys, policy, budget, records. It
-writes nothing, and what it says about records is for the owner's terminal.
+`preview_approval` raises every refusal that a run would raise later, by the same code: study, keys, policy, budget,
+records. It writes nothing, and what it says about records is for the owner's terminal.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class OwnersView:
         return "\n".join(map(escape_line, lines))
 
     def _unknown_warning(self) -> str:
-        found = self.parties
+        parties = self.parties
         left = (
             ""
             if self.noise_left == 1
@@ -181,9 +181,9 @@ class OwnersView:
             f"assumes; with Gaussian noise you would lose {self.noise_left**-0.5:.2g} times as much."
         )
         return (
-            f"{len(found.unknown)} of {len(found.parties) - 1} other parties are unknown to you. The study's author "
-            f"may have invented them, and then they add no noise.{left} Pin the keys of those you know, or ask for "
-            f"privacy.colluders = {found.needed_colluders} (the study has {found.colluders})"
+            f"{len(parties.unknown)} of {len(parties.parties) - 1} other parties are unknown to you. The study's "
+            f"author may have invented them, and then they add no noise.{left} Pin the keys of those you know, or ask "
+            f"for privacy.colluders = {parties.needed_colluders} (the study has {parties.colluders})"
         )
 
 
@@ -209,7 +209,11 @@ def make_owners_view(host: Host, plan: Plan, *, dataset: str, runs: int) -> Owne
         for accounts in (host.store.ledger.summary(), foreseen)
     )
     parts = (agreement.declared(mount) for mount in (*agreement.protocol.parts, *agreement.evaluation_mounts))
-    exact = [release for made in (agreement.declaration, *parts) for release in made.disclosures(party, consortium)]
+    exact = [
+        release
+        for declaration in (agreement.declaration, *parts)
+        for release in declaration.disclosures(party, consortium)
+    ]
     declaration = agreement.declaration
     leaves = [
         one for one in declaration.releases if one.source != COORDINATOR and consortium.includes(one.source, party)

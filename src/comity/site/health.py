@@ -188,12 +188,12 @@ def _ledger(site: SiteFile) -> list[Finding]:
         return [Finding("ledger", "failure", str(error))]
     if verified.frozen:
         return [Finding("ledger", "failure", describe_freeze(str(site.ledger), verified.frozen))]
-    found = [Finding("ledger", "ok", f"{site.ledger}: {verified.entries} entries, the chain holds")]
+    findings = [Finding("ledger", "ok", f"{site.ledger}: {verified.entries} entries, the chain holds")]
     for account in accounts:
         spent = account.left is not None and account.left <= 0
         more = f"; nothing is left: comity ledger grant {site.ledger} --dataset {account.dataset} ..." if spent else ""
-        found.append(Finding("budget", "warning" if spent else "ok", f"{account}{more}"))
-    return found
+        findings.append(Finding("budget", "warning" if spent else "ok", f"{account}{more}"))
+    return findings
 
 
 def _clock(site: SiteFile, now: datetime) -> Finding:

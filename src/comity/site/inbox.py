@@ -85,10 +85,10 @@ class Arrival:
 
     @property
     def approval(self) -> Approval | None:
-        given = self.decision
-        if given is None or given.decision != "approved":
+        decision = self.decision
+        if decision is None or decision.decision != "approved":
             return None
-        return Approval(study=self.study, dataset=given.dataset, runs=given.runs)
+        return Approval(study=self.study, dataset=decision.dataset, runs=decision.runs)
 
 
 class Inbox:
@@ -104,8 +104,8 @@ class Inbox:
         """All studies: unread ones first, then the newest first."""
         if not self.folder.is_dir():
             return []
-        found = [self._arrival(path.name) for path in self.folder.iterdir() if _is_hash(path.name)]
-        newest = sorted(found, key=lambda one: one.arrived, reverse=True)
+        arrivals = [self._arrival(path.name) for path in self.folder.iterdir() if _is_hash(path.name)]
+        newest = sorted(arrivals, key=lambda one: one.arrived, reverse=True)
         return sorted(newest, key=lambda one: one.read)
 
     def find(self, prefix: str) -> Arrival:
@@ -125,14 +125,14 @@ class Inbox:
     def study(self, study: str) -> Study:
         """The study with this hash, read from its files; refused if they were changed since it arrived."""
         path = self.folder / study / "study" / STUDY
-        found = Study.load(path)
-        if found.hash != study:
+        loaded = Study.load(path)
+        if loaded.hash != study:
             raise Refused(
                 f"refused: the files of study {study[:12]} in {path.parent} were changed after it arrived and are now "
-                f"study {found.hash[:12]}; its author must submit that one",
+                f"study {loaded.hash[:12]}; its author must submit that one",
                 code="study",
             )
-        return found
+        return loaded
 
     def decision_states(self) -> tuple[tuple[str, FileState | None], ...]:
         """A value that changes whenever a decision does, even if its modification time does not."""
@@ -179,11 +179,11 @@ class Inbox:
         """Limit how many studies of one submitter wait for a decision, and their size."""
         own = [one for one in self.arrivals() if one.submitter == packed.submitter and not one.is_decided_by_owner]
         waiting = sum(one.decision is None for one in own)
-        held = sum(_size(self.folder / one.study) for one in own)
-        if waiting >= MAX_UNDECIDED or held + sum(map(len, packed.files.values())) > MAX_UNDECIDED_BYTES:
+        taken = sum(_size(self.folder / one.study) for one in own)
+        if waiting >= MAX_UNDECIDED or taken + sum(map(len, packed.files.values())) > MAX_UNDECIDED_BYTES:
             raise Refused(
                 f"refused: {waiting} studies of {packed.submitter} wait for a decision here, and with those that the "
-                f"policy approved they take {held:,} bytes; at most {MAX_UNDECIDED} may wait, with "
+                f"policy approved they take {taken:,} bytes; at most {MAX_UNDECIDED} may wait, with "
                 f"{MAX_UNDECIDED_BYTES:,} bytes in all. Decide about them: comity site inbox",
                 code="quota",
                 key="submitters",
@@ -275,12 +275,12 @@ _DECISION_FIELDS = {"decision": str, "when": str, "dataset": str, "runs": int, "
 
 def _decision(path: Path) -> Decision:
     page = _fields(path, _DECISION_FIELDS)
-    made = Decision(**page)
-    if made.decision not in ("approved", "refused"):
-        raise _unreadable(path, "decision", made.decision, '"approved" or "refused"')
-    if made.decision == "approved" and made.runs < 1:
-        raise _unreadable(path, "runs", made.runs, "1 or more")
-    return made
+    decision = Decision(**page)
+    if decision.decision not in ("approved", "refused"):
+        raise _unreadable(path, "decision", decision.decision, '"approved" or "refused"')
+    if decision.decision == "approved" and decision.runs < 1:
+        raise _unreadable(path, "runs", decision.runs, "1 or more")
+    return decision
 
 
 def _fields(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:

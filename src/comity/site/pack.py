@@ -156,13 +156,13 @@ def _check_name(name: str, where: str) -> None:
 
 def _without_simulation(study: Study) -> str:
     """The study's text without its [simulation] tables; refused if removing them would change the study."""
-    kept, inside = [], False
+    lines, inside = [], False
     for line in study.text.splitlines(keepends=True):
         header = _TABLE.match(line)
         inside = header[1] == "simulation" if header else inside
         if not inside:
-            kept.append(line)
-    text = "".join(kept).rstrip() + "\n"
+            lines.append(line)
+    text = "".join(lines).rstrip() + "\n"
     packed = Study.parse(text, folder=study.folder, where=study.where)
     if packed.hash != study.hash or packed.simulation.data is not None:
         raise StudyError(

@@ -65,7 +65,7 @@ def check_texts(files: Mapping[str, bytes]) -> None:
 
 
 def check_schema(study: Path) -> None:
-    """Refuse a schema that would take long to parse, whatever its file name. The study was checked before."""
+    """Refuse a schema that would take long to parse, even under another file suffix. The study was checked before."""
     try:
         name = read_tables(study.read_text(encoding="utf-8"))["study"]["schema"]
         content = read_inside(study.parent, name)
@@ -126,17 +126,17 @@ def check_footers(folder: Path) -> None:
         if path.suffix.lower() != ".parquet" or not path.is_file():
             continue
         try:
-            found = pq.read_metadata(path)
+            footer = pq.read_metadata(path)
         except (OSError, pa.ArrowException):
             continue  # reading it reports what is wrong
-        size = sum(found.row_group(number).total_byte_size for number in range(found.num_row_groups))
-        for what, value, most in (
-            ("rows", found.num_rows, MAX_ROWS),
-            ("columns", found.num_columns, MAX_COLUMNS),
+        size = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
+        for what, value, limit in (
+            ("rows", footer.num_rows, MAX_ROWS),
+            ("columns", footer.num_columns, MAX_COLUMNS),
             ("bytes before compression", size, MAX_TABLE_BYTES),
         ):
-            if not 0 <= value <= most:
-                raise _too_much(path.name, f"has {value:,} {what}", f"{most:,}")
+            if not 0 <= value <= limit:
+                raise _too_much(path.name, f"has {value:,} {what}", f"{limit:,}")
 
 
 def _values(content: bytes) -> int:
@@ -145,16 +145,16 @@ def _values(content: bytes) -> int:
 
 def _depth(content: bytes) -> int:
     deepest = depth = 0
-    for found in _BRACKETS.finditer(content):
-        depth = depth + 1 if found[0] in (b"[", b"{") else max(0, depth - 1)
+    for bracket in _BRACKETS.finditer(content):
+        depth = depth + 1 if bracket[0] in (b"[", b"{") else max(0, depth - 1)
         deepest = max(deepest, depth)
     keys = (line.partition(b"=")[0] for line in content.splitlines() if not line.lstrip().startswith(b"#"))
     return max(deepest, max((key.count(b".") + 1 for key in keys), default=0))
 
 
-def _too_much(name: str, found: str, most: str) -> Refused:
+def _too_much(name: str, measured: str, limit: str) -> Refused:
     return Refused(
-        f"refused: {name[:80]!r} of a packed study {found}, and a site reads at most {most} before its owner "
+        f"refused: {name[:80]!r} of a packed study {measured}, and a site reads at most {limit} before its owner "
         "decides; its author must shorten it",
         code="size",
         key="files",

@@ -4,7 +4,7 @@
     results/HASH-RUN/signed.json    the files' digests, signed with this owner's key
     own-scores/HASH-RUN.json        the score on this owner's records, mode 0600
 
-Scores lie beside the results, not among them: results are signed, fetched and may be passed on; a figure about records
+Scores are beside the results, not among them: results are signed, fetched and may be passed on; a figure about records
 may not. No log line has a score either, because a collector may read logs. `comity site status` and `comity fetch` show
 them.
 """
@@ -53,19 +53,19 @@ def are_written(home: Path, study: str, run: str) -> bool:
 
 def write_results(host: Host, home: Path, run: str) -> None:
     """Write what a host received in a run that ended. The same ledger gives the same folder again."""
-    study, found = host.agreement.study, host.received(run)
+    study, received = host.agreement.study, host.received(run)
     folder = results_folder(home, study, run)
     save_received(
-        found,
-        presented_to(host.agreement.protocol, found, host.consortium),
+        received,
+        presented_to(host.agreement.protocol, received, host.consortium),
         folder,
         party=host.party,
         study=study,
         run=run,
         declaration=host.declaration,
         consortium=host.consortium,
-        kept=host.agreement.protocol.present_own(found.own, host.consortium),
-        measured=host.agreement.evaluation_figures(found),
+        kept=host.agreement.protocol.present_own(received.own, host.consortium),
+        measured=host.agreement.evaluation_figures(received),
     )
     names = sorted(one.name for one in folder.iterdir() if one.name != NAME and not one.name.startswith("."))
     sign_files(folder, names, host.keys, study=study, run=run)
@@ -80,12 +80,12 @@ def score_results(host: Host, home: Path, run: str) -> None:
     """Score what a host received in a run that ended. A failure here stops nothing else: the log says that there is no
     score, and nothing about the records."""
     try:
-        found = _compute_score(host, run)
+        score = _compute_score(host, run)
     except Exception:
         # No exception text: a model's or a reader's message may quote records.
         log.warning("%s: what run %s released could not be scored on the records here", host.party, run)
-        found = None
-    page = {"score": None if found is None else asdict(found)}
+        score = None
+    page = {"score": None if score is None else asdict(score)}
     try:
         write_atomically(_path(home, host.agreement.study, run), json.dumps(page) + "\n")
     except BadInput as error:
@@ -130,16 +130,16 @@ def load_results(site: SiteFile, named: str) -> tuple[Study, Outcome]:
     own = key_file.load(site.keys).public
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as copy:
         write_files(read_signed_files(folder, own, study=study.hash, run=run.run), Path(copy))
-        found, _ = load_received(copy)
-    check_received(found, folder, consortium.roster[COORDINATOR], study=study.hash, run=run.run)
-    outcome = Outcome.of(study.agreement, found.releases, Transcript(()), run=run.run, partly=True)
+        received, _ = load_received(copy)
+    check_received(received, folder, consortium.roster[COORDINATOR], study=study.hash, run=run.run)
+    outcome = Outcome.of(study.agreement, received.releases, Transcript(()), run=run.run, partly=True)
     return study, replace(
         outcome,
         accounts=_accounts(Ledger(site.ledger), run.dataset, site.party, consortium),
         simulated=False,
-        received={site.party: found},
+        received={site.party: received},
         presented_to={site.party: outcome.presented},
-        kept={site.party: protocol.present_own(found.own, consortium)},
+        kept={site.party: protocol.present_own(received.own, consortium)},
     )
 
 

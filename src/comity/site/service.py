@@ -186,16 +186,16 @@ class SiteService:
                 self._withdraw(study)
         for study, approval in approved.items():
             if study not in self._served:
-                found = parsed if parsed is not None and parsed.hash == study else None
-                self._start_host(study, approval, found, by_policy=study in by_policy)
+                known = parsed if parsed is not None and parsed.hash == study else None
+                self._start_host(study, approval, known, by_policy=study in by_policy)
 
-    def _start_host(self, study: str, approval: Approval, found: Study | None, *, by_policy: bool) -> None:
+    def _start_host(self, study: str, approval: Approval, parsed: Study | None, *, by_policy: bool) -> None:
         try:
-            found = self.inbox.study(study) if found is None else found
+            parsed = self.inbox.study(study) if parsed is None else parsed
             if by_policy:
                 # The site file may no longer pin the keys that it pinned when the policy approved the study.
-                self._check_unattended(found)
-            host = host_for(self.site, self._owner, found, approval)
+                self._check_unattended(parsed)
+            host = host_for(self.site, self._owner, parsed, approval)
             self._registry.admit(host)
         except ComityError as error:
             log.error("%s can't serve the approved study %s: %s", self.site.party, study[:12], error)

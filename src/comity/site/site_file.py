@@ -214,7 +214,7 @@ def _policy(file: _File, where: str) -> Policy:
 
 def _pinned(file: _File, where: str) -> dict[str, PublicIdentity]:
     """The keys that the owner pinned; every submitter must be among them."""
-    found = {}
+    pinned = {}
     for name in file.policy.submitters:
         if name not in file.pinned:
             raise StudyError(
@@ -224,11 +224,11 @@ def _pinned(file: _File, where: str) -> dict[str, PublicIdentity]:
             )
     for name, texts in file.pinned.items():
         try:
-            found[name] = PublicIdentity.from_texts(texts)
+            pinned[name] = PublicIdentity.from_texts(texts)
         except (KeyError, ValueError):
             raise StudyError(
                 f"{where}: pinned.{name} must hold sign, mlkem and x25519 as hexadecimal text, as comity keys show "
                 "prints them",
                 key=f"pinned.{name}",
             ) from None
-    return found
+    return pinned

@@ -51,9 +51,13 @@ class Refusal:
 def open_refusals(refusals: Refusals, arrivals: Sequence[Arrival], most: int) -> list[Refusal]:
     """The newest refusals, without those of a study that its owner approved afterwards. The file keeps all."""
     decided = [(one.study, one.decision) for one in arrivals if one.decision is not None]
-    approved = {study[:_HASH_CHARACTERS]: given.moment for study, given in decided if given.decision == "approved"}
-    found = [one for one in refusals.last(_ALL) if not (one.study in approved and one.moment < approved[one.study])]
-    return found[-most:] if most else []
+    approved = {
+        study[:_HASH_CHARACTERS]: decision.moment for study, decision in decided if decision.decision == "approved"
+    }
+    still_open = [
+        one for one in refusals.last(_ALL) if not (one.study in approved and one.moment < approved[one.study])
+    ]
+    return still_open[-most:] if most else []
 
 
 class Refusals:
@@ -78,17 +82,17 @@ class Refusals:
 
     def last(self, most: int) -> list[Refusal]:
         """The newest refusals, the newest last; unreadable lines, as a crash may leave, are skipped."""
-        found: list[Refusal] = []
+        refusals: list[Refusal] = []
         for path in (self._older, self._path):
             if path.exists():
                 for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
                     try:
                         one = Refusal(**json.loads(line))
                         if one.moment.tzinfo is not None:
-                            found.append(one)
+                            refusals.append(one)
                     except (ValueError, TypeError):
                         continue
-        return found[-most:]
+        return refusals[-most:]
 
     @property
     def _older(self) -> Path:
@@ -117,12 +121,12 @@ class SiteRun:
 
 def list_runs(ledger: Ledger) -> list[SiteRun]:
     """The runs in a ledger, open ones first."""
-    found = []
+    runs = []
     for one in ledger.runs():
         mark, slash, run = one.run.partition("/")
         marked = bool(slash) and len(mark) == STUDY_PREFIX
-        found.append(SiteRun(mark if marked else "", run if marked else one.run, one.dataset, one.study, one.state))
-    return sorted(found, key=lambda one: one.state != "open")
+        runs.append(SiteRun(mark if marked else "", run if marked else one.run, one.dataset, one.study, one.state))
+    return sorted(runs, key=lambda one: one.state != "open")
 
 
 def end_run(ledger: Ledger, named: str) -> SiteRun:
@@ -130,11 +134,11 @@ def end_run(ledger: Ledger, named: str) -> SiteRun:
     HASH/ID if several studies have a run of that id."""
     open_runs = [one for one in list_runs(ledger) if one.state == "open"]
     mark, slash, run = named.partition("/")
-    found = [one for one in open_runs if named == one.run]
-    found = found or [one for one in open_runs if slash and one.run == run and one.mark.startswith(mark)]
-    if len(found) != 1:
+    matching = [one for one in open_runs if named == one.run]
+    matching = matching or [one for one in open_runs if slash and one.run == run and one.mark.startswith(mark)]
+    if len(matching) != 1:
         listed = ", ".join(f"{one.mark[:12]}/{one.run}" for one in open_runs) or "none"
-        many = f"{len(found)} open runs are" if found else "no open run is"
+        many = f"{len(matching)} open runs are" if matching else "no open run is"
         raise BadInput(f"{many} called {named!r}; open are: {listed}", key="run")
-    Store(ledger, unit=Unit.RECORD, neighbours=Neighbours.REPLACE).abandon(found[0].key)
-    return found[0]
+    Store(ledger, unit=Unit.RECORD, neighbours=Neighbours.REPLACE).abandon(matching[0].key)
+    return matching[0]
