@@ -1,4 +1,4 @@
-"""Files of generated hospitals with records of the same kind: visits by hospital, a test table, schema and study."""
+"""Starter files of generated hospitals: visits by hospital, a test table, schema and study."""
 
 from __future__ import annotations
 

@@ -90,8 +90,8 @@ class Method(BaseModel):
     """Facts of the study that options may depend on, by name: each value in words, for refusals. `resolved` has their
     values."""
     variant_privacy: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Values that keys of [privacy] must have, by variant. The protocol refuses others too; from here a study that has
-    just been given another variant is told of all of them at once."""
+    """Values that keys of [privacy] must have, by variant. The protocol refuses others too; listed here, a study with
+    another variant gets one error about all of them."""
 
     _schema: Schema | None = PrivateAttr(default=None)
     _columns: dict[str, tuple[str, ...]] = PrivateAttr(default_factory=dict)
@@ -102,7 +102,7 @@ class Method(BaseModel):
         self, schema: Schema | None = None, /, *, columns: Mapping[str, Sequence[str]] | None = None, **options: Any
     ) -> None:
         if schema is None and columns is not None:
-            # A table of a study, in which parties' columns are said elsewhere: refused as any unknown key.
+            # A table of a study has no columns, which [parties] declares: refused as any unknown key.
             options["columns"] = columns
         frames = {key: value for key, value in options.items() if hasattr(value, "columns") and hasattr(value, "iloc")}
         try:
@@ -134,7 +134,7 @@ class Method(BaseModel):
         each role that the method has), `evaluation` (records to hold out for a measurement under privacy; {} for the
         defaults) and `name`. What is left out is the method's own default.
         """
-        # The one place where a method knows of studies: below, everything runs without them.
+        # The one place where a method imports studies: everything below runs without them.
         from comity.study.study import Study
 
         return Study.of(self, parties, epsilon=epsilon, delta=delta, **terms)
@@ -195,7 +195,7 @@ class Method(BaseModel):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What the user should know of how the options came about."""
+        """What the user should know about options that were not given."""
         return self._notices
 
     @property
@@ -281,7 +281,7 @@ class Method(BaseModel):
         """Refuse a schema whose target the method or its variant can't learn, whatever the other keys are."""
 
     def _check_variant(self, setting: Setting, values: Mapping[str, Any]) -> None:
-        """Refuse a variant that needs several changes, with all of them: a study that makes them runs."""
+        """Refuse a variant that needs several changes, and name all of them: a study that makes them runs."""
         variant = values.get("variant")
         surplus = [
             f"{self.table}.{key}"

@@ -1,4 +1,4 @@
-"""Tables of files that people write: an unknown key is an error that names the nearest known one."""
+"""Validation of tables in study and site files. The error about an unknown key names the nearest known one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Table(BaseModel):
 
 
 def validate(model: type[Model], value: Any, where: str, prefix: str, extra: Sequence[str] = ()) -> Model:
-    """A table of a file as a model, or one sentence about the first thing that is wrong with it. `prefix` stands before
-    its keys in sentences; `extra` names tables beside it that are read elsewhere."""
+    """A table of a file as a model, or one error about the first thing that is wrong with it. `prefix` precedes its
+    keys in the error; `extra` names further tables that are read elsewhere."""
     if not isinstance(value, Mapping):
         raise StudyError(f"{where}: {prefix.rstrip('.')} must be a table, found {value!r}", key=prefix.rstrip("."))
     try:
@@ -30,7 +30,7 @@ def validate(model: type[Model], value: Any, where: str, prefix: str, extra: Seq
 def describe_first_error(
     error: ValidationError, model: type[BaseModel], where: str, prefix: str, extra: Sequence[str] = ()
 ) -> BadInput:
-    """One sentence for the first thing that is wrong; a misspelt key is the reason why the right one is missing."""
+    """One error for the first thing that is wrong. A misspelt key comes first: it is why the right one is missing."""
     everything = error.errors()
     wrong = next((one for one in everything if one["type"] == "extra_forbidden"), everything[0])
     key = prefix + ".".join(str(part) for part in wrong["loc"])

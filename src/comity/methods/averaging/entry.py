@@ -1,4 +1,4 @@
-"""What is known of averaging before it is used."""
+"""The entry of averaging in the registry."""
 
 from __future__ import annotations
 

@@ -98,6 +98,9 @@ Solver = Literal["auto", "gradient", "average", "moments"]
 ResolvedSolver = Literal["gradient", "average", "moments"]
 """What `auto` becomes."""
 
+PUBLISHED_PENALTY = 1e-2
+"""What `l2 = "auto"` means in the published variant."""
+
 # Sums have room for parties that hold so many times their declared records; beyond, they are shrunk. Not tuned on data:
 # it sets the width of the integers, and changes no noise.
 HEADROOM = 4
@@ -144,7 +147,7 @@ class Averaging(Method):
         "auto", description="gradient sums; auto: 20, above 400 features 40"
     )
     clip: Annotated[float | Literal["auto"], Only(variant="default", solver="gradient")] = Field(
-        "auto", description="norm that residuals are cut at; auto: by the noise; 1 keeps probabilities of logistic true"
+        "auto", description="norm that residuals are clipped to; auto: by the noise; 1 clips no residual of logistic"
     )
     scaling: Literal["scaled", "clipped", "normalised"] = Field("scaled", description="how records enter the unit ball")
     bins: bool = Field(True, description="numbers with edges in the schema become one-hot bins")
@@ -241,7 +244,7 @@ class Averaging(Method):
 
     def _published(self, **rows: Any) -> PublishedAveraging:
         return PublishedAveraging(
-            l2=1e-2 if self.l2 == "auto" else self.l2,
+            l2=PUBLISHED_PENALTY if self.l2 == "auto" else self.l2,
             noise=self.noise,
             key_bits=self.key_bits,
             most=self.most,
@@ -478,11 +481,6 @@ class AveragingProtocol(Protocol):
         taken: the whitening and the iterates. Sensitivities: proof.md, 2 to 4."""
         budget, most = self.budget(consortium), self.max_records(consortium)
         replaced, clip = consortium.neighbours is Neighbours.REPLACE, self.clip_norm(consortium)
-        calibrations = (
-            ()
-            if budget.calibration is None
-            else (self._calibration_release(budget.calibration, most, replaced=replaced),)
-        )
         moment = Release(
             name="second_moment",
             source=EVERY_PARTY,
@@ -511,7 +509,7 @@ class AveragingProtocol(Protocol):
                 bound=RecordSum(clip * (2 if replaced else 1), clip * most, most),
                 times=budget.rounds,
             ),
-            *calibrations,
+            *self._calibration_releases(budget.calibration, most, replaced=replaced),
             Release(
                 name="iterate",
                 source=COORDINATOR,
@@ -527,17 +525,21 @@ class AveragingProtocol(Protocol):
         """The releases that the weights of a descent come from."""
         return ("gradient", "calibration") if self.calibrations else ("gradient",)
 
-    def _calibration_release(self, loss: GDP, most: int, *, replaced: bool) -> Release:
+    def _calibration_releases(self, loss: GDP | None, most: int, *, replaced: bool) -> tuple[Release, ...]:
         """Sensitivity: proof.md, 8."""
+        if loss is None:
+            return ()
         limits = limits_of(self.objective)
-        return Release(
-            name="calibration",
-            source=EVERY_PARTY,
-            to=COORDINATOR,
-            protection=Summed(Gaussian(loss)),
-            form=Array((2,), "<i8"),
-            bound=RecordSum(limits.sensitivity(replaced=replaced), limits.sensitivity(replaced=False) * most, most),
-            times=self.calibrations,
+        return (
+            Release(
+                name="calibration",
+                source=EVERY_PARTY,
+                to=COORDINATOR,
+                protection=Summed(Gaussian(loss)),
+                form=Array((2,), "<i8"),
+                bound=RecordSum(limits.sensitivity(replaced=replaced), limits.sensitivity(replaced=False) * most, most),
+                times=self.calibrations,
+            ),
         )
 
     def _model_releases(self, consortium: Consortium) -> tuple[Release, ...]:
@@ -777,11 +779,8 @@ class AveragingProtocol(Protocol):
             rows = [in_unit_ball(records.features) for records in train]
             if self.whitenings:
                 figures.append(assessment.measure_long_whitened_rows(self._whiten_exactly(rows, consortium), rows))
-            weights, targets = (
-                np.asarray(opened["model"], np.float64),
-                [self.scale_targets(_labels(one)) for one in train],
-            )
-            clip = self.clip_norm(consortium)
+            weights, clip = np.asarray(opened["model"], np.float64), self.clip_norm(consortium)
+            targets = [self.scale_targets(_labels(one)) for one in train]
             figures.append(assessment.measure_long_residuals(self.objective, weights, clip, rows, targets))
         return tuple(figures)
 
@@ -803,7 +802,7 @@ class AveragingProtocol(Protocol):
         return self.count_records(consortium)
 
     def warnings(self, consortium: Consortium) -> tuple[str, ...]:
-        """Says where the steps of a descent can't converge."""
+        """Where the steps of a descent can't converge."""
         if self.solver_for(consortium) != "gradient":
             return ()
         records = self.count_records(consortium)
@@ -818,21 +817,18 @@ class AveragingProtocol(Protocol):
         if progress >= MIN_PROGRESS:
             return ()
         return (
-            f"the steps can't converge: {self.round_count} rounds go at most {progress:.0%} of the way in an average "
-            f"one of {self.features} directions, at this epsilon and {records:,} records; raise privacy.epsilon, bring "
-            "more records, or declare fewer features",
+            f"the steps can't converge: {self.round_count} rounds cover at most {progress:.0%} of the distance in an "
+            f"average one of {self.features} directions, at this epsilon and {records:,} records; raise "
+            "privacy.epsilon, bring more records, or declare fewer features",
         )
 
     def expectation(self, consortium: Consortium) -> str:
         """How much noise to expect, and where the model would be useless."""
-        solver, declared, records = (
-            self.solver_for(consortium),
-            self.declare(consortium),
-            self.count_records(consortium),
-        )
+        solver, declared = self.solver_for(consortium), self.declare(consortium)
+        records = self.count_records(consortium)
+        useless = ", so expect a useless model: raise epsilon or bring more records"
         if solver == "moments":
             noise = declared["moments"].opened_deviation(consortium)
-            useless = ", so expect a useless model: raise epsilon or bring more records"
             return (
                 f"each released sum of products carries noise of deviation {noise:.3g}, where a record counts at most "
                 f"1 of {records:,}{useless if noise * sqrt(self.features) > records else ''}"
@@ -840,12 +836,10 @@ class AveragingProtocol(Protocol):
         release = declared["gradient" if solver == "gradient" else "models"]
         noise = release.opened_deviation(consortium) * sqrt(prod(self.shape)) / records
         if solver == "gradient":
-            clip = self.clip_norm(consortium)
-            useless = ", so expect a useless model: raise epsilon or bring more records" if noise > clip else ""
-            calibration = self._calibration_expectation(consortium)
+            clip, calibration = self.clip_norm(consortium), self._calibration_expectation(consortium)
             return (
                 f"the mean gradient of a round carries noise of norm {noise:.3g}, a record's gradient is at most "
-                f"{clip:.3g}; {self.round_count} rounds are averaged{useless}{calibration}"
+                f"{clip:.3g}; {self.round_count} rounds are averaged{useless if noise > clip else ''}{calibration}"
             )
         radius = self.objective.radius(self.penalty(consortium))
         useless = ", so expect a useless model: raise epsilon, l2 or the number of records" if noise > radius else ""

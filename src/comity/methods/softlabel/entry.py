@@ -1,4 +1,4 @@
-"""What is known of softlabel before it is used."""
+"""The entry of soft labels in the registry."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ schema = "schema.toml"          # the public description of a record: bounds and
 
 [privacy]
 unit = "party"                  # who is protected: a whole clinic, with all of its records
-neighbours = "replace"          # against whom: whoever compares with the same study after one clinic was replaced
+neighbours = "replace"          # the study is compared with one in which a clinic was replaced
 epsilon = 1.0                   # the loss per clinic; smaller is more private and less exact
 delta = 1e-6                    # 0, or left out, for pure differential privacy
 colluders = 1                   # clinics that may pool what they saw with the coordinator
@@ -47,7 +47,7 @@ grant = 3.0                     # the epsilon in each simulated clinic's ledger
 def write(folder: Path) -> None:
     visits = clinics(CLINICS, VISITS, "comity new")
     together = pd.concat([table.assign(clinic=clinic) for clinic, table in visits.items()], ignore_index=True)
-    # Other clinics of the same kind, so that the error is that of a newcomer who uses the model.
+    # Other clinics of the same kind: the error is that of a newcomer who uses the model.
     tested = pd.concat(clinics(TESTED // 100, 100, "comity new, test").values(), ignore_index=True)
     together.drop(columns="disposition").to_parquet(folder / "records.parquet", index=False)
     tested.drop(columns="disposition").to_parquet(folder / "test.parquet", index=False)
