@@ -98,7 +98,7 @@ def test_a_study_is_planned_and_run(tmp_path: Path, target: Any, delta: str) -> 
     made = study(tmp_path, rounds + SIZES, delta, target)
     plan = made.plan()
     assert [row.release for row in plan.rows][-1] == ("shrunk" if target == NUMBER else "model")
-    assert plan.unit == "a record" and "up to 1 colludes" in plan.notes[0] and "noise" in plan.expected
+    assert plan.unit == "a record" and "up to 1 of 3 parties colludes" in plan.notes[0] and "noise" in plan.expected
     outcome = run_study(made, seed=4)
     constant = outcome.baseline("constant")
     assert outcome.error is not None and constant is not None
