@@ -40,8 +40,8 @@ from comity.methods.vertical.rlwe_rounds import RlweRounds
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from tests.averaging.default_consortium import make_consortium as averaging_consortium
-from tests.summary.auctions import auction, published
-from tests.summary.consortia import held, summary
+from tests.summary.auctions import build_auction, build_published
+from tests.summary.consortia import build_one_shot, make_records
 from tests.summary.consortia import make_consortium as summary_consortium
 
 Floats = NDArray[np.float64]
@@ -246,7 +246,7 @@ def evaluated_behind_a_map() -> Case:
 
 @cache
 def one_shot(width: int) -> OneShotSummary:
-    return summary(columns=width)
+    return build_one_shot(columns=width)
 
 
 def summarised(step: str) -> Case:
@@ -280,12 +280,12 @@ def summarised(step: str) -> Case:
 
 
 def bid(name: str) -> Case:
-    made: Any = auction if name == "AuctionSummary" else published
+    made: Any = build_auction if name == "AuctionSummary" else build_published
 
     @cache
     def built(width: int) -> Any:
         more = {"seeds": np.random.default_rng(0).random((30, width))} if name == "PublishedSummary" else {"records": 1}
-        sizes = {party: len(own) for party, own in held().items()}
+        sizes = {party: len(own) for party, own in make_records().items()}
         return made(columns=width, **{"sizes": sizes, **more})
 
     def seen(rows: Floats, labels: NDArray[Any], message: Any) -> Floats:

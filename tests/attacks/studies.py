@@ -18,7 +18,7 @@ from comity.methods.synthetic import SyntheticProtocol
 from comity.methods.synthetic.fidelity import Task
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Unit
-from tests.synthetic.made import synthetic
+from tests.synthetic.consortia import build_synthetic
 
 from .liar import make_numbered_consortium
 
@@ -80,7 +80,7 @@ def case(method: str, parties: int, seed: int = 0) -> Case:
         protocol = SoftLabel.over_rows(auxiliary=auxiliary, classes=("no", "yes"), sizes=RECORDS, encoding=encoding)
     else:
         consortium = make_numbered_consortium(parties, Approx(1.0, 1e-6))
-        protocol = synthetic(schema=SCHEMA, rows=parties * RECORDS)
+        protocol = build_synthetic(schema=SCHEMA, rows=parties * RECORDS)
         encoding = protocol.encoding
     made = {
         name: encoding.encode(people(RECORDS, 100 * seed + place)).records

@@ -80,8 +80,8 @@ def no_check_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
 def test_a_multiplied_row_in_tables_across_owners_ends_the_run(products: Any) -> None:
-    tried = by_columns.built(products=products)
-    parties, hosts = attacked(tried, vertical.parts(tried, by_columns.people(600)), TIMES)
+    tried = by_columns.build_columns(products=products)
+    parties, hosts = attacked(tried, vertical.parts(tried, by_columns.make_people(600)), TIMES)
     with pytest.raises(Implausible, match=r"counts: the opened sum lies outside .* number of records in"):
         run(parties)
     assert all(not host.store.runs_open() and not host.received("run-1").releases for host in hosts.values())
@@ -98,8 +98,8 @@ def test_a_multiplied_row_in_moments_across_owners_ends_the_run(products: Any) -
 
 def test_the_same_parties_without_the_lie_end_their_run() -> None:
     """The control: a row that is multiplied by one."""
-    tried = by_columns.built()
-    parties, _ = attacked(tried, vertical.parts(tried, by_columns.people(600)), 1.0)
+    tried = by_columns.build_columns()
+    parties, _ = attacked(tried, vertical.parts(tried, by_columns.make_people(600)), 1.0)
     assert run(parties)["tables"]["rows"] == 600
     other = vertical.protocol()
     assert "model" in run(attacked(other, vertical.parts(other, vertical.people(600)), 1.0)[0])
@@ -154,10 +154,10 @@ def is_read(tried: Any, consortium: Any, opened: np.ndarray, codes: Any) -> bool
 
 def of_tables(rows: int, times: float, tries: int) -> tuple[float, float]:
     """How often the multiplier is noticed in tables, and how often it reads every column of the peer's row."""
-    tried = by_columns.built()
+    tried = by_columns.build_columns()
     consortium, noticed, read = vertical.make_consortium(tried, LOSS), 0, 0
     for seed in range(tries):
-        codes = tried.encoding.encode(by_columns.people(rows, seed)).records.features.astype(np.int64)
+        codes = tried.encoding.encode(by_columns.make_people(rows, seed)).records.features.astype(np.int64)
         opened = tables_with_row(tried, consortium, codes, times, SeededNoise(seed))
         noticed += is_noticed(tried, consortium, opened, rows)
         read += is_read(tried, consortium, opened, codes)

@@ -39,10 +39,10 @@ def test_every_honest_owner_finds_a_spoiled_result_worse_than_a_constant(method:
 
 def test_owners_of_columns_score_what_they_can() -> None:
     """A dataset by the owner's own columns; a model over columns of all of them by nobody."""
-    tried = by_columns.built(target=None)
-    consortium = by_columns.among(tried)
-    held = vertical.parts(tried, by_columns.people(400, target=None))
-    presented = tried.present({"tables": by_columns.opened(tried, consortium, held)}, consortium)
+    tried = by_columns.build_columns(target=None)
+    consortium = by_columns.make_consortium_of(tried)
+    held = vertical.parts(tried, by_columns.make_people(400, target=None))
+    presented = tried.present({"tables": by_columns.run_hosts(tried, consortium, held)}, consortium)
     for party, own in held.items():
         found = tried.score_own(presented, own, party)
         assert found is not None and found.records == 400 and found.error < found.constant

@@ -24,7 +24,7 @@ from tests.averaging.published_consortium import make_consortium as averaging_pa
 from tests.report.small_run import simulated
 from tests.softlabel.consortia import make_consortium as softlabel_parties
 from tests.softlabel.consortia import protocol as softlabel
-from tests.summary.auctions import published as summary
+from tests.summary.auctions import build_published as summary
 from tests.summary.consortia import make_consortium as summary_parties
 from tests.support.consortia import make_consortium as toy_parties
 from tests.support.rounds import Rounds

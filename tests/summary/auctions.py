@@ -12,7 +12,7 @@ from comity.methods.summary.published.method import PublishedSummary
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
 
-from .consortia import COLUMNS, ROLES, build_summary, held
+from .consortia import COLUMNS, ROLES, build_summary, make_records
 
 SEEDS = np.random.default_rng(0).random((30, COLUMNS))
 
@@ -20,19 +20,19 @@ SEEDS = np.random.default_rng(0).random((30, COLUMNS))
 SMALL = {"records": 8, "dimensions": 20}
 
 
-def auction(own: dict[str, Records] | None = None, **options: Any) -> AuctionSummary:
+def build_auction(own: dict[str, Records] | None = None, **options: Any) -> AuctionSummary:
     built = build_summary(own, **{**SMALL, "selection": "auction", **options})
     assert isinstance(built, AuctionSummary)
     return built
 
 
-def published(own: dict[str, Records] | None = None, **options: Any) -> PublishedSummary:
+def build_published(own: dict[str, Records] | None = None, **options: Any) -> PublishedSummary:
     built = build_summary(own, **{**SMALL, "variant": "published", "seeds": SEEDS, **options})
     assert isinstance(built, PublishedSummary)
     return built
 
 
-def ran(protocol: Any, records: dict[str, Records] | None = None, **more: Any) -> Outcome:
+def run_seeded(protocol: Any, records: dict[str, Records] | None = None, **more: Any) -> Outcome:
     """A simulated run; the same seed, study and run give the same one."""
     known: dict[str, Any] = {
         "epsilon": 4.0,
@@ -43,4 +43,4 @@ def ran(protocol: Any, records: dict[str, Records] | None = None, **more: Any) -
         "study_hash": "00" * 32,
         "run_id": "run",
     }
-    return simulate(protocol, parties=records or held(), **{**known, **more})
+    return simulate(protocol, parties=records or make_records(), **{**known, **more})

@@ -18,28 +18,28 @@ ROLES = {"owner": OWNERS, "consumer": (CONSUMER,)}
 COLUMNS = 4
 
 
-def cloud(count: int, centre: float, seed: int, label: int) -> Records:
+def make_cloud(count: int, centre: float, seed: int, label: int) -> Records:
     chance = np.random.default_rng(seed)
     rows = np.clip(0.5 + centre * np.array([1, 1, -1, 0]) + 0.12 * chance.normal(size=(count, COLUMNS)), 0, 1)
     return Records(rows, (label + (chance.random(count) < 0.5)).astype(np.int64))
 
 
-def joined(*parts: Records) -> Records:
+def join_records(*parts: Records) -> Records:
     labels: list[Any] = [one.labels for one in parts if one.labels is not None]
     return Records(np.concatenate([one.features for one in parts]), np.concatenate(labels))
 
 
-def held(scale: int = 1) -> dict[str, Records]:
+def make_records(scale: int = 1) -> dict[str, Records]:
     """ash has records like the consumer's beside others, birch and cedar have others alone."""
     return {
-        "ash": joined(cloud(150 * scale, 0.25, 1, 0), cloud(150 * scale, -0.25, 2, 2)),
-        "birch": cloud(250 * scale, -0.25, 3, 2),
-        "cedar": cloud(250 * scale, -0.2, 4, 2),
-        "elm": cloud(120 * scale, 0.25, 5, 0),
+        "ash": join_records(make_cloud(150 * scale, 0.25, 1, 0), make_cloud(150 * scale, -0.25, 2, 2)),
+        "birch": make_cloud(250 * scale, -0.25, 3, 2),
+        "cedar": make_cloud(250 * scale, -0.2, 4, 2),
+        "elm": make_cloud(120 * scale, 0.25, 5, 0),
     }
 
 
-def summary(own: dict[str, Records] | None = None, **options: Any) -> OneShotSummary:
+def build_one_shot(own: dict[str, Records] | None = None, **options: Any) -> OneShotSummary:
     built = build_summary(own, **{"records": 20, "dimensions": 40, **options})
     assert isinstance(built, OneShotSummary)
     return built
@@ -47,7 +47,7 @@ def summary(own: dict[str, Records] | None = None, **options: Any) -> OneShotSum
 
 def build_summary(own: dict[str, Records] | None = None, **options: Any) -> Any:
     """What runs over these parties' rows, by the method's own defaults."""
-    sizes = {name: len(one) for name, one in (own or held()).items()}
+    sizes = {name: len(one) for name, one in (own or make_records()).items()}
     return Summary.over_rows(**{"columns": COLUMNS, "gamma": 3.0, "labels": "<i8", "sizes": sizes, **options})
 
 

@@ -20,7 +20,7 @@ from comity.privacy.mechanisms.prefix_sums import coefficients
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 
-from .auctions import auction
+from .auctions import build_auction
 from .consortia import COLUMNS, make_consortium
 
 SURE = 1 - 1e-7
@@ -82,7 +82,7 @@ def broadcasts(protocol: Any, consortium: Any, owned: np.ndarray, source: Any, *
     return np.array(found)
 
 
-def told(protocol: Any, consortium: Any, *, eligible: bool, count: int) -> float:
+def estimate_loss(protocol: Any, consortium: Any, *, eligible: bool, count: int) -> float:
     """μ that a reader of all broadcasts tells two owners by, one of whose records is another one. It undoes the
     correlation of the noise, and weighs what is left as the record's summand does."""
     one, other = far_apart(protocol.features)
@@ -112,8 +112,8 @@ def told(protocol: Any, consortium: Any, *, eligible: bool, count: int) -> float
 )
 def test_the_running_sum_loses_no_more_than_is_debited_for_it(count: int, least: float) -> None:
     consortium = make_consortium(Approx(4.0, 1e-5))
-    protocol = auction(records=8, dimensions=2)
+    protocol = build_auction(records=8, dimensions=2)
     claimed = float(protocol.budget(consortium).running.mu)
-    assert least * claimed <= told(protocol, consortium, eligible=True, count=count) <= claimed
+    assert least * claimed <= estimate_loss(protocol, consortium, eligible=True, count=count) <= claimed
     # Control: a record that bids in every round, as it does where rounds are not divided among records.
-    assert told(protocol, consortium, eligible=False, count=count) > claimed
+    assert estimate_loss(protocol, consortium, eligible=False, count=count) > claimed

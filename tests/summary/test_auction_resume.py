@@ -20,8 +20,8 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.study.local.channel import LocalChannel
 from tests.faults import seen
 
-from .auctions import auction, published, ran
-from .consortia import CONSUMER, OWNERS, held
+from .auctions import build_auction, build_published, run_seeded
+from .consortia import CONSUMER, OWNERS, make_records
 
 
 class Killed(BaseException):
@@ -34,11 +34,12 @@ class Sites:
     def __init__(self, made: Any, folder: Any) -> None:
         self.made, self.folder = made, folder
         self.ledgers = {
-            name: Ledger.in_memory(dataset=name, unit=Unit.RECORD, neighbours=Neighbours.REPLACE) for name in held()
+            name: Ledger.in_memory(dataset=name, unit=Unit.RECORD, neighbours=Neighbours.REPLACE)
+            for name in make_records()
         }
 
     def run(self, **more: Any) -> Any:
-        return ran(self.made(records=2), ledgers=self.ledgers, journal=self.folder / "journal.sqlite", **more)
+        return run_seeded(self.made(records=2), ledgers=self.ledgers, journal=self.folder / "journal.sqlite", **more)
 
     def draws(self) -> dict[Any, Any]:
         return {
@@ -104,7 +105,7 @@ def killed_everywhere(
 
 
 @pytest.mark.parametrize(
-    "made", [auction, pytest.param(published, marks=pytest.mark.long)], ids=["auction", "published"]
+    "made", [build_auction, pytest.param(build_published, marks=pytest.mark.long)], ids=["auction", "published"]
 )
 def test_a_killed_auction_goes_on_with_the_same_draws(
     made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -115,7 +116,7 @@ def test_a_killed_auction_goes_on_with_the_same_draws(
 
 def test_control_a_curator_that_draws_anew_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Parties, "once", lambda self, name, make: make())
-    sites, record = Sites(auction, tmp_path), seen.Record(tmp_path / "seen")
+    sites, record = Sites(build_auction, tmp_path), seen.Record(tmp_path / "seen")
     for name in ("sum", "perturb", "compute"):
         monkeypatch.setattr(Parties, name, getattr(Parties, name))
     seen.at_the_coordinator(record)
@@ -137,7 +138,7 @@ def test_a_consumer_that_dies_before_the_auction_is_waited_for_and_not_lost(
     gone_at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A drop-out may be anybody of whom others are left: without its consumer a run could never end."""
-    sites, work = Sites(auction, tmp_path), LocalChannel._answer
+    sites, work = Sites(build_auction, tmp_path), LocalChannel._answer
     paths: list[str] = []
 
     def dead(self: Any, asking: Any, party: Any, make: Any) -> None:
@@ -157,18 +158,18 @@ def test_a_consumer_that_dies_before_the_auction_is_waited_for_and_not_lost(
     paths.clear()
     monkeypatch.setattr("tests.summary.test_auction_resume.CONSUMER", OWNERS[0])
     monkeypatch.setattr(LocalChannel, "_answer", dead)
-    assert len(Sites(auction, tmp_path / "other").run(progress=paths.append, dropouts=1).presented) == 2
+    assert len(Sites(build_auction, tmp_path / "other").run(progress=paths.append, dropouts=1).presented) == 2
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("made", [auction, published], ids=["auction", "published"])
+@pytest.mark.parametrize("made", [build_auction, build_published], ids=["auction", "published"])
 def test_an_auction_killed_at_any_moment_goes_on(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(list(killed_everywhere(made, tmp_path, monkeypatch, 1, seed=None))) > 25
 
 
 @pytest.mark.long
 def test_a_seeded_auction_ends_the_same_wherever_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = encode(dict(Sites(auction, tmp_path).run(seed=3).released))
+    whole = encode(dict(Sites(build_auction, tmp_path).run(seed=3).released))
     (tmp_path / "killed").mkdir()
-    outcomes = list(killed_everywhere(auction, tmp_path / "killed", monkeypatch, 14, seed=3))
+    outcomes = list(killed_everywhere(build_auction, tmp_path / "killed", monkeypatch, 14, seed=3))
     assert outcomes and all(encode(dict(one.released)) == whole for one in outcomes)

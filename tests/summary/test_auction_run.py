@@ -22,15 +22,15 @@ from comity.methods.summary.herding import mmd2
 from comity.methods.summary.published.method import PublishedSummary
 from comity.privacy.loss import Approx, Pure
 
-from .auctions import auction, published, ran
-from .consortia import CONSUMER, OWNERS, held, make_consortium
+from .auctions import build_auction, build_published, run_seeded
+from .consortia import CONSUMER, OWNERS, make_consortium, make_records
 
-BOTH = pytest.mark.parametrize("made", [auction, published], ids=["auction", "published"])
+BOTH = pytest.mark.parametrize("made", [build_auction, build_published], ids=["auction", "published"])
 
 
 @BOTH
 def test_what_is_bought_are_records_of_the_owners_each_once(made: Any) -> None:
-    records, outcome = held(), ran(made())
+    records, outcome = make_records(), run_seeded(made())
     bought = outcome.presented
     assert len(bought) == 8 and bought.bought.asked == 8 and bought.bought.basis == "bids"
     seen = set()
@@ -44,8 +44,8 @@ def test_what_is_bought_are_records_of_the_owners_each_once(made: Any) -> None:
 
 
 def test_with_little_noise_the_auction_finds_the_consumers_cloud() -> None:
-    records = held()
-    found = ran(auction(records=20, dimensions=40), epsilon=3000.0).presented
+    records = make_records()
+    found = run_seeded(build_auction(records=20, dimensions=40), epsilon=3000.0).presented
     target = records[CONSUMER].features
     assert set(found.owners) == {"ash"}
     assert mmd2(found.rows, target, 3.0) < 0.1 * mmd2(records["ash"].features, target, 3.0)
@@ -53,10 +53,10 @@ def test_with_little_noise_the_auction_finds_the_consumers_cloud() -> None:
 
 def test_the_printed_bid_prefers_what_the_target_is_not() -> None:
     """Its sign is reversed: with the same noise it buys from the other cloud."""
-    records = held()
+    records = make_records()
     target = records[CONSUMER].features
     far, near = (
-        mmd2(ran(published(bid_sign=sign), epsilon=300.0).presented.rows, target, 3.0)
+        mmd2(run_seeded(build_published(bid_sign=sign), epsilon=300.0).presented.rows, target, 3.0)
         for sign in ("printed", "corrected")
     )
     assert near < 0.3 < 1 < far
@@ -64,7 +64,7 @@ def test_the_printed_bid_prefers_what_the_target_is_not() -> None:
 
 def test_each_side_pays_for_its_own_and_once() -> None:
     epsilon = 1.0
-    outcome = ran(auction(), epsilon=epsilon)
+    outcome = run_seeded(build_auction(), epsilon=epsilon)
     assert outcome.guarantee.epsilon == pytest.approx(epsilon, rel=1e-3) and outcome.guarantee.epsilon <= epsilon
     for account in outcome.accounts:
         assert f"eps {epsilon:.2f}" in account.spent
@@ -72,7 +72,7 @@ def test_each_side_pays_for_its_own_and_once() -> None:
 
 
 def test_owners_receive_broadcasts_and_their_own_bits_and_the_consumer_the_records() -> None:
-    outcome = ran(auction())
+    outcome = run_seeded(build_auction())
     for owner in OWNERS:
         found = outcome.received[owner].releases
         assert set(found) == {"broadcast", "ask"}
@@ -118,14 +118,14 @@ def views(protocol: Any, records: Any, monkeypatch: pytest.MonkeyPatch, given: A
 
             watched.__dict__["spec"] = original.spec
             patch.setattr(type(protocol), name, watched)
-        ran(protocol, records)
+        run_seeded(protocol, records)
     return seen, drawn
 
 
 @BOTH
 def test_an_owners_view_is_a_function_of_what_the_curator_drew(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other owners with entirely different records, and the same draws: the same asks, byte for byte."""
-    first = held()
+    first = make_records()
     others = {
         name: one if name in ("ash", CONSUMER) else Records(1 - one.features[::-1], one.labels)
         for name, one in first.items()
@@ -146,7 +146,7 @@ def test_records_leave_only_where_the_owner_allows_it(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Host, "__init__", made)
     with pytest.raises(Refused, match="records_may_leave"):
-        ran(auction())
+        run_seeded(build_auction())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -162,17 +162,20 @@ class Substituting(AuctionSummary):
 
 
 def test_who_offers_another_record_than_it_bid_with_is_lost() -> None:
-    known = {one.name: getattr(auction(), one.name) for one in fields(AuctionSummary)}
+    known = {one.name: getattr(build_auction(), one.name) for one in fields(AuctionSummary)}
     with pytest.raises(Stopped, match="birch"):
-        ran(Substituting(**known))
-    outcome = ran(Substituting(**known), dropouts=1)
+        run_seeded(Substituting(**known))
+    outcome = run_seeded(Substituting(**known), dropouts=1)
     assert len(outcome.presented) == 8 and "birch" not in outcome.presented.owners
 
 
 def test_rounds_in_which_an_owner_has_no_record_pass_it_by() -> None:
     """cedar has three records for eight rounds: it is silent in five, and never hands over a record twice."""
-    records = {**held(), "cedar": Records(held()["cedar"].features[:3], cast(Any, held()["cedar"].labels)[:3])}
-    outcome = ran(auction(records), records, epsilon=0.01)
+    records = {
+        **make_records(),
+        "cedar": Records(make_records()["cedar"].features[:3], cast(Any, make_records()["cedar"].labels)[:3]),
+    }
+    outcome = run_seeded(build_auction(records), records, epsilon=0.01)
     assert len(outcome.presented) == 8
     assert outcome.presented.bought.quotas[2] <= 3
 
@@ -189,15 +192,15 @@ def test_rounds_in_which_an_owner_has_no_record_pass_it_by() -> None:
 )
 def test_wrong_figures_are_refused_with_their_key(wrong: Any, key: str) -> None:
     with pytest.raises(StudyError) as found:
-        auction(**wrong)
+        build_auction(**wrong)
     assert found.value.key == key
 
 
 def test_terms_and_plan() -> None:
     with pytest.raises(StudyError) as found:
-        auction().declare(make_consortium(Pure(1)))
+        build_auction().declare(make_consortium(Pure(1)))
     assert found.value.key == "privacy.delta"
-    text = plan("s", auction(), make_consortium(Approx(1.0, 1e-5), colluders=2)).as_text()
+    text = plan("s", build_auction(), make_consortium(Approx(1.0, 1e-5), colluders=2)).as_text()
     assert "one loss for all rounds" in text and "2 that pool what they saw eps 0.06" in text
     assert "up to 2 of 3 owners" in text and "owners are asked in a round" in text
 
@@ -213,7 +216,7 @@ def test_terms_and_plan() -> None:
 )
 def test_wrong_figures_of_the_published_method_are_refused_with_their_key(wrong: Any, key: str) -> None:
     with pytest.raises(StudyError) as found:
-        published(**wrong)
+        build_published(**wrong)
     assert found.value.key == key
 
 
@@ -228,8 +231,8 @@ def test_a_record_that_waited_long_enough_is_asked_for_and_none_is_sold_twice(mo
 
     watched.__dict__["spec"] = cast(Any, original).spec
     monkeypatch.setattr(PublishedSummary, "sell", watched)
-    ran(published(auction_epsilon=13.0, tau=1))
+    run_seeded(build_published(auction_epsilon=13.0, tau=1))
     assert all(asked for _, _, asked in told)
     told.clear()
-    ran(published(auction_epsilon=13.0, tau=100))
+    run_seeded(build_published(auction_epsilon=13.0, tau=100))
     assert sum(asked for _, _, asked in told) == 8

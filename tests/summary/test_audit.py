@@ -16,12 +16,12 @@ from comity.methods.summary.ratio import Spectrum
 from comity.privacy.loss import GDP, Approx
 from tests.averaging.test_default_audit import SURE, claimed_mu, heard
 
-from .consortia import COLUMNS, make_consortium, summary
+from .consortia import COLUMNS, build_one_shot, make_consortium
 
 COUNT = 6000
 
 
-def told(release: Any, consortium: Any, one: Any, other: Any, *, parts: Any = None) -> float:
+def estimate_loss(release: Any, consortium: Any, one: Any, other: Any, *, parts: Any = None) -> float:
     """μ that a reader can tell two contributions by, whose difference it knows."""
     apart = one - other
     seen = [heard(release, consortium, value, seed, parts=parts, count=COUNT) for seed, value in ((1, one), (2, other))]
@@ -38,20 +38,20 @@ def far_apart(features: Any) -> list[Any]:
 
 
 def test_moments_lose_no_more_than_is_debited_for_them() -> None:
-    built, consortium = summary(dimensions=6), make_consortium(Approx(6.0, 1e-5))
+    built, consortium = build_one_shot(dimensions=6), make_consortium(Approx(6.0, 1e-5))
     release = built.declare(consortium).accept(consortium)["moments"]
     one, other = far_apart(FourierFeatures.draw(COLUMNS, 6, 3.0, Stream.public("audit features")))
     assert np.linalg.norm(one - other) > 0.95 * MOMENT_SENSITIVITY
     honest, claimed = release.parts(consortium), claimed_mu(release)
     assert honest == 2
-    assert 0.7 * claimed < told(release, consortium, one, other, parts=honest) <= claimed
+    assert 0.7 * claimed < estimate_loss(release, consortium, one, other, parts=honest) <= claimed
     # Controls: features of twice the length, and noise that counts on the reader's own part.
-    assert told(release, consortium, 2 * one, 2 * other, parts=honest) > claimed
-    assert told(release, consortium, one, other, parts=1) > claimed
+    assert estimate_loss(release, consortium, 2 * one, 2 * other, parts=honest) > claimed
+    assert estimate_loss(release, consortium, one, other, parts=1) > claimed
 
 
 def test_the_consumers_wish_loses_no_more_than_its_own_ledger_is_charged() -> None:
-    built, consortium = summary(dimensions=6), make_consortium(Approx(12.0, 1e-5))
+    built, consortium = build_one_shot(dimensions=6), make_consortium(Approx(12.0, 1e-5))
     release = built.declare(consortium).accept(consortium)["wish"]
     seen = Spectrum(np.zeros(6), np.eye(6)[:, :2], np.array([0.5, 0.1]))
     phi = np.array([[1.0, 0, 0, 0, 0, 0], [-1.0, 0, 0, 0, 0, 0]])
@@ -59,25 +59,25 @@ def test_the_consumers_wish_loses_no_more_than_its_own_ledger_is_charged() -> No
     one, other = np.zeros((2, *release.shape))
     one[:2], other[:2] = seen.in_ball(phi)
     claimed = claimed_mu(release)
-    assert 0.7 * claimed < told(release, consortium, one, other, parts=1) <= claimed
+    assert 0.7 * claimed < estimate_loss(release, consortium, one, other, parts=1) <= claimed
     # Control: rows that were not brought into the ball.
     one[:2], other[:2] = 1.3 * plain / np.linalg.norm(plain, axis=1, keepdims=True)
-    assert told(release, consortium, one, other, parts=1) > claimed
+    assert estimate_loss(release, consortium, one, other, parts=1) > claimed
 
 
 def test_an_owners_mass_loses_no_more_than_is_debited_for_it() -> None:
-    built, consortium = summary(dimensions=6), make_consortium(Approx(80.0, 1e-5))
+    built, consortium = build_one_shot(dimensions=6), make_consortium(Approx(80.0, 1e-5))
     release = built.declare(consortium).accept(consortium)["mass"]
     claimed = claimed_mu(release)
     one, other = np.array([ratio.MAX_RATIO**2]), np.array([0.0])
-    assert 0.6 * claimed < told(release, consortium, one, other, parts=1) <= claimed
+    assert 0.6 * claimed < estimate_loss(release, consortium, one, other, parts=1) <= claimed
     # Control: a ratio without its upper end.
-    assert told(release, consortium, 4 * one, other, parts=1) > claimed
+    assert estimate_loss(release, consortium, 4 * one, other, parts=1) > claimed
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
 def test_an_owners_two_releases_cost_no_more_than_the_study_and_the_consumers_one_no_less(epsilon: float) -> None:
-    built, consortium = summary(), make_consortium(Approx(epsilon, 1e-5))
+    built, consortium = build_one_shot(), make_consortium(Approx(epsilon, 1e-5))
     declared = built.declare(consortium).accept(consortium)
     owner = [float(cast(GDP, declared[name].loss).square) for name in ("moments", "mass")]
     assert sum(owner) <= float(cast(GDP, declared["wish"].loss).square) <= sum(owner) * (1 + 1e-9)

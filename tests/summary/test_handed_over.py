@@ -16,8 +16,8 @@ from comity.methods.summary.artefact import BoughtRecords
 from comity.methods.summary.auction.market import Market
 from comity.study.simulation.simulate import simulate
 
-from .auctions import auction
-from .consortia import CONSUMER, ROLES, held, joined, make_consortium, summary
+from .auctions import build_auction
+from .consortia import CONSUMER, ROLES, build_one_shot, join_records, make_consortium, make_records
 
 COLUMNS = tuple(Numeric(f"x{place}", 0, 1) for place in range(4))
 CLASSES = Encoding(Schema(COLUMNS, Classes("y", ("a", "b", "c", "d"))), scaling="unit")
@@ -28,7 +28,7 @@ def offered(labels: Any, rows: Any = 0.5, kind: str = "<i8") -> dict[str, Any]:
     return {"rows": np.full((1, 4), rows), "labels": np.array([labels], kind)}
 
 
-@pytest.mark.parametrize("made, name", [(summary, "chosen"), (auction, "offer")])
+@pytest.mark.parametrize("made, name", [(build_one_shot, "chosen"), (build_auction, "offer")])
 def test_a_seller_hands_over_what_the_schema_lets_a_record_have(made: Any, name: str) -> None:
     consortium = make_consortium()
     form = made(encoding=CLASSES).declare(consortium)[name].form
@@ -46,7 +46,7 @@ def test_a_seller_hands_over_what_the_schema_lets_a_record_have(made: Any, name:
 
 def test_hashes_are_as_long_as_features_are() -> None:
     consortium = make_consortium()
-    form = summary(encoding=CLASSES, deliver="hashes", hash_dimensions=4).declare(consortium)["chosen"].form
+    form = build_one_shot(encoding=CLASSES, deliver="hashes", hash_dimensions=4).declare(consortium)["chosen"].form
     assert form.fits(offered(3, -0.7), {}, consortium)
     assert not form.fits(offered(3, -1.1), {}, consortium) and not form.fits(offered(4, -0.7), {}, consortium)
 
@@ -61,12 +61,12 @@ def test_a_class_that_there_is_none_of_ends_the_run(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(lying, "spec", honest.spec, raising=False)  # type: ignore[attr-defined]
     monkeypatch.setattr(OneShotSummary, "choose", lying)
     with pytest.raises(Refused, match="chosen"):
-        bought(summary(encoding=CLASSES))
+        bought(build_one_shot(encoding=CLASSES))
 
 
 def bought(method: Any, records: Any = None) -> Any:
     options: Any = {"epsilon": 30.0, "delta": 1e-5, "unit": "record", "roles": ROLES, "seed": 1, "baselines": False}
-    return simulate(method, parties=records or held(), **options).presented
+    return simulate(method, parties=records or make_records(), **options).presented
 
 
 def with_rule(records: Records, *, turned: bool = False) -> Records:
@@ -75,13 +75,13 @@ def with_rule(records: Records, *, turned: bool = False) -> Records:
     return Records(records.features, (rule ^ turned).astype(np.int64))
 
 
-@pytest.mark.parametrize("made", [summary, auction])
+@pytest.mark.parametrize("made", [build_one_shot, build_auction])
 def test_a_consumer_finds_that_sellers_turned_the_labels_round(made: Any) -> None:
-    method = made(records=60, sizes={party: len(own) for party, own in held().items()})
-    own = with_rule(joined(held()[CONSUMER], held()["birch"]))
+    method = made(records=60, sizes={party: len(own) for party, own in make_records().items()})
+    own = with_rule(join_records(make_records()[CONSUMER], make_records()["birch"]))
     scores = []
     for turned in (False, True):
-        records = {party: with_rule(one, turned=turned) for party, one in held().items()}
+        records = {party: with_rule(one, turned=turned) for party, one in make_records().items()}
         found = method.score_own(bought(method, records), own, CONSUMER)
         assert found is not None and found.records == len(own)
         scores.append(found)
@@ -92,8 +92,8 @@ def test_a_consumer_finds_that_sellers_turned_the_labels_round(made: Any) -> Non
 
 def test_labels_of_no_sense_are_scored_as_wrong_ones() -> None:
     """Without a schema nothing says how many classes there are: a label counts as itself, whatever number it is."""
-    method = summary(records=60)
-    records = {party: with_rule(one) for party, one in held().items()}
+    method = build_one_shot(records=60)
+    records = {party: with_rule(one) for party, one in make_records().items()}
     found = bought(method, records)
     assert isinstance(found, BoughtRecords) and found.labels is not None
     strange = replace(found, labels=np.where(found.labels == 1, 1 << 50, -7))
@@ -102,9 +102,9 @@ def test_labels_of_no_sense_are_scored_as_wrong_ones() -> None:
 
 
 def test_what_has_no_classes_is_not_scored() -> None:
-    own = with_rule(held()[CONSUMER])
-    found = bought(summary(), {party: with_rule(one) for party, one in held().items()})
-    methods: list[Any] = [summary(), auction()]
+    own = with_rule(make_records()[CONSUMER])
+    found = bought(build_one_shot(), {party: with_rule(one) for party, one in make_records().items()})
+    methods: list[Any] = [build_one_shot(), build_auction()]
     for method in methods:
         assert isinstance(method, OneShotSummary | Market)
         assert method.score_own(replace(found, labels=None), own, CONSUMER) is None

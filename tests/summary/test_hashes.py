@@ -12,7 +12,7 @@ from comity.methods.summary.artefact import BoughtHashes
 from comity.methods.summary.features import FourierFeatures
 from comity.methods.summary.herding import kernel
 
-from .consortia import CONSUMER, OWNERS, cloud, held
+from .consortia import CONSUMER, OWNERS, make_cloud, make_records
 from .test_run import run
 
 
@@ -38,7 +38,7 @@ def recovered(hashes: np.ndarray, features: FourierFeatures) -> np.ndarray:
 
 def test_whoever_has_the_seed_has_the_records(hashed: Any) -> None:
     seed = hashed.received[CONSUMER].own["hash_seed"]
-    found, records = hashed.presented, held(2)
+    found, records = hashed.presented, make_records(2)
     rows = recovered(found.rows, found.with_seed(seed))
     for row, seller in zip(rows, found.sellers):
         own = records[OWNERS[seller]].features
@@ -58,7 +58,7 @@ def test_the_curator_is_sent_neither_the_seed_nor_a_record(hashed: Any) -> None:
     assert "seed" not in seen
     for owner in OWNERS:
         assert "hash_seed" not in hashed.received[owner].own
-    rows = np.concatenate([records.features for records in held(2).values()])
+    rows = np.concatenate([records.features for records in make_records(2).values()])
     assert hashed.presented.rows.shape[1] != rows.shape[1]
 
 
@@ -70,13 +70,13 @@ def test_inner_products_of_hashes_are_kernels_of_records(hashed: Any) -> None:
 
 
 def test_a_model_that_is_trained_on_hashes_serves_whoever_has_the_seed() -> None:
-    records = {**held(2), CONSUMER: cloud(240, 0.0, 5, 0)}
+    records = {**make_records(2), CONSUMER: make_cloud(240, 0.0, 5, 0)}
     # The consumer's kind is between the clouds, so that both are bought; their sides are the classes.
     for name, one in records.items():
         records[name] = type(one)(one.features, (one.features[:, 0] > 0.5).astype(np.int64))
     found = run(records, protocol={"deliver": "hashes"}, epsilon=20.0)
     model = found.presented.linear_model()
-    test = cloud(300, 0.25, 11, 0).features, cloud(300, -0.25, 12, 0).features
+    test = make_cloud(300, 0.25, 11, 0).features, make_cloud(300, -0.25, 12, 0).features
     rows = np.concatenate(test)
     hashes = found.presented.with_seed(found.received[CONSUMER].own["hash_seed"])(rows)
     assert (model.predict(hashes) == (rows[:, 0] > 0.5)).mean() > 0.8

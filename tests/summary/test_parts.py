@@ -25,7 +25,7 @@ from comity.methods.summary.ratio import (
 )
 from comity.privacy.accounting import gdp_square
 
-from .consortia import COLUMNS, held
+from .consortia import COLUMNS, make_records
 
 
 def test_features_grow_with_budget_and_records_up_to_a_limit() -> None:
@@ -135,7 +135,7 @@ def at_home(records: Any, weights: Any, count: Any) -> np.ndarray:
 @pytest.mark.parametrize("positive", [0, 3, 10, 300])
 @pytest.mark.parametrize("count", [0, 1, 10, 300])
 def test_an_owner_gives_exactly_its_quota_of_different_records(positive: int, count: int) -> None:
-    records = held()["ash"]
+    records = make_records()["ash"]
     weights = np.zeros(len(records))
     weights[:positive] = 1.0
     found = at_home(records, weights, count)
@@ -146,7 +146,7 @@ def test_an_owner_gives_exactly_its_quota_of_different_records(positive: int, co
 
 def test_candidates_are_limited_and_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("comity.methods.summary.herding.MAX_CANDIDATES", 40)
-    records = held()["ash"]
+    records = make_records()["ash"]
     seen: Any = []
     monkeypatch.setattr(
         "comity.methods.summary.herding.smooth_ratio", lambda rows, ratio: seen.append(len(rows)) or ratio.copy()
@@ -156,7 +156,7 @@ def test_candidates_are_limited_and_drawn(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_smoothing_averages_over_the_nearest() -> None:
-    rows, values = held()["ash"].features[:60], np.arange(60.0)
+    rows, values = make_records()["ash"].features[:60], np.arange(60.0)
     apart = ((rows[:, None] - rows[None]) ** 2).sum(-1)
     exact = [values[np.argsort(line)[:NEIGHBOURS]].mean() for line in apart]
     assert smooth_ratio(rows, values) == pytest.approx(exact)

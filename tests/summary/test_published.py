@@ -26,7 +26,7 @@ from comity.privacy.accounting import Spent
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms.sarpatwar import STEPS, quantise
 
-from .auctions import published
+from .auctions import build_published
 from .consortia import make_consortium
 
 
@@ -58,10 +58,10 @@ def test_losses_are_the_true_ones(colluders: int) -> None:
 
 def test_the_declaration_says_that_it_is_not_private_as_claimed_and_a_site_refuses_it() -> None:
     consortium = make_consortium(Approx(1.0, 1e-5))
-    declared = published().declare(consortium).accept(consortium)
+    declared = build_published().declare(consortium).accept(consortium)
     assert declared.claim.startswith("not private as claimed") and "(eps 1.00, delta 1e-5)" in declared.claim
     assert "no delta below 0.393 holds" in declared.claim
-    text = plan("s", published(), consortium).as_text()
+    text = plan("s", build_published(), consortium).as_text()
     assert "eps infinite" in text and "six times" in text and "selection" in text
     policy = Policy(approved=None, disclosures=frozenset({"records_may_leave"}))
     with pytest.raises(Refused, match="not private as claimed"):
@@ -71,10 +71,10 @@ def test_the_declaration_says_that_it_is_not_private_as_claimed_and_a_site_refus
 def test_terms() -> None:
     for loss in (Pure(1), Approx(1, 0)):
         with pytest.raises(StudyError) as found:
-            published().declare(make_consortium(loss))
+            build_published().declare(make_consortium(loss))
         assert found.value.key == "privacy.delta"
     with pytest.raises(StudyError, match="at most 110"):
-        published(records=500).declare(make_consortium())
+        build_published(records=500).declare(make_consortium())
 
 
 def test_the_corrected_bid_is_the_marginal_gain_and_the_printed_one_is_not() -> None:
@@ -173,5 +173,5 @@ def test_an_owner_that_is_not_asked_knows_that_it_is_not_the_best() -> None:
     not_asked = [1 - math.exp(-0.5 * (rank[1] - 1)) for rank in (ranks, without)]
     assert not_asked[1] == 0.0 and not_asked[0] == pytest.approx(1 - math.exp(-0.5))
     consortium = make_consortium(Approx(1.0, 1e-5))
-    lost = [loss for loss in published().true_losses(consortium) if loss.to == "each other owner"]
+    lost = [loss for loss in build_published().true_losses(consortium) if loss.to == "each other owner"]
     assert lost[0].true == "infinite at delta 1e-5" and f"probability 0 or {not_asked[0]:.3g}" in lost[0].why

@@ -22,19 +22,19 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.report.result import Result, load_result
 from comity.study.simulation.simulate import simulate
 
-from .consortia import CONSUMER, OWNERS, ROLES, cloud, held, make_consortium, summary
+from .consortia import CONSUMER, OWNERS, ROLES, build_one_shot, make_cloud, make_consortium, make_records
 
 
 def run(records: Any = None, *, epsilon: float = 8.0, seed: int = 1, **more: Any) -> Any:
-    records = records or held(2)
-    built = more.pop("built", None) or summary(records, **more.pop("protocol", {}))
+    records = records or make_records(2)
+    built = more.pop("built", None) or build_one_shot(records, **more.pop("protocol", {}))
     options = {"delta": 1e-5, "unit": "record", "roles": ROLES, **more}
     return simulate(built, parties=records, epsilon=epsilon, seed=seed, **options)
 
 
 @pytest.fixture(scope="module")
 def bought() -> Any:
-    return run(test=cloud(200, 0.25, 9, 0))
+    return run(test=make_cloud(200, 0.25, 9, 0))
 
 
 def test_owners_and_consumer_pay_the_study_each_and_no_more() -> None:
@@ -46,7 +46,7 @@ def test_owners_and_consumer_pay_the_study_each_and_no_more() -> None:
 
 
 def test_a_summary_is_of_real_records_and_comes_close_to_the_consumers(bought: Any) -> None:
-    found, records = bought.presented, held(2)
+    found, records = bought.presented, make_records(2)
     assert isinstance(found, BoughtRecords) and len(found) == 20
     for row, label, seller in zip(found.rows, cast(Any, found.labels), found.sellers):
         own = records[OWNERS[seller]]
@@ -102,7 +102,7 @@ def test_a_site_whose_policy_keeps_records_at_home_refuses_before_anything_is_sp
 
 def test_a_policy_that_says_nothing_lets_no_record_leave() -> None:
     consortium = make_consortium()
-    declared = summary().declare(consortium).accept(consortium)
+    declared = build_one_shot().declare(consortium).accept(consortium)
     for owner in OWNERS:
         with pytest.raises(Refused, match="records_may_leave"):
             Policy(approved=None).check_disclosures(declared, owner, consortium)
@@ -111,8 +111,8 @@ def test_a_policy_that_says_nothing_lets_no_record_leave() -> None:
 
 
 def test_weights_keep_every_record_at_home() -> None:
-    outcome = run(protocol={"deliver": "weights"}, test=cloud(50, 0.25, 9, 0))
-    found, records = outcome.presented, held(2)
+    outcome = run(protocol={"deliver": "weights"}, test=make_cloud(50, 0.25, 9, 0))
+    found, records = outcome.presented, make_records(2)
     assert outcome.declaration.claim == PRIVATE
     assert not {"chosen", "summary", "quota"} & {release.name for release in outcome.declaration.releases}
     for owner in OWNERS:
@@ -124,9 +124,9 @@ def test_weights_keep_every_record_at_home() -> None:
 
 
 def test_an_owner_with_fewer_records_than_declared_stops_before_a_draw() -> None:
-    records = held(2)
+    records = make_records(2)
     short = {**records, "ash": Records(records["ash"].features[:15], cast(Any, records["ash"].labels)[:15])}
-    built = summary(records)
+    built = build_one_shot(records)
     with pytest.raises(Refused, match=r"summary\.sizes says") as refused:
         run(short, built=built)
     assert refused.value.code == "stopped"
@@ -146,7 +146,7 @@ def test_an_owner_with_fewer_records_than_declared_stops_before_a_draw() -> None
 )
 def test_what_public_figures_rule_out_is_refused_by_the_plan(change: Any, key: str) -> None:
     with pytest.raises(StudyError) as refused:
-        summary().accepted(make_consortium(**change))
+        build_one_shot().accepted(make_consortium(**change))
     assert refused.value.key == key
 
 
@@ -164,12 +164,12 @@ def test_what_public_figures_rule_out_is_refused_by_the_plan(change: Any, key: s
         ({"sizes": {}}, "summary.sizes"),
         ({"sizes": {"ash": 1, "birch": 2, "cedar": 3}}, "summary.sizes"),
         ({"sizes": {"ash": 1, "birch": 2, "cedar": 3, "elm": 4, "fir": 5}}, "summary.sizes"),
-        ({"sizes": {"ash": 0, "birch": 2, "cedar": 3, "elm": 4}}, "summary.sizes"),
+        ({"sizes": {"ash": 0, "birch": 2, "cedar": 3, "elm": 4}}, "summary.sizes.ash"),
     ],
 )
 def test_a_wrong_key_is_named(change: Any, key: str) -> None:
     with pytest.raises(StudyError) as refused:
-        summary(**change).accepted(make_consortium())
+        build_one_shot(**change).accepted(make_consortium())
     assert refused.value.key == key
 
 
@@ -192,7 +192,7 @@ def test_an_owner_that_vanishes_is_left_out(monkeypatch: pytest.MonkeyPatch) -> 
 
     vanishing.__dict__["spec"] = cast(Any, choose).spec
     monkeypatch.setattr(OneShotSummary, "choose", vanishing)
-    records = {**held(2), "dogwood": held(2)["cedar"], "fir": held(2)["ash"]}
+    records = {**make_records(2), "dogwood": make_records(2)["cedar"], "fir": make_records(2)["ash"]}
     roles = {"owner": (*OWNERS, "dogwood", "fir"), "consumer": (CONSUMER,)}
     found = run(records, roles=roles, dropouts=1, colluders=1, epsilon=0.5).presented
     assert found.bought.quotas[0] > 0 and len(found) == 20 - found.bought.quotas[0] and 0 not in found.sellers
@@ -216,7 +216,7 @@ def test_an_owner_that_sends_another_number_than_its_quota_is_lost(monkeypatch: 
 def test_artefacts_are_read_back_as_they_were(bought: Any, tmp_path: Path) -> None:
     weights = run(protocol={"deliver": "weights"}).presented
     hashes = run(protocol={"deliver": "hashes"}).presented
-    rows = held()["ash"].features
+    rows = make_records()["ash"].features
     for place, one in enumerate((bought.presented, weights, hashes)):
         folder = tmp_path / str(place)
         save_artefact(one, folder)
@@ -245,7 +245,7 @@ def test_payouts_are_whole_and_by_share() -> None:
 def test_a_page_shows_what_was_bought_from_whom_and_pictures_where_records_are_some(tmp_path: Path) -> None:
     encoding = Encoding(digit_schema(), scaling="unit")
     parties = {name: digit_pictures(60, f"page {name}") for name in (*OWNERS, CONSUMER)}
-    built = summary(
+    built = build_one_shot(
         columns=64,
         gamma=0.2,
         sizes=dict.fromkeys(parties, 60),
@@ -277,7 +277,7 @@ def test_a_page_shows_what_was_bought_from_whom_and_pictures_where_records_are_s
 
 
 def test_loss_goes_by_the_study_even_with_one_owner() -> None:
-    records = {name: held(2)[name] for name in ("ash", CONSUMER)}
+    records = {name: make_records(2)[name] for name in ("ash", CONSUMER)}
     roles = {"owner": ("ash",), "consumer": (CONSUMER,)}
     outcome = run(records, epsilon=1.0, roles=roles, colluders=0)
     assert [account.spent.partition("= ")[2] for account in outcome.accounts] == ["(eps 1.00, delta 1e-5)"] * 2

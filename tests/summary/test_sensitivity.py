@@ -24,7 +24,7 @@ from comity.methods.summary.features import (
 )
 from comity.methods.summary.ratio import MAX_RANK, Ratio, Spectrum
 
-from .consortia import COLUMNS, held, make_consortium, summary
+from .consortia import COLUMNS, build_one_shot, make_consortium, make_records
 
 
 def vector(phi: Any) -> np.ndarray:
@@ -49,7 +49,7 @@ def test_no_two_feature_vectors_are_further_apart_than_the_moments_are_noised_fo
 
 def test_the_sum_of_moments_is_that_of_its_records_and_opens_to_what_it_was_made_of() -> None:
     features = FourierFeatures.draw(COLUMNS, 12, 2.0, Stream.public("moments"))
-    rows = held()["ash"].features
+    rows = make_records()["ash"].features
     phi = features(rows)
     total = sum_moments(rows, features)
     assert total.shape == (count_moments(12),)
@@ -59,9 +59,9 @@ def test_the_sum_of_moments_is_that_of_its_records_and_opens_to_what_it_was_made
 
 
 def test_replacing_a_record_moves_an_owners_moments_by_no_more_than_declared() -> None:
-    built = summary()
+    built = build_one_shot()
     release, features = built.declare(make_consortium())["moments"], built.features(make_consortium())
-    chance, rows, largest = np.random.default_rng(2), held()["ash"].features, 0.0
+    chance, rows, largest = np.random.default_rng(2), make_records()["ash"].features, 0.0
     before = sum_moments(rows, features)
     # Far outside of what a schema allows, and what is no number at all.
     for other in (*chance.normal(size=(40, COLUMNS)) * 50, np.full(COLUMNS, np.nan), np.full(COLUMNS, 1e300)):
@@ -81,8 +81,8 @@ def spectra() -> Iterator[Spectrum]:
 
 
 def test_the_consumers_rows_lie_in_the_unit_ball_whatever_the_coordinator_sends() -> None:
-    features = FourierFeatures.draw(COLUMNS, 10, 2.0, Stream.public("wish"))(held()["elm"].features)
-    declared = summary().declare(make_consortium())["wish"]
+    features = FourierFeatures.draw(COLUMNS, 10, 2.0, Stream.public("wish"))(make_records()["elm"].features)
+    declared = build_one_shot().declare(make_consortium())["wish"]
     for seen in spectra():
         rows = seen.in_ball(features)
         assert rows.shape == (len(features), seen.rank) and np.isfinite(rows).all()
@@ -91,7 +91,7 @@ def test_the_consumers_rows_lie_in_the_unit_ball_whatever_the_coordinator_sends(
 
 
 def test_no_record_counts_for_more_than_the_bound_whatever_the_coordinator_sends() -> None:
-    features = FourierFeatures.draw(COLUMNS, 10, 2.0, Stream.public("mass"))(held()["ash"].features)
+    features = FourierFeatures.draw(COLUMNS, 10, 2.0, Stream.public("mass"))(make_records()["ash"].features)
     chance = np.random.default_rng(4)
     for seen in spectra():
         for theta in (
@@ -101,7 +101,7 @@ def test_no_record_counts_for_more_than_the_bound_whatever_the_coordinator_sends
         ):
             found = Ratio(seen, theta)(features)
             assert ((found >= 0) & (found <= ratio.MAX_RATIO)).all()
-    declared = summary().declare(make_consortium())["mass"]
+    declared = build_one_shot().declare(make_consortium())["mass"]
     assert ratio.MAX_RATIO**2 <= declared.sensitivity <= ratio.MAX_RATIO**2 * 1.001
 
 

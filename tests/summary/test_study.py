@@ -15,7 +15,7 @@ from comity.errors import SchemaError, StudyError
 from comity.methods.summary.features import gamma_of_records, gamma_of_schema
 from comity.methods.summary.starter import write
 from comity.study.study import Study
-from tests.synthetic.made import frame, schema
+from tests.synthetic.consortia import make_frame, make_schema
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +76,9 @@ def test_what_is_wrong_is_named_with_its_key(folder: Any, overrides: Any, key: s
 @pytest.mark.parametrize("target", [None, Bounded("cost", 0.0, 200.0)])
 @pytest.mark.parametrize("scaling", ["unit", "symmetric"])
 def test_records_come_back_from_their_rows(scaling: Any, target: Any) -> None:
-    own = schema(target)
+    own = make_schema(target)
     encoding = Encoding(own, scaling=scaling)
-    table = frame(60, 3, target)
+    table = make_frame(60, 3, target)
     first = encoding.encode(table).records
     back = encoding.decode(first.features, first.labels)
     again = encoding.encode(back).records
@@ -103,4 +103,4 @@ def test_days_come_back_in_their_steps() -> None:
 
 def test_rows_that_were_rescaled_are_not_read_back() -> None:
     with pytest.raises(SchemaError):
-        Encoding(schema(), rows="scaled").decode(np.zeros((1, 20)))
+        Encoding(make_schema(), rows="scaled").decode(np.zeros((1, 20)))

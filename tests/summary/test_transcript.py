@@ -16,7 +16,7 @@ from comity.federation.declare.protection import Derived
 from comity.federation.owner.site import Site
 from comity.study.simulation.simulate import simulate
 
-from .consortia import CONSUMER, OWNERS, ROLES, held, make_consortium, summary
+from .consortia import CONSUMER, OWNERS, ROLES, build_one_shot, make_consortium, make_records
 
 
 def run(records: Any, monkeypatch: pytest.MonkeyPatch, *, seen: Any = None) -> Any:
@@ -41,7 +41,7 @@ def run(records: Any, monkeypatch: pytest.MonkeyPatch, *, seen: Any = None) -> A
     with monkeypatch.context() as patch:
         patch.setattr(Site, "contribute", contributing)
         for name in ("weigh", "choose"):
-            original = getattr(type(summary()), name)
+            original = getattr(type(build_one_shot()), name)
 
             def watched(self: Any, site: Any, *args: Any, _of: Any = original, **values: Any) -> Any:
                 if site.party == "ash":
@@ -49,9 +49,9 @@ def run(records: Any, monkeypatch: pytest.MonkeyPatch, *, seen: Any = None) -> A
                 return _of(self, site, *args, **values)
 
             watched.__dict__["spec"] = original.spec
-            patch.setattr(type(summary()), name, watched)
+            patch.setattr(type(build_one_shot()), name, watched)
         outcome = simulate(
-            summary(held()),
+            build_one_shot(make_records()),
             parties=records,
             epsilon=4,
             delta=1e-5,
@@ -72,7 +72,7 @@ def same(one: Any, other: Any) -> Any:
 
 
 def test_an_owners_view_is_a_function_of_the_declared_noisy_releases(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = held()
+    first = make_records()
     others = {
         name: one if name == "ash" else Records(1 - one.features[::-1], cast(Any, one.labels)[::-1])
         for name, one in first.items()
@@ -88,7 +88,7 @@ def test_an_owners_view_is_a_function_of_the_declared_noisy_releases(monkeypatch
 
 def test_whatever_reaches_an_owner_is_made_from_noisy_releases_alone() -> None:
     consortium = make_consortium()
-    declared = summary().declare(consortium).accept(consortium)
+    declared = build_one_shot().declare(consortium).accept(consortium)
     paid = {release.name for release in declared.releases if release.loss is not None}
     for owner in OWNERS:
         for release in declared.seen_by(owner, consortium):

@@ -16,7 +16,7 @@ from comity.privacy.loss import Approx, Loss
 from tests.support.noise import NoNoise
 from tests.vertical.consortia import hosted, make_consortium, parts
 
-from .made import CLASSES, frame, made_as, schema
+from .consortia import CLASSES, build_as, make_frame, make_schema
 
 HELD = {
     2: {"ash": ("age", "town", "ill"), "birch": ("income", "region", "stage", "seen")},
@@ -24,7 +24,7 @@ HELD = {
 }
 
 
-def built(
+def build_columns(
     parties: int = 2, *, target: Target | None = CLASSES, identifier: bool = False, **options: Any
 ) -> SyntheticColumnsProtocol:
     held = {
@@ -32,24 +32,24 @@ def built(
         for party, columns in HELD[parties].items()
     }
     held = {party: tuple(column for column in columns if column) for party, columns in held.items()}
-    given = replace(schema(target), identifier="person") if identifier else schema(target)
-    return made_as(SyntheticColumnsProtocol, schema=given, columns=held, **{"max_rows": 1 << 14, **options})
+    given = replace(make_schema(target), identifier="person") if identifier else make_schema(target)
+    return build_as(SyntheticColumnsProtocol, schema=given, columns=held, **{"max_rows": 1 << 14, **options})
 
 
-def people(count: int, seed: int = 0, target: Target | None = CLASSES) -> pd.DataFrame:
-    return frame(count, seed, target).assign(person=[f"id{number}" for number in range(count)])
+def make_people(count: int, seed: int = 0, target: Target | None = CLASSES) -> pd.DataFrame:
+    return make_frame(count, seed, target).assign(person=[f"id{number}" for number in range(count)])
 
 
-def among(tried: SyntheticColumnsProtocol, loss: Loss | None = None, *, colluders: int = 1) -> Consortium:
+def make_consortium_of(tried: SyntheticColumnsProtocol, loss: Loss | None = None, *, colluders: int = 1) -> Consortium:
     return make_consortium(tried, loss or Approx(1.0, 1e-6), colluders=colluders)
 
 
-def exact(tried: SyntheticColumnsProtocol, consortium: Consortium, given: pd.DataFrame) -> np.ndarray:
+def count_exactly(tried: SyntheticColumnsProtocol, consortium: Consortium, given: pd.DataFrame) -> np.ndarray:
     """What counting by rows gives of whole records."""
     return tried.counting(consortium).layout.count(tried.encoding.encode(given).records.features)
 
 
-def opened(
+def run_hosts(
     tried: SyntheticColumnsProtocol,
     consortium: Consortium,
     records: dict[str, Records] | pd.DataFrame,

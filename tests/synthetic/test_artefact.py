@@ -17,13 +17,13 @@ from comity.methods.synthetic.artefact import SyntheticDataset
 from comity.methods.synthetic.counts import expected_errors
 from comity.study.simulation.simulate import simulate
 
-from .made import NAMES, frame, schema, synthetic
+from .consortia import NAMES, build_synthetic, make_frame, make_schema
 
 
 @pytest.fixture(scope="module")
 def presented() -> SyntheticDataset:
-    held = {name: frame(300, k) for k, name in enumerate(NAMES[:3])}
-    built = synthetic(schema=schema(), rows=900)
+    held = {name: make_frame(300, k) for k, name in enumerate(NAMES[:3])}
+    built = build_synthetic(schema=make_schema(), rows=900)
     found = simulate(built, parties=held, epsilon=2.0, delta=1e-6, unit="record", neighbours="add-remove", seed=1)
     made: SyntheticDataset = found.presented
     return made
@@ -85,8 +85,8 @@ def test_its_section_shows_columns_and_expected_errors(presented: SyntheticDatas
 
 
 def test_the_expected_error_is_that_of_the_noise() -> None:
-    built = synthetic(schema=schema())
-    held = {name: frame(2000, k) for k, name in enumerate(NAMES[:3])}
+    built = build_synthetic(schema=make_schema())
+    held = {name: make_frame(2000, k) for k, name in enumerate(NAMES[:3])}
     found = simulate(built, parties=held, epsilon=1.0, delta=1e-6, unit="record", neighbours="add-remove", seed=5)
     counts = found.presented.counts
     layout = counts.counting.layout

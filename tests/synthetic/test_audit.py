@@ -19,7 +19,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.sampling.lattice_noise import count_parts
 from tests.averaging.test_default_audit import SURE, claimed_mu, heard
 
-from .made import CLASSES, make_consortium, synthetic
+from .consortia import CLASSES, build_synthetic, make_consortium
 
 COUNT = 20_000
 SMALL = Schema((Numeric("x", 0.0, 1.0, bins=2),), CLASSES)
@@ -45,7 +45,7 @@ def views(release: Any, consortium: Any, values: Any, seed: Any, *, parts: Any =
     return total
 
 
-def measured(
+def estimate_loss(
     built: Any, consortium: Any, *, parts: Any = None, stretched: float = 1.0, one: Any = None, other: Any = None
 ) -> float:
     release = built.declare(consortium)["counts"]
@@ -60,25 +60,25 @@ def measured(
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_counts_lose_no_more_than_is_debited_for_them(neighbours: str) -> None:
-    built, consortium = synthetic(schema=SMALL), make_consortium(Approx(6.0, 1e-6), neighbours=neighbours)
+    built, consortium = build_synthetic(schema=SMALL), make_consortium(Approx(6.0, 1e-6), neighbours=neighbours)
     claimed = claimed_mu(built.declare(consortium)["counts"])
-    assert 0.7 * claimed < measured(built, consortium) <= claimed
+    assert 0.7 * claimed < estimate_loss(built, consortium) <= claimed
     # Controls: a record that is counted twice, and noise that counts on the reader's own part.
-    assert measured(built, consortium, stretched=2.0) > claimed
-    assert measured(built, consortium, parts=1) > claimed
+    assert estimate_loss(built, consortium, stretched=2.0) > claimed
+    assert estimate_loss(built, consortium, parts=1) > claimed
 
 
 def test_pure_counts_keep_their_epsilon() -> None:
-    built, consortium = synthetic(schema=SMALL, model="mixture"), make_consortium(Pure(2.0))
-    assert 0.5 * 2.0 < measured(built, consortium) <= 2.0
-    assert measured(built, consortium, stretched=2.5) > 2.0
+    built, consortium = build_synthetic(schema=SMALL, model="mixture"), make_consortium(Pure(2.0))
+    assert 0.5 * 2.0 < estimate_loss(built, consortium) <= 2.0
+    assert estimate_loss(built, consortium, stretched=2.5) > 2.0
 
 
 def test_a_replacement_under_noise_for_a_removal_is_caught() -> None:
-    built = synthetic(schema=SMALL)
+    built = build_synthetic(schema=SMALL)
     consortium, replaced = make_consortium(Approx(6.0, 1e-6)), make_consortium(Approx(6.0, 1e-6), neighbours="replace")
     one, other = pair(built, replaced, "replace")
-    assert measured(built, consortium, one=one, other=other) > claimed_mu(built.declare(consortium)["counts"])
+    assert estimate_loss(built, consortium, one=one, other=other) > claimed_mu(built.declare(consortium)["counts"])
 
 
 def support(low_to_high: Any, values: Any) -> Any:
@@ -101,7 +101,7 @@ def test_bounds_from_the_records_give_the_record_away_and_the_schema_does_not() 
 
 def test_marginals_after_agreement_lose_no_more() -> None:
     """What is made of the counts is post-processing: the total that rows are counted by is no clearer than they are."""
-    built, consortium = synthetic(schema=SMALL), make_consortium(Approx(6.0, 1e-6))
+    built, consortium = build_synthetic(schema=SMALL), make_consortium(Approx(6.0, 1e-6))
     release, layout = built.declare(consortium)["counts"], built.counting(consortium).layout
     first, second = pair(built, consortium, "add-remove")
     claimed = claimed_mu(release)

@@ -23,23 +23,23 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
 from tests.vertical.consortia import hosted
 
-from .by_columns import among, built, exact, opened, people
-from .made import schema, synthetic
+from .by_columns import build_columns, count_exactly, make_consortium_of, make_people, run_hosts
+from .consortia import build_synthetic, make_schema
 
 ROWS = 240
 LOSSES: dict[str, Any] = {"delta": Approx(1.0, 1e-6), "pure": Pure(1.0)}
 
 
 def by_columns(seed: Any, products: Any, loss: Any, rows: Any) -> SyntheticDataset:
-    tried = built(3, products=products, model="mixture")
-    consortium = among(tried, LOSSES[loss])
-    return tried.present({"tables": opened(tried, consortium, people(rows), SeededNoise(seed))}, consortium)
+    tried = build_columns(3, products=products, model="mixture")
+    consortium = make_consortium_of(tried, LOSSES[loss])
+    return tried.present({"tables": run_hosts(tried, consortium, make_people(rows), SeededNoise(seed))}, consortium)
 
 
 def by_rows(seed: Any, loss: Any, rows: Any, neighbours: Any = Neighbours.REPLACE) -> SyntheticDataset:
-    tried = synthetic(schema=schema(), rows=rows, model="mixture")
-    consortium = replace(among(built(3), LOSSES[loss]), neighbours=neighbours)
-    whole = tried.encoding.encode(people(rows)).records
+    tried = build_synthetic(schema=make_schema(), rows=rows, model="mixture")
+    consortium = replace(make_consortium_of(build_columns(3), LOSSES[loss]), neighbours=neighbours)
+    whole = tried.encoding.encode(make_people(rows)).records
     held = {
         party: type(whole)(whole.features[at::3], None if whole.labels is None else whole.labels[at::3])
         for at, party in enumerate(consortium.parties)
@@ -59,9 +59,9 @@ def found(how: Any, loss: Any, runs: int = 3) -> list[Any]:
 
 
 def gaps(datasets: Any) -> np.ndarray:
-    tried = built(3, model="mixture")
+    tried = build_columns(3, model="mixture")
     return np.concatenate(
-        [one.counts.values - one.counts.counting.layout.count(_cells(tried, people(ROWS))) for one in datasets]
+        [one.counts.values - one.counts.counting.layout.count(_cells(tried, make_people(ROWS))) for one in datasets]
     )
 
 
@@ -92,11 +92,13 @@ def test_positive_control_narrower_noise_is_told_apart() -> None:
 
 
 def test_without_noise_the_release_is_the_one_by_rows() -> None:
-    tried = built(3, products="dealer")
-    consortium, given = among(tried), people(ROWS)
-    by_row = synthetic(schema=schema()).counting(consortium).layout
+    tried = build_columns(3, products="dealer")
+    consortium, given = make_consortium_of(tried), make_people(ROWS)
+    by_row = build_synthetic(schema=make_schema()).counting(consortium).layout
     assert by_row == tried.counting(consortium).layout
-    np.testing.assert_array_equal(opened(tried, consortium, given)["counts"], exact(tried, consortium, given))
+    np.testing.assert_array_equal(
+        run_hosts(tried, consortium, given)["counts"], count_exactly(tried, consortium, given)
+    )
 
 
 def compared(distances: Any, runs: Any, rows: Any) -> None:
@@ -111,7 +113,7 @@ def compared(distances: Any, runs: Any, rows: Any) -> None:
 
 @pytest.mark.long
 def test_tables_that_agree_are_as_true_as_those_by_rows() -> None:
-    truth = _cells(built(3), people(ROWS))
+    truth = _cells(build_columns(3), make_people(ROWS))
 
     def distance(one: Any) -> Any:
         exact = one.counts.counting.layout.tables(one.counts.counting.layout.count(truth))
@@ -123,7 +125,7 @@ def test_tables_that_agree_are_as_true_as_those_by_rows() -> None:
 @pytest.mark.long
 def test_rows_are_as_true_as_those_by_rows() -> None:
     """Two-way total variation of the rows against the records."""
-    truth = _cells(built(3), people(3000)).astype(np.int64)
+    truth = _cells(build_columns(3), make_people(3000)).astype(np.int64)
 
     def distance(one: Any) -> float:
         made = one.counts.counting.encoding.encode(one.frame).records.features.astype(np.int64)

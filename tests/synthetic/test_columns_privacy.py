@@ -19,8 +19,8 @@ from comity.methods.synthetic.counts import LAPLACE, Layout
 from comity.privacy.loss import Approx, Pure
 from tests.averaging.test_default_audit import SURE, claimed_mu
 
-from .by_columns import among, built
-from .made import CLASSES, made_as
+from .by_columns import build_columns, make_consortium_of
+from .consortia import CLASSES, build_as
 from .test_audit import views
 
 COUNT = 20_000
@@ -34,7 +34,7 @@ OWNERS = [
 
 
 def tiny(held: Any = OWNERS[0], **options: Any) -> SyntheticColumnsProtocol:
-    return made_as(SyntheticColumnsProtocol, schema=TINY, columns=held, max_rows=1 << 10, **options)
+    return build_as(SyntheticColumnsProtocol, schema=TINY, columns=held, max_rows=1 << 10, **options)
 
 
 def one_hots(partition: ColumnPartition, codes: Any) -> dict[Any, Any]:
@@ -106,9 +106,9 @@ def test_the_carry_of_products_is_within_the_bound_and_reaches_it(held: Any) -> 
 
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
 def test_the_noise_of_a_study_is_scaled_for_replaced_records_and_the_carry(products: str) -> None:
-    tried = built(3, products=products)
+    tried = build_columns(3, products=products)
     for loss in (Approx(1.0, 1e-6), Pure(1.0)):
-        consortium = among(tried, loss)
+        consortium = make_consortium_of(tried, loss)
         release, layout = tried.declare(consortium)["counts"], tried.counting(consortium).layout
         weights = np.array(layout.weights)
         least = 2 * weights.sum() if isinstance(loss, Pure) else sqrt(2 * (weights**2).sum())
@@ -130,7 +130,7 @@ def pair(tried: Any, consortium: Any, replaced: bool = True) -> Any:
     return shared(tried.partition, layout, np.vstack([others, [0, 0, 0]])), shared(tried.partition, layout, last)
 
 
-def measured(tried: Any, consortium: Any, *, parts: Any = None, stretched: float = 1.0) -> float:
+def estimate_loss(tried: Any, consortium: Any, *, parts: Any = None, stretched: float = 1.0) -> float:
     release = tried.declare(consortium)["counts"]
     first, second = pair(tried, consortium)
     apart = stretched * (first - second)
@@ -144,25 +144,25 @@ def measured(tried: Any, consortium: Any, *, parts: Any = None, stretched: float
 @pytest.mark.parametrize("colluders", [0, 1])
 def test_counts_lose_no_more_than_is_debited_for_them(colluders: int) -> None:
     tried = tiny(OWNERS[2])
-    consortium = among(tried, Approx(6.0, 1e-6), colluders=colluders)
+    consortium = make_consortium_of(tried, Approx(6.0, 1e-6), colluders=colluders)
     claimed = claimed_mu(tried.declare(consortium)["counts"])
-    assert 0.7 * claimed < measured(tried, consortium) <= claimed
+    assert 0.7 * claimed < estimate_loss(tried, consortium) <= claimed
     # Controls: a record that is counted twice, and noise that counts on parts which the readers know.
-    assert measured(tried, consortium, stretched=2.0) > claimed
-    assert measured(tried, consortium, parts=1) > claimed
+    assert estimate_loss(tried, consortium, stretched=2.0) > claimed
+    assert estimate_loss(tried, consortium, parts=1) > claimed
 
 
 def test_pure_counts_keep_their_epsilon() -> None:
     tried = tiny(OWNERS[0], model="mixture")
-    consortium = among(tried, Pure(2.0))
+    consortium = make_consortium_of(tried, Pure(2.0))
     # Laplace noise on many coordinates hides more than its worst case says.
-    assert 0.3 * 2.0 < measured(tried, consortium) <= 2.0
-    assert measured(tried, consortium, stretched=4.0) > 2.0
+    assert 0.3 * 2.0 < estimate_loss(tried, consortium) <= 2.0
+    assert estimate_loss(tried, consortium, stretched=4.0) > 2.0
 
 
 def test_noise_for_a_removal_is_caught_where_records_are_replaced() -> None:
     """Positive control: what by rows a record may cost that comes or goes is too little for one that is replaced."""
     tried = tiny(OWNERS[0])
-    consortium = among(tried, Approx(6.0, 1e-6))
+    consortium = make_consortium_of(tried, Approx(6.0, 1e-6))
     claimed = claimed_mu(tried.declare(consortium)["counts"])
-    assert measured(tried, consortium, stretched=sqrt(2)) > claimed
+    assert estimate_loss(tried, consortium, stretched=sqrt(2)) > claimed

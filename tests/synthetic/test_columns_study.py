@@ -19,8 +19,8 @@ from comity.study.records.party_data import load_party_data
 from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
 
-from .by_columns import people
-from .made import schema
+from .by_columns import make_people
+from .consortia import make_schema
 
 STUDY = """
 [study]
@@ -56,9 +56,9 @@ FILES = STUDY.replace('data = "people.parquet"\nsplit = "by-features"', 'test = 
 
 
 def study(folder: Any, text: Any = STUDY, *, identifier: bool = False, **overrides: Any) -> Any:
-    given = schema().to_toml() + ('\n[identifier]\nname = "person"\n' if identifier else "")
+    given = make_schema().to_toml() + ('\n[identifier]\nname = "person"\n' if identifier else "")
     (folder / "schema.toml").write_text(given)
-    people(1500).to_parquet(folder / "people.parquet")
+    make_people(1500).to_parquet(folder / "people.parquet")
     (folder / "study.toml").write_text(text)
     return Study.load(folder / "study.toml", overrides={key.replace("__", "."): v for key, v in overrides.items()})
 
@@ -153,7 +153,7 @@ def test_own_data_are_the_columns_of_the_targets_holder(tmp_path: Path) -> None:
 
 
 def test_files_of_their_own_are_matched_by_identifier(tmp_path: Path) -> None:
-    whole = people(800)
+    whole = make_people(800)
     whole[["person", "age", "stage", "ill"]].iloc[100:].to_csv(tmp_path / "clinic.csv", index=False)
     whole[["person", "income", "town", "region"]].sample(frac=1, random_state=1).to_parquet(
         tmp_path / "registry.parquet"
@@ -167,7 +167,7 @@ def test_files_of_their_own_are_matched_by_identifier(tmp_path: Path) -> None:
 
 
 def test_files_of_different_lengths_without_an_identifier_are_refused_while_they_are_read(tmp_path: Path) -> None:
-    whole = people(80)
+    whole = make_people(80)
     whole[["age", "stage", "ill"]].to_csv(tmp_path / "clinic.csv", index=False)
     whole[["income", "town", "region"]].to_parquet(tmp_path / "registry.parquet")
     whole[["seen"]].iloc[:70].to_csv(tmp_path / "lab.csv", index=False)

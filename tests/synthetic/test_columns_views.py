@@ -20,7 +20,7 @@ from comity.methods.synthetic.columns import PLACES
 from tests.support.noise import NoNoise
 from tests.vertical.consortia import hosted, parts
 
-from .by_columns import among, built, exact, people
+from .by_columns import build_columns, count_exactly, make_consortium_of, make_people
 
 ROWS = 600
 # Counts below this many product units are found by chance among so many words of 32 bits.
@@ -45,7 +45,7 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> dict[Any, Any]:
 def across(tried: Any, consortium: Any, given: Any) -> np.ndarray:
     """Exact tables across owners in product units: plain, weighted, and as they stand in the words of a sum."""
     layout, units = tried.counting(consortium).layout, np.int64(1) << (2 * PLACES)
-    whole = exact(tried, consortium, given).astype(np.int64)
+    whole = count_exactly(tried, consortium, given).astype(np.int64)
     found = []
     for block in tried.partition.across(layout):
         table = whole[block.start : block.stop] * units
@@ -65,8 +65,8 @@ def arrays(value: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
 def test_no_participant_sees_an_exact_count_across_owners(products: str, letters: Any) -> None:
-    tried, given = built(3, products=products), people(ROWS)
-    consortium = among(tried)
+    tried, given = build_columns(3, products=products), make_people(ROWS)
+    consortium = make_consortium_of(tried)
     parties, hosts = hosted(tried, parts(tried, given), consortium, NoNoise())
     begin(parties)
     opened = tried.coordinate(parties)["tables"]["counts"]
@@ -118,8 +118,8 @@ def test_no_participant_sees_an_exact_count_across_owners(products: str, letters
 
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
 def test_every_table_across_owners_is_made_from_two_shares_and_neither_alone_is_it(products: str) -> None:
-    tried, given = built(3, products=products), people(ROWS)
-    consortium = among(tried)
+    tried, given = build_columns(3, products=products), make_people(ROWS)
+    consortium = make_consortium_of(tried)
     parties, hosts = hosted(tried, parts(tried, given), consortium, NoNoise())
     begin(parties)
     tried.coordinate(parties)
@@ -129,7 +129,7 @@ def test_every_table_across_owners_is_made_from_two_shares_and_neither_alone_is_
         site = Site(host, parties.run, StepPath("", "contribute", "0"), "counts")
         own, products_of = tried.product.own_sums(site), tried.product.shares(site, ROWS)
         shares[name] = tried.partition.share(layout, name, own, products_of) & bits
-    wanted = exact(tried, consortium, given)
+    wanted = count_exactly(tried, consortium, given)
     for block in tried.partition.across(layout):
         part = slice(block.start, block.stop)
         holders = {tried.partition.holders[place] for place in block.key}

@@ -23,13 +23,13 @@ from comity.methods.synthetic.fidelity import (
 from comity.report.plots import draw_plot
 from comity.study.simulation.simulate import simulate
 
-from .made import CLASSES, NAMES, NUMBER, frame, schema, synthetic
+from .consortia import CLASSES, NAMES, NUMBER, build_synthetic, make_frame, make_schema
 
-COUNTING = fit_counting(schema())
+COUNTING = fit_counting(make_schema())
 
 
 def codes(count: int, seed: int = 0) -> np.ndarray:
-    return COUNTING.encoding.encode(frame(count, seed)).records.features.astype(np.int64)
+    return COUNTING.encoding.encode(make_frame(count, seed)).records.features.astype(np.int64)
 
 
 def test_the_same_records_are_no_distance_apart_and_others_are() -> None:
@@ -71,9 +71,9 @@ def test_copies_of_records_are_noticed_and_fresh_ones_are_not() -> None:
 
 @pytest.mark.parametrize("target", [CLASSES, NUMBER], ids=["classes", "number"])
 def test_learners_do_better_than_a_constant_and_no_better_than_on_everything(target: Any) -> None:
-    task = Task(fit_counting(schema(target)))
-    train = [task.counting.encoding.encode(frame(400, k, target)).records for k in range(3)]
-    test = task.make_examples(task.counting.encoding.encode(frame(2000, 9, target)).records)
+    task = Task(fit_counting(make_schema(target)))
+    train = [task.counting.encoding.encode(make_frame(400, k, target)).records for k in range(3)]
+    test = task.make_examples(task.counting.encoding.encode(make_frame(2000, 9, target)).records)
     found = {one.name: one.error for one in task.compare(train, test)}
     assert found["pooled"] <= found["own data"] + 0.01 < found["constant"]
     error, area = task.tree_error(task.make_examples(pool_records(train)), test)
@@ -82,7 +82,7 @@ def test_learners_do_better_than_a_constant_and_no_better_than_on_everything(tar
 
 def test_a_learner_without_records_or_with_one_class_answers_a_constant() -> None:
     task = Task(COUNTING)
-    test = task.make_examples(COUNTING.encoding.encode(frame(200)).records)
+    test = task.make_examples(COUNTING.encoding.encode(make_frame(200)).records)
     none = task.make_examples(Records(np.zeros((0, 7)), np.zeros(0, np.int64)))
     assert task.linear_error(none, test) == task.constant_error(none, test)
     alike = task.make_examples(Records(codes(50).astype(float), np.zeros(50, np.int64)))
@@ -91,8 +91,8 @@ def test_a_learner_without_records_or_with_one_class_answers_a_constant() -> Non
 
 @pytest.mark.parametrize(("target", "baselines"), [(CLASSES, True), (NUMBER, False), (None, True)])
 def test_a_simulation_assesses_what_it_presents_and_a_page_draws_it(target: Any, baselines: bool) -> None:
-    held = {name: frame(700, k, target) for k, name in enumerate(NAMES[:3])}
-    built = synthetic(schema=schema(target), model="naive-bayes" if target is None else "auto")
+    held = {name: make_frame(700, k, target) for k, name in enumerate(NAMES[:3])}
+    built = build_synthetic(schema=make_schema(target), model="naive-bayes" if target is None else "auto")
     found = simulate(
         built,
         parties=held,
@@ -101,7 +101,7 @@ def test_a_simulation_assesses_what_it_presents_and_a_page_draws_it(target: Any,
         unit="record",
         neighbours="add-remove",
         seed=1,
-        test=frame(500, 9, target),
+        test=make_frame(500, 9, target),
         baselines=baselines,
     ).assessment
     named = {one.name: one.value for one in found.figures}

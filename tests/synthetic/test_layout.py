@@ -17,7 +17,7 @@ from comity.federation.declare.bounds import Counts
 from comity.methods.synthetic.counts import BINS, LAPLACE, MAX_COLUMNS, MAX_COUNTS, Layout, fit_counting
 from comity.privacy.loss import GDP
 
-from .made import CLASSES, NUMBER, frame, make_consortium, schema, synthetic
+from .consortia import CLASSES, NUMBER, build_synthetic, make_consortium, make_frame, make_schema
 
 LAYOUTS = [
     Layout((2, 3, 2), 2),
@@ -50,7 +50,7 @@ def test_no_record_moves_the_counts_further_than_the_bound_and_one_moves_them_as
 
 
 def test_the_noise_of_a_study_is_scaled_for_the_blocks_that_it_counts() -> None:
-    built = synthetic(schema=schema())
+    built = build_synthetic(schema=make_schema())
     for neighbours, factor in (("add-remove", 1.0), ("replace", sqrt(2))):
         consortium = make_consortium(neighbours=neighbours)
         release, layout = built.declare(consortium)["counts"], built.counting(consortium).layout
@@ -97,21 +97,21 @@ def test_a_cell_that_the_layout_does_not_have_is_refused() -> None:
 
 
 def test_a_column_that_follows_another_is_counted_with_it_alone() -> None:
-    layout = fit_counting(schema()).layout
-    names = fit_counting(schema()).cells.names
+    layout = fit_counting(make_schema()).layout
+    names = fit_counting(make_schema()).cells.names
     town, region = names.index("town"), names.index("region")
     assert [key for key in layout.keys if region in key] == [(town, region)]
 
 
 def test_a_number_as_target_has_ten_buckets_and_missing_values_a_cell() -> None:
-    sizes = dict(zip(fit_counting(schema(NUMBER)).cells.names, fit_counting(schema(NUMBER)).cells.sizes))
+    sizes = dict(zip(fit_counting(make_schema(NUMBER)).cells.names, fit_counting(make_schema(NUMBER)).cells.sizes))
     assert sizes == {"age": 4, "income": 4, "town": 4, "region": 2, "stage": 3, "seen": 4, "cost": 10}
 
 
 def test_cells_do_not_depend_on_records() -> None:
-    built = synthetic(schema=schema())
-    assert built.encoding.encode(frame(3)).records.features.shape[1] == 7
-    assert built.declare(make_consortium())["counts"].shape == (fit_counting(schema()).layout.counts,)
+    built = build_synthetic(schema=make_schema())
+    assert built.encoding.encode(make_frame(3)).records.features.shape[1] == 7
+    assert built.declare(make_consortium())["counts"].shape == (fit_counting(make_schema()).layout.counts,)
 
 
 def wide(columns: int, **kind: Any) -> Schema:
@@ -119,20 +119,20 @@ def wide(columns: int, **kind: Any) -> Schema:
 
 
 def test_very_many_columns_get_fewer_cells_and_the_plan_says_so() -> None:
-    built = synthetic(schema=wide(MAX_COLUMNS, missing="cell"), rows=10_000)
+    built = build_synthetic(schema=wide(MAX_COLUMNS, missing="cell"), rows=10_000)
     counting = built.counting(make_consortium())
     assert counting.bins < BINS[0] and counting.layout.counts <= MAX_COUNTS
     assert any(f"there are {counting.bins}" in note for note in built.notes(make_consortium()))
-    assert synthetic(schema=wide(20)).counting(make_consortium()).bins == BINS[0]
+    assert build_synthetic(schema=wide(20)).counting(make_consortium()).bins == BINS[0]
 
 
 def test_more_than_can_be_counted_is_refused_with_the_column_that_is_too_large() -> None:
     with pytest.raises(StudyError, match=f"at most {MAX_COLUMNS} columns, found 70"):
-        synthetic(schema=wide(70))
+        build_synthetic(schema=wide(70))
     with pytest.raises(StudyError, match="at most 131,072 counts") as refused:
-        synthetic(schema=wide(64, bins=16))
+        build_synthetic(schema=wide(64, bins=16))
     assert "group categories" in str(refused.value)
     many = Categorical("code", tuple(map(str, range(40_000))))
     with pytest.raises(StudyError, match="'code' with 40000 cells") as refused:
-        synthetic(schema=Schema((many, Numeric("x", 0.0, 1.0)), CLASSES))
+        build_synthetic(schema=Schema((many, Numeric("x", 0.0, 1.0)), CLASSES))
     assert refused.value.key == "columns.code"

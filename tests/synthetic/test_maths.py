@@ -167,7 +167,7 @@ def test_naive_bayes_has_the_counts_with_the_label_and_nothing_else() -> None:
     assert abs(dependence) < 0.06 < np.corrcoef(codes[:, 0], codes[:, 1])[0, 1]
 
 
-def told(copies: int, count: int = 4000) -> tuple[Layout, np.ndarray]:
+def make_repeated(copies: int, count: int = 4000) -> tuple[Layout, np.ndarray]:
     """A number in 5 cells, and one column of 4 that tells a little of it, so many times over."""
     chance = np.random.default_rng(3)
     target = chance.integers(0, 5, count)
@@ -185,7 +185,7 @@ def error_of(made: np.ndarray, codes: np.ndarray, columns: int) -> float:
 
 
 def test_columns_that_say_the_same_are_not_believed_each_for_itself_about_a_number() -> None:
-    layout, codes = told(12)
+    layout, codes = make_repeated(12)
     exact = layout.count(codes)
     number, classes = (
         make_rows(Synthesis(layout, "naive-bayes", classified=classified), exact, TINY, "tempered")
@@ -197,7 +197,7 @@ def test_columns_that_say_the_same_are_not_believed_each_for_itself_about_a_numb
 
 def test_a_column_alone_is_believed_and_many_share_what_they_say() -> None:
     for copies in (1, 5):
-        layout, codes = told(copies)
+        layout, codes = make_repeated(copies)
         consistent = make_consistent(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
         found = synthesis.temper(layout, consistent)
         assert found.singles == consistent.singles
@@ -208,7 +208,7 @@ def test_a_column_alone_is_believed_and_many_share_what_they_say() -> None:
 
 
 def test_a_column_that_follows_another_says_nothing_of_its_own_about_a_number() -> None:
-    layout, codes = told(2)
+    layout, codes = make_repeated(2)
     with_it = Layout((4, 4, 2, 5), 3, {2: 0}, sparse=True)
     followed = np.column_stack([codes[:, :2], codes[:, 0] // 2, codes[:, 2]])
     found = []

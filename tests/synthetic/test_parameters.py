@@ -13,7 +13,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
 
-from .made import frame, schema
+from .consortia import make_frame, make_schema
 
 STUDY = """
 [study]
@@ -39,8 +39,8 @@ memory = {memory}
 
 
 def study(folder: Any, own: str = "rows = 600", privacy: str = "delta = 1e-6", memory: float = 1.0) -> Study:
-    frame(600).to_parquet(folder / "records.parquet")
-    (folder / "schema.toml").write_text(schema().to_toml())
+    make_frame(600).to_parquet(folder / "records.parquet")
+    (folder / "schema.toml").write_text(make_schema().to_toml())
     (folder / "study.toml").write_text(STUDY.format(own=own, privacy=privacy, memory=memory))
     return Study.load(folder / "study.toml")
 
@@ -103,7 +103,7 @@ def test_an_evaluation_is_refused_because_no_model_predicts(tmp_path: Path) -> N
 
 def test_records_that_stream_are_counted_like_those_in_memory(tmp_path: Path) -> None:
     inside = outside = study(tmp_path)
-    files = {name: frame(200, k) for k, name in enumerate(["north", "south", "west"])}
+    files = {name: make_frame(200, k) for k, name in enumerate(["north", "south", "west"])}
     for name, own in files.items():
         own.to_parquet(tmp_path / f"{name}.parquet")
     named = "{" + ", ".join(f'{name} = "{name}.parquet"' for name in files) + "}"

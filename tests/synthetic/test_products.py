@@ -21,7 +21,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.report.result import Result
 from comity.study.simulation.simulate import simulate
 
-from .made import frame, schema, synthetic
+from .consortia import build_synthetic, make_frame, make_schema
 
 PLAIN = Schema(
     (
@@ -164,7 +164,7 @@ def test_another_number_of_rows_and_another_target() -> None:
 
 
 def test_products_of_every_kind_of_column() -> None:
-    made = released(0, frame(3000), 5.0, schema())
+    made = released(0, make_frame(3000), 5.0, make_schema())
     found = by_name(made.table_one())
     assert found["all", "income = (missing)", "share"][0] == pytest.approx(0.1, abs=0.03)
     assert found["all", "age = 18 to 35", "count"][0] > 0
@@ -188,7 +188,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             neighbours=Neighbours.ADD_REMOVE,
         )
     found = simulate(
-        synthetic(schema=PLAIN),
+        build_synthetic(schema=PLAIN),
         parties={"ash": trial(4000, 1), "birch": trial(4000, 2)},
         epsilon=2.0,
         delta=1e-6,

@@ -32,7 +32,7 @@ def counted(values: Any) -> np.ndarray:
     return count_levels(SHAPE, tree.path(rows), LEVELS)
 
 
-def told(one: Any, other: Any, budget: Any, seed: Any) -> float:
+def estimate_loss(one: Any, other: Any, budget: Any, seed: Any) -> float:
     """What whoever sees the counts can tell `one` from `other` by, measured on many draws of either."""
     noise, seen = SeededNoise(seed), []
     for counts in (one, other):
@@ -50,10 +50,10 @@ def test_counts_lose_no_more_than_is_charged_and_nearly_that(neighbours: Any) ->
     second = counted(others if neighbours is Neighbours.ADD_REMOVE else [*others, 0.999])
     assert np.abs(first - second).sum() == budget.counts.sensitivity
     charged = float(cast(Pure, budget.counts.charged).epsilon)
-    assert 0.6 * charged < told(first, second, budget, 1) <= charged
+    assert 0.6 * charged < estimate_loss(first, second, budget, 1) <= charged
     # Controls: the record counts twice, and levels are charged as if they were one histogram.
-    assert told(first + (first - second), second, budget, 2) > charged
-    assert told(first, second, Budget(Decimal(4 * LEVELS), 4, LEVELS + 1, neighbours), 3) > charged
+    assert estimate_loss(first + (first - second), second, budget, 2) > charged
+    assert estimate_loss(first, second, Budget(Decimal(4 * LEVELS), 4, LEVELS + 1, neighbours), 3) > charged
 
 
 def test_an_agents_release_takes_less_than_a_tenth_of_a_second() -> None:

@@ -22,7 +22,7 @@ from comity.report.result import Result
 from comity.study.results.released import load_received
 from comity.study.simulation.simulate import simulate
 
-from .made import published
+from .consortia import build_published
 
 COLUMNS = (
     Numeric("age", 0, 100, integer=True),
@@ -53,10 +53,10 @@ def frame(kind: Any, seed: Any, count: int = 120) -> pd.DataFrame:
 def protocol(kind: Any = "logistic", **more: Any) -> PublishedSynthetic:
     learner = None if kind == "softmax" else kind
     schema = Schema(COLUMNS, TARGETS[kind])
-    return published(schema, learner=learner, **{"depth": 4, "levels": 3, "leaves": 40, **more})
+    return build_published(schema, learner=learner, **{"depth": 4, "levels": 3, "leaves": 40, **more})
 
 
-def simulated(kind: str = "logistic", **more: Any) -> Any:
+def run_simulation(kind: str = "logistic", **more: Any) -> Any:
     method = protocol(kind)
     parties = {name: frame(kind, place) for place, name in enumerate(NAMES)}
     options = {"epsilon": 1.0, "unit": "record", "neighbours": "add-remove", "seed": 1, **more}
@@ -65,7 +65,7 @@ def simulated(kind: str = "logistic", **more: Any) -> Any:
 
 @pytest.mark.parametrize("kind", TARGETS)
 def test_the_own_model_is_an_artefact_in_its_owners_folder_and_predicts_its_records(kind: Any, tmp_path: Path) -> None:
-    method, found = simulated(kind)
+    method, found = run_simulation(kind)
     Result.of(found).save(tmp_path)
     test = frame(kind, 99)
     records = method.encoding.encode(test).records
@@ -84,7 +84,7 @@ def test_the_own_model_is_an_artefact_in_its_owners_folder_and_predicts_its_reco
 
 
 def test_no_other_folder_has_the_own_model_and_saving_again_changes_nothing(tmp_path: Path) -> None:
-    _, found = simulated()
+    _, found = run_simulation()
     Result.of(found).save(tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("own/**/*") if path.is_file()}
     Result.of(found).save(tmp_path)
@@ -100,7 +100,7 @@ SUBSETS = list(chain.from_iterable(combinations(NAMES, size) for size in (1, 2, 
 
 @pytest.mark.parametrize("sharers", SUBSETS, ids="+".join)
 def test_trees_go_to_the_sharers_and_datasets_to_all_whoever_shares(sharers: Any) -> None:
-    _, found = simulated(roles={"sharer": list(sharers)})
+    _, found = run_simulation(roles={"sharer": list(sharers)})
     assert set(found.released["datasets"]) == set(sharers)
     for name, got in found.received.items():
         assert set(got.releases) == ({"trees", "datasets"} if name in sharers else {"datasets"})
@@ -113,7 +113,7 @@ def test_trees_go_to_the_sharers_and_datasets_to_all_whoever_shares(sharers: Any
 
 
 def test_dates_are_shared_as_days_of_their_range_and_load_as_the_owners_do() -> None:
-    method, found = simulated()
+    method, found = run_simulation()
     seen = pd.to_datetime(found.presented.frame["seen"])
     known = seen.dropna()
     assert known.between("2020-01-01", "2023-12-31").all() and known.nunique() > 50 and seen.isna().any()

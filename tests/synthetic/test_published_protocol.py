@@ -30,7 +30,7 @@ from tests.support.asks import answer_ask, write_ask
 from tests.support.consortia import STUDY, make_consortium
 from tests.support.rounds import host_party, set_up_run
 
-from .made import published
+from .consortia import build_published
 
 SCHEMA = Schema(
     (Numeric("age", 0, 100, integer=True), Numeric("dose", 0, 1), Categorical("sex", ("f", "m"))),
@@ -50,10 +50,10 @@ def frame(seed: Any, count: int = 150, schema: Any = SCHEMA) -> pd.DataFrame:
 
 
 def small(schema: Any = SCHEMA, **more: Any) -> PublishedSynthetic:
-    return published(schema, **{"depth": 4, "levels": 3, "leaves": 60, **more})
+    return build_published(schema, **{"depth": 4, "levels": 3, "leaves": 60, **more})
 
 
-def simulated(protocol: Any, count: int = 3, **more: Any) -> Outcome:
+def run_simulation(protocol: Any, count: int = 3, **more: Any) -> Outcome:
     schema = protocol.schema
     parties = {f"site-{k}": frame(k, schema=schema) for k in range(count)}
     options = {"epsilon": 1.0, "unit": "record", "neighbours": "add-remove", "seed": 1, "schema": schema, **more}
@@ -69,7 +69,7 @@ def terms(**more: Any) -> Consortium:
 
 
 def test_sharers_release_datasets_and_every_owner_learns_and_keeps_a_model() -> None:
-    found = simulated(small(), test=frame(99))
+    found = run_simulation(small(), test=frame(99))
     assert set(found.presented.frame.columns) == {"age", "dose", "sex", "ill"}
     # The number of records is that of the noisy counts.
     assert 250 < len(found.presented) < 700
@@ -82,7 +82,7 @@ def test_sharers_release_datasets_and_every_owner_learns_and_keeps_a_model() -> 
 
 
 def test_the_dataset_is_saved_and_loads_like_the_owners_own_records(tmp_path: Path) -> None:
-    found = simulated(small(), count=2)
+    found = run_simulation(small(), count=2)
     save_artefact(found.presented, tmp_path / "data")
     loaded = load_artefact(tmp_path / "data")
     encoding = small().encoding
@@ -110,13 +110,13 @@ def test_much_budget_and_many_records_give_records_to_work_with() -> None:
 
 
 def test_numbers_are_labelled_inside_their_bucket() -> None:
-    found = simulated(small(AMOUNT), test=frame(99, schema=AMOUNT))
+    found = run_simulation(small(AMOUNT), test=frame(99, schema=AMOUNT))
     costs = found.presented.frame["cost"]
     assert costs.between(0, 1000).all() and costs.nunique() > 50 and found.error is not None
 
 
 def test_only_sharers_pay_and_everybody_receives() -> None:
-    found = simulated(small(), roles={"sharer": ["site-0", "site-2"]})
+    found = run_simulation(small(), roles={"sharer": ["site-0", "site-2"]})
     spent = {account.party: account.spent for account in found.accounts}
     assert set(found.released["datasets"]) == {"site-0", "site-2"} == set(found.released["trees"])
     for party in ("site-0", "site-2"):
@@ -130,12 +130,12 @@ def test_only_sharers_pay_and_everybody_receives() -> None:
 
 def test_own_labels_and_sizes_without_least_squares_are_the_published_comparisons() -> None:
     same: dict[str, Any] = {"study_hash": "5" * 64, "run_id": "run-1"}
-    by_vote, by_own = simulated(small(), **same), simulated(small(labelling="own"), **same)
+    by_vote, by_own = run_simulation(small(), **same), run_simulation(small(labelling="own"), **same)
     features = ["age", "dose", "sex"]
     pd.testing.assert_frame_equal(by_vote.presented.frame[features], by_own.presented.frame[features])
     assert (by_vote.presented.frame["ill"] != by_own.presented.frame["ill"]).any()
-    uneven = simulated(small(consistency=False, depth=6), epsilon=0.2)
-    assert len(uneven.presented) > 2 * len(simulated(small(depth=6), epsilon=0.2).presented)
+    uneven = run_simulation(small(consistency=False, depth=6), epsilon=0.2)
+    assert len(uneven.presented) > 2 * len(run_simulation(small(depth=6), epsilon=0.2).presented)
     # Counts that nobody uses are not paid for.
     assert "counts" not in {release.name for release in uneven.declaration.releases}
     assert uneven.guarantee.epsilon == pytest.approx(0.2 * (1 / 12 + 5 / 24))
@@ -298,7 +298,7 @@ def test_every_key_of_the_table_reaches_the_method() -> None:
         key for key, ones in marks.items() if any(isinstance(one, Only) and one.needs == needs for one in ones)
     }
     plain = Synthetic(variant="published").build(setting())
-    expected = published(SCHEMA)
+    expected = build_published(SCHEMA)
     assert all(getattr(plain, key) == getattr(expected, key) for key in given)
 
 
@@ -313,7 +313,7 @@ def test_keys_of_the_variant_are_refused_elsewhere() -> None:
 @pytest.mark.parametrize("schema", [SCHEMA, AMOUNT])
 def test_an_owner_finds_that_the_dataset_misleads(schema: Any) -> None:
     method = small(schema)
-    made = simulated(method, epsilon=50.0).presented
+    made = run_simulation(method, epsilon=50.0).presented
     own = method.encoding.encode(frame(7, 400, schema)).records
     honest = method.score_own(made, own, "site-0")
     assert honest is not None and honest.records == 400 and honest.error < 0.8 * honest.constant
@@ -326,4 +326,4 @@ def test_an_owner_finds_that_the_dataset_misleads(schema: Any) -> None:
 def test_an_owner_without_records_has_nothing_to_score_by() -> None:
     method = small()
     none = method.encoding.encode(frame(7).iloc[:0]).records
-    assert method.score_own(simulated(method).presented, none, "site-0") is None
+    assert method.score_own(run_simulation(method).presented, none, "site-0") is None

@@ -33,9 +33,18 @@ from tests.averaging.default_consortium import parties
 from tests.averaging.test_default_audit import SURE, heard
 from tests.support.consortia import NAMES as TOY
 
-from .made import CLASSES, NAMES, frame, made_as, make_consortium, records, schema, synthetic
+from .consortia import (
+    CLASSES,
+    NAMES,
+    build_as,
+    build_synthetic,
+    encode_records,
+    make_consortium,
+    make_frame,
+    make_schema,
+)
 
-TWICE: dict[str, Any] = {"schema": schema(), "rounds": 2}
+TWICE: dict[str, Any] = {"schema": make_schema(), "rounds": 2}
 SMALL: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "unit": "record", "neighbours": "add-remove", "seed": 1}
 LAYOUTS = [
     Layout((2, 3, 2, 2), 3),
@@ -52,7 +61,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def held_by(built: Any, size: int = 20) -> dict[Any, Any]:
-    return {name: records(built, size + k, k) for k, name in enumerate(TOY[:5])}
+    return {name: encode_records(built, size + k, k) for k, name in enumerate(TOY[:5])}
 
 
 def released(built: Any, consortium: Any, held: Any, **how: Any) -> Any:
@@ -88,7 +97,7 @@ def test_whatever_is_chosen_no_record_moves_the_second_round_further_than_its_bo
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_the_second_release_is_scaled_for_the_tables_that_it_counts(neighbours: str) -> None:
-    built, consortium = synthetic(**TWICE), make_consortium(neighbours=neighbours)
+    built, consortium = build_synthetic(**TWICE), make_consortium(neighbours=neighbours)
     release, weights = built.accepted(consortium)["again"], built.recount(consortium).weights
     factor = sqrt(2) if neighbours == "replace" else 1.0
     assert isclose(release.sensitivity, factor * sqrt(sum(weight * weight for weight in weights)))
@@ -100,7 +109,7 @@ def test_the_second_release_is_scaled_for_the_tables_that_it_counts(neighbours: 
 @pytest.mark.parametrize("loss", [Approx(0.7, 1e-6), Approx(3.0, 1e-9), Pure("0.7"), Pure(3)], ids=str)
 def test_both_rounds_together_cost_what_the_study_grants_and_no_more(loss: Any) -> None:
     consortium = make_consortium(loss)
-    declared = synthetic(**TWICE, model="mixture").accepted(consortium)
+    declared = build_synthetic(**TWICE, model="mixture").accepted(consortium)
     costs = [declared[name].loss for name in ("counts", "again")]
     if isinstance(loss, Pure):
         parts, whole = [cast(Pure, one).epsilon for one in costs], loss.epsilon
@@ -111,7 +120,7 @@ def test_both_rounds_together_cost_what_the_study_grants_and_no_more(loss: Any) 
 
 
 def test_nobody_sees_an_exact_sum_of_either_round() -> None:
-    declared = synthetic(**TWICE).accepted(make_consortium())
+    declared = build_synthetic(**TWICE).accepted(make_consortium())
     assert all(isinstance(declared[name].protection, Summed) and declared[name].loss for name in ("counts", "again"))
     assert cast(Any, declared["opened"].protection).of == cast(Any, declared["pairs"].protection).of == ("counts",)
     assert [one.name for one in declared.releases] == ["counts", "opened", "pairs", "again", "tables"]
@@ -132,7 +141,7 @@ def test_the_strongest_pairs_are_chosen_and_wide_tables_of_noise_are_not(few: No
 
 
 def test_the_choice_is_a_function_of_what_the_first_round_opened(few: None) -> None:
-    built, consortium = synthetic(**TWICE), rostered(neighbours="add-remove")
+    built, consortium = build_synthetic(**TWICE), rostered(neighbours="add-remove")
     found, _ = released(built, consortium, held_by(built, 300), noise=SeededNoise(3))
     tables = found["tables"]
     assert (built._find_strongest(tables["counts"], consortium) == tables["pairs"]).all()
@@ -154,7 +163,7 @@ class Choosy(SyntheticProtocol):
 
 
 def test_an_owner_refuses_another_list_and_draws_nothing_for_it(few: None) -> None:
-    built, consortium = made_as(Choosy, **TWICE), rostered(neighbours="add-remove")
+    built, consortium = build_as(Choosy, **TWICE), rostered(neighbours="add-remove")
     coordinator, hosts = parties(built, held_by(built), consortium)
     with pytest.raises(Refused, match="count_again") as refused:
         run(coordinator)
@@ -167,14 +176,14 @@ def test_an_owner_refuses_another_list_and_draws_nothing_for_it(few: None) -> No
 
 @pytest.mark.parametrize("pairs", [[-1, 0], [0, 99], [1, 0], [1, 1]])
 def test_a_list_that_is_none_is_refused(few: None, pairs: Any) -> None:
-    built, consortium = synthetic(**TWICE), rostered(neighbours="add-remove")
+    built, consortium = build_synthetic(**TWICE), rostered(neighbours="add-remove")
 
     class Wrong(SyntheticProtocol):
         def _count_twice(self, asked: Any) -> Any:
             first = asked.sum(self.count)
             return asked.sum(self.count_again, opened=first.value, pairs=np.array(pairs))
 
-    coordinator, _ = parties(made_as(Wrong, **TWICE), held_by(built), consortium)
+    coordinator, _ = parties(build_as(Wrong, **TWICE), held_by(built), consortium)
     with pytest.raises(Refused):
         run(coordinator)
 
@@ -183,7 +192,7 @@ def test_a_list_that_is_none_is_refused(few: None, pairs: Any) -> None:
 
 
 def test_without_noise_both_rounds_count_the_same_records() -> None:
-    built, consortium = synthetic(**TWICE), rostered(neighbours="add-remove")
+    built, consortium = build_synthetic(**TWICE), rostered(neighbours="add-remove")
     held = held_by(built)
     found, _ = released(built, consortium, held)
     tables, recount = found["tables"], built.recount(consortium)
@@ -198,7 +207,7 @@ def test_without_noise_both_rounds_count_the_same_records() -> None:
 
 @pytest.mark.parametrize("loss", [None, Pure(1.0)], ids=["delta", "pure"])
 def test_the_deviations_that_are_stated_are_those_of_both_rounds(few: None, loss: Any) -> None:
-    built, consortium = synthetic(**TWICE, model="mixture"), rostered(loss, neighbours="add-remove")
+    built, consortium = build_synthetic(**TWICE, model="mixture"), rostered(loss, neighbours="add-remove")
     held = held_by(built)
     exact = built.counting(consortium).layout.count(np.vstack([one.features for one in held.values()]))
     gaps: dict[Any, Any] = {"once": [], "twice": []}
@@ -234,7 +243,7 @@ def test_the_mean_of_both_is_weighted_by_inverse_variance(few: None) -> None:
 
 
 def test_a_party_lost_in_between_leaves_the_first_round_alone() -> None:
-    built, consortium = synthetic(**TWICE), rostered(neighbours="add-remove", dropouts=1)
+    built, consortium = build_synthetic(**TWICE), rostered(neighbours="add-remove", dropouts=1)
     held = held_by(built)
     found, _ = released(built, consortium, held, lose=((TOY[4], "count_again[0]"),))
     assert (found["tables"]["parties"], found["tables"]["parties_again"]) == (5, 4)
@@ -243,8 +252,8 @@ def test_a_party_lost_in_between_leaves_the_first_round_alone() -> None:
 
 
 def test_many_parties_in_stacks_count_twice(few: None) -> None:
-    built = synthetic(**TWICE, model="mixture")
-    whole = records(built, 2200)
+    built = build_synthetic(**TWICE, model="mixture")
+    whole = encode_records(built, 2200)
     held = {f"p{k}": replace_rows(whole, slice(2 * k, 2 * k + 2)) for k in range(1100)}
     found = simulate(built, parties=held, **SMALL)
     assert found.presented.counts.narrowed is not None
@@ -260,8 +269,8 @@ def replace_rows(whole: Any, rows: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def presented() -> Outcome:
-    held = {name: frame(300, k) for k, name in enumerate(NAMES[:3])}
-    return simulate(synthetic(**TWICE), parties=held, **SMALL)
+    held = {name: make_frame(300, k) for k, name in enumerate(NAMES[:3])}
+    return simulate(build_synthetic(**TWICE), parties=held, **SMALL)
 
 
 def test_a_run_folder_holds_both_rounds_and_further_products_come_of_it(
@@ -316,14 +325,14 @@ def test_everyone_is_released_both_rounds(presented: Any) -> None:
 
 
 def test_the_plan_says_what_is_counted_twice_and_how_narrow_that_is() -> None:
-    built, consortium = synthetic(**TWICE, rows=900), make_consortium()
+    built, consortium = build_synthetic(**TWICE, rows=900), make_consortium()
     said = " ".join(built.notes(consortium))
     assert (
         "two rounds: the first counts all tables with 40% of the loss" in said
         and "chosen from the opened counts" in said
     )
     assert "two rounds" in built.title_in(consortium)
-    once, twice = (synthetic(schema=schema(), rounds=k)._planned_deviations(consortium) for k in (1, 2))
+    once, twice = (build_synthetic(schema=make_schema(), rounds=k)._planned_deviations(consortium) for k in (1, 2))
     labelled = built.recount(consortium).labelled[0].key
     assert twice[labelled] < once[labelled] and twice[(0,)] > once[(0,)]
 
@@ -341,13 +350,13 @@ def test_the_plan_says_what_is_counted_twice_and_how_narrow_that_is() -> None:
 )
 def test_what_can_not_be_is_refused_with_its_key(how: Any, said: str) -> None:
     with pytest.raises(StudyError, match=said) as refused:
-        synthetic(**{"schema": schema(), **how})
+        build_synthetic(**{"schema": make_schema(), **how})
     assert refused.value.key == "synthetic.rounds"
 
 
 @pytest.mark.parametrize("how", [{"model": "naive-bayes"}, {"rows": 3000}])
 def test_naive_bayes_has_no_other_pairs_to_count_again(how: Any) -> None:
-    built = replace(synthetic(**TWICE), **how)
+    built = replace(build_synthetic(**TWICE), **how)
     with pytest.raises(StudyError, match="naive-bayes") as refused:
         built.accepted(make_consortium(Pure(0.05)))
     assert refused.value.key == "synthetic.rounds"
@@ -356,7 +365,7 @@ def test_naive_bayes_has_no_other_pairs_to_count_again(how: Any) -> None:
 # What a reader of both rounds can tell.
 
 
-def told(
+def estimate_loss(
     built: Any, consortium: Any, rows: Any, seed: Any, count: Any, *, stretched: float = 1.0, whole: bool = False
 ) -> list[tuple[Any, list[tuple[Any, ...]]]]:
     """The likelihood ratio of both rounds, the second of pairs that the first chose, over `count` runs. `stretched`
@@ -392,13 +401,13 @@ THREE = Schema(tuple(Categorical(name, ("a", "b")) for name in "uvw"), CLASSES)
 @pytest.mark.long
 def test_both_rounds_together_lose_no_more_than_is_debited_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "RECOUNTED_PAIRS", 1)
-    built, consortium = synthetic(schema=THREE, rounds=2), make_consortium(Approx(6.0, 1e-6))
+    built, consortium = build_synthetic(schema=THREE, rounds=2), make_consortium(Approx(6.0, 1e-6))
     others = np.array([[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1]])
     rows = (others, np.vstack([others, [0, 0, 0, 0]]))
     claimed = sqrt(float(gaussian_budget(consortium.loss).square))
 
     def measured(**how: Any) -> float:
-        (one, chosen), (other, also) = told(built, consortium, rows, 5, 20_000, **how)
+        (one, chosen), (other, also) = estimate_loss(built, consortium, rows, 5, 20_000, **how)
         # The choice really varies, and is no clearer than the counts that it is made from.
         assert len(set(chosen)) == len(set(also)) == 3
         return mu_lower_bound(one, other, confidence=SURE)
@@ -411,5 +420,5 @@ def test_both_rounds_together_lose_no_more_than_is_debited_for_them(monkeypatch:
 
 def test_a_usual_schema_has_more_pairs_than_are_counted_again() -> None:
     wide = Schema(tuple(Numeric(f"x{k}", 0.0, 1.0, bins=2) for k in range(9)), CLASSES)
-    recount = synthetic(schema=wide, rounds=2).recount(make_consortium())
+    recount = build_synthetic(schema=wide, rounds=2).recount(make_consortium())
     assert (recount.chosen_count, len(recount.candidates), len(recount.labelled)) == (RECOUNTED_PAIRS, 36, 9)

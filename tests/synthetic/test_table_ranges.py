@@ -17,7 +17,7 @@ from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 
-from .made import CLASSES, frame, make_consortium, schema, synthetic
+from .consortia import CLASSES, build_synthetic, make_consortium, make_frame, make_schema
 
 ROWS = 300
 
@@ -45,7 +45,7 @@ def check(built: SyntheticProtocol, consortium: Consortium, found: np.ndarray, p
 
 
 def counted(built: SyntheticProtocol, consortium: Consortium, rows: int = ROWS) -> np.ndarray:
-    records = built.encoding.encode(frame(rows, 0, built.schema.target)).records
+    records = built.encoding.encode(make_frame(rows, 0, built.schema.target)).records
     return built.counting(consortium).layout.count(records.features)
 
 
@@ -53,7 +53,7 @@ def counted(built: SyntheticProtocol, consortium: Consortium, rows: int = ROWS) 
 @pytest.mark.parametrize("loss", [Approx(0.01, 1e-6), Approx(30, 1e-6), Pure(0.01), Pure(20)])
 def test_no_honest_tables_are_refused(loss: Loss, target: Any) -> None:
     """Of many owners and of two, with drop-outs, without records; with all pairs counted, or those with the target."""
-    built = synthetic(schema=schema(target), rows=ROWS)
+    built = build_synthetic(schema=make_schema(target), rows=ROWS)
     for seed, (parties, dropouts, rows) in enumerate([(2, 0, ROWS), (20, 8, ROWS), (3, 0, 0), (5, 1, 1)]):
         consortium, left = many(parties, loss, dropouts), parties - dropouts
         counts = counted(built, consortium, rows)
@@ -63,7 +63,7 @@ def test_no_honest_tables_are_refused(loss: Loss, target: Any) -> None:
 
 @pytest.mark.long
 def test_no_honest_tables_are_refused_in_thousands() -> None:
-    built, generator = synthetic(schema=schema(), rows=ROWS), np.random.default_rng(1)
+    built, generator = build_synthetic(schema=make_schema(), rows=ROWS), np.random.default_rng(1)
     for seed in range(600):
         parties = int(generator.integers(2, 51))
         epsilon, pure = float(10 ** generator.uniform(-2, 1.2)), bool(seed % 2)
@@ -100,7 +100,7 @@ def lied(layout: Any, lie: str) -> Any:
     ],
 )
 def test_tables_that_no_records_have_are_refused(lie: str, said: str) -> None:
-    built, consortium = synthetic(schema=schema(), rows=ROWS), many(3, Approx(30, 1e-6))
+    built, consortium = build_synthetic(schema=make_schema(), rows=ROWS), many(3, Approx(30, 1e-6))
     layout, counts = built.counting(consortium).layout, counted(built, consortium)
     check(built, consortium, opened(built, consortium, counts, 3, 5), 3, about=ROWS)
     with pytest.raises(Implausible, match=said):
@@ -108,7 +108,7 @@ def test_tables_that_no_records_have_are_refused(lie: str, said: str) -> None:
 
 
 def test_where_the_number_of_rows_is_public_tables_have_that_total() -> None:
-    built, consortium = synthetic(schema=schema(), rows=ROWS), many(3, Approx(30, 1e-6))
+    built, consortium = build_synthetic(schema=make_schema(), rows=ROWS), many(3, Approx(30, 1e-6))
     counts = counted(built, consortium)
     with pytest.raises(Implausible, match="the number of records in every table should be exactly 400"):
         check(built, consortium, opened(built, consortium, counts, 3, 6), 3, exactly=ROWS + 100)

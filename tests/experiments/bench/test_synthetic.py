@@ -14,15 +14,15 @@ from experiments.bench import BENCHES
 from experiments.bench.methods.synthetic import MEASURES, Split, compared
 from experiments.bench.methods.synthetic_anchors import ABSENT, anchors
 from experiments.data.adult import census_schema
-from tests.synthetic.made import frame, schema, synthetic
+from tests.synthetic.consortia import build_synthetic, make_frame, make_schema
 
 folder = os.environ.get("COMITY_DATA", "")
 
 
 @pytest.fixture(scope="module")
 def split() -> Split:
-    method = synthetic(schema=schema(), rows=3000)
-    return Split.of(method, method.encoding.encode(frame(3000)).records)
+    method = build_synthetic(schema=make_schema(), rows=3000)
+    return Split.of(method, method.encoding.encode(make_frame(3000)).records)
 
 
 def test_an_anchor_that_gives_the_records_themselves_is_nearer_than_any_private_one(split: Any) -> None:
@@ -59,6 +59,6 @@ def test_without_the_anchors_ours_stands_alone_and_the_note_says_why(split: Any)
 def test_on_adult_the_logistic_error_is_below_the_bar() -> None:
     from comity.data.public.datasets import dataset
 
-    method = synthetic(schema=census_schema(), rows=49_000)
+    method = build_synthetic(schema=census_schema(), rows=49_000)
     found = compared(Split.of(method, method.encoding.encode(dataset("adult")).records), 1.0, 20, {})
     assert found[0]["ours"] <= 0.164

@@ -12,7 +12,7 @@ from experiments.papers.synthetic import datasets as synthetic_datasets
 from experiments.papers.synthetic import table2 as synthetic_table2
 from experiments.papers.synthetic.datasets import SOURCES, Source
 from experiments.papers.synthetic.table2 import Size
-from tests.synthetic.made import frame, make_consortium, schema, synthetic
+from tests.synthetic.consortia import build_synthetic, make_consortium, make_frame, make_schema
 
 REFERENCE = (0.4, 0.5, 0.6)
 FIELDS = {
@@ -31,8 +31,8 @@ FIELDS = {
 
 
 def made_rows(monkeypatch: pytest.MonkeyPatch, name: str, size: Size) -> list[dict[str, Any]]:
-    plain = Schema(tuple(c for c in schema().columns if not isinstance(c, Date)), schema().target)
-    monkeypatch.setitem(synthetic_datasets._READ, name, lambda: frame(2000))
+    plain = Schema(tuple(c for c in make_schema().columns if not isinstance(c, Date)), make_schema().target)
+    monkeypatch.setitem(synthetic_datasets._READ, name, lambda: make_frame(2000))
     source = Source(name, plain, (0.1, 0.2, 0.3), REFERENCE, owners=4)
     return list(synthetic_table2.rows_of(source, size, quick=True))
 
@@ -63,7 +63,7 @@ def test_what_is_no_better_than_a_constant_is_said_to_be() -> None:
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.name)
 def test_the_schemas_can_be_counted(source: Source) -> None:
-    counting = synthetic(schema=source.schema, rows=10_000).counting(make_consortium(Approx(1.0, 1e-6)))
+    counting = build_synthetic(schema=source.schema, rows=10_000).counting(make_consortium(Approx(1.0, 1e-6)))
     assert counting.bins == 8 and len(counting.cells.names) >= 13
 
 

@@ -22,7 +22,7 @@ CLASSES = Classes("ill", ("no", "yes"))
 NUMBER = Bounded("cost", 0.0, 200.0)
 
 
-def schema(target: Target | None = CLASSES) -> Schema:
+def make_schema(target: Target | None = CLASSES) -> Schema:
     """A whole number, a number on a logarithmic scale with missing values, a category with another and one that
     follows it, an order, a day."""
     return Schema(
@@ -38,7 +38,7 @@ def schema(target: Target | None = CLASSES) -> Schema:
     )
 
 
-def frame(count: int, seed: int = 0, target: Target | None = CLASSES) -> pd.DataFrame:
+def make_frame(count: int, seed: int = 0, target: Target | None = CLASSES) -> pd.DataFrame:
     """Columns that hang together: older people are further on and more often ill."""
     chance = np.random.default_rng(seed)
     age = chance.integers(18, 91, count)
@@ -66,12 +66,12 @@ def frame(count: int, seed: int = 0, target: Target | None = CLASSES) -> pd.Data
 Counts = TypeVar("Counts", bound=CountsProtocol)
 
 
-def synthetic(**options: Any) -> SyntheticProtocol:
+def build_synthetic(**options: Any) -> SyntheticProtocol:
     """What runs over a schema, by the method's own defaults."""
-    return made_as(SyntheticProtocol, **options)
+    return build_as(SyntheticProtocol, **options)
 
 
-def made_as(
+def build_as(
     kind: type[Counts], *, schema: Schema, columns: Mapping[str, tuple[str, ...]] | None = None, **options: Any
 ) -> Counts:
     """The same as an instance of `kind`, which a test may have changed."""
@@ -79,14 +79,14 @@ def made_as(
     return kind(**{field.name: getattr(built, field.name) for field in fields(built)})
 
 
-def published(schema: Schema, **options: Any) -> PublishedSynthetic:
+def build_published(schema: Schema, **options: Any) -> PublishedSynthetic:
     built = Synthetic(schema, **{"variant": "published", **options}).protocol()
     assert isinstance(built, PublishedSynthetic)
     return built
 
 
-def records(built: SyntheticProtocol, count: int, seed: int = 0) -> Records:
-    return built.encoding.encode(frame(count, seed, built.schema.target)).records
+def encode_records(built: SyntheticProtocol, count: int, seed: int = 0) -> Records:
+    return built.encoding.encode(make_frame(count, seed, built.schema.target)).records
 
 
 def make_consortium(
