@@ -17,7 +17,7 @@ from comity.federation.declare.release import Array
 from comity.federation.plan import double_loss, plan
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, budget_to_rho, zcdp_epsilon
-from comity.privacy.loss import ZCDP, Approx, Loss, Pure, shown
+from comity.privacy.loss import ZCDP, Approx, Loss, Pure, format_up
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.unit import Unit
@@ -89,8 +89,8 @@ def test_two_records_lose_what_twice_the_distance_does(summed: bool) -> None:
     # By the zCDP of the noise at twice the sensitivity, which bounds it from above; one release alone is below 1.
     above = zcdp_epsilon(4 * float(budget_to_rho(Approx(1, 1e-6)).rho), 1e-6)
     assert 1.9 < float(exact) <= above < 2.12
-    assert f"at eps {shown(exact, decimals=2)} instead of 0.9274 (delta 1e-6)" in said
-    assert shown(wrong, decimals=2) not in said
+    assert f"at eps {format_up(exact, decimals=2)} instead of 0.9274 (delta 1e-6)" in said
+    assert format_up(wrong, decimals=2) not in said
 
 
 def test_two_records_lose_twice_a_pure_epsilon() -> None:
@@ -152,8 +152,8 @@ def test_a_plan_of_very_many_says_what_their_sums_rest_on() -> None:
     def noted(size: Any, colluders: int = 1) -> list[Any]:
         parties = tuple(f"p{k:03}" for k in range(size))
         consortium = Consortium(parties=parties, loss=Approx(1, 1e-6), colluders=colluders)
-        shown = plan("study", Mean(), consortium)
-        return [note for note in shown.notes if note.startswith("secure sums: ")]
+        format_up = plan("study", Mean(), consortium)
+        return [note for note in format_up.notes if note.startswith("secure sums: ")]
 
     assert noted(40) == []
     for size, drawn, opening in ((41, 7, 5), (100, 6, 5), (300, 5, 4)):

@@ -139,7 +139,7 @@ def test_what_enters_which(currency: Any, loss: Any, counted: Any) -> None:
     if counted is None:
         with pytest.raises(Refused, match=r"patients is counted in .* can't be converted") as no:
             reserve(one, "r1", loss)
-        assert currency.spoken in str(no.value) and no.value.code == "currency"
+        assert currency.label in str(no.value) and no.value.code == "currency"
         assert len(one.entries()) == 1
         return
     reserve(one, "r1", loss)

@@ -133,7 +133,7 @@ def test_parts_a_little_below_two_units_are_refused(width: float, refused: bool)
 
 def test_a_sum_of_parts_too_far_from_a_gaussian_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """From two units on that takes very many numbers; the rule holds for any width, so narrower parts show it."""
-    monkeypatch.setattr(gaussian, "SMALLEST_PART", 1.0)
+    monkeypatch.setattr(gaussian, "MIN_PART", 1.0)
     for width, refused in ((1.2, True), (1.6, True), (2.4, False)):
         mu = 13 / (3 * width)
         assert (unevenness(1, width, 9) > NUMERICAL * mu**2) == refused

@@ -22,7 +22,7 @@ from comity.federation.declare.payers import (
 from comity.federation.declare.protection import Summed
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, convert
-from comity.privacy.loss import Loss, shown, shown_small
+from comity.privacy.loss import Loss, format_small, format_up
 from comity.privacy.unit import Neighbours, Unit
 from comity.representation import html_table, short_repr
 from comity.untrusted.text import escape_line
@@ -255,13 +255,13 @@ def two_parties_note(declaration: Declaration, consortium: Consortium) -> str:
     records = "" if consortium.unit is Unit.PERSON else "with records "
     return (
         f"someone {records}at two parties is protected at eps {_epsilon(twice, delta)} instead of "
-        f"{_epsilon(once, delta)}{f' (delta {shown_small(delta)})' if delta else ''}; each ledger is charged for one "
+        f"{_epsilon(once, delta)}{f' (delta {format_small(delta)})' if delta else ''}; each ledger is charged for one "
         "party"
     )
 
 
 def _epsilon(spent: Spent, delta: Decimal) -> str:
-    return shown(spent.epsilon_at(delta), decimals=2)
+    return format_up(spent.epsilon_at(delta), decimals=2)
 
 
 def double_loss(loss: Loss) -> Loss:
@@ -279,13 +279,13 @@ def loose_warnings(spent: Spent, units: int | None, consortium: Consortium) -> t
     epsilon = spent.epsilon_at(delta)
     if epsilon > LOOSE_EPSILON:
         found.append(
-            f"eps {shown(epsilon, decimals=2)} is above {LOOSE_EPSILON}: someone who sees the result may be almost "
+            f"eps {format_up(epsilon, decimals=2)} is above {LOOSE_EPSILON}: someone who sees the result may be almost "
             f"sure which of two versions of {_UNITS[consortium.unit.value]} it was made from; lower privacy.epsilon"
         )
     if delta * (units or _UNDECLARED) > 1:
         counted = f"1/{units}, and the study declares {units} units" if units else f"1/{_UNDECLARED}"
         found.append(
-            f"delta {shown_small(delta)} is above {counted}: such a delta allows a method to reveal all data of some "
+            f"delta {format_small(delta)} is above {counted}: such a delta allows a method to reveal all data of some "
             "units; set privacy.delta far below 1 / (number of units)"
         )
     return tuple(found)

@@ -49,8 +49,8 @@ class Currency(StrEnum):
     APPROX = "approx"
 
     @property
-    def spoken(self) -> str:
-        return _SPOKEN[self]
+    def label(self) -> str:
+        return _LABELS[self]
 
     @property
     def adds_squares(self) -> bool:
@@ -58,7 +58,7 @@ class Currency(StrEnum):
         return self in (Currency.GAUSSIAN, Currency.CONCENTRATED)
 
 
-_SPOKEN = {
+_LABELS = {
     Currency.PURE: "pure eps",
     Currency.GAUSSIAN: "Gaussian DP (mu)",
     Currency.CONCENTRATED: "concentrated DP (rho)",
@@ -80,7 +80,7 @@ def check_currency(currency: Currency, grant: Grant, where: str) -> None:
     if (currency is Currency.PURE) == bool(delta_of(grant)) and currency is not Currency.APPROX:
         needed = "no delta" if currency is Currency.PURE else "a delta above 0"
         raise BadInput(
-            f"{where}: a grant counted in {currency.spoken} has {needed}, found {grant}: "
+            f"{where}: a grant counted in {currency.label} has {needed}, found {grant}: "
             "change --delta, or choose another --currency",
             code="currency",
             key="currency",
@@ -123,17 +123,17 @@ def convert_to(currency: Currency, loss: Loss) -> Loss | None:
 
 def require_convertible(currency: Currency, loss: Loss, dataset: str) -> Loss:
     """`convert_to`, with a refusal that names the remedy."""
-    found = convert_to(currency, loss)
-    if found is None:
+    converted = convert_to(currency, loss)
+    if converted is None:
         remedy, currency_of_loss = _REMEDIES[type(loss)]
         raise Refused(
-            f"refused: {dataset} is counted in {currency.spoken}, and a loss of {loss} can't be converted to it. "
+            f"refused: {dataset} is counted in {currency.label}, and a loss of {loss} can't be converted to it. "
             f"{remedy}, or grant a separate budget: comity ledger init NEW --dataset {dataset} "
             f"--currency {currency_of_loss} ...",
             code="currency",
             key="privacy",
         )
-    return found
+    return converted
 
 
 _REMEDIES: dict[type, tuple[str, Currency]] = {
@@ -189,9 +189,9 @@ def loss_to_write_off(currency: Currency, loss: Loss, grant: Grant) -> Loss:
         at = Approx(loss.epsilon, max(loss.delta, delta_of(grant)))
         # The ceiling is rounded down; a loss must be no less than what was bought.
         return _enlarge(ceiling_of(currency, at))
-    found = convert_to(currency, loss)
-    if found is not None:
-        return found
+    converted = convert_to(currency, loss)
+    if converted is not None:
+        return converted
     if isinstance(loss, Approx) and currency is Currency.PURE:
         return Pure(max(loss.epsilon, grant.epsilon))
     return ceiling_of(currency, grant)

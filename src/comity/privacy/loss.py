@@ -38,18 +38,18 @@ class Pure:
     epsilon: Decimal
 
     def __init__(self, epsilon: Number) -> None:
-        object.__setattr__(self, "epsilon", _figure("epsilon", epsilon))
+        object.__setattr__(self, "epsilon", _parse_figure("epsilon", epsilon))
 
     def __mul__(self, times: int) -> Pure:
         """Basic composition: `times` releases of ε cost times·ε."""
-        return Pure(LOSSES.multiply(self.epsilon, _times(times)))
+        return Pure(LOSSES.multiply(self.epsilon, _check_count(times)))
 
     def scaled(self, share: Fraction) -> Pure:
         """A share of the loss, rounded up: what a unit loses that moves less than the noise was scaled for."""
         return Pure(LOSSES.divide(LOSSES.multiply(self.epsilon, Decimal(share.numerator)), Decimal(share.denominator)))
 
     def __str__(self) -> str:
-        return f"eps {shown(self.epsilon, decimals=2)}"
+        return f"eps {format_up(self.epsilon, decimals=2)}"
 
     def as_text(self) -> str:
         return f"pure:{self.epsilon}"
@@ -62,14 +62,14 @@ class GDP:
     square: Decimal
 
     def __init__(self, mu: Number) -> None:
-        figure = _figure("mu", mu)
-        object.__setattr__(self, "square", _figure("mu squared", at_least(LOSSES.multiply(figure, figure))))
+        figure = _parse_figure("mu", mu)
+        object.__setattr__(self, "square", _parse_figure("mu squared", at_least(LOSSES.multiply(figure, figure))))
 
     @classmethod
     def squared(cls, square: Number) -> GDP:
         """The loss with this μ²."""
         loss = cls.__new__(cls)
-        object.__setattr__(loss, "square", _figure("mu squared", square))
+        object.__setattr__(loss, "square", _parse_figure("mu squared", square))
         return loss
 
     @property
@@ -80,10 +80,10 @@ class GDP:
 
     def __mul__(self, times: int) -> GDP:
         """Squares add up: `times` releases of μ cost sqrt(times)·μ."""
-        return GDP.squared(LOSSES.multiply(self.square, _times(times)))
+        return GDP.squared(LOSSES.multiply(self.square, _check_count(times)))
 
     def __str__(self) -> str:
-        return f"mu {shown(self.mu, decimals=4)}"
+        return f"mu {format_up(self.mu, decimals=4)}"
 
     def as_text(self) -> str:
         return f"gdp:{self.square}"
@@ -96,14 +96,14 @@ class ZCDP:
     rho: Decimal
 
     def __init__(self, rho: Number) -> None:
-        object.__setattr__(self, "rho", _figure("rho", rho))
+        object.__setattr__(self, "rho", _parse_figure("rho", rho))
 
     def __mul__(self, times: int) -> ZCDP:
         """Rényi divergences add up: `times` releases of ρ cost times·ρ."""
-        return ZCDP(LOSSES.multiply(self.rho, _times(times)))
+        return ZCDP(LOSSES.multiply(self.rho, _check_count(times)))
 
     def __str__(self) -> str:
-        return f"rho {shown(self.rho, decimals=4)}"
+        return f"rho {format_up(self.rho, decimals=4)}"
 
     def as_text(self) -> str:
         return f"zcdp:{self.rho}"
@@ -117,8 +117,8 @@ class Approx:
     delta: Decimal
 
     def __init__(self, epsilon: Number, delta: Number) -> None:
-        object.__setattr__(self, "epsilon", _figure("epsilon", epsilon))
-        object.__setattr__(self, "delta", _figure("delta", delta))
+        object.__setattr__(self, "epsilon", _parse_figure("epsilon", epsilon))
+        object.__setattr__(self, "delta", _parse_figure("delta", delta))
         if self.delta >= 1:
             raise StudyError(
                 f"delta must be below 1, found {self.delta}: choose it far below 1 / (number of units)",
@@ -127,11 +127,11 @@ class Approx:
 
     def __mul__(self, times: int) -> Approx:
         """Basic composition: both figures add up."""
-        count = _times(times)
+        count = _check_count(times)
         return Approx(LOSSES.multiply(self.epsilon, count), LOSSES.multiply(self.delta, count))
 
     def __str__(self) -> str:
-        return f"(eps {shown(self.epsilon, decimals=2)}, delta {shown_small(self.delta)})"
+        return f"(eps {format_up(self.epsilon, decimals=2)}, delta {format_small(self.delta)})"
 
     def as_text(self) -> str:
         return f"approx:{self.epsilon},{self.delta}"
@@ -177,7 +177,7 @@ def float_above(value: Decimal) -> float:
     return nearest if Decimal(float.__repr__(nearest)) >= value else math.nextafter(nearest, math.inf)
 
 
-def shown(value: Decimal, *, decimals: int, digits: int = 4) -> str:
+def format_up(value: Decimal, *, decimals: int, digits: int = 4) -> str:
     """`value` rounded up to `digits` significant digits, with at least `decimals` after the point."""
     if not value.is_finite():
         return "infinite"
@@ -187,7 +187,7 @@ def shown(value: Decimal, *, decimals: int, digits: int = 4) -> str:
     return f"{rounded:.{max(decimals, -exponent)}f}"
 
 
-def shown_small(value: Decimal, *, digits: int = 4, rounding: str = ROUND_CEILING) -> str:
+def format_small(value: Decimal, *, digits: int = 4, rounding: str = ROUND_CEILING) -> str:
     """`value` with this many significant digits, by default rounded up, in powers of ten: 1e-6."""
     if value <= 0:
         return "0"
@@ -196,7 +196,7 @@ def shown_small(value: Decimal, *, digits: int = 4, rounding: str = ROUND_CEILIN
     return f"{mantissa:f}e{rounded.adjusted()}"
 
 
-def _figure(name: str, value: Number) -> Decimal:
+def _parse_figure(name: str, value: Number) -> Decimal:
     """A float means its shortest decimal, which is what a person wrote: 0.1 is one tenth."""
     try:
         if isinstance(value, bool):
@@ -224,7 +224,7 @@ def _figure(name: str, value: Number) -> Decimal:
     return figure
 
 
-def _times(times: int) -> Decimal:
+def _check_count(times: int) -> Decimal:
     count = operator.index(times)
     if count < 0:
         raise StudyError(f"a loss can be incurred 0 times or more, found {count}")

@@ -29,10 +29,10 @@ class Parts:
 
     @classmethod
     def of(cls, losses: Iterable[tuple[str, Loss]]) -> Parts:
-        made = cls()
+        parts = cls()
         for part, loss in losses:
-            made.add(part, loss)
-        return made
+            parts.add(part, loss)
+        return parts
 
     def add(self, part: str, loss: Loss, times: int = 1) -> Spent:
         if part == WHOLE:

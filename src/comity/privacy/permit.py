@@ -98,7 +98,7 @@ class _Several(Permit):
         return self._left == 0
 
 
-def entrusted(release: str, index: int) -> Permit:
+def entrusted_permit(release: str, index: int) -> Permit:
     """For the noise of a trusted coordinator. The parties are debited when they entrust their values to it, and its
     journal makes sure that it draws once for each debit."""
     return Permit(release, index)

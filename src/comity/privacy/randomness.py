@@ -76,19 +76,19 @@ class ReleasedNoise:
     seeded = False
 
     def discrete_laplace(self, scale: float, shape: Shape, *, permit: Permit) -> Integers:
-        count = _checked(scale, shape)
+        count = _count_draws(scale, shape)
         from comity.privacy.sampling.exact_draws import exact_laplace
 
         permit.use()
         return exact_laplace(float(scale), count).reshape(shape)
 
     def rounded_gaussian(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
-        count = _checked(sigma, shape)
+        count = _count_draws(sigma, shape)
         permit.use()
         return normals(float(sigma), count, LazyWords(fresh_seed())).rounded().reshape(shape)
 
     def spherical(self, beta: float, shape: Shape, *, permit: Permit) -> Integers:
-        dimension = _checked(beta, shape)
+        dimension = _count_draws(beta, shape)
         # Refuses a β that is too small while the permit is unused.
         mixture_components(Decimal(float(beta)), dimension)
         permit.use()
@@ -96,19 +96,19 @@ class ReleasedNoise:
         return self._gaussian(float(PRECISE.sqrt(variance)), dimension).reshape(shape)
 
     def laplace_part(self, scale: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
-        count = _checked(scale, shape, parts)
+        count = _count_draws(scale, shape, parts)
         permit.use()
         return laplace_part(float(scale), parts, count).reshape(shape)
 
     def spherical_part(self, beta: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
-        dimension = _checked(beta, shape, parts)
+        dimension = _count_draws(beta, shape, parts)
         permit.use()
         variance = part_variance(float(beta), parts, dimension)
         return self._gaussian(float(PRECISE.sqrt(variance)), dimension).reshape(shape)
 
     def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
-        _checked(scale, ())
-        listed = _checked_scores(scores)
+        _count_draws(scale, ())
+        listed = _check_scores(scores)
         permit.use()
         rows = listed.reshape(-1, listed.shape[-1])
         return permute_and_flip(rows, float(scale), LazyWords(fresh_seed())).reshape(listed.shape[:-1])
@@ -133,37 +133,37 @@ class SeededNoise:
         self._generator = np.random.default_rng(seed)
 
     def discrete_laplace(self, scale: float, shape: Shape, *, permit: Permit) -> Integers:
-        count = _checked(scale, shape)
+        count = _count_draws(scale, shape)
         permit.use()
         return self._laplace(scale, count).reshape(shape)
 
     def rounded_gaussian(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
-        count = _checked(sigma, shape)
+        count = _count_draws(sigma, shape)
         permit.use()
         return np.rint(sigma * self._generator.standard_normal(count)).astype(np.int64).reshape(shape)
 
     def spherical(self, beta: float, shape: Shape, *, permit: Permit) -> Integers:
-        dimension = _checked(beta, shape)
+        dimension = _count_draws(beta, shape)
         # Refuses a β that is too small while the permit is unused.
         mixture_components(Decimal(float(beta)), dimension)
         permit.use()
         return self._lattice_rows(beta, 1, dimension).reshape(shape)
 
     def laplace_part(self, scale: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
-        count = _checked(scale, shape, parts)
+        count = _count_draws(scale, shape, parts)
         permit.use()
         success = -math.expm1(-1 / scale)
         first, second = self._generator.negative_binomial(1 / parts, success, (2, count))
         return np.asarray(first - second, np.int64).reshape(shape)
 
     def spherical_part(self, beta: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
-        dimension = _checked(beta, shape, parts)
+        dimension = _count_draws(beta, shape, parts)
         permit.use()
         return self._part_rows(beta, parts, 1, dimension).reshape(shape)
 
     def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
-        _checked(scale, ())
-        listed = _checked_scores(scores)
+        _count_draws(scale, ())
+        listed = _check_scores(scores)
         permit.use()
         return np.asarray(np.argmax(listed + self._generator.exponential(scale, listed.shape), axis=-1), np.int64)
 
@@ -271,7 +271,7 @@ class SeededDraws:
         return self._stream(permit).seed(permit=permit)
 
 
-def _checked(scale: float, shape: Shape, parts: int = 1) -> int:
+def _count_draws(scale: float, shape: Shape, parts: int = 1) -> int:
     if not 0 < scale <= MAX_UNITS:
         raise StudyError(f"a noise scale must be above 0 and at most 2^50 grid units, found {scale!r}: change the grid")
     count = math.prod(shape) if isinstance(shape, tuple) else shape
@@ -282,7 +282,7 @@ def _checked(scale: float, shape: Shape, parts: int = 1) -> int:
     return count
 
 
-def _checked_scores(scores: Integers) -> Integers:
+def _check_scores(scores: Integers) -> Integers:
     listed = np.asarray(scores)
     if listed.ndim < 1 or listed.size == 0 or not np.issubdtype(listed.dtype, np.signedinteger):
         raise DataError(

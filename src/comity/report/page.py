@@ -15,7 +15,7 @@ from comity.artefacts.artefact import Artefact
 from comity.artefacts.section import Grid, Section
 from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declare.declaration import DISCLOSING, is_unproven
-from comity.privacy.loss import shown, shown_small
+from comity.privacy.loss import format_small, format_up
 from comity.report.card import describe_presented
 from comity.report.plots import draw_errors, draw_plot
 from comity.report.sentences import describe_evaluation, describe_quality, describe_uncovered, explain_guarantee
@@ -193,7 +193,7 @@ def count_traffic(transcript: Transcript) -> list[Traffic]:
 
 def format_spent(result: Result) -> str:
     """The ε of the run for a headline, rounded up as every loss is."""
-    return f"eps {shown(Decimal(repr(result.guarantee.epsilon)), decimals=2)}"
+    return f"eps {format_up(Decimal(repr(result.guarantee.epsilon)), decimals=2)}"
 
 
 def format_setting(value: object) -> str:
@@ -236,5 +236,5 @@ def _environment() -> Environment:
     )
     environment.filters["size"] = format_bytes
     environment.filters["cell"] = format_cell
-    environment.filters["delta"] = lambda value: shown_small(Decimal(repr(value)))
+    environment.filters["delta"] = lambda value: format_small(Decimal(repr(value)))
     return environment

@@ -13,7 +13,7 @@ import math
 from decimal import ROUND_UP, Context, Decimal
 from typing import TYPE_CHECKING
 
-from comity.privacy.loss import shown_small
+from comity.privacy.loss import format_small
 from comity.study.results.outcome import Guarantee
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def explain_guarantee(guarantee: Guarantee) -> str:
 
 
 def _counted(delta: float) -> str:
-    return f" (delta {shown_small(Decimal(repr(delta)))} is counted in)" if delta else ""
+    return f" (delta {format_small(Decimal(repr(delta)))} is counted in)" if delta else ""
 
 
 def format_percent(share: float) -> str | None:

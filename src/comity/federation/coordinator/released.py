@@ -16,7 +16,7 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Computed, Correlated, Curated, Perturbed, Summed
 from comity.federation.part import StepSpec
 from comity.federation.sum.coordinator import Sum, Summing, open_sum
-from comity.privacy.permit import entrusted
+from comity.privacy.permit import entrusted_permit
 from comity.privacy.randomness import NoiseSource
 
 
@@ -93,7 +93,7 @@ def perturb(
     before = once(record(index - 1), _undrawn)["state"] if correlated is not None and index else None
 
     def draw() -> dict[str, Any]:
-        permit, state = entrusted(release.name, index), None
+        permit, state = entrusted_permit(release.name, index), None
         if correlated is None:
             drawn = noise.draw(drawn_from, scale, release.shape, permit=permit)
         else:
@@ -117,7 +117,7 @@ def curate(
     _require_times(release, index)
     mechanism, drawn_from = release.protection.mechanism, source
     mechanism.check(values)
-    permit = entrusted(release.name, index)
+    permit = entrusted_permit(release.name, index)
 
     found = once(f"noise:{release.name}/{index}", lambda: mechanism.run(drawn_from, values, permit=permit))
     if not release.form.fits(found, {}, consortium):

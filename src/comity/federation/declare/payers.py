@@ -14,7 +14,7 @@ from itertools import combinations_with_replacement
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.privacy.accounting import Spent, convert
-from comity.privacy.loss import GDP, ZCDP, Approx, Loss, shown, shown_small
+from comity.privacy.loss import GDP, ZCDP, Approx, Loss, format_small, format_up
 from comity.privacy.parallel import Parts
 from comity.privacy.unit import Neighbours, Unit
 
@@ -160,8 +160,8 @@ def format_spent(spent: Spent, delta: Decimal) -> str:
     """The loss for people, at the agreed δ."""
     kinds = [kind for kind in ("pure", "gaussian", "rho", "delta") if getattr(spent, kind)]
     if kinds in ([], ["pure"]):
-        return f"eps {shown(spent.pure + spent.approx_epsilon, decimals=2)}"
-    pair = f"(eps {shown(spent.epsilon_at(delta), decimals=2)}, delta {shown_small(delta)})"
+        return f"eps {format_up(spent.pure + spent.approx_epsilon, decimals=2)}"
+    pair = f"(eps {format_up(spent.epsilon_at(delta), decimals=2)}, delta {format_small(delta)})"
     if kinds == ["gaussian"]:
         return f"{GDP.squared(spent.gaussian)} = {pair}"
     return f"{ZCDP(spent.rho)} = {pair}" if kinds == ["rho"] else pair

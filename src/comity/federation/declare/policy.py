@@ -15,7 +15,7 @@ from comity.federation.declare.declaration import Declaration
 from comity.federation.declare.payers import spent_by
 from comity.federation.declare.protection import Disclosed, Summed
 from comity.privacy.ledger import Draw, Transaction
-from comity.privacy.loss import shown
+from comity.privacy.loss import format_up
 from comity.privacy.unit import Neighbours, Unit
 
 Standing = Literal["you", "pinned", "not pinned"]
@@ -125,8 +125,8 @@ class Period:
         if asked > self.epsilon:
             raise Refused(
                 f"refused: with {title}, the studies of the last {self.days} days cost {dataset or 'the dataset'} eps "
-                f"{shown(asked, decimals=2)} at delta {self.delta}, and policy.epsilon_per_period is {self.epsilon}; "
-                "wait, or raise it in the site file",
+                f"{format_up(asked, decimals=2)} at delta {self.delta}, and policy.epsilon_per_period is "
+                f"{self.epsilon}; wait, or raise it in the site file",
                 code="policy",
                 key="epsilon_per_period",
             )
@@ -237,7 +237,7 @@ class Policy:
                 # Gaussian noise has no finite epsilon at delta 0.
                 hint = "" if asked.is_finite() else "; its noise needs policy.delta_per_study above 0: raise that first"
                 raise Refused(
-                    f"refused: {_runs(runs + 1)} of the study cost eps {shown(asked, decimals=2)} at delta "
+                    f"refused: {_runs(runs + 1)} of the study cost eps {format_up(asked, decimals=2)} at delta "
                     f"{self.delta_per_study}, and policy.epsilon_per_study is {self.epsilon_per_study}{hint}",
                     code="policy",
                     key="epsilon_per_study",

@@ -37,7 +37,7 @@ from comity.methods.vertical.moments import (
     party_share,
 )
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
-from comity.privacy.loss import Approx, Loss, Pure, shown
+from comity.privacy.loss import Approx, Loss, Pure, format_up
 
 LARGEST_WEIGHT = 255
 """The largest weight of a block: eight bits of the ring. Weights are rounded down, so a block's noise is slightly more
@@ -94,7 +94,7 @@ def format_rounded_up(epsilon: float, limit: Decimal | None = None) -> str:
     if not epsilon:
         return "0"
     up = Decimal(epsilon * (1 + 1e-12))
-    return shown(up if limit is None else min(up, limit), decimals=2, digits=3)
+    return format_up(up if limit is None else min(up, limit), decimals=2, digits=3)
 
 
 def _delta(loss: Loss) -> float:

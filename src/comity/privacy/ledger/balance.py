@@ -24,7 +24,7 @@ from comity.privacy.currency import (
     remaining_epsilon,
     remaining_loss,
 )
-from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Loss, Pure, loss_of, parse_loss, shown_small
+from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Loss, Pure, format_small, loss_of, parse_loss
 from comity.privacy.unit import Neighbours, Unit
 
 _WIDE = Context(prec=120)
@@ -97,7 +97,7 @@ class Balance:
             return loss
         found = convert_to(self.currency, loss)
         if found is None:
-            raise Malformed(f"a stored loss of {loss} can't be counted in {self.currency.spoken}")
+            raise Malformed(f"a stored loss of {loss} can't be counted in {self.currency.label}")
         return found
 
     def covers(self, cost: Spent) -> bool:
@@ -175,7 +175,7 @@ class Account:
         reserved = format_rounded(self.reserved_epsilon, ROUND_CEILING)
         left = format_rounded(self.left, ROUND_FLOOR)
         sums = f"granted {self.granted}, spent {spent}, reserved {reserved}, left {left}"
-        counted = f", counted in {self.currency.spoken}" if self.currency is not None else ""
+        counted = f", counted in {self.currency.label}" if self.currency is not None else ""
         marks = (", simulated" if self.simulated else "") + (", FROZEN" if self.frozen else "")
         return name + sums + self.arithmetic + counted + marks
 
@@ -260,7 +260,7 @@ def describe_shortfall(
         # No figure is better than one that would be refused again.
         advice = "Lower privacy.epsilon, or grant more"
     if pure and balance.currency in (Currency.GAUSSIAN, Currency.CONCENTRATED):
-        advice = f"Pure losses are dear in {balance.currency.spoken}: keep a ledger without a delta for them. {advice}"
+        advice = f"Pure losses are dear in {balance.currency.label}: keep a ledger without a delta for them. {advice}"
     at = "" if balance.currency is Currency.PURE else f" at delta {_round_small(delta, ROUND_FLOOR)}"
     return _compose_shortfall(study, dataset, "eps", asked, left, short, f"{advice}: {grant} --epsilon {short}", at)
 
@@ -273,7 +273,7 @@ def _compose_shortfall(
 
 
 def _round_small(value: Decimal, rounding: str) -> str:
-    return shown_small(value, digits=2, rounding=rounding)
+    return format_small(value, digits=2, rounding=rounding)
 
 
 # How sums are stored

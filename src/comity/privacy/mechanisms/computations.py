@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from comity.errors import DataError, StudyError
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Loss, Pure
-from comity.privacy.mechanisms.scale import FINENESS, MAX_UNITS, ROUND_UP, Scale, checked_size, grid_at_most, units
+from comity.privacy.mechanisms.scale import FINENESS, MAX_UNITS, ROUND_UP, Scale, check_size, grid_at_most, units
 from comity.privacy.permit import Permit
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class NoisyCounts:
 
     @property
     def scale(self) -> Scale:
-        checked_size(self.sensitivity, (1,), 1)
+        check_size(self.sensitivity, (1,), 1)
         match self.charged:
             case Pure() as loss:
                 width = self.sensitivity / pure_share(loss, self.name, 1) * ROUND_UP
@@ -60,7 +60,7 @@ class NoisyCounts:
         return Scale(grid=1.0, part=width, total=width, tau=0.0, loss=self.charged)
 
     def check(self, values: NDArray[Any]) -> None:
-        found = checked_values(values, self.name, 0, MAX_UNITS)
+        found = check_values(values, self.name, 0, MAX_UNITS)
         if not np.issubdtype(found.dtype, np.integer):
             raise DataError(
                 f"{self.name} needs whole numbers, found {found.dtype}: noise on a grid protects values on it"
@@ -115,7 +115,7 @@ class NoisyMax:
         return _scale_of_rows(self.loss, epsilon, self.sensitivity, self.grid, times=1 if self.monotone else 2)
 
     def check(self, values: NDArray[Any]) -> None:
-        checked_values(values, self.name, 1, MAX_UNITS / 2 * self.scale.grid)
+        check_values(values, self.name, 1, MAX_UNITS / 2 * self.scale.grid)
 
     def run(self, source: NoiseSource, values: NDArray[Any], *, permit: Permit) -> NDArray[np.int64]:
         """The index of the winner along the last axis of scores."""
@@ -158,7 +158,7 @@ class NoisyThreshold:
         return _scale_of_rows(self.loss, epsilon, self.sensitivity, self.grid, times=1)
 
     def check(self, values: NDArray[Any]) -> None:
-        checked_values(values, self.name, 0, MAX_UNITS * self.scale.grid)
+        check_values(values, self.name, 0, MAX_UNITS * self.scale.grid)
 
     def run(self, source: NoiseSource, values: NDArray[Any], *, permit: Permit) -> NDArray[np.int64]:
         """1 where value plus noise is at least the threshold, else 0."""
@@ -171,7 +171,7 @@ class NoisyThreshold:
 
 def _scale_of_rows(loss: Pure, epsilon: float, sensitivity: float, grid: float | None, *, times: int) -> Scale:
     """Noise of `times` the sensitivity over ε, for values that are rounded one by one."""
-    checked_size(sensitivity, (1,), 1)
+    check_size(sensitivity, (1,), 1)
     step = grid_at_most(sensitivity / FINENESS if grid is None else grid)
     width = times * units(sensitivity=sensitivity, grid=step, rounding=1.0) / epsilon * ROUND_UP
     return Scale(grid=step, part=width, total=width, tau=0.0, loss=loss)
@@ -186,7 +186,7 @@ def pure_share(loss: Loss, name: str, shares: int) -> float:
     return float(loss.epsilon / Decimal(shares)) * (1 - 2.0**-50)
 
 
-def checked_values(values: NDArray[Any], name: str, axes: int, limit: float) -> NDArray[Any]:
+def check_values(values: NDArray[Any], name: str, axes: int, limit: float) -> NDArray[Any]:
     """An array of finite numbers with at least this many axes, none of them empty."""
     found = np.asarray(values)
     if found.ndim < axes or found.size == 0 or not np.issubdtype(found.dtype, np.number) or np.iscomplexobj(found):

@@ -13,16 +13,24 @@ from numpy.typing import NDArray
 from comity.errors import StudyError
 from comity.privacy.accounting import NUMERICAL, gaussian_budget
 from comity.privacy.loss import GDP, Loss
-from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units, whole_grid
+from comity.privacy.mechanisms.scale import (
+    FINENESS,
+    ROUND_UP,
+    Scale,
+    Shape,
+    check_size,
+    grid_at_most,
+    lattice_sum,
+    units,
+    whole_grid,
+)
 from comity.privacy.permit import Permit
 
 if TYPE_CHECKING:
     from comity.privacy.randomness import NoiseSource
 
-SMALLEST_PART = 2.0
+MIN_PART = 2.0
 """In grid units. Narrower parts lose variance to the grid, and their sum is no longer Gaussian."""
-
-_EXACT_TERMS = 64
 
 
 @dataclass(frozen=True)
@@ -54,15 +62,9 @@ class Gaussian:
             )
 
     def scale(
-        self,
-        *,
-        sensitivity: float,
-        shape: tuple[int, ...],
-        parts: int = 1,
-        grid: float | None = None,
-        exact: bool = False,
+        self, *, sensitivity: float, shape: Shape, parts: int = 1, grid: float | None = None, exact: bool = False
     ) -> Scale:
-        size = checked_size(sensitivity, shape, parts)
+        size = check_size(sensitivity, shape, parts)
         return _scale(self.charged, sensitivity, size, parts, grid, exact)
 
     @property
@@ -70,13 +72,7 @@ class Gaussian:
         return gaussian_budget(self.loss)
 
     def draw(
-        self,
-        source: NoiseSource,
-        scale: Scale,
-        shape: tuple[int, ...],
-        *,
-        permit: Permit,
-        part: bool = False,
+        self, source: NoiseSource, scale: Scale, shape: Shape, *, permit: Permit, part: bool = False
     ) -> NDArray[np.int64]:
         return source.rounded_gaussian(scale.part if part else scale.total, shape, permit=permit)
 
@@ -84,13 +80,9 @@ class Gaussian:
 def ripple(part: float, parts: int) -> float:
     """The largest log ratio, rounded up, between a sum of rounded parts and one rounding of their continuous sum.
 
-    2.1 Σ_{k < parts} exp(−2π² σ² k/(k+1)) for parts of σ >= 0.71 grid units. The terms fall with k, so all later
-    terms count as much as the last computed one.
+    It is 2.1 `lattice_sum` for parts of σ >= 0.71 grid units.
     """
-    exponent = -2 * math.pi**2 * part * part
-    terms = [math.exp(exponent * k / (k + 1)) for k in range(1, min(parts, _EXACT_TERMS))]
-    rest = max(0, parts - _EXACT_TERMS) * (terms[-1] if terms else 0.0)
-    return 2.1 * (sum(terms) + rest)
+    return 2.1 * lattice_sum(part, parts)
 
 
 def unevenness(size: int, part: float, parts: int) -> float:
@@ -110,10 +102,10 @@ def _scale(loss: GDP, sensitivity: float, size: int, parts: int, grid: float | N
     steps = units(sensitivity=sensitivity, grid=step, rounding=0.0 if exact else math.sqrt(size))
     sigma = steps / allowed * ROUND_UP
     part = sigma / math.sqrt(parts) * ROUND_UP if parts > 1 else sigma
-    if parts > 1 and part < SMALLEST_PART:
+    if parts > 1 and part < MIN_PART:
         raise StudyError(
             f"a party's part of the noise would be {part:.3g} grid units wide, at least 2 are needed: "
-            f"make the grid at least {SMALLEST_PART / part:.3g} times finer, or leave it out",
+            f"make the grid at least {MIN_PART / part:.3g} times finer, or leave it out",
             key="grid",
         )
     if unevenness(size, part, parts) > NUMERICAL * float(loss.square):

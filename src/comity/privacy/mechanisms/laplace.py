@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from comity.errors import StudyError
 from comity.privacy.loss import Pure
-from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units, whole_grid
+from comity.privacy.mechanisms.scale import (
+    FINENESS,
+    ROUND_UP,
+    Scale,
+    Shape,
+    check_size,
+    grid_at_most,
+    units,
+    whole_grid,
+)
 from comity.privacy.permit import Permit
 from comity.privacy.sampling.lattice_noise import count_parts, part_width
 
@@ -47,15 +56,9 @@ class Laplace:
             raise StudyError(f"Laplace noise needs a pure epsilon above 0, found {self.loss}", key="privacy.epsilon")
 
     def scale(
-        self,
-        *,
-        sensitivity: float,
-        shape: tuple[int, ...],
-        parts: int = 1,
-        grid: float | None = None,
-        exact: bool = False,
+        self, *, sensitivity: float, shape: Shape, parts: int = 1, grid: float | None = None, exact: bool = False
     ) -> Scale:
-        size = checked_size(sensitivity, shape, parts)
+        size = check_size(sensitivity, shape, parts)
         largest = math.log(_NEGLIGIBLE / _PRECISION / (2 * size * parts))
         if parts > 1 and self.loss.epsilon > largest:
             raise StudyError(
@@ -76,13 +79,7 @@ class Laplace:
         return self.loss
 
     def draw(
-        self,
-        source: NoiseSource,
-        scale: Scale,
-        shape: tuple[int, ...],
-        *,
-        permit: Permit,
-        part: bool = False,
+        self, source: NoiseSource, scale: Scale, shape: Shape, *, permit: Permit, part: bool = False
     ) -> NDArray[np.int64]:
         if part and scale.part < scale.total:
             return source.laplace_part(scale.total, count_parts(scale.total, scale.part), shape, permit=permit)

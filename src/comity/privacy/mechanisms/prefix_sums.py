@@ -15,7 +15,7 @@ from comity.entropy import derive
 from comity.errors import StudyError
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Loss
-from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units
+from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, Shape, check_size, grid_at_most, units
 from comity.privacy.permit import Permit
 from comity.privacy.sampling.lazy_bits import LazyWords, Normals, normals
 
@@ -72,16 +72,10 @@ class PrefixSums:
         return math.sqrt(math.fsum((moved * moved).tolist())) * (1 + 2.0**-40)
 
     def scale(
-        self,
-        *,
-        sensitivity: float,
-        shape: tuple[int, ...],
-        parts: int = 1,
-        grid: float | None = None,
-        exact: bool = False,
+        self, *, sensitivity: float, shape: Shape, parts: int = 1, grid: float | None = None, exact: bool = False
     ) -> Scale:
         """The scale of z, for x_t of this shape. The noise of a round is `deviations` times as wide."""
-        size = checked_size(sensitivity, shape, parts)
+        size = check_size(sensitivity, shape, parts)
         if parts != 1:
             raise StudyError(f"noise of running sums is drawn by one participant, found {parts} parts")
         step = 1.0 if exact else grid_at_most(sensitivity / (FINENESS * math.sqrt(size)) if grid is None else grid)
@@ -98,11 +92,11 @@ class PrefixSums:
         """The seed of the noise of all rounds, which is the only draw. Store it together with the debit."""
         return source.seed(permit=permit)
 
-    def noise(self, seed: bytes, scale: Scale, shape: tuple[int, ...]) -> RoundNoise:
+    def noise(self, seed: bytes, scale: Scale, shape: Shape) -> RoundNoise:
         return RoundNoise(seed, scale.total, shape, self.rounds)
 
     def draw_next(
-        self, source: NoiseSource, scale: Scale, shape: tuple[int, ...], *, permit: Permit, state: Any
+        self, source: NoiseSource, scale: Scale, shape: Shape, *, permit: Permit, state: Any
     ) -> tuple[NDArray[np.int64], dict[str, Any]]:
         """A round's noise, and the state for the next round: the seed, which is drawn once, and the round's number."""
         if state is None:
@@ -113,7 +107,7 @@ class PrefixSums:
         return self.noise(seed, scale, shape).of(number), {"seed": seed, "round": number + 1}
 
     def draw(
-        self, source: NoiseSource, scale: Scale, shape: tuple[int, ...], *, permit: Permit, part: bool = False
+        self, source: NoiseSource, scale: Scale, shape: Shape, *, permit: Permit, part: bool = False
     ) -> NDArray[np.int64]:
         """The noise of a sequence that ends with its first round."""
         return self.draw_next(source, scale, shape, permit=permit, state=None)[0]
@@ -122,7 +116,7 @@ class PrefixSums:
 class RoundNoise:
     """The noise of each round in grid units: a function of the seed, the same on every machine."""
 
-    def __init__(self, seed: bytes, sigma: float, shape: tuple[int, ...], rounds: int) -> None:
+    def __init__(self, seed: bytes, sigma: float, shape: Shape, rounds: int) -> None:
         self._seed, self._sigma, self._shape, self._rounds = seed, sigma, shape, rounds
         self._size = math.prod(shape)
         self._drawn: list[Normals] = []

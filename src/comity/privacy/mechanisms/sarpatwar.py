@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from comity.entropy import Stream
 from comity.errors import DataError, StudyError
 from comity.privacy.loss import LOSSES, ZCDP, Approx, Loss, Pure
-from comity.privacy.mechanisms.computations import checked_values
+from comity.privacy.mechanisms.computations import check_values
 from comity.privacy.mechanisms.scale import ROUND_UP
 from comity.privacy.permit import Permit
 
@@ -195,7 +195,7 @@ class RankCoins:
         return Approx(whole, LOSSES.subtract(Decimal(1), _BELOW.next_minus(_BELOW.exp(-whole))))
 
     def check(self, values: Any) -> None:
-        found = checked_values(values, self.name, 1, 2.0**50)
+        found = check_values(values, self.name, 1, 2.0**50)
         if found.min() < 1:
             raise StudyError(f"ranks start at 1, found {found.min()}")
 

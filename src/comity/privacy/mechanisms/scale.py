@@ -21,8 +21,12 @@ from comity.privacy.permit import Permit
 if TYPE_CHECKING:
     from comity.privacy.randomness import NoiseSource
 
+Shape = tuple[int, ...]
+
 FINENESS = 1000.0
 """By default rounding adds at most a thousandth to the sensitivity."""
+
+_EXACT_TERMS = 64
 
 ROUND_UP = 1 + 2.0**-44
 """More than the error of the few floating-point operations between a loss and a noise scale."""
@@ -76,13 +80,7 @@ class Noise(Protocol):
         ...
 
     def scale(
-        self,
-        *,
-        sensitivity: float,
-        shape: tuple[int, ...],
-        parts: int = 1,
-        grid: float | None = None,
-        exact: bool = False,
+        self, *, sensitivity: float, shape: Shape, parts: int = 1, grid: float | None = None, exact: bool = False
     ) -> Scale:
         """The scale for a release of this shape; `grid` is the widest grid allowed, by default a fine one.
 
@@ -92,20 +90,14 @@ class Noise(Protocol):
         ...
 
     def draw(
-        self,
-        source: NoiseSource,
-        scale: Scale,
-        shape: tuple[int, ...],
-        *,
-        permit: Permit,
-        part: bool = False,
+        self, source: NoiseSource, scale: Scale, shape: Shape, *, permit: Permit, part: bool = False
     ) -> NDArray[np.int64]:
         """The noise in grid units: all of it, or one party's part."""
         ...
 
 
 def grid_at_most(width: float) -> float:
-    """The largest power of two that is not above `width`."""
+    """The largest power of two that is at most `width`."""
     if not 0 < width < math.inf:
         raise StudyError(f"a grid width must be finite and above 0, found {width!r}", key="grid")
     return math.ldexp(0.5, math.frexp(width)[1])
@@ -129,7 +121,7 @@ def units(*, sensitivity: float, grid: float, rounding: float) -> float:
     return steps
 
 
-def checked_size(sensitivity: float, shape: tuple[int, ...], parts: int) -> int:
+def check_size(sensitivity: float, shape: Shape, parts: int) -> int:
     """The number of coordinates, after checking the arguments."""
     if not 0 < sensitivity < math.inf:
         raise StudyError(f"a sensitivity must be finite and above 0, found {sensitivity!r}: bound the contribution")
@@ -137,3 +129,11 @@ def checked_size(sensitivity: float, shape: tuple[int, ...], parts: int) -> int:
     if size < 1 or parts < 1:
         raise StudyError(f"noise needs a shape with at least one number and one part, found {shape}, {parts}")
     return size
+
+
+def lattice_sum(part: float, parts: int) -> float:
+    """Σ_{k < parts} exp(−2π² σ² k/(k+1)) for parts of σ grid units, or more: how far a sum of parts on the grid is from
+    one draw, up to a factor. The terms fall with k, and all later terms count as much as the last computed one."""
+    exponent = -2 * math.pi**2 * part * part
+    terms = [math.exp(exponent * k / (k + 1)) for k in range(1, min(parts, _EXACT_TERMS))]
+    return sum(terms) + max(0, parts - _EXACT_TERMS) * (terms[-1] if terms else 0.0)

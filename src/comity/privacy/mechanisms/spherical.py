@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 
 from comity.errors import StudyError
 from comity.privacy.loss import Pure
-from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units, whole_grid
+from comity.privacy.mechanisms.scale import (
+    FINENESS,
+    ROUND_UP,
+    Scale,
+    Shape,
+    check_size,
+    grid_at_most,
+    lattice_sum,
+    units,
+    whole_grid,
+)
 from comity.privacy.permit import Permit
 from comity.privacy.sampling.lattice_noise import SMOOTHING, count_parts, part_width
 
@@ -20,8 +30,6 @@ if TYPE_CHECKING:
 
 MAX_COORDINATES = 1 << 20
 """The numerical statement of proof.md, 5 holds up to this many."""
-
-_EXACT_TERMS = 64
 
 
 @dataclass(frozen=True)
@@ -50,15 +58,9 @@ class Spherical:
             raise StudyError(f"spherical noise needs a pure epsilon above 0, found {self.loss}", key="privacy.epsilon")
 
     def scale(
-        self,
-        *,
-        sensitivity: float,
-        shape: tuple[int, ...],
-        parts: int = 1,
-        grid: float | None = None,
-        exact: bool = False,
+        self, *, sensitivity: float, shape: Shape, parts: int = 1, grid: float | None = None, exact: bool = False
     ) -> Scale:
-        size = checked_size(sensitivity, shape, parts)
+        size = check_size(sensitivity, shape, parts)
         epsilon = float(self.loss.epsilon)
         lost = numerical_loss(size, epsilon) if parts == 1 else shared_loss(size, epsilon, parts)
         if size > MAX_COORDINATES or lost > epsilon / 100:
@@ -85,13 +87,7 @@ class Spherical:
         return self.loss
 
     def draw(
-        self,
-        source: NoiseSource,
-        scale: Scale,
-        shape: tuple[int, ...],
-        *,
-        permit: Permit,
-        part: bool = False,
+        self, source: NoiseSource, scale: Scale, shape: Shape, *, permit: Permit, part: bool = False
     ) -> NDArray[np.int64]:
         if part and scale.part < scale.total:
             return source.spherical_part(scale.total, count_parts(scale.total, scale.part), shape, permit=permit)
@@ -99,12 +95,12 @@ class Spherical:
 
 
 def numerical_loss(size: int, epsilon: float) -> float:
-    """What the precision of a double for the mixing variance can add to ε (proof.md, 5)."""
+    """How much the precision of a double for the mixing variance can add to ε (proof.md, 5)."""
     return 2.0**-51 * (6 * size + 400 + epsilon)
 
 
 def shared_loss(size: int, epsilon: float, parts: int) -> float:
-    """What finite precision, the grid, and adding up parts on it can add to ε (proof.md, 7)."""
+    """How much finite precision, the grid, and adding up parts on it can add to ε (proof.md, 7)."""
     return 2 * numerical_loss(size, epsilon) + size * (
         gap(math.sqrt(SMOOTHING), parts) + 6 * math.exp(-2 * math.pi**2 * SMOOTHING * parts)
     )
@@ -113,14 +109,10 @@ def shared_loss(size: int, epsilon: float, parts: int) -> float:
 def gap(part: float, parts: int) -> float:
     """τ, rounded up: twice the largest log ratio between a sum of discrete Gaussians and one of their variance.
 
-    τ = 10 Σ_{k < parts} exp(−2π² σ² k/(k+1)) for parts of σ grid units. The terms fall with k, so all
-    later terms count as much as the last computed one.
+    It is 10 `lattice_sum`.
     """
-    exponent = -2 * math.pi**2 * part * part
-    terms = [math.exp(exponent * k / (k + 1)) for k in range(1, min(parts, _EXACT_TERMS))]
-    rest = max(0, parts - _EXACT_TERMS) * (terms[-1] if terms else 0.0)
     # The relative error of exp grows with its argument; arguments beyond −745 give zero.
-    return 10 * (sum(terms) + rest) * (1 + 1e-9)
+    return 10 * lattice_sum(part, parts) * (1 + 1e-9)
 
 
 def _any_grid(width: float, grid: float | None) -> float:

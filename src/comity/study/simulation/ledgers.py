@@ -17,7 +17,7 @@ from comity.federation.declare.payers import delta_of, payer_groups
 from comity.files import make_folder
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger, SharedFile, currency_for
-from comity.privacy.loss import LOSSES, Approx, Pure, float_above, loss_of, shown
+from comity.privacy.loss import LOSSES, Approx, Pure, float_above, format_up, loss_of
 from comity.study.local.consortium import OpenLedger
 from comity.study.results.outcome import Account
 from comity.study.results.released import safe_name
@@ -61,7 +61,7 @@ def grants_by_party(study: Study, consortium: Consortium) -> float | dict[str, f
             grants.update(dict.fromkeys(group.parties, Approx(whole, group.spent.delta)))
             continue
         # A little up: what a loss converts to and back again is rounded both ways.
-        own = usual if asked <= usual else float(shown(Decimal(repr(asked * (1 + 1e-6))), decimals=2))
+        own = usual if asked <= usual else float(format_up(Decimal(repr(asked * (1 + 1e-6))), decimals=2))
         grants.update(dict.fromkeys(group.parties, own))
     return grants
 

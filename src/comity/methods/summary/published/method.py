@@ -40,7 +40,7 @@ from comity.methods.declared_records import size_of
 from comity.methods.summary.auction.market import MAX_BID, Market, Offer, Pool, PooledOffer, find_best_bid, rank_bids
 from comity.methods.summary.protocol import CONSUMER, OWNER, AtLeastOne, find_consumer
 from comity.privacy.accounting import Spent
-from comity.privacy.loss import LOSSES, ZCDP, Approx, shown, shown_small
+from comity.privacy.loss import LOSSES, ZCDP, Approx, format_small, format_up
 from comity.privacy.mechanisms import MeanWeights, RankCoins
 from comity.privacy.mechanisms.sarpatwar import STEPS, grid_mean, quantise
 
@@ -374,7 +374,7 @@ class PublishedSummary(Market):
                 about="a record of an owner",
                 to="each other owner",
                 claimed=claimed,
-                true=f"infinite at delta {shown_small(delta)}",
+                true=f"infinite at delta {format_small(delta)}",
                 why="an owner that is not asked knows that its bid is not the best: an event of probability 0 or "
                 f"{float(budget.coins.charged.delta):.3g} in a round; all means of the summary cost it {means}",
             ),
@@ -411,5 +411,5 @@ def _state_claim(budget: PublishedBudget) -> str:
         f"not private as claimed: the paper claims {budget.claimed} for owners and for the consumer. An owner that is "
         f"not asked knows that its bid is not the best: no delta below {alone:.3g} holds for one of the "
         f"{budget.rounds} rounds. An iteration of the consumer's weights costs six times what is printed, eps "
-        f"{shown(consumer, decimals=2)} in all; one of the summary's costs an owner twelve times"
+        f"{format_up(consumer, decimals=2)} in all; one of the summary's costs an owner twelve times"
     )
