@@ -14,7 +14,7 @@ SOURCES = ROOT / "src" / "comity"
 
 MINTS = {
     "Permit": {"privacy/permit.py", "privacy/ledger/transaction.py", "federation/owner/run_state.py"},
-    "entrusted": {"federation/coordinator/released.py"},
+    "entrusted_permit": {"federation/coordinator/released.py"},
 }
 """Who makes permits: privacy/, a step's effects, and a trusted coordinator through privacy/."""
 ANSWERING = ("federation/", "site/", "relay/", "relay/", "privacy/mechanisms/", "learn/")
@@ -35,7 +35,7 @@ def called(path: Path, *modules: str) -> set[str]:
 
 
 def test_permits_are_made_where_something_is_debited_and_simulated_ones_in_simulations_alone() -> None:
-    found: dict[str, set[str]] = {"Permit": {"privacy/permit.py"}, "entrusted": set(), "simulated_permit": set()}
+    found: dict[str, set[str]] = {"Permit": {"privacy/permit.py"}, "entrusted_permit": set(), "simulated_permit": set()}
     for path in SOURCES.rglob("*.py"):
         for name in called(path, "comity.privacy.permit", "comity.privacy", "comity.protocol") & set(found):
             found[name].add(path.relative_to(SOURCES).as_posix())

@@ -235,5 +235,5 @@ def test_what_is_said_to_be_left_can_be_asked_for() -> None:
 
 def test_the_account_says_what_it_is_counted_in(tmp_path: Path) -> None:
     one = Ledger.create(tmp_path / "a", dataset="d", grant=Approx(3, "1e-5"), **RECORD)
-    assert str(one.summary()[0]).endswith("left 3.00   in Gaussian DP (mu)")
+    assert str(one.summary()[0]).endswith("left 3.00, counted in Gaussian DP (mu)")
     assert (one.entries()[0].mechanism, one.entries()[0].sensitivity[:4]) == ("gaussian", "gdp:")
