@@ -43,7 +43,7 @@ def averaged(solver: Any) -> Any:
 
 def voted(statistic: Any) -> Any:
     def made(records: Any, colluders: Any) -> tuple[Parties, dict[str, Host]]:
-        return softlabel.hosted(
+        return softlabel.host_parties(
             softlabel.soft(statistic, classes=2), records, consortium=softlabel.make_consortium(5, colluders=colluders)
         )
 

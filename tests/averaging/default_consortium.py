@@ -23,7 +23,9 @@ from tests.support.noise import NoNoise
 KINDS = ("logistic", "svm", "softmax", "linear")
 
 
-def made(kind: str, sizes: tuple[int, ...] = (60, 40, 30, 50, 20), width: int = 4, seed: int = 0) -> dict[str, Records]:
+def make_records(
+    kind: str, sizes: tuple[int, ...] = (60, 40, 30, 50, 20), width: int = 4, seed: int = 0
+) -> dict[str, Records]:
     """Parties whose target follows a linear rule, with rows in the unit ball."""
     generator = np.random.default_rng(seed)
     rule = generator.normal(size=(3, width))
@@ -43,7 +45,7 @@ def made(kind: str, sizes: tuple[int, ...] = (60, 40, 30, 50, 20), width: int = 
 
 
 def protocol(kind: Any = "logistic", records: dict[str, Records] | None = None, **options: Any) -> AveragingProtocol:
-    records = records or made(kind)
+    records = records or make_records(kind)
     classes = {"softmax": ("a", "b", "c"), "linear": ()}.get(kind, ("0", "1"))
     options.setdefault("sizes", {name: len(own) for name, own in records.items()})
     width = next(iter(records.values())).features.shape[1]

@@ -26,7 +26,7 @@ from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.study.simulation.simulate import simulate
-from tests.averaging.default_consortium import made, make_consortium, parties, protocol
+from tests.averaging.default_consortium import make_consortium, make_records, parties, protocol
 
 SURE = 1 - 1e-7
 
@@ -157,7 +157,7 @@ def test_without_noise_it_is_least_squares(pure: bool) -> None:
 
 
 def test_a_run_over_hosts_and_one_over_stacks_are_least_squares_of_all_records() -> None:
-    records, consortium = made("linear"), make_consortium()
+    records, consortium = make_records("linear"), make_consortium()
     built = protocol("linear", records)
     assert [release.name for release in built.declare(consortium).releases] == ["moments", "model", "errors", "shrunk"]
     released = run(parties(built, records, consortium)[0])
@@ -209,7 +209,7 @@ def test_intervals_cover_where_residuals_are_unequal(unequal: float, monkeypatch
 
 
 def test_a_linear_model_by_moments_beats_gradients_where_the_budget_is_small() -> None:
-    records = made("linear", (4000,) * 5, width=12)
+    records = make_records("linear", (4000,) * 5, width=12)
     errors = {}
     for solver in ("moments", "gradient"):
         built = protocol("linear", records, solver=solver)
@@ -221,7 +221,7 @@ def test_a_linear_model_by_moments_beats_gradients_where_the_budget_is_small() -
                 delta=1e-6,
                 unit="record",
                 seed=seed,
-                test=made("linear", (500,) * 5, width=12)["elm"],
+                test=make_records("linear", (500,) * 5, width=12)["elm"],
                 baselines=False,
                 hosts=False,
             ).error
@@ -259,9 +259,9 @@ def test_public_figures_choose_moments_for_pure_classes() -> None:
 
 
 def test_pure_classes_are_learned_from_moments() -> None:
-    records = made("logistic", (4000,) * 5)
+    records = make_records("logistic", (4000,) * 5)
     built = protocol("logistic", records, solver="moments")
-    test = made("logistic", (500,) * 5)["elm"]
+    test = make_records("logistic", (500,) * 5)["elm"]
     outcome = simulate(built, parties=records, epsilon=1.0, unit="record", seed=1, test=test, hosts=False)
     assert isinstance(outcome.model, LinearClassifier)
     constant = outcome.baseline("constant")

@@ -15,8 +15,8 @@ from comity.methods.averaging import Averaging, AveragingProtocol, calibration
 from comity.methods.averaging.calibration import PRIOR_DEVIATION, FactorEstimate, calibration_sums
 from comity.privacy.loss import Approx
 from comity.study.simulation.simulate import simulate
-from tests.averaging.default_consortium import made, make_consortium, protocol
-from tests.averaging.test_default_audit import COUNT, DELTA, SURE, claimed_mu, heard
+from tests.averaging.default_consortium import make_consortium, make_records, protocol
+from tests.support.audits import COUNT, DELTA, SURE, claimed_mu, draw_views
 
 ONE = np.ones(1, bool)
 
@@ -36,7 +36,7 @@ def pairs(built: AveragingProtocol, scale: float, generator: Any) -> np.ndarray:
 @pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
 @pytest.mark.parametrize("kind", ["logistic", "softmax"])
 def test_no_record_moves_a_calibration_further_than_declared(kind: Any, neighbours: str) -> None:
-    built = protocol(kind, made(kind, width=2))
+    built = protocol(kind, make_records(kind, width=2))
     declared = built.declare(make_consortium(neighbours=neighbours))["calibration"].sensitivity
     generator = np.random.default_rng(2)
     found = np.concatenate([pairs(built, scale, generator) for scale in (0.0, 1.0, 1.6, 4.0, 1e4, 1e160)])
@@ -48,7 +48,10 @@ def test_no_record_moves_a_calibration_further_than_declared(kind: Any, neighbou
 @pytest.mark.parametrize("weight", [1e308, -1e308, np.inf, np.nan])
 @pytest.mark.parametrize("kind", ["logistic", "softmax"])
 def test_no_weights_turn_a_sum_into_something_that_is_no_number(kind: Any, weight: float) -> None:
-    built, rows = protocol(kind, made(kind, width=2)), np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.0, 0.0]])
+    built, rows = (
+        protocol(kind, make_records(kind, width=2)),
+        np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.0, 0.0]]),
+    )
     found = calibration_sums(built.objective, np.full(built.shape, weight), rows, np.zeros(4), np.ones(4, bool))
     assert np.isfinite(found).all() and np.linalg.norm(found) <= 4 * calibration.limits_of(built.objective).sensitivity(
         replaced=False
@@ -68,7 +71,7 @@ def test_a_calibration_loses_no_more_than_is_debited_for_it() -> None:
 
     def measured(one: Any, other: Any) -> float:
         seen = [
-            sum(heard(release, consortium, value, 10 * side + ask) for ask in range(release.times))
+            sum(draw_views(release, consortium, value, 10 * side + ask) for ask in range(release.times))
             for side, value in enumerate((one, other))
         ]
         return mu_lower_bound(*((s @ (one - other)).reshape(COUNT) for s in seen), confidence=SURE)
@@ -116,7 +119,7 @@ def test_a_factor_is_believed_as_far_as_its_noise_allows() -> None:
 
 def test_what_the_second_number_says_is_how_the_first_grows() -> None:
     for kind in ("logistic", "softmax"):
-        built, records = protocol(kind, made(kind)), made(kind)["ash"]
+        built, records = protocol(kind, make_records(kind)), make_records(kind)["ash"]
         weights = np.random.default_rng(1).normal(size=built.shape)
         targets, filled = built.scale_targets(np.asarray(records.labels)), np.ones(len(records), bool)
         assert (np.linalg.norm(records.features @ weights.T, axis=1) < 1).any()

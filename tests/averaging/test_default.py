@@ -25,8 +25,8 @@ from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import (
     KINDS,
     factor_in_one_place,
-    made,
     make_consortium,
+    make_records,
     parties,
     protocol,
     ridge_in_one_place,
@@ -72,7 +72,7 @@ def descended(built: Any, records: Any, consortium: Any, present_in: Any = lambd
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_without_noise_are_the_descent_in_one_place(kind: Any) -> None:
-    records, consortium = made(kind), make_consortium(Approx(1.0, 1e-5))
+    records, consortium = make_records(kind), make_consortium(Approx(1.0, 1e-5))
     built = protocol(kind, records, rounds=4, solver="gradient")
     released = run(parties(built, records, consortium)[0])["model"]
     np.testing.assert_allclose(released, descended(built, records, consortium), atol=2e-3)
@@ -80,7 +80,7 @@ def test_gradients_without_noise_are_the_descent_in_one_place(kind: Any) -> None
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_average_without_noise_is_the_size_weighted_mean(kind: Any) -> None:
-    records, consortium = made(kind), make_consortium(Pure(1.0))
+    records, consortium = make_records(kind), make_consortium(Pure(1.0))
     built = protocol(kind, records, l2=0.02, solver="average")
     released = run(parties(built, records, consortium)[0])["model"]
     sizes = np.array(list(cast(Any, built.sizes).values()))
@@ -93,7 +93,7 @@ def test_the_average_without_noise_is_the_size_weighted_mean(kind: Any) -> None:
 
 @pytest.mark.parametrize("lose", ["train[0]", "sum.mask[models/0]", "sum.agree[models/0]", "sum.unmask[models/0]"])
 def test_the_average_is_divided_by_the_sizes_of_those_who_are_in_it(lose: str) -> None:
-    records, consortium = made("logistic"), make_consortium(Pure(1.0), dropouts=1)
+    records, consortium = make_records("logistic"), make_consortium(Pure(1.0), dropouts=1)
     built = protocol(records=records, l2=0.02)
     released = run(parties(built, records, consortium, lose=(("cedar", lose),))[0])["model"]
     counted = [n for n in NAMES if n != "cedar" or lose in ("sum.agree[models/0]", "sum.unmask[models/0]")]
@@ -110,7 +110,7 @@ def test_the_average_is_divided_by_the_sizes_of_those_who_are_in_it(lose: str) -
     ["second_moment[0]", "sum.mask[whitened_moment/0]", "gradient[0]", "sum.unmask[gradient/1]", "calibration[1]"],
 )
 def test_gradients_go_on_without_a_party_lost_in_any_round(lost_in: str) -> None:
-    records, consortium = made("logistic"), make_consortium(dropouts=1)
+    records, consortium = make_records("logistic"), make_consortium(dropouts=1)
     built = protocol(records=records, rounds=4)
     released = run(parties(built, records, consortium, lose=(("cedar", lost_in),))[0])["model"]
     last = {
@@ -125,7 +125,7 @@ def test_gradients_go_on_without_a_party_lost_in_any_round(lost_in: str) -> None
 
 
 def test_too_many_lost_stops_the_run_and_those_who_come_back_finish_it(tmp_path: Path) -> None:
-    records, consortium = made("logistic"), make_consortium(dropouts=1)
+    records, consortium = make_records("logistic"), make_consortium(dropouts=1)
     built = protocol(records=records, rounds=4)
     lose = (("cedar", "gradient[2]"), ("doum", "sum.mask[gradient/2]"))
     with pytest.raises(SiteLost, match="doum"):
@@ -141,7 +141,7 @@ def test_too_many_lost_stops_the_run_and_those_who_come_back_finish_it(tmp_path:
 
 
 def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_path: Path) -> None:
-    records, consortium = made("logistic"), make_consortium()
+    records, consortium = make_records("logistic"), make_consortium()
     built = protocol(records=records, rounds=3)
     first, hosts = parties(built, records, consortium, folder=tmp_path)
     carry, asked = cast(Any, first.channel).carry, []
@@ -171,9 +171,9 @@ def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_
 @pytest.mark.parametrize("solver", ["gradient", "average"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_model_learns_through_every_solver(kind: Any, solver: str) -> None:
-    records = made(kind, (3000, 2000, 1500, 2500, 1000))
+    records = make_records(kind, (3000, 2000, 1500, 2500, 1000))
     built = protocol(kind, records, solver=solver, rounds=10)
-    test = made(kind, (500,) * 5, seed=0)["elm"]
+    test = make_records(kind, (500,) * 5, seed=0)["elm"]
     outcome = simulate(
         built, parties=records, epsilon=2.0, delta=1e-6, unit="record", seed=3, test=test, study_hash="ab" * 32
     )
@@ -198,7 +198,7 @@ def test_auto_takes_gradients_with_delta_and_the_average_without(delta: float) -
 
 
 def test_records_may_be_added_or_removed_where_sizes_are_lower_bounds() -> None:
-    records = made("logistic", (300, 200, 150, 250, 100))
+    records = make_records("logistic", (300, 200, 150, 250, 100))
     bounds = {name: max(1, len(own) // 2) for name, own in records.items()}
     for delta in (1e-5, 0.0):
         replaced = protocol(records=records, sizes=bounds)
@@ -210,7 +210,7 @@ def test_records_may_be_added_or_removed_where_sizes_are_lower_bounds() -> None:
 
 
 def test_a_party_with_fewer_records_than_said_or_none_takes_part() -> None:
-    records, consortium = made("logistic"), make_consortium(Pure(1.0))
+    records, consortium = make_records("logistic"), make_consortium(Pure(1.0))
     few = {**records, "elm": Records(records["elm"].features[:0], cast(Any, records["elm"].labels)[:0])}
     built = protocol(records=records, l2=0.02)
     released = run(parties(built, few, consortium)[0])["model"][0]
@@ -234,7 +234,7 @@ def test_a_party_with_fewer_records_than_said_or_none_takes_part() -> None:
 
 
 def test_a_stack_of_parties_contributes_what_single_parties_do() -> None:
-    records, consortium = made("softmax"), make_consortium()
+    records, consortium = make_records("softmax"), make_consortium()
     built = protocol("softmax", records)
     ledger = Ledger.in_memory(unit=consortium.unit, neighbours=consortium.neighbours)
     stacked = Cohort(
@@ -261,7 +261,7 @@ def test_a_stack_of_parties_contributes_what_single_parties_do() -> None:
 
 
 def test_one_owner_alone_needs_nobody() -> None:
-    records = {"ash": made("logistic", (500,) * 5)["ash"]}
+    records = {"ash": make_records("logistic", (500,) * 5)["ash"]}
     outcome = simulate(protocol(records=records), parties=records, epsilon=1.0, delta=1e-5, unit="record", seed=0)
     assert outcome.released["model"].shape == (1, 4)
 
@@ -284,7 +284,7 @@ def test_sizes_are_never_assumed(options: Any, key: str, said: str) -> None:
 
 def test_bad_parameters_are_refused_before_anything_is_spent() -> None:
     with pytest.raises(StudyError, match=r"privacy\.unit"):
-        simulate(protocol(), parties=made("logistic"), epsilon=1.0, unit="party")
+        simulate(protocol(), parties=make_records("logistic"), epsilon=1.0, unit="party")
     with pytest.raises(StudyError, match=r"needs privacy\.delta"):
         protocol(solver="gradient").declare(make_consortium(Pure(1.0)))
     for options, said in (

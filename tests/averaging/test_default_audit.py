@@ -17,30 +17,9 @@ from comity.audit.bound import mu_lower_bound
 from comity.federation.declare.payers import spent_by
 from comity.methods.averaging import Averaging, second_moments
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import simulated_permit
-from comity.privacy.randomness import SeededNoise
 from experiments.papers.averaging.adult import noises
 from tests.averaging.default_consortium import make_consortium
-
-SURE = 1 - 1e-7
-COUNT = 40_000
-DELTA = 1e-5
-
-
-def heard(release: Any, consortium: Any, values: Any, seed: Any, *, parts: Any = None, count: Any = COUNT) -> Any:
-    """`count` views of one contribution under the honest parts of its noise, in units of the grid."""
-    scale, source = release.scale(consortium), SeededNoise(seed)
-    parts = consortium.honest_parts if parts is None else parts
-    shape = (count, *release.shape)
-    total = np.rint(values / scale.grid) + np.zeros(shape)
-    for _ in range(parts):
-        if isinstance(consortium.loss, Pure):
-            total += source._part_rows(
-                scale.total, consortium.honest_parts, count, int(np.prod(release.shape))
-            ).reshape(shape)
-        else:
-            total += source.rounded_gaussian(scale.part, shape, permit=simulated_permit(release.name))
-    return total * scale.grid
+from tests.support.audits import DELTA, SURE, claimed_mu, draw_views
 
 
 def gradients(built: Any, y: Any, clip: Any) -> Any:
@@ -59,15 +38,11 @@ def measured_gradients(built: Any, consortium: Any, *, clip: Any = None, parts: 
     scores = []
     for side, value in enumerate((first, second)):
         rounds = [
-            heard(release, consortium, value, 100 * side + number, parts=parts) for number in range(built.round_count)
+            draw_views(release, consortium, value, 100 * side + number, parts=parts)
+            for number in range(built.round_count)
         ]
         scores.append(sum((one * (first - second)).sum((-2, -1)) for one in rounds))
     return mu_lower_bound(*scores, confidence=SURE)
-
-
-def claimed_mu(release: Any) -> float:
-    """With the Gaussian noise of all its draws neighbours are no further apart than N(0, 1) and N(μ, 1)."""
-    return sqrt(release.times * float(release.loss.square))
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 8.0])
@@ -100,7 +75,7 @@ def test_the_second_moment_loses_no_more_than_its_share() -> None:
     pair = [second_moments.sum_moments(np.array([row]), built.blocks) for row in ([1.0, 0.0], [0.0, 1.0])]
 
     def measured(stretched: float = 1.0) -> float:
-        seen = [heard(release, consortium, stretched * value, side) for side, value in enumerate(pair)]
+        seen = [draw_views(release, consortium, stretched * value, side) for side, value in enumerate(pair)]
         return mu_lower_bound(*(one @ (pair[0] - pair[1]) for one in seen), confidence=SURE)
 
     assert 0.6 * claimed_mu(release) < measured() <= claimed_mu(release)
@@ -117,7 +92,7 @@ def test_blocks_of_a_wide_second_moment_lose_no_more_than_its_share(monkeypatch:
     pair = [second_moments.sum_moments(np.array([row]), built.blocks) for row in ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0])]
 
     def measured(stretched: float = 1.0) -> float:
-        seen = [heard(release, consortium, stretched * value, side) for side, value in enumerate(pair)]
+        seen = [draw_views(release, consortium, stretched * value, side) for side, value in enumerate(pair)]
         return mu_lower_bound(*(one @ (pair[0] - pair[1]) for one in seen), confidence=SURE)
 
     assert 0.6 * claimed_mu(release) < measured() <= claimed_mu(release)
@@ -142,7 +117,7 @@ def test_the_pure_average_keeps_its_epsilon(epsilon: float) -> None:
     def measured(parts: Any = None) -> float:
         scores = []
         for side, value in enumerate((first, second)):
-            seen = heard(release, consortium, value, 7 + side, parts=parts)
+            seen = draw_views(release, consortium, value, 7 + side, parts=parts)
             scores.append(np.linalg.norm(seen - second, axis=(1, 2)) - np.linalg.norm(seen - first, axis=(1, 2)))
         return epsilon_lower_bound(*scores, confidence=SURE)
 
@@ -157,7 +132,9 @@ def test_the_average_with_delta_keeps_its_loss() -> None:
     consortium = make_consortium(Approx(4.0, DELTA))
     release = built.declare(consortium)["models"]
     first, second = averages(built, consortium, False), averages(built, consortium, True)
-    scores = [(heard(release, consortium, v, s) * (first - second)).sum((1, 2)) for s, v in enumerate((first, second))]
+    scores = [
+        (draw_views(release, consortium, v, s) * (first - second)).sum((1, 2)) for s, v in enumerate((first, second))
+    ]
     assert 0.7 * claimed_mu(release) < mu_lower_bound(*scores, confidence=SURE) <= claimed_mu(release)
 
 

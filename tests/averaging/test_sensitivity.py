@@ -15,7 +15,7 @@ from comity.learn.record_sum import from_upper_triangle, in_unit_ball, upper_tri
 from comity.methods.averaging.objectives import TOLERANCE, objective_of
 from comity.methods.averaging.published.noise import gradient_diameter
 from comity.privacy.loss import Approx, Pure
-from tests.averaging.default_consortium import KINDS, made, make_consortium, protocol
+from tests.averaging.default_consortium import KINDS, make_consortium, make_records, protocol
 
 
 def classes_of(kind: Any) -> int:
@@ -183,4 +183,4 @@ def test_the_parts_of_the_budget_are_within_the_whole() -> None:
 
 
 def test_made_records_lie_in_the_ball() -> None:
-    assert all(np.linalg.norm(own.features, axis=1).max() <= 1 + 1e-12 for own in made("logistic").values())
+    assert all(np.linalg.norm(own.features, axis=1).max() <= 1 + 1e-12 for own in make_records("logistic").values())

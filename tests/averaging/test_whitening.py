@@ -23,7 +23,7 @@ from comity.methods.averaging.second_moments import (
 from comity.privacy.loss import Approx
 from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import make_consortium, whitening_in_one_place
-from tests.averaging.test_default_audit import COUNT, DELTA, SURE, claimed_mu, heard
+from tests.support.audits import COUNT, DELTA, SURE, claimed_mu, draw_views
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm")
 # What a coordinator may ask for: as it should be, a thousand times too long, one direction blown up, all of it gone.
@@ -76,7 +76,7 @@ def test_whitened_rows_lose_no_more_than_is_debited_for_them(name: Any) -> None:
             sums = [built.objective.gradient(weights, x, np.ones(1), np.ones(1, bool), 0.5, x) for x in rows[:, None]]
         else:
             sums = [sum_moments(x, built.blocks) for x in rows[:, None]]
-        seen = [heard(release, consortium, value, side) for side, value in enumerate(sums)]
+        seen = [draw_views(release, consortium, value, side) for side, value in enumerate(sums)]
         return mu_lower_bound(*((one * (sums[0] - sums[1])).reshape(COUNT, -1).sum(1) for one in seen), confidence=SURE)
 
     assert 0.6 * claimed_mu(release) < measured(white.map_into_ball(pair)) <= claimed_mu(release)

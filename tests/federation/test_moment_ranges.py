@@ -14,7 +14,7 @@ from comity.methods.averaging import second_moments
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
-from tests.averaging.default_consortium import made, make_consortium, protocol
+from tests.averaging.default_consortium import make_consortium, make_records, protocol
 
 
 def drawn(release: Any, consortium: Any, value: np.ndarray, parties: int, seed: int) -> np.ndarray:
@@ -37,7 +37,7 @@ def rows(records: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 50.0])
 def test_no_honest_second_moments_are_refused(epsilon: float) -> None:
-    records = made("logistic")
+    records = make_records("logistic")
     built = protocol("logistic", records, solver="gradient")
     for dropouts, seed in ((0, 1), (2, 2), (0, 3)):
         consortium = make_consortium(Approx(epsilon, 1e-5), dropouts=dropouts)
@@ -55,7 +55,7 @@ def test_no_honest_second_moments_are_refused(epsilon: float) -> None:
 
 @pytest.mark.parametrize("loss", [Approx(0.01, 1e-5), Approx(50, 1e-5), Pure(0.1), Pure(20)])
 def test_no_honest_moments_with_a_target_are_refused(loss: Loss) -> None:
-    records = made("linear")
+    records = make_records("linear")
     built = protocol("linear", records, solver="moments")
     consortium = make_consortium(loss)
     release, layout = built.declare(consortium)["moments"], built.layout(consortium)
@@ -66,7 +66,7 @@ def test_no_honest_moments_with_a_target_are_refused(loss: Loss) -> None:
 
 
 def test_moments_that_no_records_have_are_refused() -> None:
-    records = made("logistic", (600, 400, 300, 500, 200))
+    records = make_records("logistic", (600, 400, 300, 500, 200))
     built = protocol("logistic", records, solver="gradient")
     consortium = make_consortium(Approx(50, 1e-5))
     release = built.declare(consortium)["second_moment"]

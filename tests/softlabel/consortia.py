@@ -70,7 +70,7 @@ def make_consortium(parties: int, loss: Loss | None = None, *, dropouts: int = 0
     )
 
 
-def hosted(
+def host_parties(
     method: PublishedSoftLabel,
     records: Sequence[Records],
     *,
@@ -86,7 +86,7 @@ def hosted(
     return make_parties(agreement, hosts, noise=noise or NoNoise(), channel=channel), hosts, channel
 
 
-def cohort(method: PublishedSoftLabel, records: Sequence[Records], noise: Any = None, most: int = 3) -> Cohort:
+def make_cohort(method: PublishedSoftLabel, records: Sequence[Records], noise: Any = None, most: int = 3) -> Cohort:
     """The same parties, in stacks of `most`."""
     consortium = make_consortium(len(records))
     return Cohort(

@@ -72,7 +72,7 @@ def make_consortium(parties: int = 5, loss: Loss | None = None, *, dropouts: int
     )
 
 
-def hosted(
+def host_parties(
     protocol: SoftLabelProtocol,
     records: Sequence[Records | Callable[[], Records]],
     *,
@@ -110,7 +110,7 @@ def coordinator(
     return Parties(agreement, run=RUN, channel=channel, journal=journal, keys=make_identity(COORDINATOR), noise=None)
 
 
-def cohort(
+def make_cohort(
     protocol: SoftLabelProtocol, records: Sequence[Records], *, consortium: Consortium | None = None, most: int = 3
 ) -> Cohort:
     """The same parties, in stacks of `most`."""
@@ -141,13 +141,13 @@ def contribution(
     return statistic.contribution(own.features, y, present, votes)
 
 
-def quantised(protocol: SoftLabelProtocol, consortium: Consortium, value: np.ndarray) -> np.ndarray:
+def quantise(protocol: SoftLabelProtocol, consortium: Consortium, value: np.ndarray) -> np.ndarray:
     """The integers that are masked: bounded, and put on the grid of the release."""
     release = protocol.declare(consortium)[protocol.choice(consortium).statistic.name]
     return np.rint(release.bounded.enforce(value, release.shape) / release.spacing(consortium)).astype(np.int64)
 
 
-def plain(
+def sum_plainly(
     protocol: SoftLabelProtocol,
     consortium: Consortium,
     records: Sequence[Records],
@@ -157,7 +157,7 @@ def plain(
     """What is released when the integers of `names` are added up in one place."""
     given = dict(zip(consortium.parties, records))
     summed = [
-        quantised(protocol, consortium, contribution(protocol, consortium, given[name], (models or {}).get(name)))
+        quantise(protocol, consortium, contribution(protocol, consortium, given[name], (models or {}).get(name)))
         for name in names or consortium.parties
     ]
     statistic = protocol.choice(consortium).statistic

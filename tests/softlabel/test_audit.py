@@ -22,7 +22,7 @@ from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from experiments.papers.softlabel.har import wrong_radius
 
-from .consortia import all_alike, cohort, longest_model_l2, make_consortium, protocol
+from .consortia import all_alike, longest_model_l2, make_cohort, make_consortium, protocol
 
 SURE = 1 - 1e-7
 COUNT = 200_000
@@ -45,7 +45,7 @@ def minimiser(method: Any, last: Records) -> np.ndarray:
     """What would be released without noise; the other two parties disagree, so that the last one decides a vote."""
     width = method.auxiliary.shape[1]
     records = [all_alike(1.0, 0, width=width), all_alike(1.0, 1, width=width), last]
-    total = cohort(method, records).sum(method.train if method.method == "avg" else method.vote)
+    total = make_cohort(method, records).sum(method.train if method.method == "avg" else method.vote)
     mean = total.value / total.parties
     return mean if method.method == "avg" else method.fit(mean)
 

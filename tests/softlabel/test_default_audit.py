@@ -26,7 +26,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.sampling.lattice_noise import count_parts
 
 from .consortia import labels
-from .default_consortia import STATISTICS, contribution, hosted, make_consortium, quantised
+from .default_consortia import STATISTICS, contribution, host_parties, make_consortium, quantise
 
 SURE = 1 - 1e-7
 COUNT = 100_000
@@ -63,7 +63,7 @@ def candidates(tried: SoftLabelProtocol, consortium: Any) -> list[np.ndarray]:
     classes = len(tried.classes)
     one = Records(np.zeros((1, 2)), np.zeros(1, np.int64))
     if tried.choice(consortium).statistic.needs == "votes":
-        return [quantised(tried, consortium, contribution(tried, consortium, one, all_for(k))) for k in range(classes)]
+        return [quantise(tried, consortium, contribution(tried, consortium, one, all_for(k))) for k in range(classes)]
     circle = [np.array([np.cos(turn), np.sin(turn)]) for turn in np.linspace(0, 2 * np.pi, 12, endpoint=False)]
     # All records in one place, or in two opposite ones.
     alike = [Records(x[None] * 0.9, np.array([k])) for x, k in product(circle, range(classes))]
@@ -71,7 +71,7 @@ def candidates(tried: SoftLabelProtocol, consortium: Any) -> list[np.ndarray]:
         Records(np.stack([x, -x]) * 0.9, np.array(pair))
         for x, pair in product(circle, product(range(classes), repeat=2))
     ]
-    return [quantised(tried, consortium, contribution(tried, consortium, own)) for own in (*alike, *apart)]
+    return [quantise(tried, consortium, contribution(tried, consortium, own)) for own in (*alike, *apart)]
 
 
 @cache
@@ -128,7 +128,7 @@ def test_sums_drawn_at_once_are_those_that_a_run_opens(
 ) -> None:
     tried, consortium = protocol(statistic, 3), who_for(loss)
     own = Records(np.array([[0.3, 0.1], [-0.2, 0.4]]), np.array([0, 2]))
-    parties, hosts = hosted(tried, [own] * PARTIES, consortium=consortium)
+    parties, hosts = host_parties(tried, [own] * PARTIES, consortium=consortium)
     for place, host in enumerate(hosts.values()):
         host.noise = SeededNoise(1000 + place)
     seen: Any
@@ -136,7 +136,7 @@ def test_sums_drawn_at_once_are_those_that_a_run_opens(
     model = kind.model
     monkeypatch.setattr(kind, "model", lambda self, mean, sd: seen.append(mean) or model(self, mean, sd))
     run(parties)
-    exact = PARTIES * quantised(tried, consortium, contribution(tried, consortium, own))
+    exact = PARTIES * quantise(tried, consortium, contribution(tried, consortium, own))
     # A run adds the part of the third party as well, which a colluder would know.
     third = opened(tried, 0 * exact, loss, 1, count=1)[0]
     release = release_of(tried, consortium)

@@ -36,16 +36,16 @@ from .default_consortia import (
     RUN,
     STATISTICS,
     clusters,
-    cohort,
     contribution,
     coordinator,
     empty,
     filled,
-    hosted,
+    host_parties,
+    make_cohort,
     make_consortium,
-    plain,
-    quantised,
+    quantise,
     soft,
+    sum_plainly,
 )
 
 
@@ -63,9 +63,9 @@ def same(found: Any, expected: Any) -> None:
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_secure_sum_releases_what_adding_the_integers_in_one_place_gives(statistic: Any, classes: int) -> None:
     protocol, records, consortium = soft(statistic, classes), filled(classes), make_consortium()
-    parties, _ = hosted(protocol, records, consortium=consortium)
+    parties, _ = host_parties(protocol, records, consortium=consortium)
     released = run(parties)
-    same(released, plain(protocol, consortium, records))
+    same(released, sum_plainly(protocol, consortium, records))
     assert np.abs(released["model"]).max() > 0.1
 
 
@@ -76,7 +76,7 @@ def test_the_grid_moves_no_coordinate_of_the_mean_by_more_than_half_a_unit(stati
     release = protocol.declare(consortium)[statistic]
     own = np.stack([contribution(protocol, consortium, one) for one in records])
     exact = release.bounded.enforce(own, release.shape).mean(axis=0)
-    units = np.stack([quantised(protocol, consortium, one) for one in own])
+    units = np.stack([quantise(protocol, consortium, one) for one in own])
     assert np.abs(units.mean(axis=0) * release.spacing(consortium) - exact).max() <= release.spacing(consortium) / 2
     # A thousandth of the sensitivity, spread over all coordinates, is what rounding may add.
     assert release.spacing(consortium) * sqrt(exact.size) <= release.sensitivity / 1000
@@ -88,23 +88,23 @@ def test_hosts_and_stacks_of_parties_open_the_same_sum(statistic: Any, classes: 
     """Parties of different sizes, one of them without records."""
     protocol, records = soft(statistic, classes), [*filled(classes), empty()]
     consortium = make_consortium(6)
-    stacked = cohort(protocol, records, consortium=consortium)
+    stacked = make_cohort(protocol, records, consortium=consortium)
     step = protocol.contribute
-    single = sum(quantised(protocol, consortium, contribution(protocol, consortium, one)) for one in records)
+    single = sum(quantise(protocol, consortium, contribution(protocol, consortium, one)) for one in records)
     grid = protocol.declare(consortium)[statistic].spacing(consortium)
     # Minimisers are exact to 1e-6 in the gradient only, and rows of stacks are added in another order.
     loose = 1e-4 if statistic == "models" else len(records) * grid
     np.testing.assert_allclose(stacked.sum(step).value, single * grid, atol=loose)
-    parties, _ = hosted(protocol, records, consortium=consortium)
+    parties, _ = host_parties(protocol, records, consortium=consortium)
     released = run(parties)
-    for name, value in cohort(protocol, records, consortium=consortium).execute().items():
+    for name, value in make_cohort(protocol, records, consortium=consortium).execute().items():
         np.testing.assert_allclose(released[name], value, atol=1e-3)
 
 
 def test_pure_noise_goes_the_same_way() -> None:
     protocol, records, consortium = soft("votes"), filled(3), make_consortium(5, Pure(60))
-    parties, _ = hosted(protocol, records, consortium=consortium)
-    same(run(parties), plain(protocol, consortium, records))
+    parties, _ = host_parties(protocol, records, consortium=consortium)
+    same(run(parties), sum_plainly(protocol, consortium, records))
 
 
 # Parties that vanish.
@@ -120,23 +120,23 @@ def test_a_party_may_vanish_before_during_or_after_masking(statistic: str, when:
         "during": f"sum.mask[{label}]",
         "after": f"sum.unmask[{label}]",
     }[when]
-    parties, _ = hosted(protocol, records, consortium=consortium, lose=[("elm", path)])
+    parties, _ = host_parties(protocol, records, consortium=consortium, lose=[("elm", path)])
     left = [name for name in consortium.parties if name != "elm"]
     counted = consortium.parties if when == "after" else left
-    same(run(parties), plain(protocol, consortium, records, names=counted))
+    same(run(parties), sum_plainly(protocol, consortium, records, names=counted))
 
 
 @pytest.mark.parametrize("path", ["contribute[0]", "sum.mask[votes/0]"])
 def test_too_many_lost_parties_stop_a_run_that_goes_on_when_they_are_back(path: str) -> None:
     protocol, records, consortium = soft("votes"), filled(3), make_consortium(5, dropouts=1)
-    parties, hosts = hosted(
+    parties, hosts = host_parties(
         protocol, records, consortium=consortium, lose=[("elm", path), ("oak", path), ("gum", path)]
     )
     with pytest.raises(SiteLost):
         run(parties)
     before = {name: len(host.store.ledger.entries()) for name, host in hosts.items()}
     again = coordinator(protocol, consortium, hosts, parties.journal)
-    same(run(again), plain(protocol, consortium, records))
+    same(run(again), sum_plainly(protocol, consortium, records))
     # Nobody drew twice: at most the draw that was missing came on top.
     for name, host in hosts.items():
         drawn = [entry for entry in host.store.ledger.entries() if entry.kind == "draw"]
@@ -153,7 +153,7 @@ def failing(features: Any, labels_: Any, auxiliary: Any, classes: Any) -> None:
 
 @cache
 def usual_sizes(statistic: Any) -> Any:
-    parties, _ = hosted(soft(statistic), filled(3), consortium=make_consortium())
+    parties, _ = host_parties(soft(statistic), filled(3), consortium=make_consortium())
     run(parties)
     return sizes(parties)
 
@@ -186,11 +186,11 @@ def test_an_odd_party_takes_part_with_messages_of_the_same_size(statistic: Any, 
     protocol, consortium = soft(statistic), make_consortium()
     records = [*filled(3, parties=4), ODD[kind]()]
     models = {"gum": as_local_model(failing)} if kind == "a failed fit" else {}
-    parties, hosts = hosted(protocol, records, consortium=consortium, models=models)
+    parties, hosts = host_parties(protocol, records, consortium=consortium, models=models)
     released = run(parties)
     assert sizes(parties) == usual_sizes(statistic)
     assert np.isfinite(released["model"]).all()
-    same(released, plain(protocol, consortium, records, models))
+    same(released, sum_plainly(protocol, consortium, records, models))
     spent = {name: host.store.ledger.summary()[0].spent for name, host in hosts.items()}
     assert len(set(map(str, spent.values()))) == 1
     if kind in ("no records", "a failed fit"):
@@ -202,7 +202,7 @@ def test_an_odd_party_takes_part_with_messages_of_the_same_size(statistic: Any, 
 def test_a_fit_that_fails_at_the_site_contributes_what_no_records_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not a local model but the statistic itself: the host answers for it."""
     protocol, records, consortium = soft("models"), filled(3), make_consortium()
-    expected = plain(protocol, consortium, [*records[:4], empty()])
+    expected = sum_plainly(protocol, consortium, [*records[:4], empty()])
     kind, asked = type(protocol.choice(consortium).statistic), []
     contribute = kind.contribution
 
@@ -213,7 +213,7 @@ def test_a_fit_that_fails_at_the_site_contributes_what_no_records_do(monkeypatch
         return contribute(self, features, *rest)
 
     monkeypatch.setattr(kind, "contribution", breaking)
-    parties, _ = hosted(protocol, records, consortium=consortium)
+    parties, _ = host_parties(protocol, records, consortium=consortium)
     same(run(parties), expected)
     assert asked == [len(one) for one in records]
 
@@ -235,10 +235,10 @@ def test_votes_outside_the_simplex_count_as_even_ones(statistic: str) -> None:
     protocol, records, consortium = soft(statistic), filled(3), make_consortium()
     both = []
     for model in (half_wrong, evened):
-        parties, _ = hosted(protocol, records, consortium=consortium, models={"fir": as_local_model(model)})
+        parties, _ = host_parties(protocol, records, consortium=consortium, models={"fir": as_local_model(model)})
         both.append(run(parties))
     same(*both)
-    parties, _ = hosted(protocol, records, consortium=consortium)
+    parties, _ = host_parties(protocol, records, consortium=consortium)
     assert (run(parties)["model"] != both[0]["model"]).any()
 
 
@@ -370,7 +370,7 @@ def test_the_plan_says_what_was_chosen_and_why_without_a_look_at_records(
     loss: Any, records: int, name: str, reason: str
 ) -> None:
     protocol, consortium = soft("auto", sizes=records), make_consortium(8, loss)
-    parties, hosts = hosted(protocol, [unread] * 8, consortium=consortium)
+    parties, hosts = host_parties(protocol, [unread] * 8, consortium=consortium)
     shown = plan("study", protocol, consortium)
     assert f"{name}: " in shown.expected and reason in shown.expected
     assert shown.rows[0].release == name

@@ -31,9 +31,9 @@ from .default_consortia import (
     clusters,
     contribution,
     filled,
-    hosted,
+    host_parties,
     make_consortium,
-    quantised,
+    quantise,
     soft,
 )
 
@@ -91,7 +91,7 @@ def replies(parties: Any) -> Iterator[Any]:
 
 def secrets(protocol: Any, consortium: Any, own: Records, model: Any = None) -> dict[str, bytes]:
     """What a party has that nobody may see, in the encodings in which it could cross."""
-    units = quantised(protocol, consortium, contribution(protocol, consortium, own, model))
+    units = quantise(protocol, consortium, contribution(protocol, consortium, own, model))
     present, y, count = np.ones(len(own), bool), np.asarray(own.labels), len(protocol.classes)
     votes = linear_votes(own.features, y, present, protocol.auxiliary, count, protocol.local_l2)
     weights, _ = linear_weights(own.features, y, present, count, protocol.local_l2)
@@ -111,7 +111,7 @@ def secrets(protocol: Any, consortium: Any, own: Records, model: Any = None) -> 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_no_contribution_vote_or_model_crosses_in_clear(statistic: Any, classes: int) -> None:
     protocol, records, consortium = soft(statistic, classes), filled(classes), make_consortium()
-    parties, _ = hosted(protocol, records, consortium=consortium)
+    parties, _ = host_parties(protocol, records, consortium=consortium)
     crossed = messages(parties, run(parties))
     for own in records:
         for kind, secret in secrets(protocol, consortium, own).items():
@@ -122,7 +122,7 @@ def test_no_contribution_vote_or_model_crosses_in_clear(statistic: Any, classes:
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_an_unmasked_contribution_is_found_by_the_same_search(statistic: Any) -> None:
     protocol, records, consortium = unmasked(soft(statistic)), filled(3), make_consortium()
-    parties, _ = hosted(protocol, records, consortium=consortium)
+    parties, _ = host_parties(protocol, records, consortium=consortium)
     run(parties)
     found = [blob for _, exchanges in parties.journal.traffic(parties.study, RUN) for blob in exchanges.values()]
     for own in records:
@@ -132,7 +132,7 @@ def test_an_unmasked_contribution_is_found_by_the_same_search(statistic: Any) ->
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_replies_hold_what_is_declared_and_nothing_else(statistic: Any) -> None:
     protocol, records, consortium = soft(statistic), filled(3), make_consortium()
-    parties, _ = hosted(protocol, records, consortium=consortium)
+    parties, _ = host_parties(protocol, records, consortium=consortium)
     run(parties)
     sums = SecureSum().declare(consortium)
     allowed = {
@@ -179,7 +179,7 @@ def seen_words(protocol: Any, consortium: Any, records: Any, chosen: int, runs: 
     out = []
     for place in range(runs):
         models = {name: all_for(chosen) for name in consortium.parties}
-        parties, _ = hosted(protocol, records, consortium=consortium, models=models, study=f"{place:064d}")
+        parties, _ = host_parties(protocol, records, consortium=consortium, models=models, study=f"{place:064d}")
         run(parties)
         name = "histograms" if isinstance(protocol, Unmasked) else "masked"
         out.append([reply["ok"][name] for _, _, reply in replies(parties) if name in reply["ok"]])
@@ -248,6 +248,6 @@ def test_half_a_mask_is_caught() -> None:
     """Masks on the low half of each word only: the votes stand in the upper one."""
     protocol, consortium = soft("histograms", rows=ROWS), make_consortium(4)
     votes = contribution(protocol, consortium, clusters(3, 24, 0), all_for(0))
-    words = to_words(quantised(protocol, consortium, votes), "<u4")
+    words = to_words(quantise(protocol, consortium, votes), "<u4")
     mask = np.random.default_rng(0).integers(0, 2**16, (RUNS, *words.shape), dtype=np.uint32)
     assert uniformity(words + mask) < UNLIKELY

@@ -30,7 +30,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.study.simulation.simulate import run_study, simulate
 from comity.study.study import Study
 
-from .consortia import NAMES, ROOT2, auxiliary, hosted, labels, make_consortium, ordinary, protocol
+from .consortia import NAMES, ROOT2, auxiliary, host_parties, labels, make_consortium, ordinary, protocol
 
 SURE = 1 - 1e-7
 DELTA = 1e-6
@@ -191,7 +191,7 @@ def test_the_coordinator_learns_from_models_what_votes_at_home_would_have_given(
     records = [*ordinary(classes, parties=4), Records(np.zeros((0, 4)), np.zeros(0, np.int64))]
     out = []
     for tried in (private(classes), protocol(classes)):
-        parties, _, _ = hosted(tried, records)
+        parties, _, _ = host_parties(tried, records)
         consortium = parties.consortium
         out.append((run(parties)["model"], tried.declare(consortium)["model"].scale(consortium).grid))
     (found, grid), (expected, other) = out
@@ -201,13 +201,13 @@ def test_the_coordinator_learns_from_models_what_votes_at_home_would_have_given(
 
 def test_parties_need_no_auxiliary_records_and_get_none() -> None:
     tried, records = private(3), ordinary(3)
-    parties, hosts, channel = hosted(tried, records)
+    parties, hosts, channel = host_parties(tried, records)
     for host in hosts.values():
         # What a party builds without the file: the same declaration, and nothing else of the records.
         without = replace(tried, auxiliary=make_placeholder(*tried.auxiliary.shape))
         host.agreement = Agreement(host.agreement.study, without, parties.consortium)
     released_here = run(parties)["model"]
-    other, _, _ = hosted(tried, records)
+    other, _, _ = host_parties(tried, records)
     np.testing.assert_array_equal(released_here, run(other)["model"])
     secret = [row.astype("<f8").tobytes() for row in tried.auxiliary]
     asked = [message for _, message in channel.asked]
@@ -221,7 +221,7 @@ def test_parties_need_no_auxiliary_records_and_get_none() -> None:
 
 def test_a_party_that_is_asked_for_votes_refuses() -> None:
     tried = private(3)
-    parties, _, _ = hosted(tried, ordinary(3))
+    parties, _, _ = host_parties(tried, ordinary(3))
     begin(parties)
     with pytest.raises(Refused, match="declared"):
         parties.ask(tried.vote)
@@ -229,16 +229,16 @@ def test_a_party_that_is_asked_for_votes_refuses() -> None:
 
 def test_with_drop_outs_the_noise_is_for_those_who_may_be_left() -> None:
     tried, records, consortium = private(3, l2=1.0), ordinary(3), make_consortium(5, dropouts=1)
-    parties, _, _ = hosted(tried, records, consortium=consortium, lose=[("elm", "train[0]")])
+    parties, _, _ = host_parties(tried, records, consortium=consortium, lose=[("elm", "train[0]")])
     found = run(parties)["model"]
     assert parties.declaration["model"].sensitivity == tried.sensitivity(4) > tried.sensitivity(5)
-    alone, _, _ = hosted(tried, records[:4])
+    alone, _, _ = host_parties(tried, records[:4])
     np.testing.assert_allclose(found, run(alone)["model"], atol=1e-3)
 
 
 def test_a_coordinator_without_the_records_stops_before_anything_is_sent() -> None:
     tried = private(3, public=make_placeholder(20, 4))
-    parties, hosts, _ = hosted(tried, ordinary(3))
+    parties, hosts, _ = host_parties(tried, ordinary(3))
     with pytest.raises(Refused, match="not here"):
         run(parties)
     assert not any(entry.kind == "draw" for host in hosts.values() for entry in host.store.ledger.entries())

@@ -26,7 +26,7 @@ from tests.support.channels import Whole, carry_messages
 from tests.support.consortia import STUDY
 from tests.support.noise import NoNoise
 
-from .consortia import NAMES, cohort, hosted, make_consortium, ordinary, protocol
+from .consortia import NAMES, host_parties, make_cohort, make_consortium, ordinary, protocol
 
 EMPTY = Records(np.zeros((0, 4)), np.zeros(0, np.int64))
 
@@ -36,7 +36,7 @@ def named(records: Any) -> dict[Any, Any]:
 
 
 def begun(method: Any, records: Any) -> Parties:
-    parties, _, _ = hosted(method, records)
+    parties, _, _ = host_parties(method, records)
     begin(parties)
     return parties
 
@@ -49,7 +49,7 @@ def test_stacks_of_parties_send_the_same_integers_as_single_sites(classes: int) 
     records += [EMPTY, Records(records[0].features[:20], cast(Any, records[0].labels)[:20])]
     assert all(len(set(cast(Any, own.labels))) == classes for own in records if len(own))
     soft = protocol(classes)
-    stacked, single = cohort(soft, records).sum(soft.vote), begun(soft, records).sum(soft.vote)
+    stacked, single = make_cohort(soft, records).sum(soft.vote), begun(soft, records).sum(soft.vote)
     grid: Any = soft.declare(make_consortium(6))["votes"].grid
     np.testing.assert_array_equal(np.rint(stacked.value / grid), np.rint(single.value / grid))
     assert stacked.parties == single.parties == 6
@@ -59,7 +59,7 @@ def test_stacks_of_parties_send_the_same_integers_as_single_sites(classes: int) 
 def test_models_of_stacks_and_of_single_sites_agree_as_far_as_minimisers_are_exact(classes: int) -> None:
     records = [*ordinary(classes, parties=4), EMPTY]
     avg = protocol(classes, "avg")
-    stacked, single = cohort(avg, records).sum(avg.train), begun(avg, records).sum(avg.train)
+    stacked, single = make_cohort(avg, records).sum(avg.train), begun(avg, records).sum(avg.train)
     np.testing.assert_allclose(stacked.value, single.value, atol=5 * 2 * TOLERANCE / avg.l2)
     assert np.abs(single.value).max() > 0.1
 
@@ -68,9 +68,9 @@ def test_models_of_stacks_and_of_single_sites_agree_as_far_as_minimisers_are_exa
 @pytest.mark.parametrize("classes", [2, 3])
 def test_without_noise_a_run_releases_the_minimiser(method: Any, classes: int) -> None:
     tried, records = protocol(classes, method), ordinary(classes)
-    parties, _, _ = hosted(tried, records)
+    parties, _, _ = host_parties(tried, records)
     released = run(parties)["model"]
-    mean = cohort(tried, records).sum(tried.train if method == "avg" else tried.vote)
+    mean = make_cohort(tried, records).sum(tried.train if method == "avg" else tried.vote)
     exact = mean.value / 5 if method == "avg" else tried.fit(mean.value / 5)
     scale = tried.declare(make_consortium(5))["model"].scale(make_consortium(5))
     np.testing.assert_allclose(released, exact, atol=scale.grid / 2 + 4 * TOLERANCE / tried.l2)
@@ -98,7 +98,7 @@ def noise_norms(request: pytest.FixtureRequest) -> dict[str, tuple[np.ndarray, f
     out = {}
     for constants in ("tight", "paper"):
         records, tried = ordinary(3), protocol(3, request.param, constants=constants)
-        parties, _, _ = hosted(tried, records)
+        parties, _, _ = host_parties(tried, records)
         exact = run(parties)["model"]
         runs = (simulate(tried, parties=named(records), epsilon=1.0, seed=seed, hosts=False) for seed in range(40))
         norms = np.array([np.linalg.norm(found.released["model"] - exact) for found in runs])
@@ -142,7 +142,7 @@ class Recording(Whole):
 @pytest.mark.parametrize("method", get_args(LearnsFrom))
 def test_everyone_sees_what_was_declared_and_nothing_else(method: Any) -> None:
     tried, records = protocol(3, method), ordinary(3)
-    parties, _, channel = hosted(tried, records)
+    parties, _, channel = host_parties(tried, records)
     parties.channel = Recording(channel)
     run(parties)
     sent, step = ("models", "train") if method == "avg" else ("votes", "vote")
@@ -164,7 +164,7 @@ def test_everyone_sees_what_was_declared_and_nothing_else(method: Any) -> None:
             # Entrusted: the coordinator reads this party's votes or model in clear, and the declaration says so.
             assert not asked and set(reply["ok"]) == {sent}
             release = tried.declare(parties.consortium)[sent]
-            exact = cohort(tried, [records[NAMES.index(party)]]).sum(getattr(tried, step)).value
+            exact = make_cohort(tried, [records[NAMES.index(party)]]).sum(getattr(tried, step)).value
             np.testing.assert_allclose(reply["ok"][sent] * release.grid, exact, atol=4 * TOLERANCE / tried.l2)
     assert "trusted" in tried.declare(parties.consortium).adversary
 
@@ -219,10 +219,10 @@ def test_with_drop_outs_the_noise_is_for_those_who_may_be_left(method: Any) -> N
     # Small enough a share that the cap of two radii does not hide it; a vote has no share at all.
     assert tried.sensitivity(4) > tried.sensitivity(5) or method == "vote"
     step = "train[0]" if method == "avg" else "vote[0]"
-    parties, _, _ = hosted(tried, records, consortium=consortium, noise=NoNoise(), lose=[("elm", step)])
+    parties, _, _ = host_parties(tried, records, consortium=consortium, noise=NoNoise(), lose=[("elm", step)])
     released = run(parties)["model"]
     assert parties.declaration["model"].sensitivity == tried.sensitivity(4)
-    mean = cohort(tried, records[:4]).sum(tried.train if method == "avg" else tried.vote)
+    mean = make_cohort(tried, records[:4]).sum(tried.train if method == "avg" else tried.vote)
     exact = mean.value / 4 if method == "avg" else tried.fit(mean.value / 4)
     grid = parties.declaration["model"].scale(consortium).grid
     np.testing.assert_allclose(released, exact, atol=grid / 2 + 4 * TOLERANCE / tried.l2)

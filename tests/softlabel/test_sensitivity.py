@@ -17,7 +17,7 @@ from comity.methods.softlabel.published.method import FINENESS, TOLERANCE
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Pure
 
-from .consortia import ROOT2, all_alike, cohort, longest_model_l2, make_consortium, ordinary, protocol
+from .consortia import ROOT2, all_alike, longest_model_l2, make_cohort, make_consortium, ordinary, protocol
 
 
 def widest(models: np.ndarray) -> float:
@@ -112,7 +112,7 @@ def test_avg_reaches_two_radii_over_the_number_of_parties(classes: int, parties:
     l2 = longest_model_l2(classes)
     avg = protocol(classes, "avg", l2=l2, public=np.array([[1.0]]))
     others = [all_alike(0.5, k % classes) for k in range(parties - 1)]
-    totals = [cohort(avg, [*others, all_alike(x, 0)]).sum(avg.train) for x in (1.0, -1.0)]
+    totals = [make_cohort(avg, [*others, all_alike(x, 0)]).sum(avg.train) for x in (1.0, -1.0)]
     moved = widest(np.stack([total.value / total.parties for total in totals]))
     claimed = 2 * minimiser_radius(l2, classes) / parties
     assert 0.999999 * claimed <= moved <= avg.sensitivity(parties)
@@ -132,7 +132,7 @@ def test_no_party_found_by_search_moves_the_released_value_further(method: str, 
         x = x / np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
         own = all_alike(0.0, 0, rows=len(y), width=4)
         own.features[:], cast(Any, own.labels)[:] = x, y
-        total = cohort(tried, [*others, own]).sum(tried.train if method == "avg" else tried.vote)
+        total = make_cohort(tried, [*others, own]).sum(tried.train if method == "avg" else tried.vote)
         mean = total.value / total.parties
         return mean if method == "avg" else tried.fit(mean)
 

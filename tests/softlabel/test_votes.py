@@ -19,13 +19,13 @@ from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from tests.support.published import rebuild_as
 
-from .consortia import all_alike, auxiliary, cohort, hosted, make_consortium, ordinary, protocol
+from .consortia import all_alike, auxiliary, host_parties, make_cohort, make_consortium, ordinary, protocol
 
 EMPTY = Records(np.zeros((0, 4)), np.zeros(0, np.int64))
 
 
 def contribution(method: Any, records: Records) -> np.ndarray:
-    total = cohort(method, [records]).sum(method.train if method.method == "avg" else method.vote)
+    total = make_cohort(method, [records]).sum(method.train if method.method == "avg" else method.vote)
     return total.value
 
 
@@ -53,7 +53,7 @@ def test_a_party_without_records_votes_evenly_and_takes_part(classes: int) -> No
     soft = protocol(classes)
     np.testing.assert_array_equal(contribution(soft, EMPTY), np.full((20, classes), 1 / classes))
     records = [*ordinary(classes, parties=3), EMPTY]
-    parties, _, _ = hosted(soft, records)
+    parties, _, _ = host_parties(soft, records)
     begin(parties)
     total = parties.sum(soft.vote)
     assert total.parties == 4
@@ -101,14 +101,14 @@ class Abstaining(PublishedSoftLabel):
 @pytest.mark.parametrize("row", [(0.0, 0.0, 0.0), (1.0, 1.0, 0.0), (2.0, -1.0, 0.0), (np.nan, 0.5, 0.5)])
 def test_a_row_outside_the_simplex_never_leaves_and_costs_nothing(row: Any) -> None:
     method = rebuild_as(Abstaining, protocol(), row=row)
-    parties, hosts, _ = hosted(method, ordinary(3))
+    parties, hosts, _ = host_parties(method, ordinary(3))
     with pytest.raises((Refused, Stopped)):
         run(parties)
     for host in hosts.values():
         assert "draw" not in [entry.kind for entry in host.store.ledger.entries()]
         assert host.store.ledger.summary()[0].spent.pure == 0
     with pytest.raises(Refused):
-        cohort(method, ordinary(3)).sum(method.vote)
+        make_cohort(method, ordinary(3)).sum(method.vote)
 
 
 def test_the_global_fit_refuses_shares_that_do_not_sum_to_one() -> None:

@@ -16,11 +16,11 @@ from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.report.result import load_result
 from comity.study.simulation.repeats import WITH_HOSTS, WITHOUT_MASKS
 from comity.study.simulation.simulate import simulate
-from tests.averaging.default_consortium import made, protocol
+from tests.averaging.default_consortium import make_records, protocol
 from tests.support.protocols import simulated_result
 
-RECORDS = made("logistic", (300,) * 5)
-TEST = made("logistic", (200,) * 5)["elm"]
+RECORDS = make_records("logistic", (300,) * 5)
+TEST = make_records("logistic", (200,) * 5)["elm"]
 
 
 def run(**options: Any) -> Any:

@@ -14,7 +14,7 @@ from comity.methods.summary import ratio
 from comity.methods.summary.features import MOMENT_SENSITIVITY, FourierFeatures, sum_moments
 from comity.methods.summary.ratio import Spectrum
 from comity.privacy.loss import GDP, Approx
-from tests.averaging.test_default_audit import SURE, claimed_mu, heard
+from tests.support.audits import SURE, claimed_mu, draw_views
 
 from .consortia import COLUMNS, build_one_shot, make_consortium
 
@@ -24,7 +24,9 @@ COUNT = 6000
 def estimate_loss(release: Any, consortium: Any, one: Any, other: Any, *, parts: Any = None) -> float:
     """μ that a reader can tell two contributions by, whose difference it knows."""
     apart = one - other
-    seen = [heard(release, consortium, value, seed, parts=parts, count=COUNT) for seed, value in ((1, one), (2, other))]
+    seen = [
+        draw_views(release, consortium, value, seed, parts=parts, count=COUNT) for seed, value in ((1, one), (2, other))
+    ]
     return mu_lower_bound(*(view @ apart for view in seen), confidence=SURE)
 
 

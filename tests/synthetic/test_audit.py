@@ -17,7 +17,7 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.sampling.lattice_noise import count_parts
-from tests.averaging.test_default_audit import SURE, claimed_mu, heard
+from tests.support.audits import SURE, claimed_mu, draw_views
 
 from .consortia import CLASSES, build_synthetic, make_consortium
 
@@ -36,7 +36,7 @@ def pair(built: Any, consortium: Any, neighbours: Any) -> Any:
 def views(release: Any, consortium: Any, values: Any, seed: Any, *, parts: Any = None, count: Any = COUNT) -> Any:
     """What is left of one contribution under the honest parts of its noise."""
     if not isinstance(consortium.loss, Pure):
-        return heard(release, consortium, values, seed, parts=parts, count=count)
+        return draw_views(release, consortium, values, seed, parts=parts, count=count)
     scale, source, shape = release.scale(consortium), SeededNoise(seed), (count, *release.shape)
     total = values + np.zeros(shape)
     for _ in range(consortium.honest_parts if parts is None else parts):

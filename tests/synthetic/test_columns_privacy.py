@@ -17,7 +17,7 @@ from comity.methods.synthetic import SyntheticColumnsProtocol
 from comity.methods.synthetic.columns import PLACES, ColumnPartition, sensitivity
 from comity.methods.synthetic.counts import LAPLACE, Layout
 from comity.privacy.loss import Approx, Pure
-from tests.averaging.test_default_audit import SURE, claimed_mu
+from tests.support.audits import SURE, claimed_mu
 
 from .by_columns import build_columns, make_consortium_of
 from .consortia import CLASSES, build_as

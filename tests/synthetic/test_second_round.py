@@ -30,7 +30,7 @@ from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import make_consortium as rostered
 from tests.averaging.default_consortium import parties
-from tests.averaging.test_default_audit import SURE, heard
+from tests.support.audits import SURE, draw_views
 from tests.support.consortia import NAMES as TOY
 
 from .consortia import (
@@ -381,8 +381,8 @@ def estimate_loss(
     deviation = [one.opened_deviation(consortium, consortium.honest_parts) for one in releases]
     found = []
     for side in (1, 0):
-        first = heard(releases[0], consortium, layout.count(others) + side * apart, seed + side, count=count)
-        noise = heard(releases[1], consortium, np.zeros(recount.counts), seed + 10 + side, count=count)
+        first = draw_views(releases[0], consortium, layout.count(others) + side * apart, seed + side, count=count)
+        noise = draw_views(releases[1], consortium, np.zeros(recount.counts), seed + 10 + side, count=count)
         scores = first @ apart / deviation[0] ** 2
         chosen = [tuple(recount.find_strongest(view, deviation[0]).tolist()) for view in first]
         for pairs in set(chosen):
