@@ -1,1 +1,1 @@
-"""The house as it is: rooms, their sizes, what each imports, and the way of a run through them, drawn from the code."""
+"""Pictures of the architecture, drawn from the code: packages by layer with their imports, and the path of a run."""

@@ -1,4 +1,4 @@
-"""The rooms of the house and the imports between them, read from the source without running it."""
+"""The packages, their sizes and the imports between them, read from the source without running it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PACKAGE = "comity"
 
 
 @dataclass(frozen=True)
-class Room:
-    """A package of the first level, or the modules beside them that stand alone."""
+class Package:
+    """A package of the first level, or a single module beside the packages."""
 
     name: str
     modules: int
@@ -28,47 +28,49 @@ class Room:
 
 
 @dataclass(frozen=True)
-class House:
-    """`floors` are the layers of the import contract, the highest first; `imports` counts, by two rooms, the modules of
-    the first that import something of the second."""
+class Architecture:
+    """`layers` are those of the import contract, the highest first. `imports` counts, for two packages, the modules of
+    the first that import the second."""
 
-    floors: tuple[tuple[str, ...], ...]
-    rooms: Mapping[str, Room]
+    layers: tuple[tuple[str, ...], ...]
+    packages: Mapping[str, Package]
     imports: Mapping[tuple[str, str], int]
 
 
-def house(root: Path) -> House:
-    """Read from the source and the import contract under `root`."""
-    floors = _floors(root / "pyproject.toml")
-    known = {name for floor in floors for name in floor}
+def read_architecture(root: Path) -> Architecture:
+    """Read the source and the import contract under `root`."""
+    layers = _layers(root / "pyproject.toml")
+    known = {name for layer in layers for name in layer}
     modules: Counter[str] = Counter()
     lines: Counter[str] = Counter()
     pairs: dict[tuple[str, str], set[Path]] = {}
     for path in sorted((root / "src" / PACKAGE).rglob("*.py")):
-        room = _room(path.relative_to(root / "src").with_suffix("").parts)
-        if room not in known:
+        package = _package_of(path.relative_to(root / "src").with_suffix("").parts)
+        if package not in known:
             continue
         text = path.read_text()
-        modules[room] += 1
-        lines[room] += text.count("\n")
+        modules[package] += 1
+        lines[package] += text.count("\n")
         for other in _imported(ast.parse(text)):
-            if other in known and other != room:
-                pairs.setdefault((room, other), set()).add(path)
-    rooms = {name: Room(name, modules[name], lines[name]) for floor in floors for name in floor}
-    return House(floors, rooms, {pair: len(paths) for pair, paths in sorted(pairs.items())})
+            if other in known and other != package:
+                pairs.setdefault((package, other), set()).add(path)
+    packages = {name: Package(name, modules[name], lines[name]) for layer in layers for name in layer}
+    return Architecture(layers, packages, {pair: len(paths) for pair, paths in sorted(pairs.items())})
 
 
-def _floors(contract: Path) -> tuple[tuple[str, ...], ...]:
+def _layers(contract: Path) -> tuple[tuple[str, ...], ...]:
     contracts = tomllib.loads(contract.read_text())["tool"]["importlinter"]["contracts"]
     layers = next(one["layers"] for one in contracts if one["type"] == "layers" and _is_whole(one["layers"]))
-    return tuple(tuple(_room(tuple(name.strip().split("."))) for name in re.split(r"[|:]", layer)) for layer in layers)
+    return tuple(
+        tuple(_package_of(tuple(name.strip().split("."))) for name in re.split(r"[|:]", layer)) for layer in layers
+    )
 
 
 def _is_whole(layers: list[str]) -> bool:
     return any(name.strip() == f"{PACKAGE}.cli" for layer in layers for name in layer.split("|"))
 
 
-def _room(parts: tuple[str, ...]) -> str:
+def _package_of(parts: tuple[str, ...]) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
@@ -78,10 +80,10 @@ def _imported(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Import):
             names = [one.name for one in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
-            # `from comity import data` names the room behind the word import.
+            # `from comity import data` names the package after the word import.
             alone = node.module == PACKAGE
             names = [f"{PACKAGE}.{one.name}" for one in node.names] if alone else [node.module]
         for name in names:
             parts = tuple(name.split("."))
             if parts[0] == PACKAGE:
-                yield _room(parts)
+                yield _package_of(parts)

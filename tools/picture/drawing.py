@@ -1,4 +1,4 @@
-"""Two drawings as SVG: the rooms on their floors with what each imports, and a run's way through them."""
+"""Two drawings as SVG: packages by layer with their imports, and the path of a run through them."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections.abc import Sequence
 from html import escape
 from itertools import pairwise
 
-from tools.picture.rooms import House
+from tools.picture.packages import Architecture
 
 _INK, _PALE, _LINE, _DARK = "#222222", "#e9edf0", "#9aa5ad", "#17415f"
 _STYLE = "font: 11px system-ui, 'DejaVu Sans', Arial, sans-serif"
 _ROW, _LEFT, _CELL = 26, 250, 42
 
 
-def rooms_and_imports(house: House) -> str:
-    """One row a room, floors from the top; a dot in a row for each room that it imports, larger where more of its
-    modules do. Every dot lies right of the diagonal: imports point down the floors."""
-    names = [name for floor in house.floors for name in floor]
+def draw_packages(architecture: Architecture) -> str:
+    """Draw a row for each package, the highest layer first, with a dot for each package that it imports: a larger one
+    if more of its modules do. Every dot lies right of the diagonal, because imports point down."""
+    names = [name for layer in architecture.layers for name in layer]
     place = {name: number for number, name in enumerate(names)}
     width, height = _LEFT + _CELL * len(names) + 10, _ROW * (len(names) + 1) + 64
     parts = []
     top = 64
-    for floor in house.floors:
-        bottom = top + _ROW * len(floor)
+    for layer in architecture.layers:
+        bottom = top + _ROW * len(layer)
         parts.append(_line(4, top, width - 6, top))
-        for name in floor:
-            room = house.rooms[name]
+        for name in layer:
+            package = architecture.packages[name]
             middle = top + _ROW / 2 + 4
             parts.append(_text(10, middle, name, bold=True))
-            parts.append(_text(_LEFT - 20, middle, room.size, anchor="end"))
+            parts.append(_text(_LEFT - 20, middle, package.size, anchor="end"))
             for other, number in place.items():
-                count = house.imports.get((name, other), 0)
+                count = architecture.imports.get((name, other), 0)
                 x = _LEFT + _CELL * (number + 0.5)
                 if other == name:
                     parts.append(f'<rect x="{x - 5:.0f}" y="{middle - 9:.0f}" width="10" height="10" fill="{_LINE}"/>')
@@ -46,21 +46,21 @@ def rooms_and_imports(house: House) -> str:
     return _drawing(width + 40, height, parts)
 
 
-def way(house: House, visited: Sequence[str], title: str) -> str:
-    """A line over the floors: one step to the right for each function that a run meets for the first time."""
-    names = [name for floor in house.floors for name in floor]
+def draw_run(architecture: Architecture, visited: Sequence[str], title: str) -> str:
+    """Draw a line over the packages: one step to the right for each function that a run calls for the first time."""
+    names = [name for layer in architecture.layers for name in layer]
     met = [name for name in names if name in set(visited)]
     place = {name: number for number, name in enumerate(met)}
     seen = [place[name] for name in visited if name in place]
     changes = sum(a != b for a, b in pairwise(seen))
     width, left, top = 900, 110, 34
     height = top + _ROW * len(met) + 10
-    parts = [_text(10, 18, f"{title}: {len(seen)} functions, {changes} changes of room", bold=True)]
+    parts = [_text(10, 18, f"{title}: {len(seen)} functions, {changes} changes of package", bold=True)]
     for name, number in place.items():
         y = top + _ROW * (number + 0.5)
         parts += [_text(10, y + 4, name), _line(left, y, width - 10, y, ink=_PALE)]
     step = (width - left - 20) / max(1, len(seen))
-    # Only where the line bends: most functions are met in the room of the one before.
+    # Only where the line bends: most functions are in the same package as the one before.
     bends = [
         at for at, number in enumerate(seen) if at in (0, len(seen) - 1) or not seen[at - 1] == number == seen[at + 1]
     ]

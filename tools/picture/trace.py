@@ -1,4 +1,4 @@
-"""The way of a run through the rooms: in which order its functions are first called."""
+"""The path of a run through the packages: the order in which its functions are first called."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import comity
 _ROOT = str(Path(comity.__file__).parent) + "/"
 
 
-def walked(act: Callable[[], Any]) -> list[str]:
-    """The room of each function of the package that `act` calls, in the order of first calls."""
+def trace_packages(act: Callable[[], Any]) -> list[str]:
+    """The package of each function of Comity that `act` calls, in the order of first calls."""
     visited: dict[tuple[str, str], None] = {}
 
     def on_call(frame: FrameType, event: str, _: Any) -> None:
