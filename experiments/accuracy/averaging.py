@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from comity.data import Bounded, Classes, Encoding, Records, split_evenly
 from comity.entropy import Stream
-from comity.methods.averaging import Averaging, AveragingProtocol
-from comity.methods.averaging.objectives import Kind
+from comity.methods.averaging import Averaging, AveragingProtocol, Kind
 from comity.protocol import Assessment, simulate
 from experiments.accuracy.rows import Beside, Case, Fitted, Scores, row
 from experiments.accuracy.tables import Table, table

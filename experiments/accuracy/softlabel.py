@@ -17,8 +17,7 @@ import numpy as np
 from comity import SoftLabel
 from comity.data import Classes, Encoding, Records
 from comity.entropy import Stream
-from comity.methods.softlabel import SoftLabelProtocol
-from comity.methods.softlabel.baselines import fit_baselines
+from comity.methods.softlabel import SoftLabelProtocol, fit_baselines
 from comity.privacy import SeededNoise
 from comity.protocol import log_loss
 from experiments.accuracy.reachable import reachable_constant

@@ -15,9 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from comity.data import Records, split_evenly
 from comity.entropy import Stream
-from comity.methods.averaging import Averaging
+from comity.methods.averaging import Averaging, penalty_for
 from comity.methods.averaging.descent import ROUNDS
-from comity.methods.averaging.objectives import penalty_for
 from comity.privacy import zcdp_rho
 from comity.protocol import Outcome, simulate
 from experiments.bench.methods import averaging_anchors as anchors

@@ -30,8 +30,7 @@ from threadpoolctl import threadpool_limits
 from comity.data import Records, split_by_sizes, split_evenly
 from comity.entropy import Stream
 from comity.learn import fit_logistic
-from comity.methods.averaging import Averaging, AveragingProtocol
-from comity.methods.averaging.objectives import penalty_for
+from comity.methods.averaging import Averaging, AveragingProtocol, penalty_for
 from comity.protocol import simulate
 from experiments.data.adult_bins import A9A, Adult, adult
 from experiments.papers.plot import Curve, Level, Panel, draw

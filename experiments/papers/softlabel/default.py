@@ -17,9 +17,7 @@ from comity import SoftLabel
 from comity.data import Records
 from comity.entropy import Stream
 from comity.learn import fit_softmax, linear_votes
-from comity.methods.softlabel import SoftLabelProtocol
-from comity.methods.softlabel.choice import StatisticName
-from comity.methods.softlabel.statistic import Statistic
+from comity.methods.softlabel import SoftLabelProtocol, Statistic, StatisticName
 from comity.privacy import SeededNoise
 from comity.protocol import NumberedParties, simulate
 from experiments.papers.softlabel.release import DELTA, make_consortium, noisy_means, opened, total

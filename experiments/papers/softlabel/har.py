@@ -28,7 +28,7 @@ from comity.data import Records, dataset
 from comity.entropy import Stream
 from comity.learn import fit_softmax, one_hot
 from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
-from comity.methods.softlabel.published.method import TOLERANCE, Constants, LearnsFrom, measure_error
+from comity.methods.softlabel.published import TOLERANCE, Constants, LearnsFrom, measure_error
 from comity.privacy import Neighbours, Pure, SeededNoise, Unit
 from comity.protocol import Cohort, Consortium, NumberedParties, perturb, simulate, stack_parties
 from experiments.papers.plot import Curve, Level, Panel, draw

@@ -33,8 +33,7 @@ from comity import SoftLabel
 from comity.data import dataset
 from comity.entropy import Stream
 from comity.learn import FeatureMap, fit_logistic, hard_votes, linear_weights
-from comity.methods.softlabel import SoftLabelProtocol
-from comity.methods.softlabel.statistic import Statistic
+from comity.methods.softlabel import SoftLabelProtocol, Statistic
 from comity.privacy import SeededNoise
 from comity.protocol import perturb
 from experiments.papers.plot import Curve, Level, Panel, draw

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from comity.data import dataset
 from comity.entropy import Stream
 from comity.learn import fit_pca
-from comity.methods.softlabel.choice import StatisticName
+from comity.methods.softlabel import StatisticName
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.softlabel.default import EPSILONS, Layout, case_of, reproduced
 

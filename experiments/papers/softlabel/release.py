@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.methods.softlabel import SoftLabelProtocol
-from comity.methods.softlabel.statistic import Statistic
+from comity.methods.softlabel import SoftLabelProtocol, Statistic
 from comity.privacy import Gaussian, NoiseSource, loss_of, simulated_permit
 from comity.protocol import Consortium, NumberedParties, Release
 
