@@ -1,8 +1,10 @@
 """Randomness as AES-128-CTR streams: secret ones from the operating system's entropy, public ones from a label.
 
-A `Stream` expands 32 bytes into as many uniform 64-bit words as asked for, at gigabytes per second, and derives the
-few distributions that *public* randomness needs (splits, generated records, random features). It draws no privacy
-noise: that is `comity.privacy.randomness`. A seed is used for one stream only; `derive` separates purposes by HKDF.
+    Stream.public("my split", 7).permutation(100)     # the same order on every machine
+
+A `Stream` expands 32 bytes into any number of uniform 64-bit words, at gigabytes per second, and derives the few
+distributions that *public* randomness needs (splits, generated records, random features). It draws no privacy noise:
+`comity.privacy.randomness` does. Use a seed for one stream only; `derive` separates purposes by HKDF.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ def fresh_seed() -> bytes:
 
 
 def derive(secret: bytes, *label: str | int | bytes) -> bytes:
-    """32 bytes bound to a purpose: HKDF-SHA256 with the length-prefixed label as context, so labels can't collide."""
+    """32 bytes for one purpose: HKDF-SHA256 with the length-prefixed label as context, so labels can't collide."""
     info = b"".join([len(part).to_bytes(4, "big") + part for part in map(_label, label)])
-    # RFC 5869 without a salt, for as many bytes as one block has: the two steps as they stand there.
+    # The two steps of RFC 5869 without a salt, for the length of one block.
     return hmac.digest(hmac.digest(_NO_SALT, secret, "sha256"), info + b"\x01", "sha256")
 
 
@@ -45,17 +47,17 @@ def _label(part: str | int | bytes) -> bytes:
 
 
 class Stream:
-    """Uniform words from a 32-byte seed, in order; the same seed gives the same words on every machine."""
+    """Uniform words from a 32-byte seed; the same seed gives the same words on every machine."""
 
     def __init__(self, seed: bytes) -> None:
         if len(seed) != 32:
             raise ValueError(f"a stream needs a seed of 32 bytes, found {len(seed)}")
-        # Key and counter start both come from the seed; a seed is never used for two streams.
+        # The seed gives both key and first counter, so a seed is never used for two streams.
         self._encryptor = Cipher(algorithms.AES(seed[:16]), modes.CTR(seed[16:])).encryptor()
 
     @classmethod
     def public(cls, *label: str | int | bytes) -> Stream:
-        """Public, reproducible randomness named by a label (a study's hash, a run, a purpose)."""
+        """Public, reproducible randomness that a label names (a study's hash, a run, a purpose)."""
         return cls(derive(b"comity public randomness", *label))
 
     def bytes(self, count: int) -> bytes:

@@ -12,8 +12,8 @@
     └── Stopped             the run ended early and can be resumed                  exit code 5
         └── SiteLost          a party did not answer
 
-The sentence of an error is for the person whose data or file it is about. Over the wire goes `code` and `key` alone:
-a value, a count or a remaining budget in an error text would be a release that nobody accounted for.
+The sentence of an error is for the person whose data or file it is about. Over the wire go `code` and `key` alone: a
+value, a count or a remaining budget in a sentence would be a release that nobody accounted for.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _PREFIX_LETTERS = 3
 
 
 class ComityError(Exception):
-    """Root of the tree. `code` is a short public word, `key` the schema, study or release key concerned, `party` who
-    said so, where it was somebody else."""
+    """Root of the tree. `code` is a short public word, `key` the schema, study or release key concerned, `party` the
+    party that reported the error, where it was another one."""
 
     code = "error"
     exit_code = 1
@@ -68,14 +68,14 @@ class DataError(BadInput):
 
 
 class Refused(ComityError):
-    """Said no: by budget, policy, approval or protocol. The refused ask spent nothing."""
+    """Refused by budget, policy, approval or protocol. The refused ask spent nothing."""
 
     code = "refused"
     exit_code = 4
 
 
 class BudgetExceeded(Refused):
-    """The ledger can't pay. The figures are the owner's and stay at home; `code` is what others learn."""
+    """The ledger can't pay. The figures stay with the owner; others learn `code`."""
 
     code = "budget"
 
@@ -86,7 +86,7 @@ class BudgetExceeded(Refused):
         self.difference = difference
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """So that a refusal in another process of the owner arrives as one."""
+        """A refusal in another process of the owner arrives as one, with its figures."""
         figures = partial(type(self), requested=self.requested, remaining=self.remaining, difference=self.difference)
         return figures, self.args, self.__dict__
 
@@ -98,8 +98,8 @@ class Malformed(Refused):
 
 
 class Implausible(Malformed):
-    """What was opened lies outside of what public figures allow: somebody sent other values than the study lets it
-    send. The run ends for all, and nothing is made of it."""
+    """An opened value lies outside what public figures allow: some party sent values that the study does not let it
+    send. The run ends for all, and its values are not used."""
 
     code = "implausible"
 

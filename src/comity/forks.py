@@ -1,9 +1,9 @@
 """Forks beside threads that use SQLite.
 
-SQLite has locks of the whole process. A child that is forked while another thread holds one of them waits for it for
-ever, because that thread does not exist in the child. So every use of SQLite enters one gate: a fork waits until its
-own thread is the only one inside, and keeps the others out until it is done. Threads that stay inside for longer than
-`PATIENCE` are not waited for; a child that was forked beside one is refused at the gate instead of hanging behind it.
+SQLite has locks of the whole process. A child that is forked while another thread holds such a lock waits forever,
+because that thread does not exist in the child. Every use of SQLite therefore enters one gate. A fork waits until no
+other thread is inside, and keeps other threads out until it is done. It waits at most `MAX_WAIT_SECONDS`; a child that
+was forked while another thread was inside is refused at the gate, and does not hang.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Callable
 
 from comity.errors import Refused
 
-PATIENCE = 2.0
-"""Seconds for which a fork waits for other threads."""
+MAX_WAIT_SECONDS = 2.0
+"""How long a fork waits for other threads."""
 
 
 class ForkGate:
-    """The threads that are inside SQLite, each as often as it entered. Entering again never waits."""
+    """Counts how often each thread is inside SQLite. A thread that is inside enters again without waiting."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -50,8 +50,9 @@ class ForkGate:
                 self._changed.notify_all()
 
     def close(self, connection: sqlite3.Connection) -> None:
-        """Close a connection from a finaliser, which may run in any thread at any time and must not wait: now, or when
-        the gate is entered next."""
+        """Close a connection from a finaliser, which may run in any thread at any time and must not wait.
+
+        Closes it now, or when a thread next enters the gate."""
         if not self._try_enter():
             self._unclosed.append(connection)
             return
@@ -61,7 +62,7 @@ class ForkGate:
             self.__exit__()
 
     def at_fork(self, *, before: Callable[[], None] | None = None, in_child: Callable[[], None]) -> None:
-        """Call `before` while nobody else is inside, and `in_child` in the new process."""
+        """Call `before` while no other thread is inside, and `in_child` in the new process."""
         if before is not None:
             self._before.append(before)
         self._in_child.append(in_child)
@@ -106,7 +107,7 @@ class ForkGate:
         while self._forking:
             self._changed.wait()
         self._forking = threading.get_ident()
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + MAX_WAIT_SECONDS
         while self._others() and (left := until - time.monotonic()) > 0:
             self._changed.wait(left)
         for call in self._before:
@@ -120,7 +121,7 @@ class ForkGate:
         self._changed.release()
 
     def _end_in_child(self) -> None:
-        # A connection that was left over at the last moment still counts its locks, which this process does not have.
+        # A connection that was left unclosed at the last moment still counts locks that this process does not have.
         self._is_split = self._is_split or bool(self._others() or self._unclosed)
         _inherited.extend(self._unclosed)
         me = threading.get_ident()
@@ -131,14 +132,14 @@ class ForkGate:
 
 
 _inherited: list[sqlite3.Connection] = []
-"""Kept for good, since closing them would undo what the parent still uses."""
+"""Never closed: closing them would release locks that the parent still uses."""
 
 GATE = ForkGate()
 os.register_at_fork(before=GATE._begin_fork, after_in_parent=GATE._end_in_parent, after_in_child=GATE._end_in_child)
 
 
 class ForkLock:
-    """A lock of one connection, entered again by the thread that has it, and held inside the gate."""
+    """The reentrant lock of one connection, held inside the gate."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

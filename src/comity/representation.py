@@ -1,6 +1,6 @@
-"""A `repr` of a few lines for values that hold arrays, tables or many parts: what they are made of, not all of it.
+"""A `repr` of a few lines for values that hold arrays, tables or many parts: what they hold, not the numbers.
 
-A notebook shows what its last line gives back. Whoever wants the numbers asks for the attribute that holds them.
+A notebook shows the value of its last line. The numbers are in the attributes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROWS = 10
 
 
 def short_repr(value: Any) -> str:
-    """`__repr__` of a dataclass: its fields, each in a few words; those that are None or empty are left out."""
+    """`__repr__` of a dataclass: its fields, each in a few words, without those that are None or empty."""
     shown = [(field.name, getattr(value, field.name)) for field in fields(value) if field.repr]
     inside = ", ".join(f"{name}={in_brief(part)}" for name, part in shown if part is not None and not _is_empty(part))
     return f"{type(value).__name__}({inside})"
@@ -71,7 +71,7 @@ def _few(names: list[Any]) -> str:
 
 
 def _shown(name: Any) -> str:
-    """A name without quotes, unless it has characters that a terminal would obey."""
+    """A name without quotes, unless it has control characters."""
     return str(name) if str(name).isprintable() else repr(name)
 
 

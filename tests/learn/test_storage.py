@@ -148,7 +148,7 @@ def test_weights_of_another_kind_are_refused(folder: Any, coef: Any) -> None:
 
 
 def test_an_archive_that_would_unpack_without_end_is_not_opened(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "MOST_BYTES", 2000)
+    monkeypatch.setattr(arrays, "MAX_BYTES", 2000)
     with zipfile.ZipFile(folder / "weights.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("coef.npy", bytes(100_000))
     with pytest.raises(DataError, match="not opened"):

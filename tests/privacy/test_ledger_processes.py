@@ -307,7 +307,7 @@ def test_a_child_that_was_forked_beside_a_long_transaction_is_refused(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It can't tell whether the other thread was inside SQLite, so it uses no ledger at all rather than hang."""
-    monkeypatch.setattr(forks, "PATIENCE", 0.1)
+    monkeypatch.setattr(forks, "MAX_WAIT_SECONDS", 0.1)
     other = Ledger.create(tmp_path / "other.ledger", dataset="visits", grant=Pure(1), **RECORD)
     inside, over = threading.Event(), threading.Event()
 

@@ -1,2 +1,1 @@
-"""What a study leaves to whoever receives it: models, datasets, tables, each saved, loaded, described and drawn by
-itself."""
+"""What a study delivers: models, datasets and tables. Each saves, loads, describes and draws itself."""

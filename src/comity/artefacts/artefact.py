@@ -1,8 +1,8 @@
 """The interface of what a protocol presents, and the kinds that a folder may hold.
 
-A folder comes from somewhere else: its `artefact.json` names a kind, never a class. Kinds are entered here or in the
-entry of a method, with where their class is found; loading imports nothing that a folder names, and no kind uses a
-format that runs code.
+A folder comes from another party: its `artefact.json` names a kind, never a class. Each kind and the place of its class
+are listed here or in the entry of a method. Loading imports nothing that a folder names, and no kind uses a format that
+runs code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from comity.files import make_folder, make_private, write_atomically
 
 PAGE: Final = "artefact.json"
 _FORMAT: Final = "comity-artefact-1"
-_MOST_BYTES: Final = 1 << 20
+_MAX_BYTES: Final = 1 << 20
 
 KINDS: Final[dict[str, str]] = {
     "constant": "comity.learn.classifiers:ConstantClassifier",
@@ -30,21 +30,21 @@ KINDS: Final[dict[str, str]] = {
     "regression": "comity.learn.regressor:LinearRegressor",
     "table": "comity.artefacts.table:Table",
 }
-"""Where the class of each kind is found, a module and a name in it: those that several methods present."""
+"""The class of each kind that several methods present, as module and name."""
 
 
 def kinds() -> dict[str, str]:
-    """All of them, with those of single methods, which their entries name. Methods are a floor above: they are looked
-    up when a folder is read or written, never imported here."""
+    """All kinds, with those that entries of single methods list. Methods are a layer above: they are looked up when a
+    folder is read or written, and not imported here."""
     of_methods: dict[str, str] = import_module("comity.methods").artefact_kinds()
     return {**of_methods, **KINDS}
 
 
 @dataclass(frozen=True)
 class Card:
-    """What an artefact says of itself on its card; what its release cost, and whether it is any good, is added there.
+    """What an artefact says of itself on its card. The card adds what its release cost and how good it is.
 
-    `what` is a sentence without its end, which goes on "learned from the records of 3 parties" with `made` = "learned".
+    `what` is the beginning of a sentence that ends "learned from the records of 3 parties" with `made` = "learned".
     `parts` are further headings with their text.
     """
 
@@ -56,7 +56,7 @@ class Card:
 
 @runtime_checkable
 class Artefact(Protocol):
-    """What a consumer works with, made of released values alone.
+    """What a consumer works with, made from released values alone.
 
     `kind` is its name among `kinds`, `place` the folder of a run that it is saved in.
     """
@@ -69,18 +69,18 @@ class Artefact(Protocol):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """What `save` wrote; a `DataError` whatever is wrong with it."""
+        """What `save` wrote; a `DataError` for anything else."""
 
     def card(self) -> Card: ...
 
     def section(self, noise: float | None = None) -> Section:
-        """Its part of a page; `noise` is the standard deviation in each released number, where it is known."""
+        """Its part of a page; `noise` is the standard deviation of each released number, where it is known."""
 
 
 def save_artefact(artefact: Artefact, folder: Path) -> None:
-    """Write file by file under its final name only when complete; `artefact.json`, which is read first, goes last.
+    """Write each file completely before it gets its final name; `artefact.json`, which is read first, is written last.
 
-    Whatever an earlier artefact left in the folder is gone afterwards.
+    Files of an earlier artefact in the folder are removed.
     """
     if artefact.kind not in kinds():
         raise ValueError(f"{type(artefact).__name__}: the kind {artefact.kind!r} is not registered")
@@ -116,7 +116,7 @@ def load_artefact(folder: str | Path) -> Artefact:
     folder = Path(folder)
     path = folder / PAGE
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        if path.stat().st_size > _MAX_BYTES:
             raise ValueError("it is larger than any such page")
         page = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

@@ -1,10 +1,10 @@
 """Cells of exported CSV files that no spreadsheet takes for a formula.
 
 A spreadsheet runs a cell that begins with =, +, - or @, and some skip a tab, a line end or an invisible character
-before it. Where the decimal mark is a comma it separates cells by semicolons, so that a formula may also begin behind a
-semicolon or a line end within a text. Records and identifiers come from others: one of them could fetch a page, or
-start a program, on the machine where the table is opened. An apostrophe is written before each such place, which
-spreadsheets take as the mark of a text. Numbers stay numbers.
+before it. Where the decimal mark is a comma, semicolons separate cells, and a formula may also begin behind a semicolon
+or a line end within a text. Records and identifiers come from other parties: a formula in one of them could fetch a
+page, or start a program, on the machine where the table is opened. An apostrophe before each such place marks the cell
+as a text. Numbers stay numbers.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _MARKED = re.compile(rf"\A{_MARK}(?={_BEGINS})|(?<=[;\r\n]){_MARK}(?={_GOES_ON})
 
 
 def escape_cell(cell: Any) -> Any:
-    """What stands for this cell in a file: a text that could be a formula with marks before it, anything else as it
-    is. A text that has such a mark already gets a further one, so that `unescape_cell` gives back what was there."""
+    """The cell as it is written to a file: a text that could be a formula gets marks, anything else stays as it is. A
+    text that has such a mark gets another one, and `unescape_cell` restores it."""
     return _UNMARKED.sub(_MARK, cell) if isinstance(cell, str) else cell
 
 
@@ -40,7 +40,7 @@ def unescape_cell(cell: Any) -> Any:
 
 
 def escape_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table whose heads and texts are safe to open; columns of numbers, truth values and times are as they were."""
+    """A table whose heads and texts are safe to open; columns of numbers, truth values and times stay as they are."""
     return _mapped(frame, escape_cell)
 
 

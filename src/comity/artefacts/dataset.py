@@ -1,4 +1,4 @@
-"""Released records: a table with the schema that describes it, read again like any owner's data."""
+"""Released records: a table with its schema, read like an owner's data."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from comity.data import Categorical, Classes, Column, Ordinal, Schema, Target, e
 from comity.errors import DataError, SchemaError
 from comity.representation import html_frame, short_repr
 
-# More columns, or categories of one, than a reader takes in.
-_COLUMNS, _CATEGORIES = 40, 6
+# A page shows so many columns, and so many categories of a column.
+_MAX_COLUMNS, _MAX_CATEGORIES = 40, 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +86,10 @@ class Dataset:
 
     def section(self, noise: float | None = None) -> Section:
         columns = _columns(self.schema)
-        more = f"; {len(columns) - _COLUMNS} further columns are in the files" if len(columns) > _COLUMNS else ""
-        rows = tuple(_described(column, self.frame[column.name]) for column in columns[:_COLUMNS])
+        more = (
+            f"; {len(columns) - _MAX_COLUMNS} further columns are in the files" if len(columns) > _MAX_COLUMNS else ""
+        )
+        rows = tuple(_described(column, self.frame[column.name]) for column in columns[:_MAX_COLUMNS])
         return Section(
             "The dataset",
             (f"{len(self):,} records, {len(columns)} columns.",),
@@ -103,8 +105,12 @@ def _described(column: Column | Target, values: pd.Series) -> tuple[Cell, ...]:
     kind = type(column).__name__.lower()
     if isinstance(column, Categorical | Ordinal | Classes):
         shares = values.astype(str).value_counts(normalize=True)
-        shown = ", ".join(f"{label} {share:.0%}" for label, share in shares.head(_CATEGORIES).items())
-        return column.name, kind, shown + (f" and {len(shares) - _CATEGORIES} more" * (len(shares) > _CATEGORIES))
+        shown = ", ".join(f"{label} {share:.0%}" for label, share in shares.head(_MAX_CATEGORIES).items())
+        return (
+            column.name,
+            kind,
+            shown + (f" and {len(shares) - _MAX_CATEGORIES} more" * (len(shares) > _MAX_CATEGORIES)),
+        )
     if not len(values.dropna()) or not pd.api.types.is_numeric_dtype(values):
         content = f"{values.dropna().nunique()} values"
         return column.name, kind, content

@@ -1,7 +1,6 @@
-"""What an artefact or an assessment says on a page, as plain values: the page draws them, `result.json` keeps them.
+"""What an artefact or an assessment says on a page, as plain values: the page draws them, `result.json` stores them.
 
-A plot is described by its numbers and words, so that a page can be made again from a folder, in another style, by
-another program; nothing here draws.
+A plot is described by its numbers and words. Another program can draw a page again from a folder, in another style.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bars:
-    """Quantities side by side; `axis` says what they count."""
+    """Quantities side by side; `axis` says what they measure."""
 
     __repr__ = short_repr
 
@@ -154,7 +153,7 @@ Plot = Bars | Dots | Curves | Panels | Matrices | Pictures
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a page. The first plot stands beside the sentence that says what was released."""
+    """One part of a page. Its first plot is beside the sentence that says what was released."""
 
     __repr__ = short_repr
 
@@ -191,7 +190,7 @@ def section_page(section: Section) -> dict[str, Any]:
 
 
 def read_section(page: Mapping[str, Any]) -> Section:
-    """What `section_page` wrote; KeyError, TypeError or ValueError where it is something else."""
+    """What `section_page` wrote; KeyError, TypeError or ValueError for anything else."""
     return Section(
         heading=_text(page["heading"]),
         sentences=tuple(map(_text, page["sentences"])),

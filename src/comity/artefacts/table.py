@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FORMAT: Final = "comity-table-1"
-_MOST_BYTES: Final = 1 << 28
-# More rows than a reader takes in; the rest is in the files.
-_SHOWN = 60
+_MAX_BYTES: Final = 1 << 28
+# A page shows so many rows; the files have the rest.
+_MAX_SHOWN = 60
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Table:
     def load(cls, folder: Path) -> Self:
         path = folder / "table.json"
         try:
-            if path.stat().st_size > _MOST_BYTES:
+            if path.stat().st_size > _MAX_BYTES:
                 raise ValueError("it is larger than any table of figures")
             page = json.loads(path.read_text(encoding="utf-8"))
             if page["format"] != _FORMAT:
@@ -102,9 +102,9 @@ class Table:
         )
 
     def section(self, noise: float | None = None) -> Section:
-        cut = len(self.rows) > _SHOWN
-        note = f"The first {_SHOWN} of {len(self.rows)} rows; all are in table.csv." if cut else ""
-        return Section(self.about or "Figures", tables=(Grid(self.heads, self.rows[:_SHOWN], note),))
+        cut = len(self.rows) > _MAX_SHOWN
+        note = f"The first {_MAX_SHOWN} of {len(self.rows)} rows; all are in table.csv." if cut else ""
+        return Section(self.about or "Figures", tables=(Grid(self.heads, self.rows[:_MAX_SHOWN], note),))
 
 
 def _is_cell(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Empirical lower bounds of ε, to hold against the claimed one."""
+"""Empirical lower bounds of ε, to compare with the claimed ε."""
 
 from __future__ import annotations
 

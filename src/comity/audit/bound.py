@@ -23,7 +23,7 @@ from comity.errors import DataError, StudyError
 
 _CANDIDATES = 1000
 _CAUTION = 1e-4
-"""While choosing, intervals miss this much less often: the best of many events is partly the luckiest one."""
+"""While an event is chosen, intervals miss this much less often: the best of many events is partly luck."""
 
 Floats = NDArray[np.float64]
 
@@ -53,12 +53,12 @@ def epsilon_lower_bound(
     ε >= ln((p − δ)/q) for the probabilities p and q of any event under either input; p is replaced by a lower
     and q by an upper bound, each wrong with at most half of what the confidence leaves.
     """
-    _checked_levels(delta, confidence)
+    _check_levels(delta, confidence)
 
     def excess(events: _Events, miss: float) -> Floats:
         return _log_ratio(events, delta, miss)
 
-    return max(0.0, _measured(scores, scores_neighbour, excess, (1 - confidence) / 2))
+    return max(0.0, _bound_on_fresh_samples(scores, scores_neighbour, excess, (1 - confidence) / 2))
 
 
 def gdp_lower_bound(scores: ArrayLike, scores_neighbour: ArrayLike, *, delta: float, confidence: float = 0.95) -> float:
@@ -79,7 +79,7 @@ def mu_lower_bound(scores: ArrayLike, scores_neighbour: ArrayLike, *, confidence
     μ >= −Φ⁻¹(a) − Φ⁻¹(b) for the two error probabilities a and b of any test; both are replaced by upper
     bounds, each wrong with at most half of what the confidence leaves.
     """
-    _checked_levels(0.0, confidence)
+    _check_levels(0.0, confidence)
 
     def separation(events: _Events, miss: float) -> Floats:
         missed = _upper(events.size - events.hits, events.size, miss)
@@ -87,7 +87,7 @@ def mu_lower_bound(scores: ArrayLike, scores_neighbour: ArrayLike, *, confidence
         # Both errors may be bounded by 1 alone: −∞, which no maximum takes.
         return np.asarray(-ndtri(missed) - ndtri(false), np.float64)
 
-    return max(0.0, _measured(scores, scores_neighbour, separation, (1 - confidence) / 2))
+    return max(0.0, _bound_on_fresh_samples(scores, scores_neighbour, separation, (1 - confidence) / 2))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -110,25 +110,25 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return low
 
 
-def _measured(scores: ArrayLike, scores_neighbour: ArrayLike, bound: _Bound, miss: float) -> float:
+def _bound_on_fresh_samples(scores: ArrayLike, scores_neighbour: ArrayLike, bound: _Bound, miss: float) -> float:
     """The bound of the one event that looked best on the even samples, evaluated on the odd ones."""
-    first, other = _checked_scores(scores), _checked_scores(scores_neighbour)
+    first, other = _check_scores(scores), _check_scores(scores_neighbour)
     choosing, choosing_other = np.sort(first[::2]), np.sort(other[::2])
-    thresholds = _thresholds(choosing, choosing_other)
+    thresholds = _choose_thresholds(choosing, choosing_other)
     best, chosen = -math.inf, (thresholds[0], False, False)
     for below in (False, True):
-        events = _counted(choosing, choosing_other, thresholds, below)
+        events = _count_events(choosing, choosing_other, thresholds, below)
         for swap in (False, True):
             values = bound(events.swapped() if swap else events, miss * _CAUTION)
             at = int(np.argmax(values))
             if values[at] > best:
                 best, chosen = float(values[at]), (thresholds[at], below, swap)
     threshold, below, swap = chosen
-    events = _counted(np.sort(first[1::2]), np.sort(other[1::2]), np.array([threshold]), below)
+    events = _count_events(np.sort(first[1::2]), np.sort(other[1::2]), np.array([threshold]), below)
     return float(bound(events.swapped() if swap else events, miss)[0])
 
 
-def _counted(scores: Floats, other: Floats, thresholds: Floats, below: bool) -> _Events:
+def _count_events(scores: Floats, other: Floats, thresholds: Floats, below: bool) -> _Events:
     """Counts of {score < threshold} or of {score >= threshold}, for sorted scores."""
     less, less_other = np.searchsorted(scores, thresholds), np.searchsorted(other, thresholds)
     if below:
@@ -136,7 +136,7 @@ def _counted(scores: Floats, other: Floats, thresholds: Floats, below: bool) -> 
     return _Events((len(scores) - less).astype(float), len(scores), (len(other) - less_other).astype(float), len(other))
 
 
-def _thresholds(scores: Floats, other: Floats) -> Floats:
+def _choose_thresholds(scores: Floats, other: Floats) -> Floats:
     pooled = np.unique(np.concatenate([scores, other]))
     if len(pooled) <= _CANDIDATES:
         return pooled
@@ -164,13 +164,13 @@ def _upper(hits: Floats, size: int, miss: float) -> Floats:
     return 1 - _lower(size - hits, size, miss)
 
 
-def _checked_scores(scores: ArrayLike) -> Floats:
+def _check_scores(scores: ArrayLike) -> Floats:
     listed = np.asarray(scores, np.float64)
     if listed.ndim != 1 or len(listed) < 4 or not np.isfinite(listed).all():
         raise DataError(f"an audit needs a list of at least 4 finite scores for each input, found shape {listed.shape}")
     return listed
 
 
-def _checked_levels(delta: float, confidence: float) -> None:
+def _check_levels(delta: float, confidence: float) -> None:
     if not (0 <= delta < 1 and 0 < confidence < 1):
         raise StudyError(f"delta lies in [0, 1) and confidence in (0, 1), found delta {delta}, confidence {confidence}")

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from comity.artefacts.arrays import MOST_BYTES, read_arrays
+from comity.artefacts.arrays import MAX_BYTES, read_arrays
 from comity.artefacts.artefact import Card
 from comity.data.encoding import Encoding
 from comity.data.schemas.schema import Schema
@@ -161,7 +161,7 @@ def read_page(folder: Path) -> dict[str, Any]:
     """The page of a model, with classes that are labels."""
     path = folder / PAGE
     try:
-        if path.stat().st_size > MOST_BYTES:
+        if path.stat().st_size > MAX_BYTES:
             raise DataError(f"{path}: is larger than any model's page; give the folder of a released model")
         page = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

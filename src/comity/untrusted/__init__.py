@@ -1,5 +1,5 @@
-"""What somebody else wrote, before anything is made of it: file names, texts for a terminal, TOML.
+"""Input that other parties wrote: file names, texts for a terminal, JSON and TOML.
 
-Studies, results, certificates and messages come from other parties. Each kind of text that they bring has one place
-here that decides what is accepted and what it looks like when it is shown.
+Studies, results, certificates and messages come from other parties. For each kind of text one module here decides what
+is accepted, and how it is shown.
 """

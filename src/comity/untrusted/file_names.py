@@ -1,8 +1,8 @@
-"""Names of files that somebody else chose: in packed studies, signed results, artefacts and study files.
+"""Names of files that another party chose: in packed studies, signed results, artefacts and study files.
 
 Promise    A name that passes stays inside its folder on every system. Reading follows no link, writing replaces
-           nothing. A file that is missing is an error, never an empty one.
-Against    Whoever writes the list of files, or puts links into the folder, also while it is read.
+           nothing. A missing file is an error, never an empty one.
+Against    An author of the list of files, and anyone who puts links into the folder, also while it is read.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOE
 
 
 class UnsafeName(ValueError):
-    """A name that may lead out of its folder. The sentence says what is wrong with it, after the name."""
+    """A name that may lead out of its folder. The sentence follows the name and says what is wrong with it."""
 
 
 def check_name(name: Any, *, portable: bool = False) -> str:
-    """`name`, if it is a relative path inside a folder: parts joined by /, none hidden, no way up, no root, no drive,
-    no control character. A `portable` one has plain ASCII letters, digits, spaces and `._-` alone."""
+    """`name`, if it is a relative path inside a folder: parts joined by /, none hidden, no "..", no root, no drive, no
+    control character. A `portable` name has ASCII letters, digits, spaces and `._-` alone."""
     if not isinstance(name, str) or not name:
         raise UnsafeName("is empty, or no text")
     if has_control_characters(name):
@@ -49,13 +49,13 @@ def check_name(name: Any, *, portable: bool = False) -> str:
 
 
 def has_control_characters(text: str) -> bool:
-    """Whether a text has characters that nobody sees, or that no file name can have: controls, overrides of the
-    direction of writing, zero-width ones, halves of characters, line separators."""
+    """Whether a text has invisible characters or ones that no file name can have: controls, overrides of the writing
+    direction, zero-width characters, lone surrogates, line separators."""
     return any(map(is_hidden, text))
 
 
 def is_inside(folder: Path, path: Path) -> bool:
-    """Whether `path` lies in `folder`, after every link was followed. Where nobody can tell it does not."""
+    """Whether `path` lies in `folder` after following every link; False where that can't be decided."""
     try:
         return path.resolve().is_relative_to(folder.resolve())
     except (OSError, ValueError, RuntimeError):
@@ -63,8 +63,8 @@ def is_inside(folder: Path, path: Path) -> bool:
 
 
 def read_inside(folder: Path, name: Any) -> bytes:
-    """The content of a regular file of `folder`. An `UnsafeName` for a name that leads elsewhere, an `OSError` for a
-    file that is missing, or reached through a link."""
+    """The content of a regular file of `folder`. Raises `UnsafeName` for a name that leads elsewhere, `OSError` for a
+    file that is missing or reached through a link."""
     *folders, leaf = check_name(name).split("/")
     parent = _open_folder(folder, folders)
     try:
@@ -79,8 +79,8 @@ def read_inside(folder: Path, name: Any) -> bytes:
 
 
 def write_inside(folder: Path, name: Any, content: bytes) -> None:
-    """Make a new file of `folder`, and the folders that lead to it, for their owner alone. What is there stays: an
-    `OSError`."""
+    """Make a new file in `folder`, and its parent folders, readable by their owner alone. Raises `OSError` where the
+    file exists."""
     *folders, leaf = check_name(name).split("/")
     parent = _open_folder(folder, folders, make=True)
     try:
@@ -92,15 +92,15 @@ def write_inside(folder: Path, name: Any, content: bytes) -> None:
 
 
 def _open_folder(folder: Path, parts: list[str], *, make: bool = False) -> int:
-    """The folder at the end of these parts, each opened inside the one before it: no link is followed on the way."""
-    found = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """A descriptor of the folder at the end of these parts, each opened inside the one before: no link is followed."""
+    current = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in parts:
         try:
             if make:
                 with suppress(FileExistsError):
-                    os.mkdir(part, 0o700, dir_fd=found)
-            inner = os.open(part, _FOLDER, dir_fd=found)
+                    os.mkdir(part, 0o700, dir_fd=current)
+            inner = os.open(part, _FOLDER, dir_fd=current)
         finally:
-            os.close(found)
-        found = inner
-    return found
+            os.close(current)
+        current = inner
+    return current

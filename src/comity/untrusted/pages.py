@@ -1,7 +1,7 @@
-"""JSON that somebody else may have written or damaged, read into values of the types that their classes declare.
+"""JSON that another party may have written or damaged, read into values of declared types.
 
-A dataclass takes whatever it is given, and a text in the place of a number is noticed where somebody adds it up. Here
-it is noticed where it is read.
+A dataclass checks nothing, and a text in the place of a number would be noticed only where it is added up. Here it is
+noticed where it is read.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 def validate(kind: Any, page: Any) -> Any:
     """`page`, which came from JSON, as a `kind`: a dataclass, or a type like `tuple[str, ...]`. A `ValueError` names
-    the first value that is of another type, not finite, or no text that could be written again."""
+    the first value that has another type, is not finite, or is a text that can't be written again."""
     from pydantic import ValidationError
 
     try:
         return _adapter(kind).validate_json(json.dumps(page, allow_nan=False), strict=True)
     except (ValidationError, TypeError, RecursionError) as error:
-        raise ValueError(_first(error)) from None
+        raise ValueError(_describe_first(error)) from None
 
 
 @cache
@@ -29,7 +29,7 @@ def _adapter(kind: Any) -> Any:
     return TypeAdapter(kind)
 
 
-def _first(error: Any) -> str:
+def _describe_first(error: Any) -> str:
     if not hasattr(error, "errors"):
         return "nested too deeply, or no JSON"
     first = error.errors(include_url=False, include_input=False)[0]

@@ -1,7 +1,7 @@
-"""Text that may come from somebody else, as it leaves for a terminal or a log.
+"""Text that may come from another party, on its way to a terminal or a log.
 
 Promise    No character of it moves the cursor, changes colours, hides, reorders or joins lines: control characters (C0,
-           C1, DEL), overrides of the direction of writing, zero-width and other invisible ones are written as \\uXXXX.
+           C1, DEL), overrides of the writing direction, zero-width and other invisible ones are written as \\uXXXX.
            JSON stays JSON, with the same escapes inside its strings.
 Against    A submitter, coordinator or author that puts them into names, keys, paths or sentences of a study, a schema,
            a result or a message.
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 MAX_SENTENCE: Final = 2000
-"""Characters of an error's sentence, or of a line of a log."""
+"""Characters of an error's sentence, or of a line of a log, at most."""
 # Letters and marks that fonts draw as nothing: joiners, fillers, variation selectors.
 _INVISIBLE: Final = frozenset(
     map(
@@ -31,19 +31,18 @@ _INVISIBLE: Final = frozenset(
 
 
 def escape_lines(text: str) -> str:
-    """A text of several lines. Line ends stay, because the text was put together of lines."""
+    """A text of several lines. Its line ends stay: the caller joined the lines."""
     return "\n".join(map(escape_line, text.split("\n")))
 
 
 def escape_line(text: str) -> str:
-    """A text that is one line, whatever is in it."""
-    # Nearly all text is plain.
+    """A text as one line: line ends are escaped too."""
     return text if text.isascii() and text.isprintable() else "".join(map(_escape, text))
 
 
 def shorten(text: str) -> str:
-    """A sentence that quotes what somebody else wrote, without its middle where it is longer than a sentence gets: a
-    quoted name may have megabytes, and what is refused is written down each time."""
+    """A sentence that quotes another party, without its middle where it exceeds `MAX_SENTENCE`: a quoted name may
+    have megabytes, and every refusal is logged."""
     if len(text) <= MAX_SENTENCE:
         return text
     half = MAX_SENTENCE // 2
@@ -55,12 +54,12 @@ def encode_json(document: Any, *, indent: int | None = None, default: Callable[[
     text = json.dumps(document, indent=indent, ensure_ascii=False, default=default)
     if text.isascii() and "\x7f" not in text:
         return text
-    # Line ends are those of the layout: inside strings they are escaped already.
+    # Line ends belong to the layout: inside strings JSON escapes them.
     return "".join(one if one == "\n" or not is_hidden(one) else _json_escape(one) for one in text)
 
 
 def is_hidden(character: str) -> bool:
-    """Whether a character does something else than to be seen."""
+    """Whether a character is invisible or acts on the terminal."""
     if character.isprintable():
         return character in _INVISIBLE
     return unicodedata.category(character) != "Zs"

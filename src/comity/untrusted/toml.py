@@ -1,4 +1,4 @@
-"""TOML that somebody wrote: read in one place, so that every text that can't be used is one kind of error.
+"""TOML that a person or another party wrote: every text that can't be used is one kind of error.
 
 The parser of the standard library raises `RecursionError` for deep arrays and a plain `ValueError` for long integers,
 and accepts what later code can't handle: tables of any depth, integers of any size. All of these are `BadToml` here.
@@ -21,7 +21,7 @@ class BadToml(ValueError):
 
 
 def read_tables(text: str) -> dict[str, Any]:
-    """The tables of a TOML text; a `BadToml` whatever is wrong with it."""
+    """The tables of a TOML text; `BadToml` for anything that is wrong with it."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -29,14 +29,14 @@ def read_tables(text: str) -> dict[str, Any]:
     except RecursionError as error:
         raise BadToml(_TOO_DEEP) from error
     except ValueError as error:
-        # Of numbers and dates that the grammar allows and Python does not.
+        # The grammar allows numbers and dates that Python does not.
         raise BadToml("a number or a date is out of range; integers have at most 64 bits") from error
     _check_values(tables)
     return tables
 
 
 def parse_toml(text: str, where: str, error: type[BadInput] = StudyError) -> dict[str, Any]:
-    """The tables of a TOML text. What is wrong with it is an `error` that begins with `where`."""
+    """The tables of a TOML text. Raises `error`, with a sentence that begins with `where`, if the text is wrong."""
     try:
         return read_tables(text)
     except BadToml as wrong:
