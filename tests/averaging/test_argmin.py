@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, chi2_contingency
 
-from comity.crypto.comparisons.exchange import Side, binary, unpack
-from comity.crypto.comparisons.triples import Triples, deal, read_dealt
+from comity.crypto.comparisons.exchange import Side, to_bits, unpack
+from comity.crypto.comparisons.triples import Triples, deal, read_triples
 from comity.errors import Malformed, Refused, SiteLost, StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal
@@ -223,7 +223,7 @@ class Reusing(Argmin):
     def _curator_triples(self, view: Parties, use: int) -> Triples:
         seed = fixed_triples(self)[0]
         self._ask(view, "deal", use, triple_seed=seed)
-        return read_dealt(Side.CURATOR, seed, self.tournament.triples)
+        return read_triples(Side.CURATOR, seed, self.tournament.triples)
 
 
 _FIXED: dict[int, tuple[bytes, bytes]] = {}
@@ -290,7 +290,7 @@ def test_control_a_triple_that_serves_twice_shows_how_the_values_differ(
     gates = protocol.argmin.tournament.gates[0]
     first, second = (unpack(seen["masked_by_parties"][use * protocol.argmin.rounds], 2 * gates) for use in (0, 1))
     own = [np.array([theirs[1] - theirs[0]], object) % 2**64 for theirs in protocol.parties_]
-    true = binary(own[0].astype(np.uint64), 63) ^ binary(own[1].astype(np.uint64), 63)
+    true = to_bits(own[0].astype(np.uint64), 63) ^ to_bits(own[1].astype(np.uint64), 63)
     assert np.array_equal((first ^ second)[gates:], true.ravel()) == (kind is Reusing)
 
 
@@ -304,7 +304,7 @@ def test_control_a_dealer_in_league_with_the_curator_reads_the_values(
     part = protocol.argmin
     gates, count = part.tournament.gates[0], part.tournament.triples
     # What a dealer remembers of the triples of the broken kind; of the true ones it keeps nothing.
-    _, mask, _ = read_dealt(Side.PARTIES, fixed_triples(part)[1], count).take(gates)
+    _, mask, _ = read_triples(Side.PARTIES, fixed_triples(part)[1], count).take(gates)
     bits = unpack(seen["masked_by_parties"][0], 2 * gates)[gates:] ^ mask
     stolen = sum(int(bit) << place for place, bit in enumerate(bits))
     own = protocol.curator[0][1] - protocol.curator[0][0]
@@ -681,7 +681,7 @@ def test_the_curators_seed_would_show_the_representative_its_inputs() -> None:
         protocol.coordinate(parties)
         crossed.append(unpack(next(line.asked(SIDE, "masked_by_curator")), 2 * gates))
         seed = parties.under("argmin").once("triple_seed/0", dict)
-        a, b, _ = read_dealt(Side.CURATOR, seed, triples).take(gates)
+        a, b, _ = read_triples(Side.CURATOR, seed, triples).take(gates)
         inputs.append(crossed[-1] ^ np.concatenate([a, b]))
     np.testing.assert_array_equal(*inputs)
     assert not np.array_equal(crossed[0], crossed[1])

@@ -464,7 +464,7 @@ def test_a_party_that_has_the_key_reads_no_peers_list_off_the_wire() -> None:
     parties, hosts, crossed = tokens_that_crossed("keyed")
     key = decode(hosts["birch"].store.state("run-1", "in:alignment_key:ash"))
     seed = derive(key, parties.study, parties.run, "pseudonyms")
-    guessed = psi_keyed.pseudonyms(seed, Packed.of([b"ash alone"])).tobytes()
+    guessed = psi_keyed.make_pseudonyms(seed, Packed.of([b"ash alone"])).tobytes()
     assert guessed not in crossed
     # Control: what the coordinator opens holds the guess, so that a dictionary would find everybody.
     opened = parties._read(StepPath("align", "pseudonyms", "0"))

@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 from comity.crypto.comparisons.argmin import Tournament, argmin
 from comity.crypto.comparisons.exchange import Side, Transcript, run_locally, unpack
-from comity.crypto.comparisons.triples import Triples, by_transfer, deal, read_dealt
+from comity.crypto.comparisons.triples import Triples, deal, read_triples, transfer_triples
 from comity.errors import Malformed, Refused
 
 RNG = np.random.default_rng(7)
@@ -26,7 +26,7 @@ def dealt_pair(count: Any) -> tuple[Any, ...]:
     if not count:
         return tuple(Triples(*np.zeros((3, 0), np.uint8)) for _ in Side)
     messages = deal(count, dealer="office", sides=("curator", "parties"))
-    return tuple(read_dealt(side, messages[side], count) for side in Side)
+    return tuple(read_triples(side, messages[side], count) for side in Side)
 
 
 def play(shares: Any, tournament: Any, triples: Any = None) -> Transcript[Any, Any]:
@@ -82,7 +82,7 @@ def test_a_thousand_random_cases_of_a_hundred_candidates_are_exact() -> None:
 def test_triples_by_transfer_serve_as_dealt_ones_do() -> None:
     values = RNG.integers(-(2**62), 2**62, 30)
     tournament = Tournament(30)
-    made = run_locally(*(by_transfer(side, tournament.triples, session=b"s") for side in Side))
+    made = run_locally(*(transfer_triples(side, tournament.triples, session=b"s") for side in Side))
     done = play(split(values), tournament, (made.curator, made.parties))
     assert done.curator == int(values.argmin())
     assert made.curator.left == made.parties.left == 0
@@ -166,10 +166,10 @@ def test_control_a_curator_that_deals_reads_the_values() -> None:
     curator, parties = split(values)
     count = tournament.triples
     messages = deal(count, dealer="office", sides=("curator", "parties"))
-    done = play((curator, parties), tournament, [read_dealt(side, messages[side], count) for side in Side])
+    done = play((curator, parties), tournament, [read_triples(side, messages[side], count) for side in Side])
     # The dealer knows the parties' mask of the first gates, whose second inputs are its bits of three differences.
     gates = tournament.gates[0]
-    _, mask, _ = read_dealt(Side.PARTIES, messages[Side.PARTIES], count).take(gates)
+    _, mask, _ = read_triples(Side.PARTIES, messages[Side.PARTIES], count).take(gates)
     bits = (unpack(done.sent_to_curator[0], 2 * gates)[gates:] ^ mask).reshape(63, 3)
     stolen = (bits.astype(np.uint64) << np.arange(63, dtype=np.uint64)[:, None]).sum(0, dtype=np.uint64)
     own = curator[[1, 2, 2]] - curator[[0, 0, 1]]
@@ -193,9 +193,9 @@ def test_messages_of_a_wrong_form_are_refused(side: Any) -> None:
     messages = deal(count, dealer="office", sides=("curator", "parties"))
 
     def half() -> Any:
-        return argmin(side, shares[side], read_dealt(side, messages[side], count), tournament)
+        return argmin(side, shares[side], read_triples(side, messages[side], count), tournament)
 
-    done = play(shares, tournament, [read_dealt(s, messages[s], count) for s in Side])
+    done = play(shares, tournament, [read_triples(s, messages[s], count) for s in Side])
     sent = (done.sent_to_curator, done.sent_to_parties)[side]
     changes: list[Callable[[bytes], bytes]] = [lambda m: m[:-1], lambda m: m + b"\0"]
     for place in range(len(sent)):
@@ -213,8 +213,8 @@ def test_an_opened_index_out_of_range_is_refused() -> None:
     tournament = Tournament(5, fan_in=5)
     shares, count = split([9, 9, 9, 9, 1]), tournament.triples
     messages = deal(count, dealer="office", sides=("curator", "parties"))
-    done = play(shares, tournament, [read_dealt(s, messages[s], count) for s in Side])
-    exchange = argmin(Side.CURATOR, shares[0], read_dealt(Side.CURATOR, messages[0], count), tournament)
+    done = play(shares, tournament, [read_triples(s, messages[s], count) for s in Side])
+    exchange = argmin(Side.CURATOR, shares[0], read_triples(Side.CURATOR, messages[0], count), tournament)
     next(exchange)
     for message in done.sent_to_curator[:-1]:
         exchange.send(message)

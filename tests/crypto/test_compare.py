@@ -18,8 +18,8 @@ from comity.crypto.comparisons.circuits import (
     run_together,
     to_xor_shares,
 )
-from comity.crypto.comparisons.exchange import Side, binary, pack, run_locally, unpack
-from comity.crypto.comparisons.triples import deal, read_dealt
+from comity.crypto.comparisons.exchange import Side, pack, run_locally, to_bits, unpack
+from comity.crypto.comparisons.triples import deal, read_triples
 from comity.errors import Malformed
 
 RNG = np.random.default_rng(5)
@@ -40,7 +40,7 @@ def run(circuit: Any) -> Any:
     rounds = count_gates(circuit(Side.CURATOR))
     count = sum(rounds)
     messages = deal(count, dealer="office", sides=("curator", "parties"))
-    triples = [read_dealt(side, messages[side], count) for side in Side]
+    triples = [read_triples(side, messages[side], count) for side in Side]
     done = run_locally(*(evaluate(side, circuit(side), triples[side]) for side in Side))
     assert done.rounds == len(rounds)
     assert [len(m) for m in done.sent_to_curator] == [-(-2 * g // 8) for g in rounds]
@@ -70,7 +70,7 @@ def test_is_negative(case: Any) -> None:
 def test_xor_shared(case: Any) -> None:
     bits, values = case
     shares = additive(values)
-    expected = binary(np.array([v % 2**64 for v in values], np.uint64), bits)
+    expected = to_bits(np.array([v % 2**64 for v in values], np.uint64), bits)
     np.testing.assert_array_equal(run(lambda side: to_xor_shares(side, shares[side], bits)), expected)
 
 
@@ -83,7 +83,7 @@ def test_less_than(case: Any, seed: int) -> None:
     y = np.random.default_rng(seed).permutation(x)
     y[::3] = x[::3]
     y[1::3] = x[1::3] ^ np.uint64(1)
-    xs, ys = xored(binary(x, bits)), xored(binary(y, bits))
+    xs, ys = xored(to_bits(x, bits)), xored(to_bits(y, bits))
     np.testing.assert_array_equal(run(lambda side: less_than(side, xs[side], ys[side])), x < y)
 
 

@@ -14,7 +14,7 @@ from comity.crypto import psi_keyed
 assert "numba" not in sys.modules
 ids = psi_keyed.Packed.of([b"%d" % k for k in range(psi_keyed.COMPILED_FROM)])
 with ThreadPoolExecutor(8) as pool:
-    found = list(pool.map(lambda _: psi_keyed.pseudonyms(bytes(32), ids).tobytes(), range(8)))
+    found = list(pool.map(lambda _: psi_keyed.make_pseudonyms(bytes(32), ids).tobytes(), range(8)))
 assert "numba" in sys.modules
 assert len(set(found)) == 1
 assert found[0] == psi_keyed._plain(bytes(32), ids).tobytes()[: len(found[0])]

@@ -69,7 +69,7 @@ def test_shares_add_up_to_the_combinations(parties: int) -> None:
     matrices = [words(generator, width, ROWS) for width in widths]
     shares = words(generator, parties, ROWS)
     own = seeds(parties, "matrices")
-    masked = {at: x - vectors.matrix_mask(own[at], *x.shape) for at, x in enumerate(matrices)}
+    masked = {at: x - vectors.expand_matrix_mask(own[at], *x.shape) for at, x in enumerate(matrices)}
     # One opening of the matrices serves several vectors.
     for turn in range(2):
         hands = vectors.deal_vector(list(zip(own, widths)), seeds(parties, f"vector {turn}"), ROWS)

@@ -11,8 +11,8 @@ from scipy.stats import chi2
 
 from comity.crypto.comparisons import oblivious_transfer as ot_extension
 from comity.crypto.comparisons.exchange import Side, Transcript, run_locally, transpose
-from comity.crypto.comparisons.oblivious_transfer import BASE, correlation_robust, receive, send
-from comity.crypto.comparisons.triples import Triples, by_transfer, deal, read_dealt
+from comity.crypto.comparisons.oblivious_transfer import BASE, hash_rows, receive, send
+from comity.crypto.comparisons.triples import Triples, deal, read_triples, transfer_triples
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, Refused
 
@@ -33,7 +33,7 @@ def test_the_hash_is_aes_128_and_its_input_known_answer() -> None:
     cipher = bytes.fromhex("69c4e0d86a7b0430d8cdb78070b4c55a")
     rows = np.frombuffer(plain * 2, np.uint8).reshape(2, 16)
     expected = bytes(x ^ y for x, y in zip(plain, cipher))
-    assert correlation_robust(bytes(range(16)), rows).tobytes() == expected * 2
+    assert hash_rows(bytes(range(16)), rows).tobytes() == expected * 2
 
 
 def transfers(count: Any, sessions: Any = (b"s", b"s")) -> Transcript[Any, Any]:
@@ -99,19 +99,19 @@ def multiply(curator: Any, parties: Any) -> Any:
 
 @pytest.mark.parametrize("count", [1, 63, 64, 1000])
 def test_triples_multiply(count: int) -> None:
-    done = run_locally(*(by_transfer(side, count, session=b"s") for side in Side))
+    done = run_locally(*(transfer_triples(side, count, session=b"s") for side in Side))
     product, c = multiply(done.curator, done.parties)
     assert product.size == count
     np.testing.assert_array_equal(product, c)
     curator, parties = deal(count, **OUTSIDE)
-    product, c = multiply(read_dealt(Side.CURATOR, curator, count), read_dealt(Side.PARTIES, parties, count))
+    product, c = multiply(read_triples(Side.CURATOR, curator, count), read_triples(Side.PARTIES, parties, count))
     np.testing.assert_array_equal(product, c)
 
 
 def test_shares_of_triples_are_fair_and_independent_across_the_sides() -> None:
-    done = run_locally(*(by_transfer(side, 100_000, session=b"s") for side in Side))
+    done = run_locally(*(transfer_triples(side, 100_000, session=b"s") for side in Side))
     curator, parties = deal(100_000, **OUTSIDE)
-    dealt_pair = read_dealt(Side.CURATOR, curator, 100_000), read_dealt(Side.PARTIES, parties, 100_000)
+    dealt_pair = read_triples(Side.CURATOR, curator, 100_000), read_triples(Side.PARTIES, parties, 100_000)
     for one, two in ((done.curator, done.parties), dealt_pair):
         (a0, b0, c0), (a1, b1, c1) = shares(one), shares(two)
         for sample in (a0, b0, c0, a1, b1, c1, a0 ^ a1, b0 ^ b1, a0 ^ b1, a1 ^ b0, a0 ^ b0, a1 ^ b1, c0 ^ a0, c1 ^ b1):
@@ -120,7 +120,7 @@ def test_shares_of_triples_are_fair_and_independent_across_the_sides() -> None:
 
 def test_sides_in_different_sessions_get_nothing_that_multiplies() -> None:
     done = run_locally(
-        by_transfer(Side.CURATOR, 640, session=b"run 1"), by_transfer(Side.PARTIES, 640, session=b"run 2")
+        transfer_triples(Side.CURATOR, 640, session=b"run 1"), transfer_triples(Side.PARTIES, 640, session=b"run 2")
     )
     product, c = multiply(done.curator, done.parties)
     assert 0.3 < np.mean(product == c) < 0.7
@@ -144,8 +144,8 @@ def test_a_side_can_not_deal() -> None:
 
 def test_a_side_is_rebuilt_from_its_seed_and_the_stored_messages() -> None:
     seeds = fresh_seed(), fresh_seed()
-    first = run_locally(*(by_transfer(side, 100, session=b"s", seed=seeds[side]) for side in Side))
-    again = by_transfer(Side.CURATOR, 100, session=b"s", seed=seeds[0])
+    first = run_locally(*(transfer_triples(side, 100, session=b"s", seed=seeds[side]) for side in Side))
+    again = transfer_triples(Side.CURATOR, 100, session=b"s", seed=seeds[0])
     said = [next(again)]
     with pytest.raises(StopIteration) as end:
         for message in first.sent_to_curator:
@@ -158,12 +158,12 @@ def test_a_side_is_rebuilt_from_its_seed_and_the_stored_messages() -> None:
 @pytest.mark.parametrize("side", list(Side))
 @pytest.mark.parametrize("change", [lambda m: m[:-1], lambda m: m + b"\0", lambda m: b""])
 def test_messages_of_a_wrong_length_are_refused(side: Any, change: Any) -> None:
-    done = run_locally(*(by_transfer(s, 64, session=b"s") for s in Side))
+    done = run_locally(*(transfer_triples(s, 64, session=b"s") for s in Side))
     sent = (done.sent_to_curator, done.sent_to_parties)[side]
     for place, message in enumerate(sent):
         if not message:
             continue
-        exchange = by_transfer(side, 64, session=b"s")
+        exchange = transfer_triples(side, 64, session=b"s")
         next(exchange)
         with pytest.raises(Malformed):
             for i, told in enumerate(sent):
@@ -175,6 +175,6 @@ def test_dealt_messages_of_a_wrong_length_are_refused() -> None:
     for side, message in ((Side.CURATOR, curator), (Side.PARTIES, parties)):
         for wrong in (message[:-1], message + b"\0", b"", message[:31]):
             with pytest.raises(Malformed):
-                read_dealt(side, wrong, 100)
+                read_triples(side, wrong, 100)
     with pytest.raises(Malformed):
-        read_dealt(Side.PARTIES, parties[:-1] + bytes([parties[-1] | 0x80]), 100)
+        read_triples(Side.PARTIES, parties[:-1] + bytes([parties[-1] | 0x80]), 100)

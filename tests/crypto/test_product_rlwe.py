@@ -11,7 +11,7 @@ from scipy.stats import chisquare, ks_2samp
 
 from comity.crypto.products import rlwe, rlwe_product
 from comity.crypto.products.fixed_point import FixedPoint, lower_from_word, raise_to_word
-from comity.crypto.products.rlwe import NARROW, WIDE, ProductSum, public_block
+from comity.crypto.products.rlwe import NARROW, WIDE, ProductSum, draw_public_block
 from comity.crypto.products.rlwe_product import Encryptor, Evaluator, Plan, Reply, order_pairs
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused
@@ -199,9 +199,9 @@ def distance(plan: Any, evaluator: Any, encryptor: Any, reply: Any, guess: Any) 
     root = derive(encryptor.nonce + evaluator.nonce, "rlwe product")
     public = Stream(derive(root, "stretch", 0))
     room = np.empty((plan.parameters.words, plan.parameters.degree), "<i4")
-    public_block(public, plan.parameters, room)
+    draw_public_block(public, plan.parameters, room)
     explained = ProductSum(plan.parameters, plan.columns_b)
-    explained.add(public_block(public, plan.parameters, room), np.ascontiguousarray(guess.T))
+    explained.add(draw_public_block(public, plan.parameters, room), np.ascontiguousarray(guess.T))
     nothing = np.zeros((plan.columns_b, plan.parameters.degree), np.int8)
     q = 1 << (32 * plan.parameters.words)
     most = 0

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nacl.bindings import crypto_scalarmult
 from scipy import stats
 
-from comity.crypto.psi_ecdh import blind, elligator, field_element, fresh_secret, on_curve, points
+from comity.crypto.psi_ecdh import blind, elligator, fresh_secret, hash_to_field, hash_to_points, on_curve
 from comity.crypto.psi_keyed import match_lists
 from comity.errors import Malformed
 
@@ -53,7 +53,7 @@ VECTORS = [
 @pytest.mark.parametrize(("message", "element", "u"), VECTORS)
 def test_the_published_vectors_of_the_map(message: Any, element: Any, u: Any) -> None:
     tag = b"QUUX-V01-CS02-with-curve25519_XMD:SHA-512_ELL2_NU_"
-    assert field_element(message, tag) == mpz(element, 16)
+    assert hash_to_field(message, tag) == mpz(element, 16)
     assert elligator(mpz(element, 16)) == mpz(u, 16)
 
 
@@ -67,10 +67,10 @@ def test_the_published_vector_of_the_multiplication() -> None:
 @given(st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=5, unique=True))
 @settings(max_examples=30, deadline=None)
 def test_every_id_has_a_point_of_the_curve_of_its_own(ids: Any) -> None:
-    made = split(points(ids))
+    made = split(hash_to_points(ids))
     assert len(set(made)) == len(ids)
     assert all(map(on_curve, made))
-    assert points(ids[::-1]) == b"".join(made[::-1])
+    assert hash_to_points(ids[::-1]) == b"".join(made[::-1])
 
 
 def split(raw: Any) -> list[Any]:
@@ -84,7 +84,7 @@ def test_lists_that_all_have_blinded_match_where_the_ids_do(sets: Any, chance: A
     secrets = [fresh_secret() for _ in held]
     tokens = {}
     for place, ids in enumerate(held):
-        raw = points([b"%d" % one for one in ids])
+        raw = hash_to_points([b"%d" % one for one in ids])
         for turn in range(len(secrets)):
             raw = blind(secrets[(place + turn) % len(secrets)], raw)
         tokens[str(place)] = raw
@@ -97,7 +97,7 @@ def test_lists_that_all_have_blinded_match_where_the_ids_do(sets: Any, chance: A
 def test_many_points_keep_their_order() -> None:
     ids = [b"%d" % i for i in range(1100)]
     secret = fresh_secret()
-    raw = points(ids)
+    raw = hash_to_points(ids)
     assert split(blind(secret, raw)) == [crypto_scalarmult(secret, one) for one in split(raw)]
 
 
@@ -120,7 +120,7 @@ TWIST = next(i.to_bytes(32, "little") for i in range(2, 50) if not on_curve(i.to
     ],
 )
 def test_what_is_no_point_of_the_group_is_refused(raw: Any) -> None:
-    good = points([b"somebody"])
+    good = hash_to_points([b"somebody"])
     with pytest.raises(Malformed):
         blind(fresh_secret(), good + raw)
     assert len(blind(fresh_secret(), good)) == 32
@@ -128,11 +128,11 @@ def test_what_is_no_point_of_the_group_is_refused(raw: Any) -> None:
 
 def test_a_secret_has_its_length() -> None:
     with pytest.raises(ValueError, match="32 bytes"):
-        blind(b"short", points([b"a"]))
+        blind(b"short", hash_to_points([b"a"]))
 
 
 def test_an_altered_coordinate_is_refused_half_of_the_time_and_never_matches() -> None:
-    secret, raw = fresh_secret(), points([b"%d" % i for i in range(40)])
+    secret, raw = fresh_secret(), hash_to_points([b"%d" % i for i in range(40)])
     right = set(split(blind(secret, raw)))
     refused = 0
     for place, one in enumerate(split(raw)):
@@ -148,7 +148,7 @@ def test_an_altered_coordinate_is_refused_half_of_the_time_and_never_matches() -
 
 
 def blinded(ids: Any) -> np.ndarray:
-    return np.frombuffer(blind(fresh_secret(), points(ids)), np.uint8).reshape(-1, 32)
+    return np.frombuffer(blind(fresh_secret(), hash_to_points(ids)), np.uint8).reshape(-1, 32)
 
 
 def test_blinded_points_look_alike_whoever_the_people_are() -> None:
@@ -177,16 +177,16 @@ def test_whoever_lacks_the_secret_recognises_nobody() -> None:
     """Positive control inside: with the secret, a dictionary finds everybody."""
     held = [b"%06d" % i for i in range(100)]
     secret = fresh_secret()
-    view = set(split(blind(secret, points(held))))
+    view = set(split(blind(secret, hash_to_points(held))))
     guesses = [b"%06d" % i for i in range(200)]
-    assert len(view & set(split(points(guesses)))) == 0
-    assert len(view & set(split(blind(fresh_secret(), points(guesses))))) == 0
-    assert len(view & set(split(blind(secret, points(guesses))))) == len(held)
+    assert len(view & set(split(hash_to_points(guesses)))) == 0
+    assert len(view & set(split(blind(fresh_secret(), hash_to_points(guesses))))) == 0
+    assert len(view & set(split(blind(secret, hash_to_points(guesses))))) == len(held)
 
 
 def test_a_part_of_small_order_does_not_survive_the_first_blinding() -> None:
     """It would show bits of the id. Adding the point of order two to a point inverts its coordinate."""
     secret = fresh_secret()
-    for one in split(points([b"%d" % i for i in range(10)])):
+    for one in split(hash_to_points([b"%d" % i for i in range(10)])):
         other = pow(int.from_bytes(one, "little"), -1, PRIME).to_bytes(32, "little")
         assert other != one and blind(secret, other) == blind(secret, one)

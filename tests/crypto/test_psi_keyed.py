@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from comity.crypto import psi_keyed
-from comity.crypto.psi_keyed import Packed, find_repeated, match_lists, pseudonyms
+from comity.crypto.psi_keyed import Packed, find_repeated, make_pseudonyms, match_lists
 from comity.errors import Malformed
 
 KEY = bytes(range(32))
@@ -48,8 +48,8 @@ def test_many_ids_take_the_compiled_way_and_few_the_other(monkeypatch: pytest.Mo
         monkeypatch.setattr(psi_keyed, name, lambda key, ids, n=name, f=real: (taken.append(n), f(key, ids))[1])
     few = Packed.of([b"a", b"b"])
     many = Packed.of([b"%d" % i for i in range(psi_keyed.COMPILED_FROM)])
-    pseudonyms(KEY, few)
-    assert pseudonyms(KEY, many).shape == (len(many), 16)
+    make_pseudonyms(KEY, few)
+    assert make_pseudonyms(KEY, many).shape == (len(many), 16)
     assert taken == ["_plain", "_compiled"]
 
 
@@ -57,13 +57,15 @@ def test_the_oracle_gives_the_published_answer() -> None:
     """The keyed vectors of BLAKE2b's authors, for the input 00: what the tests compare with is the standard."""
     vector = hashlib.blake2b(b"\0", key=bytes(range(64))).hexdigest()
     assert vector.startswith("961f6dd1e4dd30f63901690c512e78e4b45e4742ed197c3c5e45c549fd25f2e4")
-    assert pseudonyms(KEY, Packed.of([b"abc"])).tobytes() == hashlib.blake2b(b"abc", key=KEY, digest_size=16).digest()
+    assert (
+        make_pseudonyms(KEY, Packed.of([b"abc"])).tobytes() == hashlib.blake2b(b"abc", key=KEY, digest_size=16).digest()
+    )
 
 
 @pytest.mark.parametrize(("key", "ids"), [(b"short", [b"a"]), (KEY, [b"a", b""])])
 def test_short_keys_and_empty_ids_have_no_pseudonyms(key: Any, ids: Any) -> None:
     with pytest.raises(ValueError):
-        pseudonyms(key, Packed.of(ids))
+        make_pseudonyms(key, Packed.of(ids))
 
 
 people = st.sets(st.integers(0, 30), max_size=25)
@@ -74,7 +76,7 @@ people = st.sets(st.integers(0, 30), max_size=25)
 def test_matching_gives_the_intersection_in_one_order(sets: Any, chance: Any) -> None:
     lists = [chance.sample(sorted(one), len(one)) for one in sets]
     tokens = {
-        f"party {place}": pseudonyms(KEY, Packed.of([b"id %d" % one for one in held])).tobytes()
+        f"party {place}": make_pseudonyms(KEY, Packed.of([b"id %d" % one for one in held])).tobytes()
         for place, held in enumerate(lists)
     }
     positions = match_lists(tokens)
@@ -99,7 +101,7 @@ def test_tokens_that_agree_in_their_first_words_are_still_told_apart(sets: Any, 
 
 def test_a_person_that_two_of_three_parties_hold_is_not_in_the_intersection() -> None:
     made = {
-        name: pseudonyms(KEY, Packed.of(ids)).tobytes()
+        name: make_pseudonyms(KEY, Packed.of(ids)).tobytes()
         for name, ids in {"a": [b"1", b"2"], "b": [b"2", b"3"], "c": [b"3", b"1"]}.items()
     }
     assert all(len(found) == 0 for found in match_lists(made).values())
@@ -128,7 +130,7 @@ def test_repeated_tokens_are_found_where_they_are() -> None:
 
 
 def seen(ids: Any, key: Any) -> np.ndarray:
-    return pseudonyms(key, Packed.of(ids))
+    return make_pseudonyms(key, Packed.of(ids))
 
 
 def uniform(table: Any) -> Any:

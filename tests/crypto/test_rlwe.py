@@ -18,8 +18,8 @@ from comity.crypto.products.rlwe import (
     ColumnSecrets,
     Errors,
     ProductSum,
-    public_block,
-    ternary,
+    draw_public_block,
+    draw_ternary,
 )
 from comity.entropy import Stream, fresh_seed
 from comity.errors import Refused
@@ -125,7 +125,7 @@ def test_errors_of_any_number(count: int) -> None:
 
 
 def test_secrets_are_uniform_on_three_values() -> None:
-    drawn = ternary(Stream(fresh_seed()), 20, 4096)
+    drawn = draw_ternary(Stream(fresh_seed()), 20, 4096)
     assert chisquare(np.bincount(drawn.reshape(-1) + 1, minlength=3)).pvalue > 1e-6
 
 
@@ -137,7 +137,7 @@ def test_a_ciphertext_is_product_plus_value_plus_error_and_nothing_else(paramete
     public = Stream(fresh_seed())
     residuals = []
     for length in (parameters.degree, 100):
-        a = public_block(public, parameters, room(parameters))
+        a = draw_public_block(public, parameters, room(parameters))
         values = RNG.integers(-parameters.largest, parameters.largest + 1, (columns, length)).astype(np.int32)
         values[:, 0], values[:, 1] = parameters.largest, -parameters.largest
         message = secrets.encrypt(a, values, shift, Stream(fresh_seed()))
@@ -162,7 +162,7 @@ def test_a_sum_of_products_is_exact(parameters: Any, extreme: bool) -> None:
     public = Stream(fresh_seed())
     expected = np.array([0] * parameters.degree, object)
     for length in (parameters.degree, parameters.degree, 77):
-        a = public_block(public, parameters, room(parameters))
+        a = draw_public_block(public, parameters, room(parameters))
         y = np.full((1, length), parameters.largest, np.int32)
         if not extreme:
             y = RNG.integers(-parameters.largest, parameters.largest + 1, (1, length)).astype(np.int32)
@@ -183,7 +183,7 @@ def test_long_sums_are_rounded_in_time(parameters: Any) -> None:
     public = Stream(fresh_seed())
     y = (parameters.largest * RNG.choice([-1, 1], (1, parameters.degree))).astype(np.int32)
     for block in range(130):
-        a = public_block(public, parameters, room(parameters))
+        a = draw_public_block(public, parameters, room(parameters))
         total.add(a, y)
         parts[block % 10].add(a, y)
     q = 1 << (32 * parameters.words)
@@ -208,7 +208,7 @@ def test_lost_precision_is_refused_by_the_encryptor() -> None:
     secrets._spectra *= 1 + 1e-10
     with pytest.raises(Refused, match="precision"):
         secrets.encrypt(
-            public_block(Stream(fresh_seed()), NARROW, room(NARROW)),
+            draw_public_block(Stream(fresh_seed()), NARROW, room(NARROW)),
             np.zeros((1, 10), np.int32),
             50,
             Stream(fresh_seed()),
@@ -217,6 +217,6 @@ def test_lost_precision_is_refused_by_the_encryptor() -> None:
 
 def test_lost_precision_is_refused_by_the_evaluator() -> None:
     total = ProductSum(NARROW, 1)
-    total.add(public_block(Stream(fresh_seed()), NARROW, room(NARROW)), np.full((1, 4096), 2**24, np.int32))
+    total.add(draw_public_block(Stream(fresh_seed()), NARROW, room(NARROW)), np.full((1, 4096), 2**24, np.int32))
     with pytest.raises(Refused, match="precision"):
         total.total(np.zeros((1, 4096), np.int8))

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from comity.crypto.products.dealer_combination import matrix_mask
+from comity.crypto.products.dealer_combination import expand_matrix_mask
 from comity.entropy import derive
 from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.codec import decode
@@ -41,7 +41,7 @@ def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear() -> None:
     # Control: the seed is all that a peer lacks to read the features that were sealed to it.
     masked = decode(hosts["birch"].store.state("run-1", "in:masked_features:ash"))
     width = tried.secure_rounds.widths["ash"]
-    found = masked.reshape(width, -1) + matrix_mask(seeds["ash"], width, 60)
+    found = masked.reshape(width, -1) + expand_matrix_mask(seeds["ash"], width, 60)
     np.testing.assert_array_equal(found, cast(DealerRounds, tried.secure_rounds)._lines(_site(hosts["ash"])))
 
 

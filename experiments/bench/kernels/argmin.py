@@ -14,7 +14,7 @@ import numpy as np
 
 from comity.crypto.comparisons.argmin import Tournament, argmin
 from comity.crypto.comparisons.exchange import Side, Transcript, run_locally
-from comity.crypto.comparisons.triples import Triples, by_transfer, deal, read_dealt
+from comity.crypto.comparisons.triples import Triples, deal, read_triples, transfer_triples
 from comity.entropy import Stream
 
 _CLEAR = 1000
@@ -38,7 +38,7 @@ def _costs(name: str, tournament: Tournament, stream: Stream, repeats: int) -> l
     making, playing, clear = [], [], _in_clear(tournament.count, stream)
     for repeat in range(repeats):
         started = process_time()
-        made = run_locally(*(by_transfer(side, tournament.triples, session=b"bench %d" % repeat) for side in Side))
+        made = run_locally(*(transfer_triples(side, tournament.triples, session=b"bench %d" % repeat) for side in Side))
         making.append(process_time() - started)
         started = process_time()
         played, right = _play(tournament, stream, made.curator, made.parties)
@@ -72,7 +72,7 @@ def _exactness(tournament: Tournament, stream: Stream, cases: int) -> dict[str, 
     exact = 0
     for _ in range(cases):
         messages = deal(tournament.triples, dealer="bench", sides=("curator", "parties"))
-        curator, parties = (read_dealt(side, messages[side], tournament.triples) for side in Side)
+        curator, parties = (read_triples(side, messages[side], tournament.triples) for side in Side)
         exact += _play(tournament, stream, curator, parties)[1]
     return {
         "case": f"K={tournament.count} exact",

@@ -36,7 +36,7 @@ def measure(*, keyed: int = _KEYED, blinded: int = _BLINDED, quick: bool = False
     if quick:
         keyed, blinded = min(keyed, 200_000), min(blinded, 1_000)
     # The compiled hash is made ready before the clock starts, as it is in every run but the first on a machine.
-    psi_keyed.pseudonyms(bytes(32), canonicalise_ids(_people(psi_keyed.COMPILED_FROM, 0)))
+    psi_keyed.make_pseudonyms(bytes(32), canonicalise_ids(_people(psi_keyed.COMPILED_FROM, 0)))
     return [_hash(keyed, repeats), _keyed(keyed, repeats), _ecdh(blinded, repeats)]
 
 
@@ -58,7 +58,7 @@ def _hash(count: int, repeats: int) -> dict[str, Any]:
         for one in texts:
             hashlib.blake2b(one, key=key, digest_size=psi_keyed.PSEUDONYM_BYTES).digest()
 
-    ours, anchors = _in_turn(lambda: psi_keyed.pseudonyms(key, ids), anchor, repeats)
+    ours, anchors = _in_turn(lambda: psi_keyed.make_pseudonyms(key, ids), anchor, repeats)
     return _row(f"keyed: pseudonyms of {count} ids", count, ours, anchors, "hashlib.blake2b in a loop")
 
 
@@ -69,7 +69,7 @@ def _keyed(count: int, repeats: int) -> dict[str, Any]:
         key = fresh_seed()
         width, orders, tokens = psi_keyed.PSEUDONYM_BYTES, [], {}
         for place, ids in enumerate(lists):
-            made = psi_keyed.pseudonyms(key, canonicalise_ids(ids))
+            made = psi_keyed.make_pseudonyms(key, canonicalise_ids(ids))
             require_distinct(made.tobytes(), width)
             orders.append(np.argsort(Stream(fresh_seed()).words(len(ids))))
             tokens[str(place)] = made.take(orders[-1], axis=0).tobytes()
@@ -93,7 +93,7 @@ def _ecdh(count: int, repeats: int) -> dict[str, Any]:
         secrets = [psi_ecdh.fresh_secret() for _ in lists]
         tokens = {}
         for place, ids in enumerate(lists):
-            once = psi_ecdh.blind(secrets[place], psi_ecdh.points(canonicalise_ids(ids)))
+            once = psi_ecdh.blind(secrets[place], psi_ecdh.hash_to_points(canonicalise_ids(ids)))
             tokens[str(place)] = psi_ecdh.blind(secrets[1 - place], once)
         _check(lists, list(psi_keyed.match_lists(tokens, psi_ecdh.POINT_BYTES).values()))
 

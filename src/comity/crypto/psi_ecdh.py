@@ -49,9 +49,9 @@ def fresh_secret() -> bytes:
     return fresh_seed()
 
 
-def points(ids: Iterable[bytes]) -> bytes:
+def hash_to_points(ids: Iterable[bytes]) -> bytes:
     """The point of each id, one after the other."""
-    return b"".join(_encode(elligator(field_element(one))) for one in ids)
+    return b"".join(_encode(elligator(hash_to_field(one))) for one in ids)
 
 
 def blind(secret: bytes, blinded: bytes) -> bytes:
@@ -85,7 +85,7 @@ def on_curve(point: bytes) -> bool:
     return bool(u < _PRIME and legendre(u * (u * (u + _A) + 1), _PRIME) == 1)
 
 
-def field_element(message: bytes, tag: bytes = _TAG) -> mpz:
+def hash_to_field(message: bytes, tag: bytes = _TAG) -> mpz:
     """hash_to_field of RFC 9380 with expand_message_xmd and SHA-512, for one element."""
     suffix = tag + bytes([len(tag)])
     first = hashlib.sha512(_SHA512_BLOCK + message + _FIELD_BYTES.to_bytes(2, "big") + b"\0" + suffix).digest()

@@ -93,7 +93,7 @@ class Packed:
         return np.diff(self.ends, prepend=0)
 
 
-def pseudonyms(key: bytes, ids: Packed) -> NDArray[np.uint8]:
+def make_pseudonyms(key: bytes, ids: Packed) -> NDArray[np.uint8]:
     """One row of 16 bytes per id, equal for equal ids under one key. Ids are not empty."""
     if len(key) != KEY_BYTES:
         raise ValueError(f"a key of {KEY_BYTES} bytes was expected, found {len(key)}")

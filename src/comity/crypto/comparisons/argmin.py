@@ -33,7 +33,7 @@ from comity.crypto.comparisons.circuits import (
     run_together,
     to_xor_shares,
 )
-from comity.crypto.comparisons.exchange import Bits, Exchange, Side, Words, binary, pack, unpack
+from comity.crypto.comparisons.exchange import Bits, Exchange, Side, Words, pack, to_bits, unpack
 from comity.crypto.comparisons.triples import Triples
 from comity.errors import Malformed
 
@@ -126,7 +126,7 @@ def _select_smallest(side: Side, shares: Words, tournament: Tournament) -> Circu
     first, second = np.triu_indices(widths[0], 1)
     duels = is_negative(side, (words[:, second] - words[:, first]).ravel(), bits)
     # At the first level the indices are public, so selecting one is local.
-    indices = binary(np.arange(words.size, dtype=np.uint64), tournament.index_bits)
+    indices = to_bits(np.arange(words.size, dtype=np.uint64), tournament.index_bits)
     if len(widths) == 1:
         later = yield from duels
         winner = yield from _one_hot(side, later, widths[0])

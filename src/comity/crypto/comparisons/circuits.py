@@ -22,7 +22,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from comity.crypto.comparisons.exchange import Bits, Exchange, Side, Words, binary, pack, unpack
+from comity.crypto.comparisons.exchange import Bits, Exchange, Side, Words, pack, to_bits, unpack
 from comity.crypto.comparisons.triples import Triples
 
 Output = TypeVar("Output")
@@ -93,7 +93,7 @@ def _resume(circuit: Circuit[Output], share: Bits | None) -> tuple[tuple[Bits, B
 
 def is_negative(side: Side, words: Words, bits: int) -> Circuit[Bits]:
     """[x < 0] for additively shared x with −2^bits ≤ x < 2^bits, from this side's shares mod 2^64 (bits ≤ 63)."""
-    own = binary(words, bits + 1)
+    own = to_bits(words, bits + 1)
     generate = yield _cross_inputs(side, own[:bits])
     # A position propagates the XOR of both sides' bits, of which each side's bits are a share.
     carry = yield from _carry_out(generate, own[:bits])
@@ -110,7 +110,7 @@ def less_than(side: Side, x: Bits, y: Bits) -> Circuit[Bits]:
 
 def to_xor_shares(side: Side, words: Words, bits: int) -> Circuit[Bits]:
     """XOR shares of the lowest `bits` bits of an additively shared integer."""
-    own = binary(words, bits)
+    own = to_bits(words, bits)
     generate = yield _cross_inputs(side, own[:-1])
     propagate = own[:-1].copy()
     places = np.arange(bits - 1)

@@ -100,13 +100,13 @@ def unpack(message: bytes, count: int) -> Bits:
     return bits[:count]
 
 
-def uniform(stream: Stream, count: int) -> Bits:
+def draw_bits(stream: Stream, count: int) -> Bits:
     """`count` independent uniform bits."""
     words = stream.words(-(-count // 64))
     return np.unpackbits(words.view(np.uint8), bitorder="little")[:count]
 
 
-def binary(words: Words, count: int) -> Bits:
+def to_bits(words: Words, count: int) -> Bits:
     """The lowest `count` bits of each word, lowest first: shape (count, words)."""
     octets = np.ascontiguousarray(words, "<u8").view(np.uint8).reshape(-1, 8)
     return np.ascontiguousarray(np.unpackbits(octets, axis=1, bitorder="little")[:, :count].T)

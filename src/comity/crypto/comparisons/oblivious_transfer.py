@@ -44,7 +44,7 @@ from nacl.bindings import (
 )
 from numpy.typing import NDArray
 
-from comity.crypto.comparisons.exchange import Bits, Exchange, transpose, uniform
+from comity.crypto.comparisons.exchange import Bits, Exchange, draw_bits, transpose
 from comity.entropy import Stream, derive
 from comity.errors import Malformed
 
@@ -152,7 +152,7 @@ def receive(session: bytes, count: int, seed: bytes) -> Exchange[tuple[Bits, Bit
     yield start.message
     answer = yield b""
     pairs = start.keys(answer, BASE)
-    choices = uniform(Stream(derive(seed, "ot extension", "choices", session, answer)), count)
+    choices = draw_bits(Stream(derive(seed, "ot extension", "choices", session, answer)), count)
     kept = _expand_columns([zero for zero, _ in pairs], width)
     other = _expand_columns([one for _, one in pairs], width)
     yield (kept ^ other ^ np.packbits(choices, bitorder="little")).tobytes()
@@ -182,11 +182,11 @@ def _hash_bits(cipher_key: bytes, columns: Octets, offsets: Sequence[Octets]) ->
     for start in range(0, columns.shape[1], _BLOCK):
         rows = transpose(columns[:, start : start + _BLOCK])
         for out, offset in zip(bits, offsets):
-            out[8 * start : 8 * start + len(rows)] = correlation_robust(cipher_key, rows ^ offset)[:, 0] & 1
+            out[8 * start : 8 * start + len(rows)] = hash_rows(cipher_key, rows ^ offset)[:, 0] & 1
     return bits
 
 
-def correlation_robust(cipher_key: bytes, rows: Octets) -> Octets:
+def hash_rows(cipher_key: bytes, rows: Octets) -> Octets:
     """π(x) ⊕ x of every row of 16 bytes."""
     # Electronic codebook applies the permutation to every row in one call; it encrypts nothing here.
     encryptor = Cipher(algorithms.AES(cipher_key), modes.ECB()).encryptor()

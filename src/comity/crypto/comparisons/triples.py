@@ -1,8 +1,8 @@
 """Shared bit triples: random a, b and c = a·b, each XOR-shared between two sides, for one AND gate (D. Beaver, 1991).
 
 A triple masks the inputs of one gate, and anyone who knows both of its shares can read them. So triples come from
-oblivious transfers between the two sides (`by_transfer`), or from a dealer outside of them who sees no later message
-(`deal`); never from one side. Each triple is used once: `Triples.take` never returns the same one again.
+oblivious transfers between the two sides (`transfer_triples`), or from a dealer outside of them who sees no later
+message (`deal`); never from one side. Each triple is used once: `Triples.take` never returns the same one again.
 
 From transfers: the parties' side receives with its shares of a and b as choices, the curator's side sends pairs that
 differ by its shares of b and a. That gives shares of a₁·b₀ and b₁·a₀; the other two products are local. Neither side
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from comity.crypto.comparisons.exchange import Bits, Exchange, Side, pack, uniform, unpack
+from comity.crypto.comparisons.exchange import Bits, Exchange, Side, draw_bits, pack, unpack
 from comity.crypto.comparisons.oblivious_transfer import MULTIPLE, receive, send
 from comity.entropy import Stream, fresh_seed
 from comity.errors import Malformed, Refused
@@ -47,7 +47,7 @@ class Triples:
         return a, b, c
 
 
-def by_transfer(side: Side, count: int, *, session: bytes, seed: bytes | None = None) -> Exchange[Triples]:
+def transfer_triples(side: Side, count: int, *, session: bytes, seed: bytes | None = None) -> Exchange[Triples]:
     """`count` triples in three messages, the third of 32 bytes per triple from the parties' side.
 
     `session` names the run, the release and the index, equally on both sides. A side that must be able to rebuild its
@@ -80,12 +80,12 @@ def deal(count: int, *, dealer: str, sides: Collection[str], curator: bytes | No
     curator, parties = fresh_seed() if curator is None else curator, fresh_seed()
     if len(curator) != SEED_BYTES:
         raise Malformed(f"a seed of {SEED_BYTES} bytes was expected, found {len(curator)} bytes")
-    a0, b0, c0 = uniform(Stream(curator), 3 * count).reshape(3, count)
-    a1, b1 = uniform(Stream(parties), 2 * count).reshape(2, count)
+    a0, b0, c0 = draw_bits(Stream(curator), 3 * count).reshape(3, count)
+    a1, b1 = draw_bits(Stream(parties), 2 * count).reshape(2, count)
     return curator, parties + pack(((a0 ^ a1) & (b0 ^ b1)) ^ c0)
 
 
-def read_dealt(side: Side, message: bytes, count: int) -> Triples:
+def read_triples(side: Side, message: bytes, count: int) -> Triples:
     """The triples in a dealer's message to this side."""
     seed, correction = message[:SEED_BYTES], message[SEED_BYTES:]
     if len(seed) != SEED_BYTES:
@@ -93,7 +93,7 @@ def read_dealt(side: Side, message: bytes, count: int) -> Triples:
     if side is Side.CURATOR:
         if correction:
             raise Malformed(f"a seed of {SEED_BYTES} bytes was expected, found {len(message)} bytes")
-        a, b, c = uniform(Stream(seed), 3 * count).reshape(3, count)
+        a, b, c = draw_bits(Stream(seed), 3 * count).reshape(3, count)
         return Triples(a, b, c)
-    a, b = uniform(Stream(seed), 2 * count).reshape(2, count)
+    a, b = draw_bits(Stream(seed), 2 * count).reshape(2, count)
     return Triples(a, b, unpack(correction, count))

@@ -28,7 +28,7 @@ from comity.errors import Malformed
 Words = NDArray[np.uint64]
 
 
-def matrix_mask(seed: bytes, columns: int, rows: int) -> Words:
+def expand_matrix_mask(seed: bytes, columns: int, rows: int) -> Words:
     """U, one line per column; a seed masks one matrix."""
     return Stream(derive(seed, "combination", "matrix")).words(columns * rows).reshape(columns, rows)
 
@@ -66,7 +66,7 @@ def deal_vector(matrices: Sequence[tuple[bytes, int]], seeds: Sequence[bytes], r
     v = np.zeros(rows, np.uint64)
     for hand in hands:
         v += hand.mask
-    rest = np.concatenate([inner_products(matrix_mask(seed, columns, rows), v) for seed, columns in matrices])
+    rest = np.concatenate([inner_products(expand_matrix_mask(seed, columns, rows), v) for seed, columns in matrices])
     for hand in hands[:-1]:
         rest -= hand.correction
     return [*hands[:-1], VectorHand(seeds[-1], rows, total, rest)]

@@ -145,6 +145,10 @@ def _transpose(x: Floats, y: Floats, half: int, rows: int, columns: int) -> None
                 y[part * half + column * rows + row] = x[part * half + row * columns + column]
 
 
+# One function for each size, with literals: the compiler then knows the lengths of all loops and that real and imaginary
+# parts don't overlap, and it uses vector instructions.
+
+
 @compiled
 def _forward_4096(rows: Floats, spectra: Floats, first: Floats, second: Floats) -> None:
     for r in range(len(rows)):

@@ -70,14 +70,14 @@ WIDE: Final = Parameters(degree=8192, modulus=128, words=4, largest=2**16, bits=
 ALLOWED: Final = (NARROW, WIDE)
 
 
-def public_block(stream: Stream, parameters: Parameters, out: NDArray[np.int32]) -> NDArray[np.int32]:
+def draw_public_block(stream: Stream, parameters: Parameters, out: NDArray[np.int32]) -> NDArray[np.int32]:
     """The next uniform a into `out`, (words, N) balanced digits; both sides read the same stream in the same order."""
     stream.fill(out.reshape(-1).view(np.uint8))
     out[0] &= np.int32(-1 << parameters.idle)
     return out
 
 
-def ternary(stream: Stream, rows: int, degree: int) -> NDArray[np.int8]:
+def draw_ternary(stream: Stream, rows: int, degree: int) -> NDArray[np.int8]:
     """Uniform on {−1, 0, 1}, up to a bias of 2^-62: the quotient by 2^62 of three times a number below 2^62."""
     out, drawn = np.empty((rows, degree), np.int8), np.empty(degree, np.uint64)
     for row in out:
@@ -134,7 +134,7 @@ class ColumnSecrets:
     def __init__(self, parameters: Parameters, columns: int, stream: Stream) -> None:
         self.parameters = parameters
         self._transform = Transform(parameters.degree)
-        self._secrets = ternary(stream, columns, parameters.degree)
+        self._secrets = draw_ternary(stream, columns, parameters.degree)
         self._spectra = np.empty(self._secrets.shape)
         self._transform.forward(self._secrets.astype(np.float64), self._spectra)
         # Products come with a factor N/2, a power of two that is taken out here without rounding.

@@ -43,8 +43,8 @@ from comity.crypto.products.rlwe import (
     Errors,
     Parameters,
     ProductSum,
-    public_block,
-    ternary,
+    draw_public_block,
+    draw_ternary,
 )
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused
@@ -249,7 +249,7 @@ class _Side:
             self._start_stretch(stretch)
         self._left -= length if self._block else 0
         self._block += 1
-        return public_block(self._require_streams()[0], self.plan.parameters, self._public)
+        return draw_public_block(self._require_streams()[0], self.plan.parameters, self._public)
 
     def _complete(self) -> None:
         if self._block < 2 or self._left:
@@ -344,7 +344,7 @@ class Evaluator(_Side):
         drawn = np.frombuffer(stream.bytes(4 * math.prod(shape)), "<u4")
         self._masks = drawn.reshape(shape).astype(np.int64)
         self._masks[0] &= -1 << plan.parameters.idle
-        return ternary(stream, plan.columns_b, plan.parameters.degree)
+        return draw_ternary(stream, plan.columns_b, plan.parameters.degree)
 
     def begin(self, nonce: bytes, message: NDArray[np.int32]) -> None:
         """Block 0 and the encryptor's nonce."""

@@ -142,7 +142,7 @@ class Alignment(Part):
         if key is None:
             raise Refused("the key of this run did not arrive", code="align")
         ids = canonicalise_ids(_ids(site))
-        made = psi_keyed.pseudonyms(site.seed(key, "pseudonyms"), ids).tobytes()
+        made = psi_keyed.make_pseudonyms(site.seed(key, "pseudonyms"), ids).tobytes()
         return {"tokens": _shuffle(site, require_distinct(made, self.width), self.width)}
 
     # Blinded points. A list goes once around the ring of parties and ends with the one before its owner.
@@ -152,7 +152,7 @@ class Alignment(Part):
         self._only("ecdh")
         ids = canonicalise_ids(_ids(site))
         site.keep("align.secret", psi_ecdh.fresh_secret())
-        self._pass_on(site, 1, _shuffle(site, require_distinct(psi_ecdh.points(ids), self.width), self.width))
+        self._pass_on(site, 1, _shuffle(site, require_distinct(psi_ecdh.hash_to_points(ids), self.width), self.width))
 
     @step(times=MAX_PARTIES)
     def relay(self, site: Site) -> None:

@@ -165,7 +165,7 @@ class DealerRounds(Rounds):
         seed = site.kept("rounds.matrix_seed")
         if seed is None:
             raise Refused("rounds come after the features were masked", code="stopped")
-        return np.asarray(lines - vectors.matrix_mask(seed, *lines.shape), "<u8")
+        return np.asarray(lines - vectors.expand_matrix_mask(seed, *lines.shape), "<u8")
 
     def _letters(self, site: Site, name: str, number: int, own: Any) -> list[Any]:
         """All parties' letters of this round, this party's first."""

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from comity.crypto.comparisons.argmin import BITS, FAN_IN, Tournament, argmin
 from comity.crypto.comparisons.exchange import Exchange, Side, pack, unpack
 from comity.crypto.comparisons.oblivious_transfer import BASE, ELEMENT_BYTES, MULTIPLE
-from comity.crypto.comparisons.triples import SEED_BYTES, Triples, by_transfer, deal, read_dealt
+from comity.crypto.comparisons.triples import SEED_BYTES, Triples, deal, read_triples, transfer_triples
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, Refused, SiteLost, StudyError
 from comity.federation.coordinator.parties import Parties
@@ -164,7 +164,7 @@ class Argmin(Part):
         if seed is None:
             raise Refused("transfers are extended after they were offered", code="argmin")
         session = site.context("argmin", use)
-        return by_transfer(Side.PARTIES, self.tournament.triples, session=session, seed=seed)
+        return transfer_triples(Side.PARTIES, self.tournament.triples, session=session, seed=seed)
 
     # Triples from a dealer.
 
@@ -218,7 +218,7 @@ class Argmin(Part):
         letter = None if self.dealer is None else site.take("triples", [self.dealer]).get(self.dealer)
         if letter is None or letter["use"] != use:
             raise Refused("the triples of this argmin did not arrive", code="argmin")
-        self._keep_triples(site, use, read_dealt(Side.PARTIES, letter["triples"], count))
+        self._keep_triples(site, use, read_triples(Side.PARTIES, letter["triples"], count))
         return self._triples(site, use)
 
     def _keep_triples(self, site: Site, use: int, triples: Triples) -> None:
@@ -274,10 +274,10 @@ class Argmin(Part):
         if self.dealer is not None:
             seed = view.once(f"triple_seed/{use}", fresh_seed)
             self._ask(view, "deal", use, triple_seed=seed)
-            return read_dealt(Side.CURATOR, seed, count)
+            return read_triples(Side.CURATOR, seed, count)
         # The session that `Site.context` names at the other side.
         session, seed = encode([view.study, view.run, "argmin", use]), view.once(f"seed/{use}", fresh_seed)
-        transfers = by_transfer(Side.CURATOR, count, session=session, seed=seed)
+        transfers = transfer_triples(Side.CURATOR, count, session=session, seed=seed)
         choices = _replay(transfers, [self._ask(view, "offer", use)["transfer_offer"]])
         columns = self._ask(view, "extend", use, transfer_choices=choices)["transfer_columns"]
         # The representative is silent while the curator sends its choices.
