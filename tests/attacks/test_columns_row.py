@@ -24,9 +24,9 @@ from comity.methods.synthetic.counts import table_ranges
 from comity.privacy.loss import Approx
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
+from tests.support import vertical
 from tests.support.consortia import STUDY
 from tests.synthetic import by_columns
-from tests.vertical import consortia as vertical
 
 from . import liar
 
@@ -81,7 +81,7 @@ def no_check_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
 def test_a_multiplied_row_in_tables_across_owners_ends_the_run(products: Any) -> None:
     tried = by_columns.build_columns(products=products)
-    parties, hosts = attacked(tried, vertical.parts(tried, by_columns.make_people(600)), TIMES)
+    parties, hosts = attacked(tried, vertical.encode_parts(tried, by_columns.make_people(600)), TIMES)
     with pytest.raises(Implausible, match=r"counts: the opened sum lies outside .* number of records in"):
         run(parties)
     assert all(not host.store.runs_open() and not host.received("run-1").releases for host in hosts.values())
@@ -89,8 +89,8 @@ def test_a_multiplied_row_in_tables_across_owners_ends_the_run(products: Any) ->
 
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
 def test_a_multiplied_row_in_moments_across_owners_ends_the_run(products: Any) -> None:
-    tried = vertical.protocol(products=products)
-    parties, hosts = attacked(tried, vertical.parts(tried, vertical.people(600)), 4 * TIMES)
+    tried = vertical.build_regression(products=products)
+    parties, hosts = attacked(tried, vertical.encode_parts(tried, vertical.make_people(600)), 4 * TIMES)
     with pytest.raises(Implausible, match=r"moments: the opened sum lies outside .* second moments"):
         run(parties)
     assert all(not host.store.runs_open() and not host.received("run-1").releases for host in hosts.values())
@@ -99,10 +99,10 @@ def test_a_multiplied_row_in_moments_across_owners_ends_the_run(products: Any) -
 def test_the_same_parties_without_the_lie_end_their_run() -> None:
     """The control: a row that is multiplied by one."""
     tried = by_columns.build_columns()
-    parties, _ = attacked(tried, vertical.parts(tried, by_columns.make_people(600)), 1.0)
+    parties, _ = attacked(tried, vertical.encode_parts(tried, by_columns.make_people(600)), 1.0)
     assert run(parties)["tables"]["rows"] == 600
-    other = vertical.protocol()
-    assert "model" in run(attacked(other, vertical.parts(other, vertical.people(600)), 1.0)[0])
+    other = vertical.build_regression()
+    assert "model" in run(attacked(other, vertical.encode_parts(other, vertical.make_people(600)), 1.0)[0])
 
 
 # How small a multiplier stays unnoticed, and what it reads.
@@ -167,13 +167,13 @@ def of_tables(rows: int, times: float, tries: int) -> tuple[float, float]:
 def of_moments(rows: int, times: float, tries: int) -> tuple[float, float]:
     """How often the multiplier is noticed in moments, and how often the liar reads one yes or no of the peer's row from
     the sum of products with its own label, which it multiplies."""
-    tried = vertical.protocol()
+    tried = vertical.build_regression()
     consortium, noticed, read = vertical.make_consortium(tried, LOSS), 0, 0
     release, layout, entries = tried.moments(consortium.loss), tried.design, tried.entries
     scale, noise = release.scale(consortium), release.noise
     assert noise is not None
     for seed in range(tries):
-        held = vertical.parts(tried, vertical.people(rows, seed=seed))
+        held = vertical.encode_parts(tried, vertical.make_people(rows, seed=seed))
         columns = np.zeros((rows, layout.width))
         for party, own in held.items():
             columns[:, layout.places(party)] = layout.matrix(own, party)

@@ -8,8 +8,8 @@ import pytest
 
 from comity.federation.coordinator.lifecycle import run
 from comity.federation.evaluation.own_score import OwnScore
+from tests.support import vertical
 from tests.synthetic import by_columns
-from tests.vertical import consortia as vertical
 
 from .influence import METHODS
 from .liar import host_all, multiply_contributions
@@ -41,10 +41,10 @@ def test_owners_of_columns_score_what_they_can() -> None:
     """A dataset by the owner's own columns; a model over columns of all of them by nobody."""
     tried = by_columns.build_columns(target=None)
     consortium = by_columns.make_consortium_of(tried)
-    held = vertical.parts(tried, by_columns.make_people(400, target=None))
+    held = vertical.encode_parts(tried, by_columns.make_people(400, target=None))
     presented = tried.present({"tables": by_columns.run_hosts(tried, consortium, held)}, consortium)
     for party, own in held.items():
         found = tried.score_own(presented, own, party)
         assert found is not None and found.records == 400 and found.error < found.constant
-    other: Any = vertical.protocol()
+    other: Any = vertical.build_regression()
     assert other.score_own(object(), next(iter(held.values())), "ash") is None

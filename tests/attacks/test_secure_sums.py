@@ -15,8 +15,8 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.owner.host import Host
 from tests.averaging import default_consortium as averaging
 from tests.softlabel import default_consortia as softlabel
+from tests.support import vertical
 from tests.support.noise import NoNoise
-from tests.vertical import consortia as vertical
 
 from .coalition import Heard, coalitions, total, uniform_part
 
@@ -68,10 +68,10 @@ def heard_in(made: Any, records: Any, colluders: Any, late: Any = ()) -> Heard:
 
 
 def vertical_run(products: Any, parties: Any, colluders: Any, seed: Any) -> Heard:
-    method = vertical.protocol(parties, products=products)
+    method = vertical.build_regression(parties, products=products)
     consortium = vertical.make_consortium(method, colluders=colluders)
-    frame = vertical.people(50, seed=seed)
-    coordinator, hosts = vertical.hosted(method, vertical.parts(method, frame), consortium, NoNoise())
+    frame = vertical.make_people(50, seed=seed)
+    coordinator, hosts = vertical.host_parties(method, vertical.encode_parts(method, frame), consortium, NoNoise())
     channel = Heard(hosts)
     coordinator.channel = channel
     run(coordinator)

@@ -13,24 +13,13 @@ from comity.crypto.comparisons.argmin import Tournament, argmin
 from comity.crypto.comparisons.exchange import Side, Transcript, run_locally, unpack
 from comity.crypto.comparisons.triples import Triples, deal, read_triples, transfer_triples
 from comity.errors import Malformed, Refused
+from tests.support.two_sides import deal_triples, share_additively
 
 RNG = np.random.default_rng(7)
 
 
-def split(values: Any) -> Any:
-    one = RNG.integers(0, 2**64, len(values), dtype=np.uint64)
-    return one, np.array([int(v) % 2**64 for v in values], np.uint64) - one
-
-
-def dealt_pair(count: Any) -> tuple[Any, ...]:
-    if not count:
-        return tuple(Triples(*np.zeros((3, 0), np.uint8)) for _ in Side)
-    messages = deal(count, dealer="office", sides=("curator", "parties"))
-    return tuple(read_triples(side, messages[side], count) for side in Side)
-
-
 def play(shares: Any, tournament: Any, triples: Any = None) -> Transcript[Any, Any]:
-    triples = triples or dealt_pair(tournament.triples)
+    triples = triples or deal_triples(tournament.triples)
     return run_locally(*(argmin(side, shares[side], triples[side], tournament) for side in Side))
 
 
@@ -47,7 +36,7 @@ def cases(draw: Any) -> Any:
 @settings(max_examples=120, deadline=None)
 def test_the_lowest_index_of_the_smallest_value_wins(case: Any) -> None:
     tournament, values = case
-    done = play(split(values), tournament)
+    done = play(share_additively(values, RNG), tournament)
     assert done.curator == int(np.argmin(np.array(values, np.int64)))
     assert done.parties is None
 
@@ -55,8 +44,8 @@ def test_the_lowest_index_of_the_smallest_value_wins(case: Any) -> None:
 @pytest.mark.parametrize("fan_in", [2, 3, 10, 40])
 def test_all_equal_at_either_end_of_the_range(fan_in: int) -> None:
     for value in (-(2**62), 2**62 - 1):
-        assert play(split([value] * 23), Tournament(23, fan_in=fan_in)).curator == 0
-        assert play(split([2**62 - 1] * 22 + [-(2**62)]), Tournament(23, fan_in=fan_in)).curator == 22
+        assert play(share_additively([value] * 23, RNG), Tournament(23, fan_in=fan_in)).curator == 0
+        assert play(share_additively([2**62 - 1] * 22 + [-(2**62)], RNG), Tournament(23, fan_in=fan_in)).curator == 22
 
 
 def random_cases(repeats: Any, counts: Any) -> int:
@@ -66,7 +55,7 @@ def random_cases(repeats: Any, counts: Any) -> int:
         # From ties everywhere to values that fill the range.
         values = RNG.integers(-(2**62), 2**62, count) >> RNG.integers(0, 63)
         tournament = Tournament(count)
-        wrong += play(split(values), tournament).curator != int(values.argmin())
+        wrong += play(share_additively(values, RNG), tournament).curator != int(values.argmin())
     return wrong
 
 
@@ -83,7 +72,7 @@ def test_triples_by_transfer_serve_as_dealt_ones_do() -> None:
     values = RNG.integers(-(2**62), 2**62, 30)
     tournament = Tournament(30)
     made = run_locally(*(transfer_triples(side, tournament.triples, session=b"s") for side in Side))
-    done = play(split(values), tournament, (made.curator, made.parties))
+    done = play(share_additively(values, RNG), tournament, (made.curator, made.parties))
     assert done.curator == int(values.argmin())
     assert made.curator.left == made.parties.left == 0
 
@@ -95,7 +84,7 @@ def test_triples_by_transfer_serve_as_dealt_ones_do() -> None:
 def test_rounds_and_bytes_are_those_of_the_plan(count: int, fan_in: int, widths: Any, rounds: int) -> None:
     tournament = Tournament(count, fan_in=fan_in)
     assert (tournament.widths, tournament.rounds) == (widths, rounds)
-    done = play(split(RNG.integers(0, 9, count)), tournament)
+    done = play(share_additively(RNG.integers(0, 9, count), RNG), tournament)
     assert done.rounds == rounds
     opening = -(-tournament.index_bits // 8)
     assert done.bytes == sum(2 * -(-2 * g // 8) for g in tournament.gates) + opening
@@ -163,7 +152,7 @@ def test_control_without_masks_the_views_tell_the_inputs_apart() -> None:
 def test_control_a_curator_that_deals_reads_the_values() -> None:
     tournament = Tournament(3, fan_in=3)
     values = [1_000, 77, 512_345]
-    curator, parties = split(values)
+    curator, parties = share_additively(values, RNG)
     count = tournament.triples
     messages = deal(count, dealer="office", sides=("curator", "parties"))
     done = play((curator, parties), tournament, [read_triples(side, messages[side], count) for side in Side])
@@ -179,8 +168,8 @@ def test_control_a_curator_that_deals_reads_the_values() -> None:
 
 def test_triples_are_not_used_again() -> None:
     tournament = Tournament(4)
-    triples = dealt_pair(tournament.triples)
-    shares = split([4, 3, 2, 1])
+    triples = deal_triples(tournament.triples)
+    shares = share_additively([4, 3, 2, 1], RNG)
     play(shares, tournament, triples)
     with pytest.raises(Refused):
         play(shares, tournament, triples)
@@ -189,7 +178,7 @@ def test_triples_are_not_used_again() -> None:
 @pytest.mark.parametrize("side", list(Side))
 def test_messages_of_a_wrong_form_are_refused(side: Any) -> None:
     tournament = Tournament(5, bits=9, fan_in=2)
-    shares, count = split([5, 4, 3, 2, 1]), tournament.triples
+    shares, count = share_additively([5, 4, 3, 2, 1], RNG), tournament.triples
     messages = deal(count, dealer="office", sides=("curator", "parties"))
 
     def half() -> Any:
@@ -211,7 +200,7 @@ def test_messages_of_a_wrong_form_are_refused(side: Any) -> None:
 
 def test_an_opened_index_out_of_range_is_refused() -> None:
     tournament = Tournament(5, fan_in=5)
-    shares, count = split([9, 9, 9, 9, 1]), tournament.triples
+    shares, count = share_additively([9, 9, 9, 9, 1], RNG), tournament.triples
     messages = deal(count, dealer="office", sides=("curator", "parties"))
     done = play(shares, tournament, [read_triples(s, messages[s], count) for s in Side])
     exchange = argmin(Side.CURATOR, shares[0], read_triples(Side.CURATOR, messages[0], count), tournament)
@@ -232,4 +221,4 @@ def test_shares_of_a_wrong_form_are_errors() -> None:
     shares: Any
     for shares in (np.zeros(4, np.uint64), np.zeros(3, np.int64), np.zeros((3, 1), np.uint64)):
         with pytest.raises(ValueError, match="3 uint64 shares"):
-            next(argmin(Side.CURATOR, shares, dealt_pair(1)[0], Tournament(3)))
+            next(argmin(Side.CURATOR, shares, deal_triples(1)[0], Tournament(3)))

@@ -19,15 +19,10 @@ from comity.crypto.comparisons.circuits import (
     to_xor_shares,
 )
 from comity.crypto.comparisons.exchange import Side, pack, run_locally, to_bits, unpack
-from comity.crypto.comparisons.triples import deal, read_triples
 from comity.errors import Malformed
+from tests.support.two_sides import deal_triples, share_additively
 
 RNG = np.random.default_rng(5)
-
-
-def additive(values: Any) -> Any:
-    one = RNG.integers(0, 2**64, len(values), dtype=np.uint64)
-    return one, np.array([v % 2**64 for v in values], np.uint64) - one
 
 
 def xored(bits: Any) -> Any:
@@ -39,8 +34,7 @@ def run(circuit: Any) -> Any:
     """What a circuit computes, `circuit` making one side's half."""
     rounds = count_gates(circuit(Side.CURATOR))
     count = sum(rounds)
-    messages = deal(count, dealer="office", sides=("curator", "parties"))
-    triples = [read_triples(side, messages[side], count) for side in Side]
+    triples = deal_triples(count)
     done = run_locally(*(evaluate(side, circuit(side), triples[side]) for side in Side))
     assert done.rounds == len(rounds)
     assert [len(m) for m in done.sent_to_curator] == [-(-2 * g // 8) for g in rounds]
@@ -61,7 +55,7 @@ def ranged(draw: Any) -> Any:
 @settings(max_examples=60, deadline=None)
 def test_is_negative(case: Any) -> None:
     bits, values = case
-    shares = additive(values)
+    shares = share_additively(values, RNG)
     assert run(lambda side: is_negative(side, shares[side], bits)).tolist() == [v < 0 for v in values]
 
 
@@ -69,7 +63,7 @@ def test_is_negative(case: Any) -> None:
 @settings(max_examples=60, deadline=None)
 def test_xor_shared(case: Any) -> None:
     bits, values = case
-    shares = additive(values)
+    shares = share_additively(values, RNG)
     expected = to_bits(np.array([v % 2**64 for v in values], np.uint64), bits)
     np.testing.assert_array_equal(run(lambda side: to_xor_shares(side, shares[side], bits)), expected)
 
@@ -101,7 +95,7 @@ def test_all_of_and_negation(count: int) -> None:
 
 def test_together_takes_the_rounds_of_the_longer_circuit_in_either_order() -> None:
     values = RNG.integers(-100, 100, 7).tolist()
-    shares = additive(values)
+    shares = share_additively(values, RNG)
     bits = RNG.integers(0, 2, (3, 11), dtype=np.uint8)
     few = xored(bits)
     long, short = count_gates(is_negative(Side(0), shares[0], 20)), count_gates(all_of(few[0]))

@@ -64,7 +64,7 @@ def test_counts_that_do_not_fit_the_blocks_are_errors(count: int) -> None:
 
 
 def view_of_sender(fixed_choices: Any, count: Any, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    monkeypatch.setattr(ot_extension, "uniform", lambda stream, size: np.full(size, fixed_choices, np.uint8))
+    monkeypatch.setattr(ot_extension, "draw_bits", lambda stream, size: np.full(size, fixed_choices, np.uint8))
     return np.unpackbits(np.frombuffer(transfers(count).sent_to_curator[2], np.uint8))
 
 

@@ -18,14 +18,10 @@ from scipy.stats import ks_2samp, kstest
 from comity.crypto.paillier import cryptosystem as paillier
 from comity.crypto.paillier.cryptosystem import Ciphertext, FixedBase, PrivateKey, PublicKey
 from comity.errors import Malformed
+from tests.support.paillier import make_private_key
 
 LIKELY = 1e-6
 few = settings(max_examples=25, deadline=None)
-
-
-@cache
-def private() -> PrivateKey:
-    return PrivateKey.generate(2048)
 
 
 @cache
@@ -43,7 +39,7 @@ def textbook(key: PrivateKey, value: int) -> int:
 
 
 def plaintexts() -> st.SearchStrategy[int]:
-    limit = private().public.limit
+    limit = make_private_key().public.limit
     return st.one_of(st.integers(-limit, limit), st.integers(-100, 100), st.sampled_from([limit, -limit]))
 
 
@@ -67,7 +63,7 @@ def test_a_table_refuses_exponents_it_has_no_rows_for(exponent: int) -> None:
 @few
 @given(plaintexts())
 def test_decryption_gives_back_the_plaintext(message: int) -> None:
-    key = private()
+    key = make_private_key()
     ciphertext = key.public.encrypt(message)
     assert key.decrypt(ciphertext) == message
     assert key.decrypt(key.public.read(key.public.write(ciphertext))) == message
@@ -75,7 +71,7 @@ def test_decryption_gives_back_the_plaintext(message: int) -> None:
 
 @pytest.mark.parametrize("message", [0, 1, -1, 2**2000, -(2**2000)])
 def test_the_textbook_reads_our_ciphertexts(message: int) -> None:
-    key = private()
+    key = make_private_key()
     assert textbook(key, key.public.encrypt(message).value) == message % key.public.n
 
 
@@ -86,14 +82,14 @@ def test_every_small_plaintext_of_a_small_key() -> None:
 
 
 def test_textbook_encryption_is_read() -> None:
-    key, n = private(), int(private().public.n)
+    key, n = make_private_key(), int(make_private_key().public.n)
     value = pow(1 + n, 31337, n * n) * pow(secrets.randbelow(n), n, n * n) % (n * n)
     assert key.decrypt(Ciphertext(mpz(value))) == 31337
 
 
 def test_phe_reads_ours_and_we_read_its() -> None:
     phe = pytest.importorskip("phe")
-    key = private()
+    key = make_private_key()
     public = phe.PaillierPublicKey(int(key.public.n))
     theirs = phe.PaillierPrivateKey(public, int(key.p), int(key.q))
     assert theirs.raw_decrypt(int(key.public.encrypt(271828).value)) == 271828
@@ -103,7 +99,7 @@ def test_phe_reads_ours_and_we_read_its() -> None:
 @few
 @given(st.integers(-(2**900), 2**900), st.integers(-(2**900), 2**900), st.integers(-(2**64), 2**64))
 def test_sums_and_products(a: int, b: int, factor: int) -> None:
-    key, public = private(), private().public
+    key, public = make_private_key(), make_private_key().public
     computed = public.add_plain(public.add(public.multiply(public.encrypt(a), factor), public.encrypt(b)), -a)
     assert key.decrypt(computed) == a * factor + b - a
     assert key.decrypt(public.rerandomise(computed)) == a * factor + b - a
@@ -111,8 +107,8 @@ def test_sums_and_products(a: int, b: int, factor: int) -> None:
 
 @pytest.mark.parametrize("factor", [0, 1, -1])
 def test_edge_factors(factor: int) -> None:
-    public = private().public
-    assert private().decrypt(public.multiply(public.encrypt(-12), factor)) == -12 * factor
+    public = make_private_key().public
+    assert make_private_key().decrypt(public.multiply(public.encrypt(-12), factor)) == -12 * factor
 
 
 def test_a_key_of_3072_bits() -> None:
@@ -122,7 +118,7 @@ def test_a_key_of_3072_bits() -> None:
 
 
 def test_out_of_range_is_refused() -> None:
-    key, public = private(), private().public
+    key, public = make_private_key(), make_private_key().public
     for message in (public.limit + 1, -public.limit - 1):
         with pytest.raises(Malformed, match="bits"):
             public.encrypt(message)
@@ -145,7 +141,7 @@ def test_what_is_raised_to_the_secret_power_is_known_to_nobody(monkeypatch: pyte
         raised.append(int(value))
         return logarithm(self, value)
 
-    key = PrivateKey(private().public, private().p, private().q)
+    key = PrivateKey(make_private_key().public, make_private_key().p, make_private_key().q)
     chosen = key.public.encrypt(77)
     assert key.decrypt(chosen) == 77
     monkeypatch.setattr(paillier._Half, "_logarithm", watched)
@@ -155,7 +151,7 @@ def test_what_is_raised_to_the_secret_power_is_known_to_nobody(monkeypatch: pyte
 
 
 def test_only_fresh_ciphertexts_leave() -> None:
-    public = private().public
+    public = make_private_key().public
     made = public.encrypt(5)
     for computed in (
         public.add(made, made),
@@ -169,7 +165,7 @@ def test_only_fresh_ciphertexts_leave() -> None:
 
 
 def test_malformed_ciphertexts_are_refused() -> None:
-    key, public = private(), private().public
+    key, public = make_private_key(), make_private_key().public
     good = public.write(public.encrypt(1))
     size = public.ciphertext_bytes
     numbers = [0, public.square, public.square + 1, public.n, key.p, key.q * 17, 2 ** (8 * size) - 1]
@@ -179,7 +175,7 @@ def test_malformed_ciphertexts_are_refused() -> None:
 
 
 def test_generated_keys_keep_the_conditions() -> None:
-    key = private()
+    key = make_private_key()
     assert key.public.bits == 2048 and key.p % 4 == key.q % 4 == 3
     assert jacobi(-key.public.h, key.p) == jacobi(-key.public.h, key.q) == 1
     assert PrivateKey.from_bytes(key.to_bytes()) == key
@@ -206,7 +202,7 @@ def _public(n: int, h: int, bits: int = 2048) -> bytes:
 
 
 def test_bad_moduli_are_refused() -> None:
-    n, p = private().public.n, private().p
+    n, p = make_private_key().public.n, make_private_key().p
     cofactor = next(c for c in count(mpz(2) ** 2044 + 1, 4) if is_prime(c))
     # h = 4 passes every check of its own, so that the modulus alone is at fault.
     for name, bad in {
@@ -224,7 +220,7 @@ def test_bad_moduli_are_refused() -> None:
 
 
 def test_bad_bases_and_lengths_of_public_keys_are_refused() -> None:
-    n, h, p = private().public.n, private().public.h, private().p
+    n, h, p = make_private_key().public.n, make_private_key().public.h, make_private_key().p
     for name, data in {
         "h is one": _public(n, 1),
         "h is minus one": _public(n, n - 1),
@@ -243,7 +239,7 @@ def test_bad_bases_and_lengths_of_public_keys_are_refused() -> None:
 
 
 def test_bad_private_keys_are_refused() -> None:
-    key = private()
+    key = make_private_key()
     p, q, n = key.p, key.q, key.public.n
 
     def data(p: mpz, q: mpz, h: mpz | None = None) -> bytes:
@@ -295,7 +291,7 @@ def _views_differ(key: PublicKey, messages: tuple[int, int], count: int = 300) -
 
 
 def test_ciphertexts_of_two_plaintexts_look_alike() -> None:
-    public = private().public
+    public = make_private_key().public
     assert not _views_differ(public, (0, public.limit))
     ciphertexts = [public.encrypt(0).value for _ in range(300)]
     assert kstest(_fractions(ciphertexts, public.square), "uniform").pvalue > LIKELY
@@ -303,7 +299,7 @@ def test_ciphertexts_of_two_plaintexts_look_alike() -> None:
 
 
 def test_without_randomness_the_view_tells_plaintexts_apart() -> None:
-    assert _views_differ(PublicKey(private().public.n, mpz(1)), (0, private().public.limit))
+    assert _views_differ(PublicKey(make_private_key().public.n, mpz(1)), (0, make_private_key().public.limit))
 
 
 @cache
@@ -342,7 +338,7 @@ def test_half_length_exponents_would_show_the_factor_to_the_holder() -> None:
 
 
 def test_an_unrandomised_product_shows_its_factor_to_anyone() -> None:
-    public = private().public
+    public = make_private_key().public
     sent = public.encrypt(7)
     returned = public.multiply(sent, 23)
     guesses = [factor for factor in range(50) if public.multiply(sent, factor).value == returned.value]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,45 +10,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comity.crypto.paillier.cryptosystem import PrivateKey
 from comity.crypto.paillier.packing import PackedVector, Packing
 from comity.errors import Malformed
+from tests.support.paillier import make_private_key
 
 few = settings(max_examples=20, deadline=None)
-
-
-@cache
-def private() -> PrivateKey:
-    return PrivateKey.generate(2048)
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_packing_and_unpacking_are_inverse(data: st.DataObject) -> None:
-    packing = Packing(private().public, data.draw(st.integers(2, 300)), data.draw(st.integers(1, 10**6)))
+    packing = Packing(make_private_key().public, data.draw(st.integers(2, 300)), data.draw(st.integers(1, 10**6)))
     values = data.draw(st.lists(st.integers(-packing.limit, packing.limit), max_size=3 * packing.slots))
     plaintexts = packing.pack(values)
     assert len(plaintexts) == packing.ciphertexts(len(values))
-    assert all(abs(plaintext) <= private().public.limit for plaintext in plaintexts)
+    assert all(abs(plaintext) <= make_private_key().public.limit for plaintext in plaintexts)
     assert packing.unpack(plaintexts, len(values), 1) == values
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_full_slots_do_not_reach_their_neighbours(data: st.DataObject) -> None:
-    packing = Packing(private().public, data.draw(st.integers(2, 70)), data.draw(st.integers(1, 1000)))
+    packing = Packing(make_private_key().public, data.draw(st.integers(2, 70)), data.draw(st.integers(1, 1000)))
     ends = st.sampled_from([packing.limit, -packing.limit, 0])
     values = data.draw(st.lists(ends, min_size=1, max_size=packing.slots))
     for factor in (packing.terms, -packing.terms):
         scaled = [plaintext * factor for plaintext in packing.pack(values)]
-        assert all(abs(plaintext) <= private().public.limit for plaintext in scaled)
+        assert all(abs(plaintext) <= make_private_key().public.limit for plaintext in scaled)
         assert packing.unpack(scaled, len(values), packing.terms) == [value * factor for value in values]
 
 
 @few
 @given(st.data())
 def test_sums_and_multiples_of_encrypted_vectors(data: st.DataObject) -> None:
-    key, packing = private(), Packing(private().public, 40, 20)
+    key, packing = make_private_key(), Packing(make_private_key().public, 40, 20)
     length = data.draw(st.integers(1, 100))
     vectors = st.lists(st.integers(-packing.limit, packing.limit), min_size=length, max_size=length)
     a, b, factor = data.draw(vectors), data.draw(vectors), data.draw(st.integers(-19, 19))
@@ -59,7 +53,7 @@ def test_sums_and_multiples_of_encrypted_vectors(data: st.DataObject) -> None:
 
 
 def test_numpy_vectors_and_the_empty_one() -> None:
-    key, packing = private(), Packing(private().public, 64, 3)
+    key, packing = make_private_key(), Packing(make_private_key().public, 64, 3)
     values = np.array([2**63 - 1, -(2**63) + 1, 0, -1], np.int64)
     total = packing.add(*(packing.encrypt(values) for _ in range(3)))
     assert packing.decrypt(key, total) == [3 * int(value) for value in values]
@@ -71,14 +65,14 @@ def test_numpy_vectors_and_the_empty_one() -> None:
 @pytest.mark.parametrize("value", [128, -128, 10**9])
 def test_values_out_of_range_are_refused(value: int) -> None:
     with pytest.raises(Malformed, match="8 bits"):
-        Packing(private().public, 8, 4).encrypt([0, value, 1])
+        Packing(make_private_key().public, 8, 4).encrypt([0, value, 1])
 
 
 def test_more_terms_than_the_headroom_are_refused() -> None:
-    packing = Packing(private().public, 16, 4)
+    packing = Packing(make_private_key().public, 16, 4)
     vector = packing.encrypt([5])
     four = packing.add(*[vector] * 4)
-    assert packing.decrypt(private(), four) == [20]
+    assert packing.decrypt(make_private_key(), four) == [20]
     attempts: tuple[Callable[[], Any], ...] = (
         lambda: packing.add(four, vector),
         lambda: packing.multiply(vector, 5),
@@ -92,7 +86,7 @@ def test_more_terms_than_the_headroom_are_refused() -> None:
 
 
 def test_a_slot_that_overflowed_behind_the_count_is_refused() -> None:
-    packing = Packing(private().public, 8, 3)
+    packing = Packing(make_private_key().public, 8, 3)
     plain = packing.pack([127, 1])[0]
     for plaintext, load in ((2 * plain, 1), (5 * plain, 3), (1 << packing.width * 2, 1), (-1 << packing.width * 2, 1)):
         with pytest.raises(Malformed):
@@ -101,10 +95,10 @@ def test_a_slot_that_overflowed_behind_the_count_is_refused() -> None:
 
 
 def test_wrong_shapes_are_refused() -> None:
-    packing = Packing(private().public, 32, 8)
+    packing = Packing(make_private_key().public, 32, 8)
     vector = packing.encrypt(range(packing.slots + 1))
     data = packing.write(vector)
-    assert len(data) == 2 * private().public.ciphertext_bytes
+    assert len(data) == 2 * make_private_key().public.ciphertext_bytes
     for bad, length in ((data[:-1], vector.length), (data + b"\0", vector.length), (data, packing.slots), (b"", 1)):
         with pytest.raises(Malformed, match="bytes"):
             packing.read(bad, length)
@@ -121,13 +115,13 @@ def test_wrong_shapes_are_refused() -> None:
 @pytest.mark.parametrize(("bits", "terms"), [(1, 1), (8, 0), (2047, 1), (2040, 1000)])
 def test_layouts_that_do_not_fit_are_refused(bits: int, terms: int) -> None:
     with pytest.raises(ValueError, match="do not fit"):
-        Packing(private().public, bits, terms)
+        Packing(make_private_key().public, bits, terms)
 
 
 def test_one_slot_as_wide_as_the_key_allows() -> None:
-    packing = Packing(private().public, 2046, 1)
+    packing = Packing(make_private_key().public, 2046, 1)
     assert packing.slots == 1
-    assert packing.decrypt(private(), packing.encrypt([packing.limit, -packing.limit])) == [
+    assert packing.decrypt(make_private_key(), packing.encrypt([packing.limit, -packing.limit])) == [
         packing.limit,
         -packing.limit,
     ]

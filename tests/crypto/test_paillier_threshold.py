@@ -11,35 +11,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp, kstest
 
-from comity.crypto.paillier.cryptosystem import PrivateKey
 from comity.crypto.paillier.packing import Packing
 from comity.crypto.paillier.threshold import KeyShare, combine, split
 from comity.errors import Malformed, Refused
+from tests.support.paillier import make_private_key
 
 LIKELY = 1e-6
 
 
 @cache
-def private(which: int = 0) -> PrivateKey:
-    return PrivateKey.generate(2048)
-
-
-@cache
 def shares(parties: int) -> tuple[KeyShare, ...]:
-    return split(private(), parties)
+    return split(make_private_key(), parties)
 
 
 @settings(max_examples=8, deadline=None)
 @given(st.integers(-(2**1000), 2**1000), st.integers(-(2**40), 2**40), st.sampled_from([2, 3, 5]))
 def test_all_parties_together_decrypt(a: int, b: int, parties: int) -> None:
-    public = private().public
+    public = make_private_key().public
     total = public.rerandomise(public.add(public.encrypt(a), public.encrypt(b)))
     partials = {share.party: share.partial(total) for share in shares(parties)}
-    assert combine(public, parties, partials) == a + b == private().decrypt(total)
+    assert combine(public, parties, partials) == a + b == make_private_key().decrypt(total)
 
 
 def test_a_dealt_key_reads_packed_vectors() -> None:
-    public, parts = private().public, shares(2)
+    public, parts = make_private_key().public, shares(2)
     packing = Packing(public, 32, 2)
     total = packing.rerandomise(packing.add(packing.encrypt([1, -2, 3]), packing.encrypt([10, 20, -30])))
     plaintexts = [combine(public, 2, {s.party: s.partial(c) for s in parts}) for c in total.ciphertexts]
@@ -47,7 +42,7 @@ def test_a_dealt_key_reads_packed_vectors() -> None:
 
 
 def test_missing_and_unknown_parties_are_refused() -> None:
-    public = private().public
+    public = make_private_key().public
     ciphertext = public.encrypt(9)
     partials = {share.party: share.partial(ciphertext) for share in shares(3)}
     for party in range(3):
@@ -61,7 +56,7 @@ def test_missing_and_unknown_parties_are_refused() -> None:
 
 
 def test_parts_of_another_ciphertext_or_altered_are_refused() -> None:
-    public = private().public
+    public = make_private_key().public
     ciphertext = public.encrypt(9)
     partials = {share.party: share.partial(ciphertext) for share in shares(3)}
     other = {**partials, 1: shares(3)[1].partial(public.encrypt(9))}
@@ -76,7 +71,7 @@ def test_parts_of_another_ciphertext_or_altered_are_refused() -> None:
 
 
 def test_a_share_survives_its_message() -> None:
-    public, share = private().public, shares(3)[1]
+    public, share = make_private_key().public, shares(3)[1]
     data = share.to_bytes()
     assert KeyShare.from_bytes(data, public) == share
     size = public.ciphertext_bytes
@@ -95,19 +90,19 @@ def test_a_share_survives_its_message() -> None:
         with pytest.raises(Malformed):
             KeyShare.from_bytes(bad, public)
     with pytest.raises(Malformed):
-        KeyShare.from_bytes(data, private(1).public)
+        KeyShare.from_bytes(data, make_private_key(1).public)
     assert str(int(share.exponent)) not in repr(share)
 
 
 @pytest.mark.parametrize("parties", [-1, 0, 1])
 def test_one_party_shares_nothing(parties: int) -> None:
     with pytest.raises(ValueError, match="two parties"):
-        split(private(), parties)
+        split(make_private_key(), parties)
 
 
 def test_the_last_part_says_no_more_than_the_plaintext() -> None:
     """A simulator who knows m and the coalition's parts writes the honest party's part exactly."""
-    public, message = private().public, -123456789
+    public, message = make_private_key().public, -123456789
     ciphertext = public.encrypt(message)
     *coalition, honest = (mpz.from_bytes(share.partial(ciphertext), "little") for share in shares(3))
     product = coalition[0] * coalition[1] % public.square
@@ -121,7 +116,7 @@ def _places(dealt: list[tuple[KeyShare, ...]], party: int) -> np.ndarray:
 
 
 def test_what_a_coalition_holds_is_independent_of_the_key() -> None:
-    dealt = [[split(private(which), 3) for _ in range(250)] for which in (0, 1)]
+    dealt = [[split(make_private_key(which), 3) for _ in range(250)] for which in (0, 1)]
     for party in range(3):
         views = [_places(of_key, party) for of_key in dealt]
         assert ks_2samp(*views).pvalue > LIKELY
@@ -133,7 +128,7 @@ def test_what_a_coalition_holds_is_independent_of_the_key() -> None:
 
 def test_a_dealer_that_does_not_mask_is_caught() -> None:
     """The same test on shares d − 1, 1: the first place is fixed, and that share decrypts almost alone."""
-    key = private()
+    key = make_private_key()
     order = lcm(key.p - 1, key.q - 1)
     exponent = order * invert(order, key.public.n) - 1
     dealt: list[tuple[KeyShare, ...]]

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chisquare, ks_2samp
+from scipy.stats import ks_2samp
 
 from comity.crypto.products import dealer_product
 from comity.crypto.products.dealer_product import Hand, Layout, Party, deal
 from comity.crypto.products.fixed_point import FixedPoint, join_shares
 from comity.crypto.products.inner_products import RUN, add_narrow_products, add_word_products
 from comity.errors import Malformed, Refused
+from tests.support.uniformity import uniform_bytes_pvalue
 
 RNG = np.random.default_rng(7)
 
@@ -91,16 +92,12 @@ def test_too_little_room_is_refused_before_anything_is_masked() -> None:
         Party(layout, 1, hands[1], [FixedPoint(21), form])
 
 
-def bytes_of(words: Any) -> np.ndarray:
-    return np.bincount(np.ascontiguousarray(words).view(np.uint8), minlength=256)
-
-
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_what_a_party_opens_is_uniform_whatever_it_holds(value: float) -> None:
     layout, form = Layout(30_000, (2, 2)), FixedPoint(16)
     matrices = [np.full((30_000, 2), value), np.zeros((30_000, 2))]
     opened = exchange(layout, parties_for(layout, form), matrices)
-    assert chisquare(bytes_of(opened[0].reshape(-1))).pvalue > 1e-6
+    assert uniform_bytes_pvalue(opened[0]) > 1e-6
 
 
 def test_views_of_two_inputs_have_one_distribution_and_a_short_mask_is_caught() -> None:
@@ -119,7 +116,7 @@ def test_shares_are_uniform() -> None:
     parties = parties_for(layout, form)
     exchange(layout, parties, [np.ones((10, 60)), np.ones((10, 60))])
     for party, other in zip(parties, (1, 0)):
-        assert chisquare(bytes_of(party.shares()[other].reshape(-1))).pvalue > 1e-6
+        assert uniform_bytes_pvalue(party.shares()[other]) > 1e-6
 
 
 def test_a_dealer_who_receives_a_noisy_share_tells_neighbours_apart() -> None:

@@ -15,6 +15,7 @@ from comity.crypto.products.rlwe import NARROW, WIDE, ProductSum, draw_public_bl
 from comity.crypto.products.rlwe_product import Encryptor, Evaluator, Plan, Reply, order_pairs
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused
+from tests.support.uniformity import uniform_bytes_pvalue
 
 RNG = np.random.default_rng(13)
 F12, F16 = FixedPoint(12), FixedPoint(16)
@@ -117,10 +118,6 @@ def test_the_carry_probability_at_the_sizes_of_the_bars() -> None:
     assert Plan.choose(100_000, 7, 7, F16, F16).carry_probability < 2**-46
 
 
-def uniform(words: Any) -> Any:
-    return chisquare(np.bincount(np.ascontiguousarray(words).reshape(-1).view(np.uint8), minlength=256)).pvalue
-
-
 def words_of(parts: Any) -> np.ndarray:
     """All words but the lowest of each number, of which a few bits are idle."""
     return np.concatenate([np.ascontiguousarray(part[1:]).reshape(-1).view(np.uint32) for part in parts])
@@ -141,8 +138,8 @@ def test_the_evaluator_sees_uniform_words_whatever_the_encryptor_holds() -> None
         messages = send(Encryptor(plan), Evaluator(plan), x, y)
         for message in messages:
             for word in message[1:]:
-                assert uniform(word) > 1e-7
-            assert uniform(lowest(message, plan.parameters.idle)) > 1e-7
+                assert uniform_bytes_pvalue(word) > 1e-7
+            assert uniform_bytes_pvalue(lowest(message, plan.parameters.idle)) > 1e-7
         views.append(words_of(messages))
     assert ks_2samp(*views).pvalue > 1e-7
 
@@ -152,7 +149,7 @@ def test_ciphertexts_without_a_secret_are_caught() -> None:
     encryptor, evaluator = Encryptor(plan), Evaluator(plan)
     encryptor._columns._spectra[:] = 0
     messages = send(encryptor, evaluator, np.zeros((4096, 2), np.int32), integers(4096, 2, F12))
-    assert uniform(words_of(messages)) < 1e-7
+    assert uniform_bytes_pvalue(words_of(messages)) < 1e-7
 
 
 def test_the_encryptor_sees_uniform_words_whatever_the_evaluator_holds() -> None:
@@ -164,7 +161,10 @@ def test_the_encryptor_sees_uniform_words_whatever_the_evaluator_holds() -> None
         send(encryptor, evaluator, x, y)
         reply = evaluator.reply()
         for part in (reply.h, reply.v):
-            assert uniform(part[1:]) > 1e-7 and uniform(lowest(part, plan.parameters.idle)) > 1e-7
+            assert (
+                uniform_bytes_pvalue(part[1:]) > 1e-7
+                and uniform_bytes_pvalue(lowest(part, plan.parameters.idle)) > 1e-7
+            )
         for share in (evaluator.share(), encryptor.share(reply)):
             top = np.bincount((share >> np.uint64(plan.bits - 4)).reshape(-1).astype(int), minlength=16)
             assert chisquare(top).pvalue > 1e-7

@@ -15,7 +15,7 @@ from comity.methods.softlabel import SoftLabel
 from comity.methods.vertical import Vertical
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
-from tests.vertical.consortia import HELD, people, schema
+from tests.support.vertical import HELD, make_people, make_schema
 
 Truth = dict[str, float]
 _FRESH = 20_000
@@ -75,7 +75,7 @@ def of_soft_labels(seed: int, *, parties: int = 16) -> tuple[Outcome, Truth]:
 
 
 def of_vertical(seed: int, *, linear: bool = True, delta: float = 1e-6, aligned: bool = False) -> tuple[Outcome, Truth]:
-    agreed, frame = schema(linear=linear, identifier=aligned), people(2000, seed=seed, linear=linear)
+    agreed, frame = make_schema(linear=linear, identifier=aligned), make_people(2000, seed=seed, linear=linear)
     frame = frame if aligned else frame.drop(columns="person")
     made = simulate(
         Vertical.over_columns(
@@ -95,7 +95,7 @@ def of_vertical(seed: int, *, linear: bool = True, delta: float = 1e-6, aligned:
         grant=4.0,
         evaluation={},
     )
-    fresh = people(_FRESH, seed=10_000 + seed, linear=linear)
+    fresh = make_people(_FRESH, seed=10_000 + seed, linear=linear)
     if linear:
         y, guess, named = fresh["sick"].to_numpy(), made.model.predict(fresh), "mean squared error"
     else:

@@ -28,8 +28,8 @@ from tests.summary.auctions import build_published as summary
 from tests.summary.consortia import make_consortium as summary_parties
 from tests.support.consortia import make_consortium as toy_parties
 from tests.support.rounds import Rounds
+from tests.support.vertical import make_consortium as vertical_parties
 from tests.synthetic.test_published_protocol import TOY, small, terms
-from tests.vertical.consortia import make_consortium as vertical_parties
 from tests.vertical.test_published import method as vertical
 from tests.vertical.test_study import PUBLISHED, study
 

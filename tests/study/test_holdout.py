@@ -15,7 +15,7 @@ from comity.study.records.party_data import PartyData, load_party_data
 from comity.study.records.splitting import holdout_people, holdout_rows
 from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
-from tests.vertical.consortia import people, schema
+from tests.support.vertical import make_people, make_schema
 
 RECORDS = 300
 BY_ROWS = """
@@ -151,8 +151,8 @@ def test_the_expected_number_of_rows_is_the_share(share: float) -> None:
 @pytest.fixture
 def columns(tmp_path: Path) -> Path:
     """Two owners' files of overlapping people, in other orders, beside the table of those that both have."""
-    frame = people(1200)
-    (tmp_path / "schema.toml").write_text(schema(identifier=True).to_toml())
+    frame = make_people(1200)
+    (tmp_path / "schema.toml").write_text(make_schema(identifier=True).to_toml())
     # An alignment ignores blanks around an identifier.
     frame[["person", "age", "sick"]].assign(person=" " + frame["person"]).iloc[:1100].to_csv(
         tmp_path / "north.csv", index=False
@@ -198,15 +198,15 @@ def test_files_of_different_columns_have_a_quality_figure_and_baselines(columns:
 
 
 def test_a_test_file_is_used_instead_of_a_holdout(columns: Path) -> None:
-    people(50, seed=9).to_csv(columns / "test.csv", index=False)
+    make_people(50, seed=9).to_csv(columns / "test.csv", index=False)
     found = load_party_data(by_columns(columns, OWN_FILES + 'test = "test.csv"\n'))
     assert found.test is not None and len(found.test) == 50
     assert [len(records) for records in found.parties.values()] == [1100, 1100]
 
 
 def test_rows_in_one_order_hold_out_the_same_rows_of_every_file(columns: Path) -> None:
-    (columns / "schema.toml").write_text(schema().to_toml())
-    frame = people(400)
+    (columns / "schema.toml").write_text(make_schema().to_toml())
+    frame = make_people(400)
     frame[["age", "sick"]].to_csv(columns / "north.csv", index=False)
     frame[["place", "dose", "sex"]].to_csv(columns / "south.csv", index=False)
     frame.to_csv(columns / "people.csv", index=False)

@@ -23,8 +23,8 @@ from comity.privacy.loss import Approx
 from comity.report.result import Result
 from comity.study.results.outcome import Outcome
 from comity.study.simulation.simulate import simulate
+from tests.support import vertical as columns
 from tests.support.noise import NoNoise
-from tests.vertical import consortia as columns
 
 
 def figures(outcome: Outcome) -> dict[str, float]:
@@ -32,7 +32,7 @@ def figures(outcome: Outcome) -> dict[str, float]:
 
 
 def rounds() -> VerticalRegression:
-    return columns.protocol(2, products="dealer", solver="auto", rounds=2)
+    return columns.build_regression(2, products="dealer", solver="auto", rounds=2)
 
 
 def simulated(tried: Any, **terms: Any) -> Outcome:
@@ -40,9 +40,9 @@ def simulated(tried: Any, **terms: Any) -> Outcome:
 
 
 def test_rounds_over_columns_tell_it_on_the_page_and_in_the_file(tmp_path: Path) -> None:
-    tried, frame = rounds(), columns.people(200)
-    held = columns.parts(tried, frame)
-    outcome = simulated(tried, parties=held, test=columns.people(50, seed=1))
+    tried, frame = rounds(), columns.make_people(200)
+    held = columns.encode_parts(tried, frame)
+    outcome = simulated(tried, parties=held, test=columns.make_people(50, seed=1))
     found = figures(outcome)
     assert 0 < found["instruments cut"] < 1 and found["scores cut"] == 0
     Result.of(outcome).save(tmp_path)
@@ -54,7 +54,7 @@ def test_rounds_over_columns_tell_it_on_the_page_and_in_the_file(tmp_path: Path)
     opened = {**outcome.released, "weights": [1e4 * np.asarray(outcome.released["weights"][-1])]}
     far = tried.clipped_fractions(opened, list(held.values()), outcome.consortium)
     assert far[1].name == "scores cut" and far[1].value > 0.9
-    low = simulated(tried, parties=held, test=columns.people(50, seed=1), epsilon=0.1)
+    low = simulated(tried, parties=held, test=columns.make_people(50, seed=1), epsilon=0.1)
     assert not set(figures(low)) & {"instruments cut", "scores cut"}, "without rounds nothing is cut"
 
 
@@ -99,9 +99,9 @@ def test_nobody_but_a_simulation_asks_for_it(monkeypatch: pytest.MonkeyPatch) ->
         raise AssertionError("exact records outside a simulation")
 
     monkeypatch.setattr(GradientRegression, "clipped_fractions", asked)
-    tried, frame = rounds(), columns.people(60)
+    tried, frame = rounds(), columns.make_people(60)
     consortium = columns.make_consortium(tried, Approx(1, 1e-5))
-    parties, _ = columns.hosted(tried, columns.parts(tried, frame), consortium, NoNoise())
+    parties, _ = columns.host_parties(tried, columns.encode_parts(tried, frame), consortium, NoNoise())
     outcome = Outcome.of(Agreement("0" * 64, tried, consortium), run(parties), parties.transcript, run="run-1")
     assert outcome.assessment == Assessment() and not Result.of(outcome).as_json()["figures"]
     root = Path(comity.__file__).parent

@@ -16,7 +16,7 @@ from comity.site.service import SiteService
 from comity.study.prediction import write_prediction
 from comity.study.study import Study
 from tests.support.sites import Sites, approve, connect_services, execute, keys_table
-from tests.vertical.consortia import people, schema
+from tests.support.vertical import make_people, make_schema
 
 HELD = {"north": ["age", "sick"], "south": ["place", "sex"], "west": ["dose"]}
 NEW = 40
@@ -83,7 +83,7 @@ class ColumnSites(Sites):
             ledger = Ledger.create(home / f"{name}.ledger", dataset="patients", grant=Approx(9.0, 1e-5), **kept)
             ledger.add_dataset(dataset="new", grant=Approx(0.1, 1e-5), **kept)
             held = ["person", *made.held(name)]
-            people(300)[held].to_csv(home / "patients.csv", index=False)
+            make_people(300)[held].to_csv(home / "patients.csv", index=False)
             fresh = made.new.drop(columns="sick").sample(frac=1, random_state=place)
             fresh[[column for column in held if column != "sick"]].to_csv(home / "new.csv", index=False)
             made.terms(name)
@@ -91,7 +91,7 @@ class ColumnSites(Sites):
 
     @property
     def new(self) -> Any:
-        return people(NEW, seed=9)
+        return make_people(NEW, seed=9)
 
     def held(self, name: str) -> list[str]:
         """With two owners, the second one holds what a third would."""
@@ -106,7 +106,7 @@ class ColumnSites(Sites):
     def training_study(self) -> Study:
         folder = self.folder / "study"
         folder.mkdir(exist_ok=True)
-        (folder / "schema.toml").write_text(schema(identifier=True).to_toml())
+        (folder / "schema.toml").write_text(make_schema(identifier=True).to_toml())
         lines = [STUDY]
         for name in self.names:
             lines += [f"[parties.{name}]", f"columns = {self.held(name)!r}".replace("'", '"')]

@@ -14,7 +14,7 @@ from comity.federation.declare.consortium import Consortium
 from comity.methods.synthetic import SyntheticColumnsProtocol
 from comity.privacy.loss import Approx, Loss
 from tests.support.noise import NoNoise
-from tests.vertical.consortia import hosted, make_consortium, parts
+from tests.support.vertical import encode_parts, host_parties, make_consortium
 
 from .consortia import CLASSES, build_as, make_frame, make_schema
 
@@ -56,7 +56,7 @@ def run_hosts(
     noise: Any = None,
 ) -> dict[str, Any]:
     """What is released by a whole run over hosts."""
-    held = parts(tried, records) if isinstance(records, pd.DataFrame) else records
-    parties, _ = hosted(tried, held, consortium, noise or NoNoise())
+    held = encode_parts(tried, records) if isinstance(records, pd.DataFrame) else records
+    parties, _ = host_parties(tried, held, consortium, noise or NoNoise())
     found: dict[str, Any] = run(parties)["tables"]
     return found

@@ -21,7 +21,7 @@ from comity.methods.synthetic.fidelity import total_variation
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
-from tests.vertical.consortia import hosted
+from tests.support.vertical import host_parties
 
 from .by_columns import build_columns, count_exactly, make_consortium_of, make_people, run_hosts
 from .consortia import build_synthetic, make_schema
@@ -44,7 +44,7 @@ def by_rows(seed: Any, loss: Any, rows: Any, neighbours: Any = Neighbours.REPLAC
         party: type(whole)(whole.features[at::3], None if whole.labels is None else whole.labels[at::3])
         for at, party in enumerate(consortium.parties)
     }
-    parties, _ = hosted(tried, held, consortium, SeededNoise(seed))
+    parties, _ = host_parties(tried, held, consortium, SeededNoise(seed))
     return tried.present(run(parties), consortium)
 
 

@@ -24,7 +24,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.simulation.simulate import simulate
 from tests.support.noise import NoNoise
-from tests.vertical.consortia import hosted, parts
+from tests.support.vertical import encode_parts, host_parties
 from tests.vertical.test_resume import Stumbling
 
 from .by_columns import HELD, build_columns, count_exactly, make_consortium_of, make_people, run_hosts
@@ -65,7 +65,7 @@ def test_rows_in_several_stretches_are_counted_once(products: str, step: str, mo
     monkeypatch.setattr(dealer_product, "_BLOCK_WORDS", 512)
     tried, given = build_columns(2, products=products), make_people(9000)
     consortium = make_consortium_of(tried)
-    parties, _ = hosted(tried, parts(tried, given), consortium, NoNoise())
+    parties, _ = host_parties(tried, encode_parts(tried, given), consortium, NoNoise())
     begin(parties)
     found = tried.coordinate(parties)["tables"]
     asked = [path for path, _ in parties.journal.traffic(parties.study, parties.run) if path.startswith(step)]
@@ -80,8 +80,8 @@ def test_rows_are_matched_by_identifier_before_they_are_counted(method: str) -> 
     tried, given = build_columns(2, identifier=True, alignment=method, products="dealer"), make_people(60)
     consortium = make_consortium_of(tried)
     turned = {
-        "ash": parts(tried, given.iloc[5:])["ash"],
-        "birch": parts(tried, given.iloc[:50].sample(frac=1, random_state=3))["birch"],
+        "ash": encode_parts(tried, given.iloc[5:])["ash"],
+        "birch": encode_parts(tried, given.iloc[:50].sample(frac=1, random_state=3))["birch"],
     }
     found = run_hosts(tried, consortium, turned)
     assert found["rows"] == 45
@@ -104,7 +104,7 @@ def test_the_deviation_that_the_release_states_is_that_of_its_noise(loss: Any, c
 
 def test_the_number_of_records_is_that_of_the_common_rows() -> None:
     found = simulate(
-        build_columns(3, products="dealer"), parties=parts(build_columns(3), make_people(700)), **SMALL
+        build_columns(3, products="dealer"), parties=encode_parts(build_columns(3), make_people(700)), **SMALL
     ).presented
     assert isinstance(found, SyntheticDataset)
     assert found.counts.total == 700 and len(found) == 700 and found.counts.consistent.total == 700
@@ -113,7 +113,7 @@ def test_the_number_of_records_is_that_of_the_common_rows() -> None:
 def test_rows_load_as_the_records_did_and_know_what_they_knew() -> None:
     given = make_people(4000)
     out = simulate(
-        build_columns(3, products="dealer"), parties=parts(build_columns(3), given), **{**SMALL, "epsilon": 4.0}
+        build_columns(3, products="dealer"), parties=encode_parts(build_columns(3), given), **{**SMALL, "epsilon": 4.0}
     )
     found = out.presented.frame
     assert list(found.columns) == [*make_schema().names, "ill"]
@@ -129,7 +129,7 @@ def test_rows_load_as_the_records_did_and_know_what_they_knew() -> None:
 
 def test_every_owner_pays_once_and_the_plan_says_how_much_wider_the_noise_is() -> None:
     tried = build_columns(3)
-    out = simulate(tried, parties=parts(tried, make_people(200)), epsilon=0.5, delta=1e-6, unit="record")
+    out = simulate(tried, parties=encode_parts(tried, make_people(200)), epsilon=0.5, delta=1e-6, unit="record")
     assert out.guarantee.private and out.guarantee.epsilon <= 0.5
     assert len({account.spent for account in out.accounts}) == 1
     text = out.plan.as_text()
@@ -166,7 +166,7 @@ def test_at_no_colluders_no_party_reads_the_counts() -> None:
     assert isinstance(declared["counts"].protection, Summed)
     assert declared["tables"].to == "coordinator" and "keeps the dataset to itself" in declared.adversary
     assert tried.accepted(one)["tables"].to == "everyone"
-    out = simulate(tried, parties=parts(tried, make_people(60)), colluders=0, **SMALL)
+    out = simulate(tried, parties=encode_parts(tried, make_people(60)), colluders=0, **SMALL)
     assert len(out.presented) == 60 and all(found is None for found in out.presented_to.values())
 
 
@@ -223,8 +223,8 @@ def test_a_wrong_value_names_its_key(options: Any, key: str) -> None:
 
 def test_different_numbers_of_rows_end_the_study_before_anything_is_spent() -> None:
     tried = build_columns(2)
-    records = {**parts(tried, make_people(40)), "ash": parts(tried, make_people(30))["ash"]}
-    parties, hosts = hosted(tried, records, make_consortium_of(tried), NoNoise())
+    records = {**encode_parts(tried, make_people(40)), "ash": encode_parts(tried, make_people(30))["ash"]}
+    parties, hosts = host_parties(tried, records, make_consortium_of(tried), NoNoise())
     with pytest.raises(DataError, match="identifier"):
         run(parties)
     assert hosts["ash"].store.ledger.summary()[0].spent.gaussian == 0
@@ -232,7 +232,7 @@ def test_different_numbers_of_rows_end_the_study_before_anything_is_spent() -> N
 
 def test_more_rows_than_are_laid_out_for_end_the_study() -> None:
     tried = build_columns(2, max_rows=20)
-    parties, hosts = hosted(tried, parts(tried, make_people(40)), make_consortium_of(tried), NoNoise())
+    parties, hosts = host_parties(tried, encode_parts(tried, make_people(40)), make_consortium_of(tried), NoNoise())
     with pytest.raises(ComityError):
         run(parties)
     assert hosts["ash"].store.ledger.summary()[0].spent.gaussian == 0
@@ -243,11 +243,11 @@ def test_records_that_are_no_cells_stop_the_run_before_anything_is_drawn(product
     """A row with a one in no cell, or in two, would move the counts further than one record may."""
     tried = build_columns(2, products=products)
     for wrong in (100.0, -1.0):
-        records = parts(tried, make_people(40))
+        records = encode_parts(tried, make_people(40))
         spoilt = records["birch"].features.copy()
         spoilt[3, 0] = wrong
         records["birch"] = Records(spoilt, records["birch"].labels)
-        parties, hosts = hosted(tried, records, make_consortium_of(tried), NoNoise())
+        parties, hosts = host_parties(tried, records, make_consortium_of(tried), NoNoise())
         with pytest.raises(ComityError):
             run(parties)
         assert all(host.store.ledger.summary()[0].spent.gaussian == 0 for host in hosts.values())
@@ -259,11 +259,11 @@ def test_records_that_are_no_cells_stop_the_run_before_anything_is_drawn(product
 def test_a_lost_owner_is_waited_for_and_nothing_is_drawn_twice(products: str, step: str) -> None:
     tried, given = build_columns(2, products=products), make_people(100)
     consortium = make_consortium_of(tried)
-    stumbling, hosts = hosted(tried, parts(tried, given), consortium, SeededNoise(5))
+    stumbling, hosts = host_parties(tried, encode_parts(tried, given), consortium, SeededNoise(5))
     stumbling.channel = Stumbling(hosts, "birch", step)
     with pytest.raises(SiteLost):
         run(stumbling)
-    again, _ = hosted(tried, parts(tried, given), consortium, SeededNoise(5))
+    again, _ = host_parties(tried, encode_parts(tried, given), consortium, SeededNoise(5))
     again.channel, again.journal = stumbling.channel, stumbling.journal
     assert run(again)["tables"]["rows"] == 100
     spent = {

@@ -18,7 +18,7 @@ from comity.federation.owner.site import Site
 from comity.federation.sum.site import SecureSum
 from comity.methods.synthetic.columns import PLACES
 from tests.support.noise import NoNoise
-from tests.vertical.consortia import hosted, parts
+from tests.support.vertical import encode_parts, host_parties
 
 from .by_columns import build_columns, count_exactly, make_consortium_of, make_people
 
@@ -67,7 +67,7 @@ def arrays(value: Any) -> Iterator[Any]:
 def test_no_participant_sees_an_exact_count_across_owners(products: str, letters: Any) -> None:
     tried, given = build_columns(3, products=products), make_people(ROWS)
     consortium = make_consortium_of(tried)
-    parties, hosts = hosted(tried, parts(tried, given), consortium, NoNoise())
+    parties, hosts = host_parties(tried, encode_parts(tried, given), consortium, NoNoise())
     begin(parties)
     opened = tried.coordinate(parties)["tables"]["counts"]
     forbidden = across(tried, consortium, given)
@@ -120,7 +120,7 @@ def test_no_participant_sees_an_exact_count_across_owners(products: str, letters
 def test_every_table_across_owners_is_made_from_two_shares_and_neither_alone_is_it(products: str) -> None:
     tried, given = build_columns(3, products=products), make_people(ROWS)
     consortium = make_consortium_of(tried)
-    parties, hosts = hosted(tried, parts(tried, given), consortium, NoNoise())
+    parties, hosts = host_parties(tried, encode_parts(tried, given), consortium, NoNoise())
     begin(parties)
     tried.coordinate(parties)
     layout, bits = tried.counting(consortium).layout, np.uint64((1 << tried.product.bits) - 1)

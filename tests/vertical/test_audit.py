@@ -20,8 +20,17 @@ from comity.methods.vertical.moments import to_units
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
+from tests.support.vertical import (
+    HELD,
+    build_published,
+    build_regression,
+    encode_parts,
+    host_parties,
+    make_consortium,
+    make_people,
+    make_schema,
+)
 
-from .consortia import HELD, build_published, hosted, make_consortium, parts, people, protocol, schema
 from .test_sensitivity import every_record
 
 SURE = 1 - 1e-7
@@ -66,7 +75,7 @@ def scores(tried: Any, consortium: Any, parts_left: Any, shrink: float = 1.0, se
 
 @pytest.mark.parametrize("colluders", [0, 1])
 def test_gaussian_moments_lose_no_more_than_they_claim(colluders: int) -> None:
-    tried = protocol(2)
+    tried = build_regression(2)
     consortium = make_consortium(tried, Approx(1, 1e-5), colluders=colluders)
     found = gdp_lower_bound(*scores(tried, consortium, 2 - colluders), delta=1e-5, confidence=SURE)
     assert 0.4 < found <= 1
@@ -74,14 +83,14 @@ def test_gaussian_moments_lose_no_more_than_they_claim(colluders: int) -> None:
 
 def test_gaussian_moments_without_a_part_of_the_noise_are_caught() -> None:
     """Noise laid out for all three (t = 0), and two of them pool what they know: their own parts."""
-    tried = protocol(3)
+    tried = build_regression(3)
     consortium = make_consortium(tried, Approx(1, 1e-5), colluders=0)
     assert gdp_lower_bound(*scores(tried, consortium, 1), delta=1e-5, confidence=SURE) > 1
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
 def test_pure_moments_lose_no_more_than_they_claim(colluders: int) -> None:
-    tried = protocol(2, pure=True)
+    tried = build_regression(2, pure=True)
     consortium = make_consortium(tried, Pure(1), colluders=colluders)
     found = epsilon_lower_bound(*scores(tried, consortium, 2 - colluders), confidence=SURE)
     # Laplace noise on many coordinates hides more than its worst case says.
@@ -89,16 +98,16 @@ def test_pure_moments_lose_no_more_than_they_claim(colluders: int) -> None:
 
 
 def test_pure_moments_with_a_third_of_the_noise_are_caught() -> None:
-    tried = protocol(2, pure=True)
+    tried = build_regression(2, pure=True)
     consortium = make_consortium(tried, Pure(1), colluders=1)
     assert epsilon_lower_bound(*scores(tried, consortium, 1, shrink=1 / 3), confidence=SURE) > 1
 
 
 def given_up(frame: Any, seed: Any) -> float:
     """What a party of the published method reads of the other's columns in one run, with all of its noise in place."""
-    published = build_published(schema(), HELD[2], max_rows=1 << 10)
+    published = build_published(make_schema(), HELD[2], max_rows=1 << 10)
     consortium = make_consortium(published, Pure(1))
-    parties, hosts = hosted(published, parts(published, frame), consortium, SeededNoise(seed))
+    parties, hosts = host_parties(published, encode_parts(published, frame), consortium, SeededNoise(seed))
     begin(parties)
     published.coordinate(parties)
     shares = [decode(hosts[one].store.state("run-1", f"in:sums:{other}") or b"") for one, other in PAIR]
@@ -111,7 +120,7 @@ PAIR = (("ash", "birch"), ("birch", "ash"))
 def test_noise_after_decryption_is_caught() -> None:
     """The published order, on two tables that differ in one record: the other party of a pair tells them apart."""
     runs = 16
-    first: Any = people(40)
+    first: Any = make_people(40)
     second = first.copy()
     second.loc[0, ["age", "dose"]] = [100.0, 1.0] if first.loc[0, "age"] < 50 else [0.0, -1.0]
     views = [np.array([given_up(frame, seed) for seed in range(runs)]) for frame in (first, second)]
@@ -123,7 +132,7 @@ def test_noise_after_decryption_is_caught() -> None:
     most = float(beta.ppf(0.975, seldom + 1, runs - seldom)) if seldom < runs else 1.0
     assert least > 0 and np.log(least / most) > 1
     assert (
-        not build_published(schema(), HELD[2], max_rows=1 << 20)
-        .declare(make_consortium(protocol(2, pure=True)))
+        not build_published(make_schema(), HELD[2], max_rows=1 << 20)
+        .declare(make_consortium(build_regression(2, pure=True)))
         .private
     )

@@ -17,26 +17,26 @@ from comity.methods.vertical.design import PLACES
 from comity.methods.vertical.moments import l1_sensitivity_about, l2_sensitivity, party_share, to_units
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Pure
+from tests.support.vertical import HELD, build_regression, make_consortium, make_schema
 
-from .consortia import HELD, make_consortium, protocol, schema
 from .test_sensitivity import every_record
 
 
 def test_a_party_with_few_columns_loses_less_and_none_more_than_the_study() -> None:
-    design = protocol(4).design
+    design = build_regression(4).design
     losses = party_losses(design, Approx(1, 1e-5))
     assert max(losses.values()) <= 1.0 + 1e-9 and losses["doum"] < losses["cedar"]
 
 
 def test_wishes_and_losses_are_each_others_inverse() -> None:
-    design = protocol(4).design
+    design = build_regression(4).design
     losses = party_losses(design, Approx(1, 1e-5))
     assert affordable_epsilon(design, losses, 1e-5) == pytest.approx(1.0, rel=1e-6)
     assert affordable_epsilon(design, {"doum": 2 * losses["doum"]}, 1e-5) > 1.5
 
 
 def test_a_study_above_what_a_party_wishes_is_refused_with_the_figure() -> None:
-    tried = protocol(2, party_epsilon={"birch": 0.4})
+    tried = build_regression(2, party_epsilon={"birch": 0.4})
     with pytest.raises(StudyError, match=r"up to 0\.4"):
         tried.declare(make_consortium(tried, Approx(1, 1e-5)))
     tried.declare(make_consortium(tried, Approx(0.4, 1e-5)))
@@ -45,19 +45,19 @@ def test_a_study_above_what_a_party_wishes_is_refused_with_the_figure() -> None:
 
 
 def test_pure_wishes_and_losses_are_each_others_inverse_and_in_the_plan() -> None:
-    tried = protocol(4, pure=True)
+    tried = build_regression(4, pure=True)
     losses = party_losses(tried.design, Pure(2))
     assert max(losses.values()) <= 2 and losses["doum"] < losses["cedar"]
     assert affordable_epsilon(tried.design, losses, 0.0) == pytest.approx(2.0)
     assert f"doum {format_rounded_up(losses['doum'])}" in tried.expectation(make_consortium(tried, Pure(2)))
-    wishing = protocol(4, pure=True, party_epsilon={"doum": losses["doum"] / 2})
+    wishing = build_regression(4, pure=True, party_epsilon={"doum": losses["doum"] / 2})
     with pytest.raises(StudyError, match=r"up to (1|0\.9999),"):
         wishing.declare(make_consortium(wishing, Pure(2)))
 
 
 @pytest.mark.parametrize("linear", [False, True])
 def test_the_pure_loss_about_one_partys_columns_bounds_every_replacement_within_them(linear: bool) -> None:
-    tried = protocol(3, linear=linear, pure=True)
+    tried = build_regression(3, linear=linear, pure=True)
     design = tried.design
     rows = to_units(every_record(design)) * 2.0**-PLACES
     found = np.array([tried.entries.exact(row[None]) for row in rows])
@@ -76,7 +76,7 @@ def test_the_pure_loss_about_one_partys_columns_bounds_every_replacement_within_
 @pytest.mark.parametrize("loss", [Pure(2), Pure("0.37"), Approx(1, 1e-5), Approx("0.61", 1e-5)])
 def test_what_the_plan_says_of_a_partys_own_columns_is_never_less_than_the_truth(products: str, loss: Any) -> None:
     """From the release itself: the noise serves its whole sensitivity; one party moves its own part, and the carry."""
-    tried = protocol(4, pure=isinstance(loss, Pure), products=products)
+    tried = build_regression(4, pure=isinstance(loss, Pure), products=products)
     release, said = tried.moments(loss), tried.expectation(make_consortium(tried, loss)).partition("alone: ")[2]
     shown = {party: float(figure) for party, figure in (one.split() for one in said.split(", "))}
     size, unit = tried.entries.size, 2 * 7 * tried.product.unit * (products == "rlwe")
@@ -92,12 +92,12 @@ def test_what_the_plan_says_of_a_partys_own_columns_is_never_less_than_the_truth
 
 
 def test_the_carry_of_products_counts_in_wishes_too() -> None:
-    tried = protocol(3, pure=True)
+    tried = build_regression(3, pure=True)
     total_carry = 1.0
     without, with_it = party_losses(tried.design, Pure(1)), party_losses(tried.design, Pure(1), total_carry)
     assert all(with_it[party] > without[party] for party in without if without[party] < 1)
     assert affordable_epsilon(tried.design, with_it, 0.0, total_carry) == pytest.approx(1.0)
-    assert tried.total_carry > 0 == protocol(3, products="dealer").total_carry
+    assert tried.total_carry > 0 == build_regression(3, products="dealer").total_carry
     assert (
         format_rounded_up(0.90801) == "0.909"
         and format_rounded_up(1.0) in ("1.00", "1.01")
@@ -107,10 +107,15 @@ def test_the_carry_of_products_counts_in_wishes_too() -> None:
 
 def test_no_part_is_shown_as_more_than_the_whole() -> None:
     assert format_rounded_up(1.0, Decimal(1)) == "1.00" and format_rounded_up(0.5, Decimal(1)) == "0.501"
-    everything = schema(linear=True).columns
+    everything = make_schema(linear=True).columns
     held = {"ash": (*(column.name for column in everything[:-1]), "sick"), "birch": (everything[-1].name,)}
     tried = Vertical.over_columns(
-        solver="quadratic", schema=schema(linear=True), columns=held, products="dealer", pure=True, max_rows=1 << 10
+        solver="quadratic",
+        schema=make_schema(linear=True),
+        columns=held,
+        products="dealer",
+        pure=True,
+        max_rows=1 << 10,
     )
     whole = party_losses(tried.design, Pure(1))
     text = tried.expectation(make_consortium(tried, Pure(1)))
@@ -126,7 +131,7 @@ class Coarse(VerticalRegression):
 
 def coarse(pure: bool, **options: Any) -> Coarse:
     plain = Vertical.over_columns(
-        solver="quadratic", schema=schema(), columns=HELD[4], pure=pure, max_rows=1 << 14, **options
+        solver="quadratic", schema=make_schema(), columns=HELD[4], pure=pure, max_rows=1 << 14, **options
     )
     return Coarse(**{one.name: getattr(plain, one.name) for one in fields(plain)})
 

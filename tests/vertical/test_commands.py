@@ -16,8 +16,7 @@ from comity.federation.declare.policy import SIMULATION, Policy
 from comity.learn import load_model
 from comity.study.simulation.joint_prediction import predict_jointly
 from comity.study.study import Study
-
-from .consortia import people, schema
+from tests.support.vertical import make_people, make_schema
 
 TEXT = """
 [study]
@@ -66,12 +65,12 @@ def comity(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyte
 def write(
     folder: Any, *, text: Any = TEXT, linear: bool = False, north: Any = None, south: Any = None, rows: int = 400
 ) -> Any:
-    frame = people(rows, linear=linear)
-    (folder / "schema.toml").write_text(schema(linear=linear, identifier=True).to_toml())
+    frame = make_people(rows, linear=linear)
+    (folder / "schema.toml").write_text(make_schema(linear=linear, identifier=True).to_toml())
     (folder / "study.toml").write_text(text)
     (frame if north is None else north)[["person", "age", "sick"]].to_csv(folder / "north.csv", index=False)
     (frame if south is None else south)[["person", "place", "dose", "sex"]].to_csv(folder / "south.csv", index=False)
-    people(50, seed=5, linear=linear).to_csv(folder / "test.csv", index=False)
+    make_people(50, seed=5, linear=linear).to_csv(folder / "test.csv", index=False)
     return folder / "study.toml"
 
 
@@ -84,7 +83,7 @@ def test_new_records_are_predicted_jointly_as_the_whole_model_would(tmp_path: Pa
     write(tmp_path, linear=linear)
     assert comity("run", "study.toml", "--seed", 1, "--quiet")[0] == 0
     run = next((tmp_path / "runs").iterdir())
-    new = people(60, seed=9, linear=linear).drop(columns="sick")
+    new = make_people(60, seed=9, linear=linear).drop(columns="sick")
     new[["person", "age"]].iloc[10:].to_csv(tmp_path / "n.csv", index=False)
     new[["person", "place", "dose", "sex"]].sample(frac=1, random_state=1).to_csv(tmp_path / "s.csv", index=False)
     code, out, said = comity("predict", run, "north=n.csv", "south=s.csv", "--jointly", "--to", "joint.csv")
@@ -114,14 +113,14 @@ def test_a_model_that_the_coordinator_keeps_is_not_applied_jointly(tmp_path: Pat
     write(tmp_path, text=QUADRATIC)
     assert comity("run", "study.toml", "--seed", 1, "--quiet", "--set", "privacy.colluders=0")[0] == 0
     run = next((tmp_path / "runs").iterdir())
-    people(30, seed=9).drop(columns="sick").to_csv(tmp_path / "new.csv", index=False)
+    make_people(30, seed=9).drop(columns="sick").to_csv(tmp_path / "new.csv", index=False)
     code, _, said = comity("predict", run, "new.csv", "--jointly")
     assert code == 4 and "privacy.colluders" in said
 
 
 def test_an_owner_limits_how_many_records_are_scored(tmp_path: Path) -> None:
     study = Study.load(write(tmp_path))
-    new = people(30, seed=9).drop(columns="sick")
+    new = make_people(30, seed=9).drop(columns="sick")
     coef, parties = np.linspace(-1, 1, 8), {"north": new, "south": new}
     allowed = Policy(approved=None, disclosures=SIMULATION.disclosures, joint_predictions=30)
     assert len(predict_jointly(study, coef, parties, policies={"south": allowed}).scores) == 30
@@ -161,7 +160,7 @@ def twice(frame: Any) -> pd.DataFrame:
 def test_wrong_identifiers_are_bad_input_before_anything_is_spent(
     tmp_path: Path, comity: Any, change: Any, said: Any
 ) -> None:
-    write(tmp_path, south=change(people(400)))
+    write(tmp_path, south=change(make_people(400)))
     code, _, told = comity("run", "study.toml", "--quiet")
     assert code == 3, told
     assert all(words in told for words in said), told
@@ -169,7 +168,7 @@ def test_wrong_identifiers_are_bad_input_before_anything_is_spent(
 
 
 def test_numbers_and_their_texts_are_one_identifier_and_padded_ones_are_not(tmp_path: Path, comity: Any) -> None:
-    frame = people(400)
+    frame = make_people(400)
     numbers = frame.assign(person=range(400))
     write(tmp_path, north=numbers, south=numbers.assign(person=numbers["person"].astype(float)))
     assert comity("run", "study.toml", "--quiet", "--seed", 1)[0] == 0
@@ -181,14 +180,14 @@ def test_numbers_and_their_texts_are_one_identifier_and_padded_ones_are_not(tmp_
 def test_one_file_with_a_person_twice_names_its_rows(tmp_path: Path, comity: Any) -> None:
     text = TEXT.replace('test = "test.csv"\n[simulation.data]\nnorth = "north.csv"\nsouth = "south.csv"\n', "")
     write(tmp_path, text=text + 'data = "people.csv"\nsplit = "by-features"\n')
-    twice(people(400)).to_csv(tmp_path / "people.csv", index=False)
+    twice(make_people(400)).to_csv(tmp_path / "people.csv", index=False)
     code, _, told = comity("run", "study.toml", "--quiet")
     assert code == 3 and "people.csv" in told and "records 4 and 401" in told
 
 
 def test_an_alignment_without_an_identifier_is_bad_input(tmp_path: Path, comity: Any) -> None:
     write(tmp_path)
-    (tmp_path / "schema.toml").write_text(schema().to_toml())
+    (tmp_path / "schema.toml").write_text(make_schema().to_toml())
     code, _, told = comity("plan", "study.toml", "--set", "vertical.alignment=ecdh")
     assert code == 3 and "identifier" in told
 

@@ -16,9 +16,8 @@ from comity.federation.plan import plan
 from comity.methods.vertical.dealer_rounds import DealerRounds
 from comity.methods.vertical.rounds import CURVE, LARGEST_RESIDUAL
 from tests.support.noise import NoNoise
+from tests.support.vertical import build_regression, encode_parts, host_parties, make_consortium, make_people
 
-from .consortia import hosted, make_consortium, parts, people
-from .consortia import protocol as quadratic
 from .test_gradients import protocol
 
 ASSUMED = "deals correctly"
@@ -43,14 +42,14 @@ def test_false_words_of_a_dealer_exceed_the_bound() -> None:
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
 @pytest.mark.parametrize("rounds", [False, True])
 def test_a_plan_says_what_its_bounds_assume_of_a_dealer(products: Any, rounds: bool) -> None:
-    tried: Any = protocol(2, products=products) if rounds else quadratic(2, products=products)
+    tried: Any = protocol(2, products=products) if rounds else build_regression(2, products=products)
     told = plan("trial", tried, make_consortium(tried)).as_text()
     assert (ASSUMED in " ".join(told.split())) == (products == "dealer")
 
 
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
 def test_a_model_that_goes_to_everyone_is_not_said_to_be_kept(products: Any) -> None:
-    for tried in (protocol(3, products=products), quadratic(3, products=products)):
+    for tried in (protocol(3, products=products), build_regression(3, products=products)):
         consortium = replace(make_consortium(tried), colluders=0)
         declared = tried.declare(consortium)
         kept = declared["model"].to == "coordinator"
@@ -73,6 +72,6 @@ def test_a_seed_that_is_dealt_twice_is_refused(twice: str, monkeypatch: pytest.M
         return found
 
     monkeypatch.setattr(DealerRounds, "_seeds", dealt)
-    parties, _ = hosted(tried, parts(tried, people(60)), make_consortium(tried), NoNoise())
+    parties, _ = host_parties(tried, encode_parts(tried, make_people(60)), make_consortium(tried), NoNoise())
     with pytest.raises(ComityError, match="round_hand"):
         run(parties)

@@ -11,8 +11,7 @@ from comity.data import Categorical, Classes, Numeric, Records, Schema
 from comity.errors import StudyError
 from comity.methods.vertical.design import PLACES, Design, simplex
 from comity.methods.vertical.moments import MomentEntries, squared_bound, to_units
-
-from .consortia import parts, people, protocol, schema
+from tests.support.vertical import build_regression, encode_parts, make_people, make_schema
 
 
 def make_design(schema: Schema, columns: dict[str, tuple[str, ...]], *, bins: bool = False) -> Design:
@@ -22,10 +21,10 @@ def make_design(schema: Schema, columns: dict[str, tuple[str, ...]], *, bins: bo
 @pytest.mark.parametrize("pure", [False, True])
 @pytest.mark.parametrize("linear", [False, True])
 def test_no_record_is_longer_than_the_bound_and_some_come_close(pure: bool, linear: bool) -> None:
-    tried = protocol(3, pure=pure, linear=linear)
-    frame = people(400, linear=linear)
+    tried = build_regression(3, pure=pure, linear=linear)
+    frame = make_people(400, linear=linear)
     frame.loc[:3, "age"], frame.loc[:3, "dose"] = 100, -1
-    rows = np.hstack([tried.design.matrix(own, party) for party, own in parts(tried, frame).items()])
+    rows = np.hstack([tried.design.matrix(own, party) for party, own in encode_parts(tried, frame).items()])
     on_grid = to_units(rows) * 2.0**-PLACES
     lengths = (on_grid**2).sum(axis=1) + tried.design.constant**2
     assert lengths.max() <= squared_bound(tried.design)
@@ -34,7 +33,7 @@ def test_no_record_is_longer_than_the_bound_and_some_come_close(pure: bool, line
 
 def test_records_that_are_no_encoded_rows_stay_within_the_bounds() -> None:
     """A host may be given anything; nobody clips a row that spans parties, so each piece is forced into its set."""
-    design = protocol(2).design
+    design = build_regression(2).design
     wild = np.array([[1e9, np.nan, -5, 7, 3, 3], [np.inf, 1, 1, -1e300, 0.5, 0.5]])
     rows = to_units(design.matrix(Records(wild), "birch")) * 2.0**-PLACES
     bound = sum(piece.squared for piece in design.pieces if piece.party == "birch")
@@ -53,9 +52,9 @@ def test_corners_of_a_simplex_are_centred_and_equally_far_apart() -> None:
 @pytest.mark.parametrize("pure", [False, True])
 @pytest.mark.parametrize("parties", [2, 3, 4])
 def test_weights_of_encoded_rows_give_the_same_scores_as_weights_of_columns(pure: bool, parties: int) -> None:
-    tried = protocol(parties, pure=pure)
-    frame, design = people(50), tried.design
-    rows = np.hstack([design.matrix(own, party) for party, own in parts(tried, frame).items()])
+    tried = build_regression(parties, pure=pure)
+    frame, design = make_people(50), tried.design
+    rows = np.hstack([design.matrix(own, party) for party, own in encode_parts(tried, frame).items()])
     weights = np.random.default_rng(1).normal(size=len(design.features))
     scores = rows[:, design.features] @ weights + design.constant * 0.3
     encoded = design.encoding.encode_features(frame)
@@ -65,9 +64,9 @@ def test_weights_of_encoded_rows_give_the_same_scores_as_weights_of_columns(pure
 
 def test_what_everybody_knows_is_not_released_and_comes_back() -> None:
     for pure in (False, True):
-        tried = protocol(2, pure=pure)
-        frame, design = people(300), tried.design
-        rows = to_units(np.hstack([design.matrix(own, party) for party, own in parts(tried, frame).items()]))
+        tried = build_regression(2, pure=pure)
+        frame, design = make_people(300), tried.design
+        rows = to_units(np.hstack([design.matrix(own, party) for party, own in encode_parts(tried, frame).items()]))
         rows *= 2.0**-PLACES
         whole = np.column_stack([rows, np.full(len(rows), design.constant)])
         entries = MomentEntries.of(design)
@@ -78,7 +77,7 @@ def test_what_everybody_knows_is_not_released_and_comes_back() -> None:
 
 
 def test_variances_belong_to_the_entries_that_carry_noise() -> None:
-    tried = protocol(2, pure=True)
+    tried = build_regression(2, pure=True)
     entries = tried.entries
     generator = np.random.default_rng(2)
     base = entries.assemble(np.zeros(entries.size), 10)
@@ -93,16 +92,16 @@ def test_wrong_targets_and_parties_are_named() -> None:
     with pytest.raises(StudyError, match="needs a target"):
         make_design(Schema((Numeric("age", 0, 1), Numeric("dose", 0, 1))), {"ash": ("age",), "birch": ("dose",)})
     with pytest.raises(StudyError, match="no party has 'sick'"):
-        make_design(schema(), {"ash": ("age", "place"), "birch": ("dose", "sex")})
+        make_design(make_schema(), {"ash": ("age", "place"), "birch": ("dose", "sex")})
     with pytest.raises(StudyError, match="two parties"):
-        make_design(schema(), {"ash": ("age", "place", "dose", "sex", "sick")})
+        make_design(make_schema(), {"ash": ("age", "place", "dose", "sex", "sick")})
 
 
 def test_a_party_may_hold_the_label_alone() -> None:
     held = {"ash": ("age", "place", "dose", "sex"), "birch": ("sick",)}
-    design = make_design(schema(), held)
+    design = make_design(make_schema(), held)
     assert design.widths["birch"] == 1 and design.label_at == "birch" and design.pieces[-1].kind == "label"
-    first = make_design(schema(), {"birch": ("sick",), "ash": ("age", "place", "dose", "sex")})
+    first = make_design(make_schema(), {"birch": ("sick",), "ash": ("age", "place", "dose", "sex")})
     assert first.pieces[0].kind == "label" and first.places("birch") == slice(0, 1)
 
 

@@ -19,8 +19,8 @@ from comity.methods.vertical import Vertical, VerticalRegression
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
+from tests.support.vertical import make_consortium
 
-from .consortia import make_consortium
 from .test_run import exact, opened
 
 NAMES = tuple(f"x{place}" for place in range(24))

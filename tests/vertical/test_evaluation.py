@@ -28,12 +28,12 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.study.records.encoding import encode_records
 from comity.study.simulation.simulate import simulate
 from tests.evaluation.consortia import of_vertical
-from tests.vertical.consortia import HELD, people, schema
+from tests.support.vertical import HELD, make_people, make_schema
 
 
 def method(size: int = 2, *, linear: bool = True, **given: Any) -> VerticalRegression:
     options = {"solver": "quadratic", "products": "dealer", **given}
-    return Vertical.over_columns(schema=schema(linear=linear), columns=HELD[size], **options)
+    return Vertical.over_columns(schema=make_schema(linear=linear), columns=HELD[size], **options)
 
 
 def entries(parts: ErrorParts, rows: dict[str, Records]) -> np.ndarray:
@@ -158,7 +158,7 @@ def test_a_classifier_s_evaluation_says_how_many_answers_are_right() -> None:
 @pytest.mark.parametrize("aligned", [False, True])
 def test_figures_are_those_of_the_rows_that_were_set_aside(aligned: bool, products: Any) -> None:
     """At an epsilon that leaves next to no noise: the error of the released model on other rows of the same kind."""
-    agreed, frame = schema(linear=True, identifier=aligned), people(1500, linear=True)
+    agreed, frame = make_schema(linear=True, identifier=aligned), make_people(1500, linear=True)
     built = Vertical.over_columns(
         solver="quadratic", schema=agreed, columns=HELD[2], products=products, alignment="keyed" if aligned else "none"
     )
@@ -173,7 +173,7 @@ def test_figures_are_those_of_the_rows_that_were_set_aside(aligned: bool, produc
         seed=3,
         evaluation={"share": 0.4},
     )
-    found, truth = made.evaluation, people(20_000, seed=99, linear=True)
+    found, truth = made.evaluation, make_people(20_000, seed=99, linear=True)
     assert found is not None
     wrong = float(((truth["sick"] - made.model.predict(truth)) ** 2).mean())
     assert found["mean squared error"].value == pytest.approx(wrong, rel=0.15)
@@ -183,18 +183,18 @@ def test_figures_are_those_of_the_rows_that_were_set_aside(aligned: bool, produc
 
 
 def test_the_model_after_rounds_is_the_one_that_is_measured() -> None:
-    frame = people(900).drop(columns="person")
+    frame = make_people(900).drop(columns="person")
     made = simulate(
         method(linear=False, solver="gradient", rounds=2),
         parties=dict.fromkeys(HELD[2], frame),
-        schema=schema(),
+        schema=make_schema(),
         epsilon=2000.0,
         delta=1e-6,
         unit="record",
         seed=3,
         evaluation={"share": 0.4},
     )
-    found, truth = made.evaluation, people(5000, seed=99)
+    found, truth = made.evaluation, make_people(5000, seed=99)
     assert found is not None
     score = made.model.encoding.encode(truth).records.features @ made.model.weights[0]
     wrong = float(((truth["sick"] == "yes") - np.clip(0.5 + score / 4, -0.5, 1.5)).pow(2).mean())
@@ -219,9 +219,9 @@ def test_ceilings_about_one_party_s_columns_are_refused() -> None:
 
 
 def test_nothing_to_measure_on_leaves_the_model() -> None:
-    frame = people(4, linear=True).drop(columns="person")
+    frame = make_people(4, linear=True).drop(columns="person")
     made = simulate(
-        method(), parties=dict.fromkeys(HELD[2], frame), schema=schema(linear=True), epsilon=1.0, delta=1e-6,
+        method(), parties=dict.fromkeys(HELD[2], frame), schema=make_schema(linear=True), epsilon=1.0, delta=1e-6,
         unit="record", seed=1, grant=1.0, evaluation={"share": 0.1},
     )  # fmt: skip
     assert made.evaluation is None and made.model is not None
@@ -230,7 +230,7 @@ def test_nothing_to_measure_on_leaves_the_model() -> None:
 
 def test_encoded_parts_add_up_to_the_model_s_own_error() -> None:
     built = method(3)
-    frame, design = people(40, linear=True), built.design
+    frame, design = make_people(40, linear=True), built.design
     coef = 0.1 * np.random.default_rng(0).normal(size=design.encoding.width)
     rows = {party: encode_records(built, frame, party, party=party) for party in design.parties}
     parts = ErrorParts(design, coef)

@@ -13,8 +13,7 @@ from comity.learn.regressor import LinearRegressor
 from comity.methods.vertical.centralised import add_noise
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
-
-from .consortia import make_consortium, parts, people, protocol
+from tests.support.vertical import build_regression, encode_parts, make_consortium, make_people
 
 
 def test_the_spectral_norm_of_noise_is_what_its_variances_say() -> None:
@@ -56,17 +55,17 @@ def test_the_covariance_of_weights_is_that_of_many_noisy_solutions() -> None:
 
 def cover(fits: int) -> np.ndarray:
     """How often the 95 % interval of each coefficient holds the truth, over generated people and noise."""
-    tried = protocol(2, linear=True, products="dealer", max_rows=1 << 14)
+    tried = build_regression(2, linear=True, products="dealer", max_rows=1 << 14)
     consortium = make_consortium(tried, Approx(1, 1e-5))
     design, rows = tried.design, 12_000
     held = np.zeros(design.encoding.width)
     generator = np.random.default_rng(7)
     for fit in range(fits):
-        frame = people(rows, seed=fit, linear=True)
+        frame = make_people(rows, seed=fit, linear=True)
         encoded = design.encoding.encode_features(frame)
         # One-hot groups and the intercept overlap; centred categories make the coefficients unique.
         truth = np.array([0.2, 0.1, -0.05, -0.05, -0.15, 0.05, -0.05, 0.1])
-        own = parts(tried, frame)
+        own = encode_parts(tried, frame)
         labels = 5 + 5 * np.clip(encoded @ truth + 0.15 * generator.normal(size=rows), -1, 1)
         own = {**own, "ash": replace(own["ash"], labels=labels)}
         z = np.hstack([design.matrix(records, party) for party, records in own.items()])
@@ -93,13 +92,13 @@ def test_intervals_cover_the_truth_in_93_to_97_of_100(monkeypatch: pytest.Monkey
 def rare(fits: Any, noise: float = 1.0) -> Any:
     """How often intervals hold the truth where one place has 40 of 12,000 people, over fresh noise; and what share of
     each coefficient the ridge decides."""
-    tried = protocol(2, linear=True, products="dealer", max_rows=1 << 14)
+    tried = build_regression(2, linear=True, products="dealer", max_rows=1 << 14)
     consortium = make_consortium(tried, Approx(1, 1e-5))
     design, rows, generator = tried.design, 12_000, np.random.default_rng(3)
-    frame = people(rows, linear=True)
+    frame = make_people(rows, linear=True)
     frame["place"] = np.where(np.arange(rows) < 40, "sea", np.where(np.arange(rows) % 2, "town", "farm"))
     truth = np.array([0.2, -0.1, -0.1, 0.2, -0.15, 0.05, -0.05, 0.1])
-    own = parts(tried, frame)
+    own = encode_parts(tried, frame)
     labels = 5 + 5 * (design.encoding.encode_features(frame) @ truth + 0.15 * generator.normal(size=rows))
     own = {**own, "ash": replace(own["ash"], labels=labels)}
     exact = tried.entries.exact(np.hstack([design.matrix(records, party) for party, records in own.items()]))
@@ -127,10 +126,10 @@ def test_positive_control_without_the_ridges_bias_a_rare_level_is_missed(monkeyp
 
 
 def test_positive_control_intervals_that_ignore_the_noise_miss_the_truth() -> None:
-    tried = protocol(2, linear=True, products="dealer", max_rows=1 << 14)
+    tried = build_regression(2, linear=True, products="dealer", max_rows=1 << 14)
     consortium, rows = make_consortium(tried, Approx(1, 1e-5)), 12_000
-    frame = people(rows, linear=True)
-    z = np.hstack([tried.design.matrix(own, party) for party, own in parts(tried, frame).items()])
+    frame = make_people(rows, linear=True)
+    z = np.hstack([tried.design.matrix(own, party) for party, own in encode_parts(tried, frame).items()])
     exact = tried.entries.exact(z)
     from comity.methods.vertical.moments import fit_regression
 

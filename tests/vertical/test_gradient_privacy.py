@@ -30,10 +30,11 @@ from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
+from tests.support.arrays import find_arrays
 from tests.support.channels import WholeLocal
 from tests.support.noise import NoNoise
+from tests.support.vertical import encode_parts, host_parties, make_consortium, make_people
 
-from .consortia import hosted, make_consortium, parts, people
 from .test_gradients import ROWS, columns_of, protocol
 from .test_sensitivity import every_record
 
@@ -193,16 +194,16 @@ def test_a_round_with_half_of_the_noise_is_caught() -> None:
 
 
 def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried, frame = protocol(3, rounds=2), people(ROWS)
+    tried, frame = protocol(3, rounds=2), make_people(ROWS)
     consortium = make_consortium(tried)
-    parties, hosts = hosted(tried, parts(tried, frame), consortium, NoNoise())
+    parties, hosts = host_parties(tried, encode_parts(tried, frame), consortium, NoNoise())
     parties.channel = WholeLocal(hosts)
     seen_weights: list[Any]
     seen_weights, carry = [], parties.channel.carry
 
     def watched(messages: Any) -> dict[str, bytes]:
         for message in messages.values():
-            found = _arrays(decode(message[:-64]))
+            found = list(find_arrays(decode(message[:-64])))
             seen_weights.extend(
                 one for one in found if one.dtype == np.float64 and one.size == tried.secure_rounds.size
             )
@@ -247,7 +248,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     assert close(near[0].astype(np.int64)) and close(near[1].astype(np.int64))
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
-            for held in _arrays(decode(exchange.reply or b"")["ok"]):
+            for held in find_arrays(decode(exchange.reply or b"")["ok"]):
                 if held.dtype != np.float64:
                     assert not np.isin(forbidden, held.reshape(-1).astype(np.uint64)).any(), path
                     assert not close(held), path
@@ -256,7 +257,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     for name, host in hosts.items():
         site = Site(host, parties.run, StepPath("", "descend", "1"), "gradient")
         letters = [site.received("masked_features"), taken[name, "masked_responses"]]
-        for held in [*_arrays(letters), rounds.share(site, 1)]:
+        for held in [*find_arrays(letters), rounds.share(site, 1)]:
             words = held.reshape(-1)
             assert not np.isin(forbidden, words).any(), name
             assert not close(words), name
@@ -266,19 +267,6 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
         for letter in taken[name, "masked_scores"].values():
             counts = np.bincount(letter["words"] >> 8, minlength=16)
             assert counts.min() > ROWS / 16 / 3 and counts.max() < ROWS / 16 * 2
-
-
-def _arrays(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return [value]
-    if isinstance(value, bytes) and len(value) > 8:
-        try:
-            return _arrays(decode(value))
-        except Exception:
-            return []
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [found for one in value for found in _arrays(one)] if isinstance(value, list | tuple) else []
 
 
 # Without a dealer.
@@ -367,9 +355,9 @@ def test_a_round_without_a_dealer_loses_no_more_than_it_claims() -> None:
 def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tried, frame = protocol(3, rounds=1, products="rlwe"), people(ROWS)
+    tried, frame = protocol(3, rounds=1, products="rlwe"), make_people(ROWS)
     consortium = make_consortium(tried)
-    parties, hosts = hosted(tried, parts(tried, frame), consortium, NoNoise())
+    parties, hosts = host_parties(tried, encode_parts(tried, frame), consortium, NoNoise())
     parties.channel = WholeLocal(hosts)
     take, taken, contributed = Site.take, {}, {}
     contribute = Site.contribute
@@ -419,7 +407,7 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
     assert abs((opened - modulus if opened > modulus / 2 else opened) - near[0]) < ROWS * 2.0**24 * CURVE.rounding
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
-            for held in _arrays(decode(exchange.reply or b"")["ok"]):
+            for held in find_arrays(decode(exchange.reply or b"")["ok"]):
                 if held.dtype != np.float64 and held.size < 10_000:
                     assert not close(held), path
     own = tried.design.label_at

@@ -34,28 +34,35 @@ from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.study.simulation.simulate import simulate
 from tests.support.noise import NoNoise
+from tests.support.vertical import (
+    HELD,
+    build_regression,
+    encode_parts,
+    host_parties,
+    make_consortium,
+    make_people,
+    make_schema,
+)
 
-from .consortia import HELD, hosted, make_consortium, parts, people, schema
-from .consortia import protocol as quadratic
 from .test_resume import Stumbling
 
 ROWS = 700
 
 
 def protocol(parties: int = 2, **options: Any) -> GradientRegression:
-    built = quadratic(parties, **{"products": "dealer", "solver": "gradient", **options})
+    built = build_regression(parties, **{"products": "dealer", "solver": "gradient", **options})
     assert isinstance(built, GradientRegression)
     return built
 
 
 def columns_of(tried: Any, frame: Any) -> dict[Any, Any]:
-    return {party: tried.design.matrix(own, party) for party, own in parts(tried, frame).items()}
+    return {party: tried.design.matrix(own, party) for party, own in encode_parts(tried, frame).items()}
 
 
 def secure_run(tried: Any, frame: Any, noise: Any = None, consortium: Any = None) -> Any:
     """Released values, where every round started, and what the secure sums opened."""
     consortium = consortium or make_consortium(tried)
-    parties, hosts = hosted(tried, parts(tried, frame), consortium, noise or NoNoise())
+    parties, hosts = host_parties(tried, encode_parts(tried, frame), consortium, noise or NoNoise())
     before, opened, inner = [], [], Descent.step
 
     def watched(self: Any, values: Any) -> Descent:
@@ -96,7 +103,7 @@ def test_every_number_has_a_place_on_the_circle() -> None:
 
 def test_partial_scores_stay_in_their_interval_whatever_the_weights() -> None:
     tried = protocol(3)
-    columns, rounds = columns_of(tried, people(50)), tried.secure_rounds
+    columns, rounds = columns_of(tried, make_people(50)), tried.secure_rounds
     for size in (0.0, 1.0, 1e6, 1e308):
         for party, own in columns.items():
             weights = size * np.resize([1.0, -1.0], rounds.size)
@@ -119,7 +126,7 @@ def test_room_in_64_bits_is_found_before_anything_is_sent() -> None:
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
 @pytest.mark.parametrize("parties", [2, 3, 4])
 def test_a_secure_round_opens_the_sums_of_one_place(parties: int, products: str) -> None:
-    tried, frame = protocol(parties, rounds=2, products=products), people(ROWS)
+    tried, frame = protocol(parties, rounds=2, products=products), make_people(ROWS)
     released, before, opened, *_ = secure_run(tried, frame)
     columns = columns_of(tried, frame)
     assert len(opened) == 2
@@ -136,10 +143,10 @@ def test_a_secure_round_opens_the_sums_of_one_place(parties: int, products: str)
 def test_a_holder_of_the_label_alone_takes_part(products: Any) -> None:
     held = {"ash": ("sick",), "birch": ("age", "place", "dose", "sex")}
     tried = Vertical.over_columns(
-        schema=schema(), columns=held, products=products, max_rows=1 << 14, solver="gradient", rounds=2
+        schema=make_schema(), columns=held, products=products, max_rows=1 << 14, solver="gradient", rounds=2
     )
     assert isinstance(tried, GradientRegression)
-    frame = people(ROWS)
+    frame = make_people(ROWS)
     released, *_ = secure_run(tried, frame)
     plain = run_rounds(tried, columns_of(tried, frame), make_consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
@@ -147,7 +154,7 @@ def test_a_holder_of_the_label_alone_takes_part(products: Any) -> None:
 
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
 def test_without_an_intercept_there_is_no_constant_anywhere(products: str) -> None:
-    tried, frame = protocol(2, intercept=False, products=products, rounds=3), people(ROWS)
+    tried, frame = protocol(2, intercept=False, products=products, rounds=3), make_people(ROWS)
     released, before, *_ = secure_run(tried, frame)
     assert all(len(descent.weights) == sum(tried.secure_rounds.widths.values()) for descent in before)
     plain = run_rounds(tried, columns_of(tried, frame), make_consortium(tried), NoNoise())[0]
@@ -156,7 +163,7 @@ def test_without_an_intercept_there_is_no_constant_anywhere(products: str) -> No
 
 def skewed(rows: Any) -> Any:
     """People of whom few are sick, by a logistic model on a skewed feature: where a tangent is a poor curve."""
-    frame, generator = people(rows), np.random.default_rng(8)
+    frame, generator = make_people(rows), np.random.default_rng(8)
     age = 100 * generator.beta(1, 5, rows)
     score = -3.0 + 0.06 * age - 1.2 * frame["dose"] + (frame["place"] == "farm")
     sick = generator.uniform(size=rows) < 1 / (1 + np.exp(-score))
@@ -181,8 +188,8 @@ def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic() -> None:
 
 @pytest.mark.parametrize("colluders", [0, 1])
 def test_noise_of_hosts_has_the_declared_size_for_whoever_reads_the_weights(colluders: int) -> None:
-    tried, frame = protocol(2, rounds=4), people(100)
-    consortium, columns, off = make_consortium(tried, colluders=colluders), columns_of(tried, people(100)), []
+    tried, frame = protocol(2, rounds=4), make_people(100)
+    consortium, columns, off = make_consortium(tried, colluders=colluders), columns_of(tried, make_people(100)), []
     for seed in range(3):
         _, before, opened, *_ = secure_run(tried, frame, SeededNoise(seed), consortium)
         off += [found - sums_of(tried, columns, descent) for descent, found in zip(before, opened)]
@@ -196,14 +203,14 @@ def test_noise_of_hosts_has_the_declared_size_for_whoever_reads_the_weights(coll
 
 
 def test_rounds_follow_an_alignment() -> None:
-    frame = people(80)
+    frame = make_people(80)
     tried = protocol(2, identifier=True, alignment="keyed", max_rows=1 << 10, rounds=2)
     records = {
-        "ash": parts(tried, frame.iloc[5:])["ash"],
-        "birch": parts(tried, frame.iloc[:70].sample(frac=1, random_state=3))["birch"],
+        "ash": encode_parts(tried, frame.iloc[5:])["ash"],
+        "birch": encode_parts(tried, frame.iloc[:70].sample(frac=1, random_state=3))["birch"],
     }
     consortium = make_consortium(tried)
-    model = run(hosted(tried, records, consortium, NoNoise())[0])["model"]
+    model = run(host_parties(tried, records, consortium, NoNoise())[0])["model"]
     plain = run_rounds(tried, columns_of(tried, frame.iloc[5:70]), consortium, NoNoise())[0]
     np.testing.assert_allclose(model, plain, atol=0.05)
 
@@ -223,24 +230,24 @@ def test_rounds_follow_an_alignment() -> None:
     ],
 )
 def test_a_lost_reply_is_asked_for_again(step: str, products: str) -> None:
-    tried, frame = protocol(2, products=products, rounds=2), people(200)
-    consortium, records = make_consortium(tried), parts(tried, frame)
-    whole, _ = hosted(tried, records, consortium, NoNoise())
-    stumbling, hosts = hosted(tried, records, consortium, NoNoise())
+    tried, frame = protocol(2, products=products, rounds=2), make_people(200)
+    consortium, records = make_consortium(tried), encode_parts(tried, frame)
+    whole, _ = host_parties(tried, records, consortium, NoNoise())
+    stumbling, hosts = host_parties(tried, records, consortium, NoNoise())
     stumbling.channel = Stumbling(hosts, "birch", step)
     with pytest.raises(SiteLost):
         run(stumbling)
-    again, _ = hosted(tried, records, consortium, NoNoise())
+    again, _ = host_parties(tried, records, consortium, NoNoise())
     again.channel, again.journal = stumbling.channel, stumbling.journal
     np.testing.assert_allclose(run(again)["model"], run(whole)["model"], atol=0.05)
 
 
 def test_a_run_pays_its_budget_once_and_resumes_to_the_same_model() -> None:
-    tried, frame = protocol(2), people(200)
-    consortium, records = make_consortium(tried), parts(tried, frame)
-    first, hosts = hosted(tried, records, consortium, ReleasedNoise())
+    tried, frame = protocol(2), make_people(200)
+    consortium, records = make_consortium(tried), encode_parts(tried, frame)
+    first, hosts = host_parties(tried, records, consortium, ReleasedNoise())
     model = run(first)["model"]
-    again, _ = hosted(tried, records, consortium, ReleasedNoise())
+    again, _ = host_parties(tried, records, consortium, ReleasedNoise())
     again.channel, again.journal = first.channel, first.journal
     np.testing.assert_array_equal(run(again)["model"], model)
     spent = hosts["ash"].store.ledger.summary()[0].spent.gaussian
@@ -252,10 +259,10 @@ def test_a_run_pays_its_budget_once_and_resumes_to_the_same_model() -> None:
 
 
 def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does() -> None:
-    tried, frame = protocol(2), people(400)
+    tried, frame = protocol(2), make_people(400)
     found = simulate(
         tried,
-        parties=parts(tried, frame),
+        parties=encode_parts(tried, frame),
         epsilon=1,
         delta=1e-5,
         unit="record",
@@ -269,11 +276,11 @@ def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does() -> No
 
 def test_a_plan_without_a_dealer_says_what_a_round_sends() -> None:
     for parties in (2, 3):
-        tried, frame = protocol(parties, rounds=1, products="rlwe"), people(300)
+        tried, frame = protocol(parties, rounds=1, products="rlwe"), make_people(300)
         consortium = make_consortium(tried)
         sent = cast(RlweRounds, tried.secure_rounds).bytes_per_round(300)
         assert "without a dealer the parties send each other" in tried.expectation(consortium)
-        running, _ = hosted(tried, parts(tried, frame), consortium, NoNoise())
+        running, _ = host_parties(tried, encode_parts(tried, frame), consortium, NoNoise())
         letters: list[Any]
         letters, inner = [], Site.send
 
@@ -338,23 +345,25 @@ def test_auto_says_what_rounds_would_need_where_there_is_something_to_choose() -
         )
         assert tried.declare(under).releases == plain.declare(under).releases
         assert tried.expectation(under) == plain.expectation(under)
-    linear, plain = auto(linear=True), quadratic(2, products="dealer", linear=True)
+    linear, plain = auto(linear=True), build_regression(2, products="dealer", linear=True)
     assert linear.notes(consortium(linear)) == plain.notes(consortium(plain)) and linear.title == plain.title
     assert "two classes" in auto(linear=True, rounds=4).notes(consortium(linear))[-1]
-    assert auto().notes(consortium(auto())) == quadratic(2).notes(consortium(auto()))
+    assert auto().notes(consortium(auto())) == build_regression(2).notes(consortium(auto()))
 
 
 def test_auto_below_the_switch_is_the_quadratic_to_the_last_bit() -> None:
-    frame, plain = people(300), quadratic(2, products="dealer")
+    frame, plain = make_people(300), build_regression(2, products="dealer")
     tried = protocol(2, solver="auto")
     consortium = make_consortium(tried, Approx(0.9 * SWITCH, 1e-5))
-    models = [run(hosted(one, parts(one, frame), consortium, NoNoise())[0])["model"] for one in (tried, plain)]
+    models = [
+        run(host_parties(one, encode_parts(one, frame), consortium, NoNoise())[0])["model"] for one in (tried, plain)
+    ]
     np.testing.assert_array_equal(*models)
 
 
 def test_a_study_names_its_solver() -> None:
     unread: Any = None
-    setting = Setting(schema=schema(), where="study.toml", read=unread, columns=HELD[2])
+    setting = Setting(schema=make_schema(), where="study.toml", read=unread, columns=HELD[2])
 
     def built(**keys: Any) -> Any:
         return Vertical(**keys).build(setting)
@@ -368,12 +377,12 @@ def test_a_study_names_its_solver() -> None:
 
 def test_records_that_change_during_a_run_are_refused() -> None:
     """A mask serves one matrix."""
-    tried, frame = protocol(2), people(60)
-    parties, hosts = hosted(tried, parts(tried, frame), make_consortium(tried), NoNoise())
+    tried, frame = protocol(2), make_people(60)
+    parties, hosts = host_parties(tried, encode_parts(tried, frame), make_consortium(tried), NoNoise())
     inner = tried.secure_rounds.coordinate_round
 
     def changed(*arguments: Any) -> None:
-        object.__setattr__(hosts["ash"], "records", parts(tried, people(60, seed=9))["ash"])
+        object.__setattr__(hosts["ash"], "records", encode_parts(tried, make_people(60, seed=9))["ash"])
         inner(*arguments)
 
     object.__setattr__(tried.secure_rounds, "coordinate_round", changed)
@@ -458,7 +467,7 @@ def test_whitened_rows_are_as_long_as_the_noise_is_laid_out_for_however_loud_the
 
 
 def test_a_simulation_says_what_share_of_the_rows_is_cut() -> None:
-    tried, frame = protocol(2), people(ROWS)
+    tried, frame = protocol(2), make_people(ROWS)
     columns, consortium = columns_of(tried, frame), make_consortium(tried, Approx(3, 1e-5))
     _, cut = run_rounds(tried, columns, consortium, SeededNoise(1))
     assert 0.2 < cut["instruments cut"] < 0.8 and 0 <= cut["scores cut"] < 0.05
@@ -470,7 +479,7 @@ def test_a_simulation_says_what_share_of_the_rows_is_cut() -> None:
 
 def test_noise_alone_leaves_scores_near_zero_whatever_the_rounds_open() -> None:
     """Labels that have nothing to do with the features, noise far above what 200 records could tell."""
-    tried, frame = protocol(2), people(200)
+    tried, frame = protocol(2), make_people(200)
     frame = frame.assign(sick=np.where(np.arange(200) % 2, "yes", "no"))
     consortium = make_consortium(tried, Approx(0.01, 1e-5))
     encoded = tried.encoding.encode(frame).records.features

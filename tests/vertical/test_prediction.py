@@ -13,8 +13,7 @@ from comity.federation.declare.policy import Policy
 from comity.federation.plan import plan
 from comity.methods.vertical.prediction import JointPrediction
 from tests.support.noise import NoNoise
-
-from .consortia import HELD, hosted, make_consortium, people, schema
+from tests.support.vertical import HELD, encode_parts, host_parties, make_consortium, make_people, make_schema
 
 
 def prediction(parties: int = 2, **options: Any) -> JointPrediction:
@@ -26,32 +25,31 @@ def prediction(parties: int = 2, **options: Any) -> JointPrediction:
         "max_rows": 1 << 20,
         **options,
     }
-    return JointPrediction(schema=schema(identifier=given["alignment"] != "none"), columns=HELD[parties], **given)
-
-
-def new(tried: Any, frame: Any) -> dict[Any, Any]:
-    return {party: tried.encoding_of(party).encode(frame).records for party in tried.columns}
+    return JointPrediction(schema=make_schema(identifier=given["alignment"] != "none"), columns=HELD[parties], **given)
 
 
 @pytest.mark.parametrize("parties", [2, 3, 4])
 def test_scores_are_those_of_the_whole_model(parties: int) -> None:
-    tried, frame = prediction(parties), people(200).drop(columns="sick")
-    coordinator, _ = hosted(tried, new(tried, frame), make_consortium(tried), NoNoise())
+    tried, frame = prediction(parties), make_people(200).drop(columns="sick")
+    coordinator, _ = host_parties(tried, encode_parts(tried, frame), make_consortium(tried), NoNoise())
     wanted = tried.encoding.encode_features(frame) @ tried.coef
     np.testing.assert_allclose(run(coordinator)["scores"], wanted, atol=1e-6)
 
 
 def test_new_records_are_aligned() -> None:
-    tried, frame = prediction(2, alignment="keyed"), people(50).drop(columns="sick")
-    records = {"ash": new(tried, frame.iloc[10:])["ash"], "birch": new(tried, frame.iloc[::-1])["birch"]}
-    coordinator, _ = hosted(tried, records, make_consortium(tried), NoNoise())
+    tried, frame = prediction(2, alignment="keyed"), make_people(50).drop(columns="sick")
+    records = {
+        "ash": encode_parts(tried, frame.iloc[10:])["ash"],
+        "birch": encode_parts(tried, frame.iloc[::-1])["birch"],
+    }
+    coordinator, _ = host_parties(tried, records, make_consortium(tried), NoNoise())
     found = np.sort(run(coordinator)["scores"])
     np.testing.assert_allclose(found, np.sort(tried.encoding.encode_features(frame.iloc[10:]) @ tried.coef), atol=1e-6)
 
 
 def test_single_partial_scores_are_uniform_to_the_coordinator() -> None:
-    tried, frame = prediction(3), people(2000).drop(columns="sick")
-    coordinator, _ = hosted(tried, new(tried, frame), make_consortium(tried), NoNoise())
+    tried, frame = prediction(3), make_people(2000).drop(columns="sick")
+    coordinator, _ = host_parties(tried, encode_parts(tried, frame), make_consortium(tried), NoNoise())
     begin(coordinator)
     tried.coordinate(coordinator)
     told = coordinator.ask(tried.partial, rows=2000)
@@ -65,8 +63,8 @@ def test_single_partial_scores_are_uniform_to_the_coordinator() -> None:
 
 
 def test_a_site_whose_policy_does_not_allow_it_refuses() -> None:
-    tried, frame = prediction(2), people(20).drop(columns="sick")
-    coordinator, hosts = hosted(tried, new(tried, frame), make_consortium(tried), NoNoise())
+    tried, frame = prediction(2), make_people(20).drop(columns="sick")
+    coordinator, hosts = host_parties(tried, encode_parts(tried, frame), make_consortium(tried), NoNoise())
     hosts["birch"].policy = Policy(approved=None)
     with pytest.raises(Refused, match="joint_predictions"):
         run(coordinator)
@@ -98,10 +96,10 @@ def test_there_is_none_where_the_coordinator_keeps_the_model() -> None:
 
 
 def test_the_policy_counts_records_and_not_only_consents() -> None:
-    frame = people(20).drop(columns="sick")
+    frame = make_people(20).drop(columns="sick")
     for most, allowed in ((20, True), (21, False)):
         tried = prediction(2, max_rows=most)
-        coordinator, hosts = hosted(tried, new(tried, frame), make_consortium(tried), NoNoise())
+        coordinator, hosts = host_parties(tried, encode_parts(tried, frame), make_consortium(tried), NoNoise())
         hosts["birch"].policy = Policy(approved=None, joint_predictions=20)
         if allowed:
             assert len(run(coordinator)["scores"]) == 20
@@ -111,7 +109,7 @@ def test_the_policy_counts_records_and_not_only_consents() -> None:
 
 
 def test_more_records_than_agreed_on_are_not_scored() -> None:
-    tried, frame = prediction(2, max_rows=10), people(20).drop(columns="sick")
-    coordinator, _ = hosted(tried, new(tried, frame), make_consortium(tried), NoNoise())
+    tried, frame = prediction(2, max_rows=10), make_people(20).drop(columns="sick")
+    coordinator, _ = host_parties(tried, encode_parts(tried, frame), make_consortium(tried), NoNoise())
     with pytest.raises(Refused):
         run(coordinator)

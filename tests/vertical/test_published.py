@@ -30,15 +30,23 @@ from comity.methods.vertical.published.protocol import (
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.report.views import list_views
+from tests.support.arrays import find_arrays
 from tests.support.noise import NoNoise
-
-from .consortia import HELD, build_published, hosted, make_consortium, parts, people, schema
+from tests.support.vertical import (
+    HELD,
+    build_published,
+    encode_parts,
+    host_parties,
+    make_consortium,
+    make_people,
+    make_schema,
+)
 
 UNIT = 2.0**-28
 
 
 def method(parties: int = 2, *, linear: bool = False) -> PublishedVertical:
-    return build_published(schema(linear=linear), HELD[parties], max_rows=1 << 12)
+    return build_published(make_schema(linear=linear), HELD[parties], max_rows=1 << 12)
 
 
 def whole_rows(tried: PublishedVertical, frame: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -53,14 +61,7 @@ def read_by_coordinator(parties: Any) -> Iterator[np.ndarray]:
     """Every array in the replies that reach the coordinator."""
     for _, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
-            yield from arrays(decode(exchange.reply or b"").get("ok"))
-
-
-def arrays(value: Any) -> Iterator[np.ndarray]:
-    if isinstance(value, np.ndarray):
-        yield value
-    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from arrays(one)
+            yield from find_arrays(decode(exchange.reply or b"").get("ok"))
 
 
 def coordinated(parties: Any) -> None:
@@ -81,14 +82,14 @@ def opened_by(hosts: Any, party: str, peer: str) -> np.ndarray:
 
 @pytest.mark.parametrize("linear", [False, True])
 def test_the_coordinator_reads_noisy_coefficients_and_no_exact_sum(linear: bool) -> None:
-    tried, frame = method(3, linear=linear), people(200, linear=linear)
+    tried, frame = method(3, linear=linear), make_people(200, linear=linear)
     features, label = whole_rows(tried, frame)
     z = np.column_stack([features, label])
     exact = np.rint(z.T @ z / UNIT).reshape(-1)
     forbidden = np.unique(np.abs(exact[np.abs(exact) > 1]))
     leaked = []
     for noise in (SeededNoise(3), NoNoise()):
-        parties, _ = hosted(tried, parts(tried, frame), make_consortium(tried), noise)
+        parties, _ = host_parties(tried, encode_parts(tried, frame), make_consortium(tried), noise)
         run(parties)
         read = np.concatenate([np.abs(one.astype(np.float64)).reshape(-1) for one in read_by_coordinator(parties)])
         # Whatever a coefficient's factor is on its grid.
@@ -100,8 +101,8 @@ def test_the_coordinator_reads_noisy_coefficients_and_no_exact_sum(linear: bool)
 
 
 def test_noise_is_drawn_by_each_party_and_none_by_the_coordinator() -> None:
-    tried, frame = method(3), people(60)
-    parties, hosts = hosted(tried, parts(tried, frame), make_consortium(tried), SeededNoise(3))
+    tried, frame = method(3), make_people(60)
+    parties, hosts = host_parties(tried, encode_parts(tried, frame), make_consortium(tried), SeededNoise(3))
     parties.noise = cast(Any, None)
     run(parties)
     for host in hosts.values():
@@ -114,8 +115,8 @@ def test_noise_is_drawn_by_each_party_and_none_by_the_coordinator() -> None:
 
 @pytest.mark.parametrize("linear", [False, True])
 def test_each_pair_of_parties_reads_the_exact_sums_of_its_products_and_nobody_else_does(linear: bool) -> None:
-    tried, frame = method(3, linear=linear), people(120, linear=linear)
-    parties, hosts = hosted(tried, parts(tried, frame), make_consortium(tried), SeededNoise(5))
+    tried, frame = method(3, linear=linear), make_people(120, linear=linear)
+    parties, hosts = host_parties(tried, encode_parts(tried, frame), make_consortium(tried), SeededNoise(5))
     coordinated(parties)
     features, label = whole_rows(tried, frame)
     # Columns of ash: age and three places; of birch: two of sex, the constant, the label; of cedar: dose.
@@ -135,12 +136,12 @@ def test_each_pair_of_parties_reads_the_exact_sums_of_its_products_and_nobody_el
 
 def test_one_replaced_record_is_told_by_the_other_party_with_all_noise_in_place() -> None:
     """The noise that parties add afterwards hides nothing from them: sums of two neighbours are never equal."""
-    tried, first = method(2), people(40)
+    tried, first = method(2), make_people(40)
     second: Any = first.copy()
     second.loc[0, "dose"] = 1.0 if cast(Any, first.loc[0, "dose"]) < 0 else -1.0
     read = []
     for seed, frame in enumerate([first, first, second, second]):
-        parties, hosts = hosted(tried, parts(tried, frame), make_consortium(tried), SeededNoise(seed))
+        parties, hosts = host_parties(tried, encode_parts(tried, frame), make_consortium(tried), SeededNoise(seed))
         coordinated(parties)
         read.append(opened_by(hosts, "ash", "birch"))
     assert (read[0] == read[1]).all() and (read[2] == read[3]).all() and (read[0] != read[2]).any()
@@ -149,8 +150,8 @@ def test_one_replaced_record_is_told_by_the_other_party_with_all_noise_in_place(
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("count", [2, 4])
 def test_without_noise_the_model_is_that_of_all_columns_in_one_place(linear: bool, count: int) -> None:
-    tried, frame = method(count, linear=linear), people(300, linear=linear)
-    parties, _ = hosted(tried, parts(tried, frame), make_consortium(tried, Pure(1000)), NoNoise())
+    tried, frame = method(count, linear=linear), make_people(300, linear=linear)
+    parties, _ = host_parties(tried, encode_parts(tried, frame), make_consortium(tried, Pure(1000)), NoNoise())
     coef = run(parties)["model"]
     features, label = whole_rows(tried, frame)
     release = tried.declare(parties.consortium)["coefficients"]
@@ -166,7 +167,7 @@ def test_all_coefficients_of_the_objective_are_allocated_once() -> None:
     for linear in (False, True):
         tried, (features, label) = (
             method(3, linear=linear),
-            whole_rows(method(3, linear=linear), people(50, linear=linear)),
+            whole_rows(method(3, linear=linear), make_people(50, linear=linear)),
         )
         order, at = tried._order
         z = np.zeros((50, sum(tried.widths.values())))

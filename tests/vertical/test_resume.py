@@ -16,8 +16,7 @@ from comity.privacy.loss import GDP
 from comity.privacy.randomness import ReleasedNoise
 from tests.support.channels import Whole
 from tests.support.noise import NoNoise
-
-from .consortia import hosted, make_consortium, parts, people, protocol
+from tests.support.vertical import build_regression, encode_parts, host_parties, make_consortium, make_people
 
 
 class Stumbling(Whole):
@@ -47,25 +46,25 @@ class Stumbling(Whole):
     ],
 )
 def test_a_lost_reply_is_asked_for_again(products: str, step: str) -> None:
-    tried, frame = protocol(2, products=products), people(200)
-    consortium, records = make_consortium(tried), parts(tried, frame)
-    whole, _ = hosted(tried, records, consortium, NoNoise())
-    stumbling, hosts = hosted(tried, records, consortium, NoNoise())
+    tried, frame = build_regression(2, products=products), make_people(200)
+    consortium, records = make_consortium(tried), encode_parts(tried, frame)
+    whole, _ = host_parties(tried, records, consortium, NoNoise())
+    stumbling, hosts = host_parties(tried, records, consortium, NoNoise())
     stumbling.channel = Stumbling(hosts, "birch", step)
     with pytest.raises(SiteLost):
         run(stumbling)
-    again, _ = hosted(tried, records, consortium, NoNoise())
+    again, _ = host_parties(tried, records, consortium, NoNoise())
     again.channel, again.journal = stumbling.channel, stumbling.journal
     # With rlwe two runs may differ by the carry of a product.
     np.testing.assert_allclose(run(again)["model"], run(whole)["model"], atol=1e-5)
 
 
 def test_a_resumed_run_pays_once_and_gives_the_same_model() -> None:
-    tried, frame = protocol(2, products="dealer"), people(200)
-    consortium, records = make_consortium(tried), parts(tried, frame)
-    first, hosts = hosted(tried, records, consortium, ReleasedNoise())
+    tried, frame = build_regression(2, products="dealer"), make_people(200)
+    consortium, records = make_consortium(tried), encode_parts(tried, frame)
+    first, hosts = host_parties(tried, records, consortium, ReleasedNoise())
     model = run(first)["model"]
-    again, _ = hosted(tried, records, consortium, ReleasedNoise())
+    again, _ = host_parties(tried, records, consortium, ReleasedNoise())
     again.channel, again.journal = first.channel, first.journal
     np.testing.assert_array_equal(run(again)["model"], model)
     assert (

@@ -25,21 +25,20 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.study.simulation.simulate import simulate
 from tests.support.noise import NoNoise
-
-from .consortia import hosted, make_consortium, parts, people, protocol
+from tests.support.vertical import build_regression, encode_parts, host_parties, make_consortium, make_people
 
 ROWS = 900
 
 
 def exact(tried: Any, frame: Any) -> Any:
-    return tried.entries.exact(pool_columns(tried.design, list(parts(tried, frame).values())))
+    return tried.entries.exact(pool_columns(tried.design, list(encode_parts(tried, frame).values())))
 
 
 def opened(tried: Any, frame: Any, consortium: Any = None, noise: Any = None) -> Any:
     """What the secure sum opens to the coordinator."""
     found: Any = []
     consortium = consortium or make_consortium(tried)
-    parties, _ = hosted(tried, parts(tried, frame), consortium, noise or NoNoise())
+    parties, _ = host_parties(tried, encode_parts(tried, frame), consortium, noise or NoNoise())
     inner = type(tried).fit
     try:
         type(tried).fit = lambda self, values, rows, which: (found.append(values), inner(self, values, rows, which))[1]
@@ -53,7 +52,7 @@ def opened(tried: Any, frame: Any, consortium: Any = None, noise: Any = None) ->
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
 @pytest.mark.parametrize("pure", [False, True])
 def test_a_secure_run_opens_what_one_place_computes(parties: int, products: str, pure: bool) -> None:
-    tried, frame = protocol(parties, products=products, pure=pure), people(ROWS)
+    tried, frame = build_regression(parties, products=products, pure=pure), make_people(ROWS)
     values, released, _ = opened(tried, frame)
     # With rlwe an entry may be one unit beside, times its weight.
     allowed = 7 * 4.0**-PLACES * 1.01 if products == "rlwe" else 1e-12
@@ -64,8 +63,8 @@ def test_a_secure_run_opens_what_one_place_computes(parties: int, products: str,
 
 @pytest.mark.parametrize("linear", [False, True])
 def test_the_model_does_not_depend_on_who_holds_what(linear: bool) -> None:
-    frame = people(ROWS, linear=linear)
-    models = [opened(protocol(k, linear=linear, products="dealer"), frame)[1]["model"] for k in (2, 3, 4)]
+    frame = make_people(ROWS, linear=linear)
+    models = [opened(build_regression(k, linear=linear, products="dealer"), frame)[1]["model"] for k in (2, 3, 4)]
     # The ridge follows the noise, which is laid out for K − 1 parts; without noise in the data it moves a little.
     for model in models[1:]:
         np.testing.assert_allclose(model, models[0], rtol=0.2, atol=0.05)
@@ -77,7 +76,7 @@ def test_noise_has_the_variance_of_one_place_times_the_parties_over_the_honest_o
     parties: int, colluders: int
 ) -> None:
     """At t = 0 the same for every K; at t = 1 K/(K − 1) times as much. Over 60 draws: a relative error of 0.09."""
-    tried, frame = protocol(parties, products="dealer"), people(200)
+    tried, frame = build_regression(parties, products="dealer"), make_people(200)
     consortium = make_consortium(tried, colluders=colluders)
     off = np.concatenate(
         [opened(tried, frame, consortium, SeededNoise(seed))[0] - exact(tried, frame) for seed in range(3)]
@@ -91,7 +90,7 @@ def test_noise_has_the_variance_of_one_place_times_the_parties_over_the_honest_o
 
 
 def test_one_place_and_hosts_draw_noise_of_the_same_size() -> None:
-    tried, frame = protocol(3, products="dealer", pure=True), people(200)
+    tried, frame = build_regression(3, products="dealer", pure=True), make_people(200)
     consortium = make_consortium(tried)
     plain = exact(tried, frame)
     one = np.concatenate([add_noise(tried, plain, consortium, SeededNoise(s)) - plain for s in range(20)])
@@ -102,33 +101,36 @@ def test_one_place_and_hosts_draw_noise_of_the_same_size() -> None:
 
 @pytest.mark.parametrize("method", ["keyed", "ecdh"])
 def test_rows_are_aligned_by_identifier_before_they_are_multiplied(method: str) -> None:
-    frame = people(60)
-    tried = protocol(2, identifier=True, alignment=method, products="dealer")
+    frame = make_people(60)
+    tried = build_regression(2, identifier=True, alignment=method, products="dealer")
     shuffled = {
-        "ash": parts(tried, frame.iloc[5:])["ash"],
-        "birch": parts(tried, frame.iloc[:50].sample(frac=1, random_state=3))["birch"],
+        "ash": encode_parts(tried, frame.iloc[5:])["ash"],
+        "birch": encode_parts(tried, frame.iloc[:50].sample(frac=1, random_state=3))["birch"],
     }
     consortium = make_consortium(tried)
-    parties, _ = hosted(tried, shuffled, consortium, NoNoise())
+    parties, _ = host_parties(tried, shuffled, consortium, NoNoise())
     released = run(parties)
     wanted = tried.fit(exact(tried, frame.iloc[5:50]), 45, consortium)
     np.testing.assert_allclose(released["model"], wanted.coef, atol=1e-6)
 
 
 def test_parties_without_a_common_person_end_the_study_with_a_reason() -> None:
-    frame = people(40)
-    tried = protocol(2, identifier=True, alignment="keyed")
-    records = {"ash": parts(tried, frame.iloc[:20])["ash"], "birch": parts(tried, frame.iloc[20:])["birch"]}
-    parties, _ = hosted(tried, records, make_consortium(tried), NoNoise())
+    frame = make_people(40)
+    tried = build_regression(2, identifier=True, alignment="keyed")
+    records = {
+        "ash": encode_parts(tried, frame.iloc[:20])["ash"],
+        "birch": encode_parts(tried, frame.iloc[20:])["birch"],
+    }
+    parties, _ = host_parties(tried, records, make_consortium(tried), NoNoise())
     with pytest.raises(DataError, match="share nobody"):
         run(parties)
 
 
 def test_different_numbers_of_rows_without_an_identifier_are_refused_before_anything_is_spent() -> None:
-    frame = people(40)
-    tried = protocol(2)
-    records = {**parts(tried, frame), "ash": parts(tried, frame.iloc[:30])["ash"]}
-    parties, hosts = hosted(tried, records, make_consortium(tried), NoNoise())
+    frame = make_people(40)
+    tried = build_regression(2)
+    records = {**encode_parts(tried, frame), "ash": encode_parts(tried, frame.iloc[:30])["ash"]}
+    parties, hosts = host_parties(tried, records, make_consortium(tried), NoNoise())
     with pytest.raises(DataError, match="identifier"):
         run(parties)
     assert hosts["ash"].store.ledger.summary()[0].spent.gaussian == 0
@@ -146,9 +148,9 @@ def test_no_participant_sees_an_exact_sum_of_products(products: str, monkeypatch
         letters.setdefault(site.party, []).append(decode(site.effects.state[f"in:{head.name}:{head.sender}"]))
 
     monkeypatch.setattr(Mailbox, "open", reading)
-    tried, frame = protocol(3, products=products), people(ROWS)
+    tried, frame = build_regression(3, products=products), make_people(ROWS)
     consortium = make_consortium(tried)
-    parties, hosts = hosted(tried, parts(tried, frame), consortium, NoNoise())
+    parties, hosts = host_parties(tried, encode_parts(tried, frame), consortium, NoNoise())
     begin(parties)
     tried.coordinate(parties)
     units = np.rint(exact(tried, frame) * 4.0**PLACES).astype(np.int64)
@@ -201,8 +203,8 @@ def _arrays(host: Any, tried: Any, parties: Any, letters: Any) -> Iterator[Any]:
 
 
 def test_every_party_pays_once_and_the_plan_shows_the_price_of_colluders() -> None:
-    tried, frame = protocol(3), people(300)
-    records = parts(tried, frame)
+    tried, frame = build_regression(3), make_people(300)
+    records = encode_parts(tried, frame)
     found = simulate(tried, parties=records, epsilon=0.5, delta=1e-6, unit="record", colluders=1, schema=tried.schema)
     assert found.guarantee.private and found.guarantee.epsilon <= 0.5
     assert len({account.spent for account in found.accounts}) == 1
@@ -212,7 +214,7 @@ def test_every_party_pays_once_and_the_plan_shows_the_price_of_colluders() -> No
 
 
 def test_at_no_colluders_no_party_reads_the_model() -> None:
-    tried = protocol(2)
+    tried = build_regression(2)
     declared = tried.declare(make_consortium(tried, colluders=0))
     assert {declared[name].to for name in ("moments", "model", "errors")} == {"coordinator"}
     declared.accept(make_consortium(tried, colluders=0))
@@ -220,24 +222,26 @@ def test_at_no_colluders_no_party_reads_the_model() -> None:
 
 
 def test_wrong_terms_are_found_before_anything_runs() -> None:
-    tried = protocol(2)
+    tried = build_regression(2)
     with pytest.raises(StudyError, match="delta"):
         tried.declare(make_consortium(tried, Pure(1)))
     with pytest.raises(StudyError, match="delta"):
-        protocol(2, pure=True).declare(make_consortium(tried, Approx(1, 1e-5)))
+        build_regression(2, pure=True).declare(make_consortium(tried, Approx(1, 1e-5)))
     with pytest.raises(StudyError, match="columns"):
-        tried.declare(make_consortium(protocol(3)))
+        tried.declare(make_consortium(build_regression(3)))
     with pytest.raises(StudyError, match="identifier"):
-        protocol(2, alignment="keyed")
+        build_regression(2, alignment="keyed")
     with pytest.raises(StudyError, match="max_rows"):
-        protocol(2, max_rows=1)
-    parties, _ = hosted(protocol(2, max_rows=20), parts(tried, people(40)), make_consortium(tried), NoNoise())
+        build_regression(2, max_rows=1)
+    parties, _ = host_parties(
+        build_regression(2, max_rows=20), encode_parts(tried, make_people(40)), make_consortium(tried), NoNoise()
+    )
     with pytest.raises(Stopped):
         run(parties)
 
 
 def test_the_pooled_fit_is_least_squares() -> None:
-    tried, frame = protocol(2, linear=True), people(4000, linear=True)
+    tried, frame = build_regression(2, linear=True), make_people(4000, linear=True)
     found = fit_regression(tried.entries, exact(tried, frame), len(frame), 0.0)
     encoded = tried.encoding.encode(frame).records
     wanted = np.linalg.lstsq(encoded.features, cast(Any, encoded.labels) / 5 - 1, rcond=None)[0]

@@ -11,8 +11,7 @@ import pytest
 
 from comity.methods.vertical.design import NUMBER, PLACES
 from comity.methods.vertical.moments import l1_sensitivity, l2_sensitivity, party_share, squared_bound, to_units
-
-from .consortia import protocol
+from tests.support.vertical import build_regression
 
 
 def every_record(design: Any, steps: Any = (-1.0, 0.0, 1.0)) -> np.ndarray:
@@ -33,7 +32,7 @@ def moved(tried: Any) -> np.ndarray:
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("parties", [2, 3])
 def test_no_replacement_moves_the_entries_further_in_l2(parties: int, linear: bool) -> None:
-    tried = protocol(parties, linear=linear)
+    tried = build_regression(parties, linear=linear)
     found = moved(tried)
     squares = (found**2).sum(axis=1)
     furthest = sqrt((squares[:, None] + squares[None] - 2 * found @ found.T).max())
@@ -44,7 +43,7 @@ def test_no_replacement_moves_the_entries_further_in_l2(parties: int, linear: bo
 
 @pytest.mark.parametrize("linear", [False, True])
 def test_no_replacement_moves_the_entries_further_in_l1(linear: bool) -> None:
-    tried = protocol(2, linear=linear, pure=True)
+    tried = build_regression(2, linear=linear, pure=True)
     found = moved(tried)
     furthest = max(np.abs(found - one).sum(axis=1).max() for one in found)
     claimed = l1_sensitivity(tried.design)
@@ -53,7 +52,7 @@ def test_no_replacement_moves_the_entries_further_in_l1(linear: bool) -> None:
 
 
 def test_positive_control_a_norm_bound_without_the_label_is_broken_by_a_pair_of_records() -> None:
-    tried = protocol(2)
+    tried = build_regression(2)
     found = moved(tried)
     squares = (found**2).sum(axis=1)
     furthest = sqrt((squares[:, None] + squares[None] - 2 * found @ found.T).max())
@@ -62,7 +61,7 @@ def test_positive_control_a_norm_bound_without_the_label_is_broken_by_a_pair_of_
 
 def test_the_loss_about_one_partys_columns_is_what_moving_them_alone_comes_to() -> None:
     """4 f (1 − f) of ρ: the furthest replacement within one party's columns, over the furthest of all."""
-    tried = protocol(3, linear=True)
+    tried = build_regression(3, linear=True)
     design = tried.design
     rows = to_units(every_record(design)) * 2.0**-PLACES
     found = np.array([tried.entries.exact(row[None]) for row in rows])
@@ -79,10 +78,10 @@ def test_the_loss_about_one_partys_columns_is_what_moving_them_alone_comes_to() 
 
 def test_columns_of_the_ledger_and_of_the_noise_agree() -> None:
     """What the release declares is what the mechanism scales by, with the carry of the ring product on top."""
-    from .consortia import make_consortium
+    from tests.support.vertical import make_consortium
 
     for products in ("rlwe", "dealer"):
-        tried = protocol(2, products=products)
+        tried = build_regression(2, products=products)
         release = tried.moments(make_consortium(tried).loss)
         carry = 2 * 7 * 4.0**-PLACES * sqrt(tried.entries.size) if products == "rlwe" else 0
         assert release.sensitivity == pytest.approx(l2_sensitivity(tried.design) + carry, rel=1e-12)

@@ -14,8 +14,7 @@ from comity.methods.vertical.published.protocol import PublishedVertical
 from comity.study.records.party_data import load_party_data
 from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
-
-from .consortia import people, schema
+from tests.support.vertical import make_people, make_schema
 
 TEXT = """
 [study]
@@ -49,8 +48,8 @@ PUBLISHED = TEXT.replace("delta = 1e-5", "").replace('products = "dealer"', 'var
 def study(
     folder: Any, text: Any = TEXT, *, linear: bool = False, identifier: bool = False, overrides: Any = None
 ) -> Any:
-    (folder / "schema.toml").write_text(schema(linear=linear, identifier=identifier).to_toml())
-    people(3000, linear=linear).to_parquet(folder / "people.parquet")
+    (folder / "schema.toml").write_text(make_schema(linear=linear, identifier=identifier).to_toml())
+    make_people(3000, linear=linear).to_parquet(folder / "people.parquet")
     return Study.parse(text, folder=folder, where="study.toml", overrides=overrides)
 
 
@@ -59,13 +58,13 @@ def test_a_study_by_features_learns_better_than_the_labels_holder_alone(tmp_path
     alone, pooled = found.baseline("own data"), found.baseline("pooled")
     assert found.error is not None and alone is not None and pooled is not None
     assert found.error < alone.error and found.error < pooled.error + 0.03
-    assert set(found.model.predict(people(20, seed=9))) <= {"no", "yes"}
+    assert set(found.model.predict(make_people(20, seed=9))) <= {"no", "yes"}
 
 
 def test_a_linear_study_predicts_in_the_units_of_its_target(tmp_path: Path) -> None:
     found = run_study(study(tmp_path, linear=True), seed=1)
     assert cast(Any, found.error) < cast(Any, found.baseline("constant")).error
-    predicted = found.model.predict(people(500, seed=9, linear=True))
+    predicted = found.model.predict(make_people(500, seed=9, linear=True))
     assert 2 < predicted.mean() < 8 and predicted.std() > 0.5
     assert (found.released["errors"] > 0).all()
 
@@ -81,10 +80,10 @@ def test_delta_zero_is_laplace_noise(tmp_path: Path) -> None:
 def test_an_identifier_aligns_rows_of_files_that_differ(tmp_path: Path) -> None:
     built = study(tmp_path, identifier=True)
     assert built.protocol.alignment == "keyed"
-    frame = people(3000)
+    frame = make_people(3000)
     frame[["person", "age", "sick"]].iloc[100:].to_csv(tmp_path / "north.csv", index=False)
     frame[["person", "place", "dose", "sex"]].sample(frac=0.9, random_state=1).to_parquet(tmp_path / "south.parquet")
-    people(1000, seed=5).to_csv(tmp_path / "test.csv", index=False)
+    make_people(1000, seed=5).to_csv(tmp_path / "test.csv", index=False)
     text = TEXT.replace('data = "people.parquet"\nsplit = "by-features"', 'test = "test.csv"')
     text += '[simulation.data]\nnorth = "north.csv"\nsouth = "south.parquet"\n'
     found = run_study(study(tmp_path, text, identifier=True), seed=1)
@@ -135,7 +134,7 @@ def test_a_split_by_rows_is_refused_for_columns(tmp_path: Path) -> None:
 
 def test_missing_columns_name_the_file(tmp_path: Path) -> None:
     built = study(tmp_path)
-    people(30).drop(columns="dose").to_parquet(tmp_path / "people.parquet")
+    make_people(30).drop(columns="dose").to_parquet(tmp_path / "people.parquet")
     with pytest.raises(DataError, match="dose"):
         load_party_data(built)
 
@@ -155,7 +154,7 @@ def test_a_linear_model_is_saved_with_its_errors_and_read_again(tmp_path: Path) 
     found = run_study(study(tmp_path, linear=True), seed=1)
     Result.of(found).save(tmp_path / "out")
     model = load_result(tmp_path / "out").model
-    frame = people(50, seed=9, linear=True)
+    frame = make_people(50, seed=9, linear=True)
     np.testing.assert_array_equal(model.predict(frame), found.model.predict(frame))
     lower, upper = model.interval(0.9).T
     assert (lower < model.coef_).all() and (model.coef_ < upper).all()
@@ -171,7 +170,7 @@ def test_the_command_line_runs_a_vertical_study_and_predicts(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     study(tmp_path, linear=True)
     (tmp_path / "study.toml").write_text(TEXT)
-    people(30, seed=4, linear=True).drop(columns="sick").to_csv(tmp_path / "new.csv", index=False)
+    make_people(30, seed=4, linear=True).drop(columns="sick").to_csv(tmp_path / "new.csv", index=False)
     done = CliRunner().invoke(app, ["run", str(tmp_path / "study.toml"), "--seed", "3", "--json"])
     assert done.exit_code == 0, done.output
     run = next((tmp_path / "runs").iterdir())
@@ -187,8 +186,8 @@ def test_the_plan_says_once_that_a_record_is_charged_once(tmp_path: Path) -> Non
 @pytest.mark.parametrize("alignment", ["keyed", "ecdh"])
 def test_the_published_method_multiplies_rows_of_the_same_people(tmp_path: Path, alignment: str) -> None:
     """Files in different orders, each with people of its own, give what aligned files give, exactly."""
-    frame = people(600)
-    people(200, seed=5).to_csv(tmp_path / "test.csv", index=False)
+    frame = make_people(600)
+    make_people(200, seed=5).to_csv(tmp_path / "test.csv", index=False)
     text = PUBLISHED.replace('data = "people.parquet"\nsplit = "by-features"', 'test = "test.csv"\nbaselines = false')
     text += '[simulation.data]\nnorth = "north.csv"\nsouth = "south.csv"\n'
 
@@ -233,7 +232,7 @@ def test_an_alignment_gets_its_warnings_in_the_plan(tmp_path: Path, text: Any, a
 
 @pytest.mark.parametrize("text", [TEXT, PUBLISHED])
 def test_rows_that_can_not_be_multiplied_are_found_before_there_is_a_ledger(tmp_path: Path, text: Any) -> None:
-    frame = people(300)
+    frame = make_people(300)
     frame[["age", "sick"]].to_csv(tmp_path / "north.csv", index=False)
     frame[["place", "dose", "sex"]].iloc[1:].to_csv(tmp_path / "south.csv", index=False)
     given = text.replace('data = "people.parquet"\nsplit = "by-features"', "")
@@ -251,7 +250,7 @@ def test_rows_that_are_multiplied_are_read_at_once_or_the_study_is_refused(tmp_p
         load_party_data(built)
     assert caught.value.key == "simulation.memory"
     for name, columns in {"north": ["age", "sick"], "south": ["place", "dose", "sex"]}.items():
-        table = people(3000)
+        table = make_people(3000)
         table[[one for one in table if one in columns or (name == "north" and str(one).startswith("a"))]].to_parquet(
             tmp_path / f"{name}.parquet"
         )

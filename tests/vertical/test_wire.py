@@ -14,14 +14,14 @@ from comity.federation.owner.site import Site
 from comity.methods.vertical.dealer_rounds import DealerRounds
 from tests.support.channels import pieces, record_channel
 from tests.support.noise import NoNoise
+from tests.support.vertical import encode_parts, host_parties, make_consortium, make_people
 
-from .consortia import hosted, make_consortium, parts, people
 from .test_gradients import protocol
-from .test_prediction import new, prediction
+from .test_prediction import prediction
 
 
 def begun(tried: Any, records: Any) -> Any:
-    parties, hosts = hosted(tried, records, make_consortium(tried), NoNoise())
+    parties, hosts = host_parties(tried, records, make_consortium(tried), NoNoise())
     line = record_channel(parties)
     begin(parties)
     return parties, hosts, line
@@ -29,7 +29,7 @@ def begun(tried: Any, records: Any) -> Any:
 
 def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear() -> None:
     tried = protocol(rounds=2)
-    parties, hosts, line = begun(tried, parts(tried, people(60)))
+    parties, hosts, line = begun(tried, encode_parts(tried, make_people(60)))
     tried.coordinate(parties)
     view = parties.under("rounds")
     seeds = {party: derive(seed, "matrix") for party, seed in view.once("matrices", dict).items()}
@@ -54,8 +54,8 @@ def _site(host: Any) -> Site:
 
 def test_the_masked_scores_of_new_records_reach_the_coordinator_alone() -> None:
     """Of two parties, each knows the other's mask: what it reads on the wire would be the other's exact part."""
-    tried, frame = prediction(2), people(20).drop(columns="sick")
-    parties, _, line = begun(tried, new(tried, frame))
+    tried, frame = prediction(2), make_people(20).drop(columns="sick")
+    parties, _, line = begun(tried, encode_parts(tried, frame))
     tried.coordinate(parties)
     told = parties.ask(tried.partial, rows=20)
     assert set(told) == {"ash", "birch"}

@@ -9,14 +9,13 @@ import pytest
 from comity.errors import StudyError
 from comity.methods.vertical.budgets import affordable_epsilon
 from comity.privacy.loss import Approx, Pure
-
-from .consortia import make_consortium, protocol
+from tests.support.vertical import build_regression, make_consortium
 
 
 @pytest.mark.parametrize("pure", [False, True], ids=["Gaussian", "Laplace"])
 def test_a_study_a_little_above_a_wish_is_refused(pure: bool) -> None:
     wish = {"birch": 0.4}
-    tried = protocol(2, pure=pure, party_epsilon=wish)
+    tried = build_regression(2, pure=pure, party_epsilon=wish)
     most = affordable_epsilon(tried.design, wish, 0.0 if pure else 1e-5)
 
     def declared(epsilon: Any) -> None:

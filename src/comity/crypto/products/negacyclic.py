@@ -145,8 +145,8 @@ def _transpose(x: Floats, y: Floats, half: int, rows: int, columns: int) -> None
                 y[part * half + column * rows + row] = x[part * half + row * columns + column]
 
 
-# One function for each size, with literals: the compiler then knows the lengths of all loops and that real and imaginary
-# parts don't overlap, and it uses vector instructions.
+# One function for each size, with literals: the compiler then knows the lengths of all loops, knows that real and
+# imaginary parts don't overlap, and uses vector instructions.
 
 
 @compiled

@@ -27,7 +27,7 @@ HELD = {
 }
 
 
-def schema(*, linear: bool = False, identifier: bool = False) -> Schema:
+def make_schema(*, linear: bool = False, identifier: bool = False) -> Schema:
     target = Bounded("sick", 0, 10) if linear else Classes("sick", ("no", "yes"))
     return Schema(
         (
@@ -41,7 +41,7 @@ def schema(*, linear: bool = False, identifier: bool = False) -> Schema:
     )
 
 
-def people(rows: int, *, seed: int = 0, linear: bool = False) -> pd.DataFrame:
+def make_people(rows: int, *, seed: int = 0, linear: bool = False) -> pd.DataFrame:
     generator = np.random.default_rng(seed)
     age, dose = generator.uniform(0, 100, rows), generator.uniform(-1, 1, rows)
     place, sex = generator.integers(0, 3, rows), generator.integers(0, 2, rows)
@@ -58,9 +58,13 @@ def people(rows: int, *, seed: int = 0, linear: bool = False) -> pd.DataFrame:
     )
 
 
-def protocol(parties: int = 2, *, linear: bool = False, identifier: bool = False, **options: Any) -> VerticalRegression:
+def build_regression(
+    parties: int = 2, *, linear: bool = False, identifier: bool = False, **options: Any
+) -> VerticalRegression:
     given = {"solver": "quadratic", "max_rows": 1 << 14, **options}
-    return Vertical.over_columns(schema=schema(linear=linear, identifier=identifier), columns=HELD[parties], **given)
+    return Vertical.over_columns(
+        schema=make_schema(linear=linear, identifier=identifier), columns=HELD[parties], **given
+    )
 
 
 def build_published(of: Schema, columns: Mapping[str, tuple[str, ...]], *, max_rows: int) -> PublishedVertical:
@@ -78,11 +82,11 @@ def make_consortium(tried: Any, loss: Loss | None = None, *, colluders: int = 1)
     )
 
 
-def parts(tried: Any, frame: pd.DataFrame) -> dict[str, Records]:
+def encode_parts(tried: Any, frame: pd.DataFrame) -> dict[str, Records]:
     return {party: tried.encoding_of(party).encode(frame).records for party in tried.columns}
 
 
-def hosted(
+def host_parties(
     tried: Any, records: dict[str, Records], consortium: Consortium, noise: Any
 ) -> tuple[Parties, dict[str, Host]]:
     agreement = Agreement(STUDY, tried, consortium)
