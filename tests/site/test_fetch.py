@@ -201,7 +201,7 @@ def test_a_folder_does_not_say_itself_who_signed_it(
 
     (folder / "study.toml").write_text(text)
     sign_as(stranger, of=study.hash)
-    assert main(folder_words) == 4 and "signed.json: is not signed" in capsys.readouterr().err
+    assert main(folder_words) == 4 and "signed.json: has no valid signature" in capsys.readouterr().err
     assert main([*folder_words, "--keys", str(strangers_keys)]) == 4 and "with other keys" in capsys.readouterr().err
     # The folder's own word about the study's hash counts as little.
     other = Study.parse(text, folder=study.folder).hash
@@ -220,7 +220,9 @@ def test_a_folder_does_not_say_itself_who_signed_it(
     for place in (honest, forged):
         words = ["fetch", str(place), "--to", str(tmp_path / f"{place.name}-fetched")]
         assert main(words) == 4 and "--keys FILE" in capsys.readouterr().err
-        assert main([*words, "--keys", str(strangers_keys)]) == 4 and "is not signed" in capsys.readouterr().err
+        assert (
+            main([*words, "--keys", str(strangers_keys)]) == 4 and "has no valid signature" in capsys.readouterr().err
+        )
     assert main(["fetch", str(honest), "--to", str(to), "--keys", str(own_keys)]) == 0
     assert load_result(to).study_hash == study.hash
 
