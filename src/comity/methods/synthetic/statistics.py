@@ -7,7 +7,7 @@ randomness. All of this is post-processing and costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,12 +26,77 @@ Floats = NDArray[np.float64]
 NOISE_DRAWS = 100
 
 
-class Tables(dict[tuple[int, ...], Floats]):
-    """Tables of one set of counts; `singles` caches the counts of columns."""
+class Tables:
+    """The tables of one set of weighted counts: as opened, or with noise added once more."""
 
-    def __init__(self, tables: Mapping[tuple[int, ...], Floats]) -> None:
-        super().__init__(tables)
-        self.singles: dict[int, Floats] = {}
+    def __init__(self, counts: NoisyCounts, values: Floats) -> None:
+        self.counts = counts
+        self.by_key = counts.counting.layout.tables(values)
+        self._columns: dict[int, Floats] = {}
+
+    def column(self, column: int) -> Floats:
+        """Counts of a column, estimated from all tables that imply them."""
+        if column not in self._columns:
+            self._columns[column] = estimate_column(column, self.by_key, self.counts.deviations)
+        return self._columns[column]
+
+    def pair(self, one: int, other: int) -> Floats:
+        """Counts of a pair of columns, the first along rows. Raises if they were not counted together."""
+        key = (min(one, other), max(one, other))
+        if key not in self.by_key:
+            names = self.counts.counting.cells.names
+            raise DataError(
+                f"{names[one]!r} and {names[other]!r} were not counted together in this release; choose columns that "
+                "were (with naive-bayes only pairs with the target are, and a column that follows another only with "
+                "that one)",
+                key=names[other],
+            )
+        return np.asarray(self.by_key[key] if one < other else self.by_key[key].T)
+
+    @property
+    def records(self) -> float:
+        """The number of records, by the last leading column."""
+        return max(1.0, float(self.column(self.counts.counting.layout.leading[-1]).sum()))
+
+    def shares(self, term: Term) -> Floats:
+        """The share of records in each cell of the term's column, without missing values."""
+        known = np.where(np.isnan(term.of_cells), 0.0, np.maximum(self.column(term.column), 0.0))
+        return np.asarray(known / max(1.0, float(known.sum())))
+
+    def mean(self, term: Term) -> float:
+        return float(self.shares(term) @ np.nan_to_num(term.of_cells))
+
+    def deviation(self, term: Term) -> float:
+        centred = np.nan_to_num(term.of_cells) - self.mean(term)
+        # One record alone would make a column vary by this much.
+        least = float(np.ptp(np.nan_to_num(term.of_cells))) / max(1.0, self.records)
+        return max(float(np.sqrt(self.shares(term) @ centred**2)), least, 1e-12)
+
+    def standardise(self, term: Term) -> Floats:
+        """Cell values with mean 0 and deviation 1, which keeps the noise of a pair smallest. Missing values count as
+        the mean."""
+        return np.asarray(np.nan_to_num((term.of_cells - self.mean(term)) / self.deviation(term)))
+
+    def correlations(self, terms: Sequence[Term]) -> Floats:
+        matrix = np.eye(len(terms))
+        centred = [self.standardise(term) for term in terms]
+        for i, one in enumerate(terms):
+            for j, other in enumerate(terms[:i]):
+                if one.column == other.column:
+                    value = self.shares(one) @ (centred[i] * centred[j])
+                else:
+                    value = centred[i] @ self.pair(one.column, other.column) @ centred[j] / self.records
+                matrix[i, j] = matrix[j, i] = value
+        return matrix
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term of a regression: a column's value in its units, or the indicator of one of its cells."""
+
+    name: str
+    column: int
+    of_cells: Floats
 
 
 @dataclass(frozen=True)
@@ -44,30 +109,9 @@ class Measured:
 
 def measure(counts: NoisyCounts, statistic: Callable[[Tables], Floats]) -> Measured:
     """A statistic of the tables and its deviation. It must be finite for tables that noise makes negative."""
-    layout = counts.counting.layout
     stream = Stream.public("error bars", counts.digest)
-    tried = [statistic(Tables(layout.tables(counts.add_noise(stream)))) for _ in range(NOISE_DRAWS)]
-    return Measured(np.asarray(statistic(Tables(counts.tables))), np.asarray(np.std(tried, axis=0)))
-
-
-def estimate_single(counts: NoisyCounts, tables: Tables, column: int) -> Floats:
-    """Counts of a column, estimated from all tables that imply them."""
-    if column not in tables.singles:
-        tables.singles[column] = estimate_column(column, tables, counts.deviations)
-    return tables.singles[column]
-
-
-def find_pair(counts: NoisyCounts, tables: Tables, one: int, other: int) -> Floats:
-    """Counts of a pair of columns, the first along rows. Raises if they were not counted together."""
-    key = (min(one, other), max(one, other))
-    if key not in tables:
-        names = counts.counting.cells.names
-        raise DataError(
-            f"{names[one]!r} and {names[other]!r} were not counted together in this release; choose columns that were "
-            "(with naive-bayes only pairs with the target are, and a column that follows another only with that one)",
-            key=names[other],
-        )
-    return np.asarray(tables[key] if one < other else tables[key].T)
+    draws = [statistic(Tables(counts, counts.add_noise(stream))) for _ in range(NOISE_DRAWS)]
+    return Measured(np.asarray(statistic(Tables(counts, counts.values))), np.asarray(np.std(draws, axis=0)))
 
 
 def cell_middles(counts: NoisyCounts, column: int) -> Floats | None:
@@ -109,7 +153,7 @@ def table_one(counts: NoisyCounts, by: str | None = None) -> Table:
     rows: list[tuple[str | float, ...]] = []
     if by is None:
         for column in range(len(names)):
-            rows += _describe_column(counts, "all", column, partial(_count_all, counts, column))
+            rows += _describe_column(counts, "all", column, partial(Tables.column, column=column))
     else:
         group = find_column(counts, by)
         together = {key for key in counts.tables if group in key and len(key) == 2}
@@ -117,17 +161,13 @@ def table_one(counts: NoisyCounts, by: str | None = None) -> Table:
             for column in range(len(names)):
                 if column != group and (min(group, column), max(group, column)) in together:
                     named = f"{by} = {label}"
-                    rows += _describe_column(counts, named, column, partial(_count_group, counts, column, group, cell))
+                    rows += _describe_column(counts, named, column, partial(_count_group, column, group, cell))
     of = f" by {by}" if by is not None else ""
     return Table(HEADS, tuple(rows), f"Counts, shares, means and quantiles{of}, with the deviation of their noise")
 
 
-def _count_all(counts: NoisyCounts, column: int, tables: Tables) -> Floats:
-    return estimate_single(counts, tables, column)
-
-
-def _count_group(counts: NoisyCounts, column: int, group: int, cell: int, tables: Tables) -> Floats:
-    return np.asarray(find_pair(counts, tables, group, column)[cell])
+def _count_group(column: int, group: int, cell: int, tables: Tables) -> Floats:
+    return np.asarray(tables.pair(group, column)[cell])
 
 
 def _describe_column(
@@ -136,32 +176,25 @@ def _describe_column(
     cells = counts.counting.cells
     name, middle = cells.names[column], cell_middles(counts, column)
     ordered = cells.ordered.get(column)
-    numeric = middle is not None and ordered is not None and cells.edges(column) is not None
+    edges = cells.edges(column)
 
     def statistic(tables: Tables) -> Floats:
         table = of(tables)
         total = max(float(table.sum()), 1.0)
         parts = [table, table / total]
-        if numeric:
-            assert middle is not None and ordered is not None
-            parts.append(_describe_number(table[:ordered], middle[:ordered], _edges(counts, column)))
+        if middle is not None and ordered is not None and edges is not None:
+            parts.append(_describe_number(table[:ordered], middle[:ordered], edges))
         return np.concatenate(parts)
 
     found = measure(counts, statistic)
     figures = [(f"{name} = {label}", "count") for label in cells.labels(column)]
     figures += [(f"{name} = {label}", "share") for label in cells.labels(column)]
-    if numeric:
+    if middle is not None and ordered is not None and edges is not None:
         figures += [(name, "mean"), *((name, f"quantile {share:.0%}") for share in QUANTILES)]
     return [
         (group, about, figure, float(value), float(deviation))
         for (about, figure), value, deviation in zip(figures, found.values, found.deviations)
     ]
-
-
-def _edges(counts: NoisyCounts, column: int) -> Floats:
-    edges = counts.counting.cells.edges(column)
-    assert edges is not None
-    return edges
 
 
 def _describe_number(table: Floats, middle: Floats, edges: Floats) -> Floats:
@@ -195,12 +228,9 @@ def tabulate_correlations(counts: NoisyCounts) -> Table:
         raise DataError("no two columns with an order were counted together in this release")
 
     def statistic(tables: Tables) -> Floats:
-        centred = {k: _standardise(counts, tables, entry) for k, entry in used.items()}
+        centred = {k: tables.standardise(term) for k, term in used.items()}
         return np.array(
-            [
-                np.clip(tables[i, j] @ centred[j] @ centred[i] / _estimate_records(counts, tables), -1, 1)
-                for i, j in keys
-            ]
+            [np.clip(tables.by_key[i, j] @ centred[j] @ centred[i] / tables.records, -1, 1) for i, j in keys]
         )
 
     found = measure(counts, statistic)
@@ -210,15 +240,6 @@ def tabulate_correlations(counts: NoisyCounts) -> Table:
     )
     about = "Correlations with the deviation of their noise"
     return Table(("column", "other", "correlation", "deviation"), rows, about)
-
-
-@dataclass(frozen=True)
-class Term:
-    """One term of a regression: a column's value in its units, or the indicator of one of its cells."""
-
-    name: str
-    column: int
-    of_cells: Floats
 
 
 def tabulate_regression(counts: NoisyCounts, target: str, on: Sequence[str] | None = None) -> Table:
@@ -239,44 +260,44 @@ def tabulate_regression(counts: NoisyCounts, target: str, on: Sequence[str] | No
     columns = [find_column(counts, name) for name in on] if on else [k for k in layout.leading if k != of]
     if of in columns:
         raise DataError(f"{target!r} can't explain itself; leave it out", key=target)
-    explained, opened = Term(target, of, middles), Tables(counts.tables)
-    entries = [one for k in columns for one in _terms(counts, k)]
+    explained, opened = Term(target, of, middles), Tables(counts, counts.values)
+    terms = [one for k in columns for one in _list_terms(counts, k)]
     for k, one in enumerate(columns):
         for other in (*columns[:k], of):
-            find_pair(counts, opened, one, other)
+            opened.pair(one, other)
 
     def correlate(tables: Tables) -> Floats:
-        return _correlations(counts, tables, [*entries, explained])
+        return tables.correlations([*terms, explained])
 
     matrix = correlate(opened)
     stream = Stream.public("conditioning", counts.digest)
     moved = [
-        np.linalg.norm(correlate(Tables(layout.tables(counts.add_noise(stream))))[:-1, :-1] - matrix[:-1, :-1], 2)
+        np.linalg.norm(correlate(Tables(counts, counts.add_noise(stream)))[:-1, :-1] - matrix[:-1, :-1], 2)
         for _ in range(_EIGENVALUE_DRAWS)
     ]
     if np.linalg.eigvalsh(matrix[:-1, :-1])[0] < _MIN_EIGENVALUE * float(np.mean(moved)):
         raise DataError(
-            f"noise covers the differences between the {len(entries)} terms, and no interval would hold; name fewer "
+            f"noise covers the differences between the {len(terms)} terms, and no interval would hold; name fewer "
             f"columns, those that vary most, among {', '.join(names[k] for k in columns)}",
             key=target,
         )
 
     def solve(tables: Tables) -> Floats:
-        found = correlate(tables)
-        slopes = np.linalg.solve(found[:-1, :-1], found[:-1, -1])
-        widths = np.array([_deviation(counts, tables, one) for one in entries])
-        slopes = slopes / widths * _deviation(counts, tables, explained)
-        means = np.array([_mean(counts, tables, one) for one in entries])
-        return np.concatenate([[_mean(counts, tables, explained) - means @ slopes], slopes])
+        correlated = correlate(tables)
+        slopes = np.linalg.solve(correlated[:-1, :-1], correlated[:-1, -1])
+        widths = np.array([tables.deviation(one) for one in terms])
+        slopes = slopes / widths * tables.deviation(explained)
+        means = np.array([tables.mean(one) for one in terms])
+        return np.concatenate([[tables.mean(explained) - means @ slopes], slopes])
 
     found = measure(counts, solve)
     inverse = np.linalg.inv(matrix[:-1, :-1])
     left = max(0.0, 1 - float(matrix[:-1, -1] @ inverse @ matrix[:-1, -1]))
-    width = np.array([_deviation(counts, opened, one) for one in entries])
-    drawn = np.sqrt(np.diag(inverse) * left / counts.records) / width * _deviation(counts, opened, explained)
+    widths = np.array([opened.deviation(one) for one in terms])
+    sampled = np.sqrt(np.diag(inverse) * left / counts.records) / widths * opened.deviation(explained)
     rows: list[tuple[str | float | None, ...]] = []
     for name, value, noise, sampling in zip(
-        ("(intercept)", *(one.name for one in entries)), found.values, found.deviations, (None, *drawn.tolist())
+        ("(intercept)", *(one.name for one in terms)), found.values, found.deviations, (None, *sampled.tolist())
     ):
         low, high = float(value - _NORMAL_95 * noise), float(value + _NORMAL_95 * noise)
         rows.append((name, float(value), float(noise), low, high, sampling))
@@ -284,7 +305,7 @@ def tabulate_regression(counts: NoisyCounts, target: str, on: Sequence[str] | No
     return Table(heads, tuple(rows), f"Least squares of {target}, 95 % intervals for the noise")
 
 
-def _terms(counts: NoisyCounts, column: int) -> list[Term]:
+def _list_terms(counts: NoisyCounts, column: int) -> list[Term]:
     cells, middle = counts.counting.cells, cell_middles(counts, column)
     name, size = cells.names[column], cells.sizes[column]
     if column in cells.ordered and middle is not None:
@@ -293,44 +314,3 @@ def _terms(counts: NoisyCounts, column: int) -> list[Term]:
         return found + ([Term(f"{name} = (missing)", column, missing.astype(float))] if missing.any() else [])
     labels = cells.labels(column)
     return [Term(f"{name} = {labels[cell]}", column, np.eye(size)[cell]) for cell in range(1, size)]
-
-
-def _estimate_records(counts: NoisyCounts, tables: Tables) -> float:
-    """The number of records, by the last leading column."""
-    return max(1.0, float(estimate_single(counts, tables, counts.counting.layout.leading[-1]).sum()))
-
-
-def _shares(counts: NoisyCounts, tables: Tables, entry: Term) -> Floats:
-    known = np.where(np.isnan(entry.of_cells), 0.0, np.maximum(estimate_single(counts, tables, entry.column), 0.0))
-    return np.asarray(known / max(1.0, float(known.sum())))
-
-
-def _mean(counts: NoisyCounts, tables: Tables, entry: Term) -> float:
-    return float(_shares(counts, tables, entry) @ np.nan_to_num(entry.of_cells))
-
-
-def _deviation(counts: NoisyCounts, tables: Tables, entry: Term) -> float:
-    apart = np.nan_to_num(entry.of_cells) - _mean(counts, tables, entry)
-    # One record alone would make a column vary by this much.
-    least = float(np.ptp(np.nan_to_num(entry.of_cells))) / max(1.0, _estimate_records(counts, tables))
-    return max(float(np.sqrt(_shares(counts, tables, entry) @ apart**2)), least, 1e-12)
-
-
-def _standardise(counts: NoisyCounts, tables: Tables, entry: Term) -> Floats:
-    """Cell values with mean 0 and deviation 1, which keeps the noise of a pair smallest. Missing values count as the
-    mean."""
-    scaled = (entry.of_cells - _mean(counts, tables, entry)) / _deviation(counts, tables, entry)
-    return np.asarray(np.nan_to_num(scaled))
-
-
-def _correlations(counts: NoisyCounts, tables: Tables, entries: Sequence[Term]) -> Floats:
-    size, found = _estimate_records(counts, tables), np.eye(len(entries))
-    centred = [_standardise(counts, tables, one) for one in entries]
-    for i, one in enumerate(entries):
-        for j, other in enumerate(entries[:i]):
-            if one.column == other.column:
-                value = _shares(counts, tables, one) @ (centred[i] * centred[j])
-            else:
-                value = centred[i] @ find_pair(counts, tables, one.column, other.column) @ centred[j] / size
-            found[i, j] = found[j, i] = value
-    return found
