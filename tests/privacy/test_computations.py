@@ -11,23 +11,19 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 from scipy.stats import chisquare
+from tests.support.noise import make_permit
 
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.messages.codec import decode, encode
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.mechanisms import NoisyCounts, NoisyMax, NoisyThreshold
-from comity.privacy.permit import Permit, simulated_permit
 from comity.privacy.randomness import NoiseSource, ReleasedNoise, SeededNoise
 from comity.privacy.sampling import lazy_bits
 from comity.privacy.sampling.lazy_bits import LazyWords, permute_and_flip
 
 ALARM, SURE = 1e-8, 1 - 1e-7
 SOURCES = [pytest.param(ReleasedNoise(), id="released"), pytest.param(SeededNoise(7), id="seeded")]
-
-
-def permit() -> Permit:
-    return simulated_permit("best")
 
 
 def chances(scores: np.ndarray, scale: float) -> np.ndarray:
@@ -67,7 +63,7 @@ def test_choices_are_within_their_loss_for_all_small_scores() -> None:
 @pytest.mark.parametrize("source", SOURCES)
 def test_rows_are_chosen_independently_with_the_chances_of_permute_and_flip(source: Any) -> None:
     scores = np.array([[0, 3, 5, 5], [4, 4, -900, 2]])
-    won = source.noisy_max(np.tile(scores, (10_000, 1, 1)), 4.0, permit=permit())
+    won = source.noisy_max(np.tile(scores, (10_000, 1, 1)), 4.0, permit=make_permit())
     assert won.shape == (10_000, 2)
     for row in range(2):
         expected = chances(scores[row], 4.0) * 10_000
@@ -102,7 +98,7 @@ def test_tied_keys_are_drawn_again() -> None:
 def measured_choices(mechanism: NoisyMax, source: NoiseSource, scale: float, count: int) -> float:
     shift = math.floor(1 / mechanism.scale.grid + 1)
     won = (
-        source.noisy_max(np.tile(scores, (count, 1, 1)), scale, permit=permit())
+        source.noisy_max(np.tile(scores, (count, 1, 1)), scale, permit=make_permit())
         for scores in (np.array([[0, 0], [0, 0]]), np.array([[-shift, shift], [-shift, shift]]))
     )
     return epsilon_lower_bound(*(w.sum(axis=1) for w in won), confidence=SURE)
@@ -119,8 +115,8 @@ def test_a_unit_in_two_rows_is_within_the_loss_of_both(source: Any) -> None:
 def test_scores_are_put_on_the_grid_and_rows_keep_their_shape() -> None:
     mechanism = NoisyMax(loss=Pure(200), sensitivity=0.5)
     scores = np.array([[[0.0, 7.5, 3.0], [9.0, 1.0, 2.0]]])
-    assert mechanism.run(ReleasedNoise(), scores, permit=permit()).tolist() == [[1, 0]]
-    assert int(mechanism.run(ReleasedNoise(), np.array([1, 2, 30]), permit=permit())) == 2
+    assert mechanism.run(ReleasedNoise(), scores, permit=make_permit()).tolist() == [[1, 0]]
+    assert int(mechanism.run(ReleasedNoise(), np.array([1, 2, 30]), permit=make_permit())) == 2
     assert mechanism.charged == Pure(200)
 
 
@@ -148,7 +144,7 @@ def test_noisy_histograms_hold_their_claim(source: Any) -> None:
     mechanism = NoisyCounts(loss=Pure(1), sensitivity=2)
 
     def measured(claim: NoisyCounts, count: int = 8000) -> float:
-        views = (claim.run(source, np.tile(table, (count, 1)), permit=permit()) for table in (before, after))
+        views = (claim.run(source, np.tile(table, (count, 1)), permit=make_permit()) for table in (before, after))
         # How far each count lies beyond what it would be in the other table.
         scores = (np.clip(v - [5, 5], -1, 1) @ [-1, 1] for v in views)
         return epsilon_lower_bound(*scores, confidence=SURE)
@@ -157,7 +153,7 @@ def test_noisy_histograms_hold_their_claim(source: Any) -> None:
     assert measured(replace(mechanism, sensitivity=0.6)) > 1
 
     def gaussian(claim: NoisyCounts, count: int = 200_000) -> float:
-        views = (claim.run(source, np.tile(table, (count, 1)), permit=permit()) for table in (before, after))
+        views = (claim.run(source, np.tile(table, (count, 1)), permit=make_permit()) for table in (before, after))
         return gdp_lower_bound(*(v[:, 1] - v[:, 0] for v in views), delta=1e-6, confidence=SURE)
 
     assert 0.5 <= gaussian(NoisyCounts(loss=Approx(1, 1e-6), sensitivity=math.sqrt(2))) <= 1
@@ -187,14 +183,14 @@ def test_bits_of_rows(source: Any) -> None:
     mechanism = NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=3.0, grid=1.0, touched=2)
     assert mechanism.scale.total == pytest.approx(4)
     values = np.array([0, 3, 5])
-    bits = mechanism.run(source, np.tile(values, (4000, 1)), permit=permit())
+    bits = mechanism.run(source, np.tile(values, (4000, 1)), permit=make_permit())
     assert set(np.unique(bits)) == {0, 1}
     for row, value in enumerate(values.tolist()):
         chance = reached(value, 3, 4.0)
         assert chisquare(np.bincount(bits[:, row], minlength=2), np.array([1 - chance, chance]) * 4000).pvalue > ALARM
 
     def measured(width: float) -> float:
-        drawn = (v + source.discrete_laplace(width, (8000, 2), permit=permit()) >= 3 for v in (3, 1))
+        drawn = (v + source.discrete_laplace(width, (8000, 2), permit=make_permit()) >= 3 for v in (3, 1))
         return epsilon_lower_bound(*(d.sum(axis=1).astype(float) for d in drawn), confidence=SURE)
 
     assert 0.4 <= measured(4.0) <= 1
@@ -213,7 +209,7 @@ COMPUTATIONS: list[Any] = [
 @pytest.mark.parametrize("mechanism", COMPUTATIONS, ids=lambda m: m.name)
 @pytest.mark.parametrize("values", [[], [math.nan], [math.inf], [1e300], ["a"], [1j]])
 def test_bad_values_are_refused_before_the_permit_is_used(mechanism: Any, values: Any) -> None:
-    once = permit()
+    once = make_permit()
     with pytest.raises(DataError):
         mechanism.run(SeededNoise(1), np.array(values), permit=once)
     with pytest.raises(DataError):
@@ -223,13 +219,13 @@ def test_bad_values_are_refused_before_the_permit_is_used(mechanism: Any, values
 
 @pytest.mark.parametrize("mechanism", COMPUTATIONS, ids=lambda m: m.name)
 def test_what_is_computed_at_a_site_can_be_sent(mechanism: Any) -> None:
-    made = mechanism.run(SeededNoise(1), np.array([1, 2, 3, 4]), permit=permit())
+    made = mechanism.run(SeededNoise(1), np.array([1, 2, 3, 4]), permit=make_permit())
     assert np.array_equal(decode(encode({"made": made}))["made"], made)
 
 
 @pytest.mark.parametrize("mechanism", COMPUTATIONS, ids=lambda m: m.name)
 def test_one_permit_is_one_run(mechanism: Any) -> None:
-    once = permit()
+    once = make_permit()
     values = np.array([1, 2, 3, 4])
     mechanism.run(SeededNoise(1), values, permit=once)
     with pytest.raises(Refused):
@@ -257,7 +253,7 @@ def test_what_can_not_be_laid_out_is_refused(make: Any) -> None:
 def test_counts_that_are_not_whole_are_refused() -> None:
     """Noise on the integers tells the fraction of what it is added to."""
     with pytest.raises(DataError, match="whole"):
-        NoisyCounts(loss=Pure(1), sensitivity=1).run(SeededNoise(1), np.array([0.5]), permit=permit())
+        NoisyCounts(loss=Pure(1), sensitivity=1).run(SeededNoise(1), np.array([0.5]), permit=make_permit())
 
 
 def test_rounded_gaussian_counts_keep_their_curve() -> None:

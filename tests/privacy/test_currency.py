@@ -14,24 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
-from tests.support.ledgers import RECORD
+from tests.support.ledgers import RECORD, reserve
 
 from comity.errors import BadInput, BudgetExceeded, Refused
 from comity.privacy.accounting import RHO_PER_SQUARE, Spent, gdp_square, pure_square, zcdp_epsilon, zcdp_rho
 from comity.privacy.currency import Currency, ceiling_of, convert_to, is_within
-from comity.privacy.ledger import Draw, Ledger
-from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Loss, Pure
+from comity.privacy.ledger import Ledger
+from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Pure
 
 EPSILON, DELTA = 1.0, 1e-6
 
 
 def ledger(grant: Pure | Approx, currency: Currency | None = None) -> Ledger:
     return Ledger.in_memory(dataset="patients", grant=grant, currency=currency, **RECORD)
-
-
-def reserve(one: Ledger, run: str, *losses: Loss) -> None:
-    draws = [Draw("x", i, loss, "noise", 1) for i, loss in enumerate(losses)]
-    one.reserve(study="readmission", run=run, draws=draws, **RECORD)
 
 
 # What the analyst does, and the largest δ that it comes to, by dynamic programming over the privacy loss.
@@ -144,7 +139,7 @@ def test_what_enters_which(currency: Any, loss: Any, counted: Any) -> None:
         return
     reserve(one, "r1", loss)
     assert one.entries()[-1].loss == counted.as_text()
-    one.draw(run="r1", release="x", index=0, step="s")
+    one.draw(run="r1", release="votes", index=0, step="s")
     assert one.summary()[0].spent == Spent.zero().add(counted)
     one.verify()
 

@@ -7,32 +7,18 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.support.ledgers import RECORD
+from tests.support.ledgers import RECORD, create_ledger, make_draws, reserve
 
 from comity.errors import BadInput, BudgetExceeded, Malformed, Refused
 from comity.privacy.accounting import gdp_square, zcdp_rho
 from comity.privacy.ledger import Currency, Draw, Ledger
-from comity.privacy.loss import GDP, ZCDP, Approx, Loss, Pure
+from comity.privacy.loss import GDP, ZCDP, Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return make(tmp_path, Pure(3))
-
-
-def make(folder: Path, grant: Pure | Approx, currency: Currency | None = None) -> Ledger:
-    return Ledger.create(folder / "north.ledger", dataset="patients", grant=grant, currency=currency, **RECORD)
-
-
-def draws(*losses: Loss | float, release: str = "votes") -> list[Draw]:
-    stated = [loss if isinstance(loss, Loss) else Pure(loss) for loss in losses]
-    return [Draw(release, i, loss, "discrete laplace", 1.0) for i, loss in enumerate(stated)]
-
-
-def reserve(ledger: Ledger, run: str, *losses: Loss | float, **changed: object) -> None:
-    given: dict[str, object] = {"study": "readmission", "run": run, "draws": draws(*losses), **RECORD, **changed}
-    ledger.reserve(**given)  # type: ignore[arg-type]
+    return create_ledger(tmp_path, Pure(3))
 
 
 def left(ledger: Ledger) -> Decimal:
@@ -69,7 +55,7 @@ def test_the_account_reads_as_its_owner_expects(ledger: Ledger) -> None:
 
 
 def test_an_account_says_that_gaussian_losses_add_as_squares(tmp_path: Path) -> None:
-    ledger = make(tmp_path, Approx(3, 1e-5))
+    ledger = create_ledger(tmp_path, Approx(3, 1e-5))
     assert "squares" not in str(ledger.summary()[0]), "nothing is spent yet"
     ledger.write_off(Approx(1, 1e-5), "a test")
     [account] = ledger.summary()
@@ -123,7 +109,12 @@ def test_a_reservation_is_fixed_by_its_first_list(ledger: Ledger) -> None:
     head = ledger.head()
     reserve(ledger, "r1", 1, 0.5)
     assert ledger.head() == head
-    for changed in ({"draws": draws(1)}, {"draws": draws(1, 0.5, 0.1)}, {"draws": draws(1, 0.25)}, {"study": "other"}):
+    for changed in (
+        {"draws": make_draws(1)},
+        {"draws": make_draws(1, 0.5, 0.1)},
+        {"draws": make_draws(1, 0.25)},
+        {"study": "other"},
+    ):
         with pytest.raises(Refused, match="another list of draws"):
             reserve(ledger, "r1", **changed)
     assert ledger.head() == head
@@ -141,7 +132,7 @@ def test_an_empty_reservation_is_a_list_too(ledger: Ledger) -> None:
 
 def test_a_list_names_each_draw_once(ledger: Ledger) -> None:
     with pytest.raises(Refused, match="twice"):
-        reserve(ledger, "r1", draws=draws(1) + draws(1))
+        reserve(ledger, "r1", draws=make_draws(1) + make_draws(1))
 
 
 def test_refusal_names_requested_remaining_difference_and_remedy(ledger: Ledger) -> None:
@@ -160,7 +151,7 @@ def test_refusal_names_requested_remaining_difference_and_remedy(ledger: Ledger)
 
 
 def test_the_granted_remedy_suffices(tmp_path: Path) -> None:
-    ledger = make(tmp_path, Approx(1, "1e-5"))
+    ledger = create_ledger(tmp_path, Approx(1, "1e-5"))
     reserve(ledger, "r1", GDP.squared(gdp_square(0.7, 1e-5)))
     with pytest.raises(BudgetExceeded) as refusal:
         reserve(ledger, "r2", GDP("0.22"), 0.1111)
@@ -169,7 +160,7 @@ def test_the_granted_remedy_suffices(tmp_path: Path) -> None:
 
 
 def test_a_refusal_names_the_epsilon_that_is_left_at_the_granted_delta(tmp_path: Path) -> None:
-    ledger = make(tmp_path, Approx(2, "1e-5"))
+    ledger = create_ledger(tmp_path, Approx(2, "1e-5"))
     reserve(ledger, "r1", GDP.squared(gdp_square(1.5, 1e-5)))
     with pytest.raises(
         BudgetExceeded, match=r"asks eps 1\.50 at delta 1e-5 of patients, .*Lower privacy.epsilon to"
@@ -180,14 +171,14 @@ def test_a_refusal_names_the_epsilon_that_is_left_at_the_granted_delta(tmp_path:
 
 
 def test_delta_is_a_budget_too(tmp_path: Path) -> None:
-    ledger = make(tmp_path, Approx(3, "1e-5"), Currency.APPROX)
+    ledger = create_ledger(tmp_path, Approx(3, "1e-5"), currency=Currency.APPROX)
     with pytest.raises(BudgetExceeded, match=r"asks delta 2e-5 of patients, 1e-5 is left \(1e-5 short\)"):
         reserve(ledger, "r1", Approx(1, "2e-5"))
     reserve(ledger, "r1", Approx(1, "1e-5"))
 
 
 def test_decimals_are_exact(tmp_path: Path) -> None:
-    ledger = make(tmp_path, Pure(1))
+    ledger = create_ledger(tmp_path, Pure(1))
     for run in range(10):
         reserve(ledger, f"r{run}", 0.1)
         ledger.draw(run=f"r{run}", release="votes", index=0, step="vote")
@@ -198,7 +189,7 @@ def test_decimals_are_exact(tmp_path: Path) -> None:
 
 
 def test_zcdp_composes_better_than_its_parts(tmp_path: Path) -> None:
-    ledger = make(tmp_path, Approx(1, "1e-6"), Currency.CONCENTRATED)
+    ledger = create_ledger(tmp_path, Approx(1, "1e-6"), currency=Currency.CONCENTRATED)
     part = zcdp_rho(1, 1e-6) / 50
     reserve(ledger, "r1", *[ZCDP(part)] * 50)
     assert left(ledger) < Decimal("0.001")
@@ -272,7 +263,7 @@ def test_what_fails_inside_a_transaction_leaves_nothing(ledger: Ledger) -> None:
     head = ledger.head()
     with pytest.raises(KeyError), ledger.transaction() as transaction:
         transaction.connection.execute("CREATE TABLE reply (body BLOB)")
-        transaction.reserve(study="s", run="r1", draws=draws(1), **RECORD)
+        transaction.reserve(study="s", run="r1", draws=make_draws(1), **RECORD)
         permit = transaction.draw(run="r1", release="votes", index=0, step="vote")
         raise KeyError
     assert ledger.head() == head
@@ -287,8 +278,8 @@ def test_what_fails_inside_a_transaction_leaves_nothing(ledger: Ledger) -> None:
 def test_a_refusal_caught_inside_leaves_the_rest_of_the_transaction(ledger: Ledger) -> None:
     with ledger.transaction() as transaction:
         with pytest.raises(BudgetExceeded):
-            transaction.reserve(study="s", run="r1", draws=draws(1, 2.5), **RECORD)
-        transaction.reserve(study="s", run="r2", draws=draws(1), **RECORD)
+            transaction.reserve(study="s", run="r1", draws=make_draws(1, 2.5), **RECORD)
+        transaction.reserve(study="s", run="r2", draws=make_draws(1), **RECORD)
     assert [entry.run for entry in ledger.entries()] == ["", "r2"]
     ledger.verify()
 
@@ -313,7 +304,7 @@ def test_transactions_of_one_thread_do_not_nest(ledger: Ledger) -> None:
 def test_a_transaction_can_be_looked_at_from_inside(ledger: Ledger) -> None:
     for one in (ledger, Ledger.in_memory(grant=Pure(3), **RECORD)):
         with one.transaction() as transaction:
-            transaction.reserve(study="s", run="r1", draws=draws(1), **RECORD)
+            transaction.reserve(study="s", run="r1", draws=make_draws(1), **RECORD)
             assert left(one) == 2
         assert left(one) == 2
 

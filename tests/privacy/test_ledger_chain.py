@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import shutil
 import sqlite3
 import stat
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.ledgers import RECORD
+from tests.support import ledgers
+from tests.support.ledgers import RECORD, back_up, export_document, restore
 
 from comity.errors import BadInput, BudgetExceeded, ComityError, Malformed, Refused
 from comity.privacy.accounting import gdp_epsilon, gdp_square
@@ -22,6 +22,8 @@ from comity.privacy.ledger import Draw, Ledger, verify_export
 from comity.privacy.ledger.chain import FIELDS, next_head
 from comity.privacy.ledger.witness import Seen, Witness, heads_folder
 from comity.privacy.loss import GDP, Approx, Pure
+
+spend = partial(ledgers.spend, count=2, dataset="patients")
 
 
 @pytest.fixture
@@ -38,12 +40,6 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def spend(ledger: Ledger, run: str, loss: float = 0.1) -> None:
-    draws = [Draw("votes", i, Pure(loss), "discrete laplace", 1) for i in range(2)]
-    ledger.reserve(study="s", run=run, draws=draws, dataset="patients", **RECORD)
-    ledger.draw(run=run, release="votes", index=0, step="vote")
-
-
 def edit(path: Path, *statements: str) -> None:
     """What somebody with a database tool can do."""
     connection = sqlite3.connect(path)
@@ -57,26 +53,6 @@ def edit(path: Path, *statements: str) -> None:
 
 def forget(home: Path) -> None:
     shutil.rmtree(home)
-
-
-def back_up(path: Path, to: Path) -> None:
-    """As owners do, by SQLite itself: bytes of the file alone would miss what is still in the log."""
-    to.unlink(missing_ok=True)
-    with contextlib.closing(sqlite3.connect(path)) as one, contextlib.closing(sqlite3.connect(to)) as other:
-        one.backup(other)
-
-
-def restore(backup: Path, path: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
-    back_up(backup, path)
-
-
-def exported_from(ledger: Ledger) -> dict[str, Any]:
-    text = io.StringIO()
-    ledger.export(text)
-    found: dict[str, Any] = json.loads(text.getvalue())
-    return found
 
 
 def test_the_head_is_a_hash_over_stored_texts_alone(path: Path) -> None:
@@ -138,7 +114,7 @@ def test_reordering_and_changed_sums_are_noticed(path: Path, home: Path, stateme
 
 
 def test_a_recomputed_chain_still_has_to_follow_the_rules(path: Path) -> None:
-    exported = exported_from(Ledger(path))
+    exported = export_document(Ledger(path))
     entries: list[Any] = [entry for entry in exported["entries"] if entry["kind"] != "reserve"]
     head = entries[0]["note"]
     for seq, entry in enumerate(entries, start=1):
@@ -151,7 +127,7 @@ def test_a_recomputed_chain_still_has_to_follow_the_rules(path: Path) -> None:
 def test_an_export_verifies_anywhere(path: Path, tmp_path: Path) -> None:
     ledger = Ledger(path)
     assert ledger.export(tmp_path / "out.json") == ledger.verify()
-    exported, stored = exported_from(ledger), json.loads((tmp_path / "out.json").read_text())
+    exported, stored = export_document(ledger), json.loads((tmp_path / "out.json").read_text())
     assert stored == exported
     assert verify_export(stored) == ledger.verify()
     stored["entries"][3]["loss"] = "pure:0"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.ledgers import RECORD
+from tests.support.ledgers import RECORD, back_up, create_ledger, make_draws, restore, spend
 
 from comity.errors import Malformed, Refused
 from comity.privacy.ledger import CommitHead, Draw, Ledger
@@ -23,13 +23,7 @@ from comity.privacy.loss import Pure
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger.create(tmp_path / "north.ledger", dataset="patients", grant=Pure(300), **RECORD)
-
-
-def spend(ledger: Ledger, run: str, loss: str = "0.1", count: int = 1) -> None:
-    draws = [Draw("votes", i, Pure(loss), "discrete laplace", 1) for i in range(count)]
-    ledger.reserve(study="s", run=run, draws=draws, **RECORD)
-    ledger.draw(run=run, release="votes", index=0, step="vote")
+    return create_ledger(tmp_path, Pure(300))
 
 
 def answer(ledger: Ledger, body: bytes, *, note: bool = True) -> CommitHead | None:
@@ -41,17 +35,6 @@ def answer(ledger: Ledger, body: bytes, *, note: bool = True) -> CommitHead | No
             transaction.note(body)
             return transaction.commit_head()
     return None
-
-
-def back_up(path: Path, to: Path) -> None:
-    with contextlib.closing(sqlite3.connect(path)) as one, contextlib.closing(sqlite3.connect(to)) as other:
-        one.backup(other)
-
-
-def restore(backup: Path, path: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
-    back_up(backup, path)
 
 
 def both(ledger: Ledger) -> list[Ledger]:
@@ -69,9 +52,7 @@ def test_every_change_is_a_commit_and_a_look_is_none(ledger: Ledger) -> None:
         assert one.commit_head().count == 4
         with one.transaction() as transaction:
             transaction.connection.execute("CREATE TABLE IF NOT EXISTS replies (owner TEXT, body BLOB)")
-            transaction.reserve(
-                study="s", run="r1", draws=[Draw("votes", 0, Pure("0.1"), "discrete laplace", 1)], **RECORD
-            )
+            transaction.reserve(study="s", run="r1", draws=make_draws("0.1"), **RECORD)
         one.summary()
         one.verify()
         assert one.commit_head().count == 4
@@ -253,10 +234,11 @@ def test_an_abandoned_run_frees_what_it_never_drew_for_good(ledger: Ledger) -> N
     [account] = ledger.summary()
     assert (account.spent.pure, account.reserved.pure) == (Decimal("0.1"), Decimal(0))
     assert [entry.kind for entry in ledger.entries()].count("abandon") == 1
-    for act in (
+    acts: tuple[Callable[[], object], ...] = (
         lambda: ledger.draw(run="r1", release="votes", index=1, step="vote"),
         lambda: spend(ledger, "r1", count=3),
-    ):
+    )
+    for act in acts:
         with pytest.raises(Refused, match="abandoned; its id can't draw again"):
             act()
     with pytest.raises(Refused, match="nothing is reserved for run typo"):

@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import io
-import json
 import random
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.ledgers import RECORD
+from tests.support import ledgers
+from tests.support.ledgers import RECORD, create_ledger, export_document, make_draws, rechain
 
 from comity.errors import BadInput, ComityError, Refused
 from comity.privacy.ledger import Draw, Ledger, verification, verify_export
-from comity.privacy.ledger.chain import FIELDS, next_head
 from comity.privacy.loss import GDP, Approx, Pure
 
 NOTHING = "0 0 0 0 0"
 
-
-def spend(ledger: Ledger, run: str, loss: str = "0.1") -> None:
-    ledger.reserve(study="s", run=run, draws=draws(loss), dataset="patients", **RECORD)
-    ledger.draw(run=run, release="votes", index=0, step="vote")
-
-
-def draws(loss: str = "0.1") -> list[Draw]:
-    return [Draw("votes", i, Pure(loss), "discrete laplace", 1) for i in range(2)]
+spend = partial(ledgers.spend, count=2, dataset="patients")
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     """A ledger in use, with an open run."""
-    made = Ledger.create(tmp_path / "north.ledger", dataset="patients", grant=Pure(3), **RECORD)
+    made = create_ledger(tmp_path, Pure(3))
     made.add_dataset(dataset="staff", grant=Approx(1, "1e-6"), **RECORD)
     for run in ("r1", "r2", "r3"):
         spend(made, run)
@@ -101,7 +93,7 @@ def test_an_ended_run_is_not_opened_again_by_an_edit(ledger: Ledger, statement: 
     edit(ledger.path, statement)
     for act in (
         lambda: ledger.draw(run=run, release="votes", index=1, step="vote"),
-        lambda: ledger.reserve(study="s", run=run, draws=draws(), dataset="patients", **RECORD),
+        lambda: ledger.reserve(study="s", run=run, draws=make_draws("0.1", "0.1"), dataset="patients", **RECORD),
         lambda: ledger.close(run),
     ):
         with pytest.raises(Refused) as refusal:
@@ -113,7 +105,7 @@ def test_a_forgotten_run_is_not_reserved_anew(ledger: Ledger) -> None:
     """Its row is deleted, its entries are there: the same draws under the same names are no new ones."""
     edit(ledger.path, "DELETE FROM runs WHERE run = 'r3'")
     with pytest.raises(Refused):
-        ledger.reserve(study="s", run="r3", draws=draws(), dataset="patients", **RECORD)
+        ledger.reserve(study="s", run="r3", draws=make_draws("0.1", "0.1"), dataset="patients", **RECORD)
     with pytest.raises(Refused):
         Ledger(ledger.path or "")
 
@@ -128,59 +120,43 @@ def test_a_frozen_ledger_is_not_unfrozen_by_an_edit(ledger: Ledger) -> None:
 # A chain that was written anew from the first entry to the last still has to follow the rules.
 
 
-def exported(ledger: Ledger) -> dict[str, Any]:
-    text = io.StringIO()
-    ledger.export(text)
-    found: dict[str, Any] = json.loads(text.getvalue())
-    return found
-
-
-def rechained(document: dict[str, Any]) -> dict[str, Any]:
-    made = copy.deepcopy(document)
-    head = made["entries"][0]["note"]
-    for seq, entry in enumerate(made["entries"], start=1):
-        entry["seq"] = seq
-        entry["head"] = head = next_head(head, tuple(entry[name] for name in FIELDS[:-1]))
-    return {**made, "head": head}
-
-
 def test_a_grant_that_was_raised_and_set_back_is_found(tmp_path: Path) -> None:
     """Forty were spent of a grant of three, and every head is right."""
     ledger = Ledger.create(tmp_path / "a", dataset="patients", grant=Pure(40), **RECORD)
-    ledger.reserve(study="s", run="r1", draws=draws("20"), **RECORD)
-    honest = exported(ledger)
-    assert verify_export(rechained(honest)).entries == 3
+    ledger.reserve(study="s", run="r1", draws=make_draws("20", "20"), **RECORD)
+    honest = export_document(ledger)
+    assert verify_export(rechain(honest)).entries == 3
     for loss, most in (("pure:3", "pure:3"), ("pure:3", "pure:40"), ("pure:40", "pure:41")):
         lie = copy.deepcopy(honest)
         lie["entries"][0] |= {"loss": loss, "sensitivity": most}
         with pytest.raises(Refused, match="does not follow"):
-            verify_export(rechained(lie))
+            verify_export(rechain(lie))
 
 
 def test_a_ceiling_follows_from_its_grant(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "a", dataset="patients", grant=Approx(1, "1e-6"), **RECORD)
     ledger.reserve(study="s", run="r1", draws=[Draw("v", 0, GDP("0.2"), "m", 1)], **RECORD)
     ledger.grant_more(Pure(1), "more")
-    honest = exported(ledger)
+    honest = export_document(ledger)
     assert verify_export(honest).entries == 3
     for place in (0, 2):
         lie = copy.deepcopy(honest)
         square = GDP.squared(lie["entries"][place]["sensitivity"].removeprefix("gdp:")).square
         lie["entries"][place]["sensitivity"] = GDP.squared(square + square / 10**9).as_text()
         with pytest.raises(Refused, match="does not follow"):
-            verify_export(rechained(lie))
+            verify_export(rechain(lie))
     lie = copy.deepcopy(honest)
     lie["entries"][2] |= {"mechanism": "concentrated", "sensitivity": "zcdp:0.01"}
     with pytest.raises(Refused, match="does not follow"):
-        verify_export(rechained(lie))
+        verify_export(rechain(lie))
 
 
 def test_nothing_is_drawn_from_a_frozen_chain(ledger: Ledger) -> None:
-    honest = exported(ledger)
+    honest = export_document(ledger)
     freeze = {**honest["entries"][-1], "kind": "freeze", "note": "ab" * 32, "run": "", "dataset": ""}
     lie = {**honest, "entries": [*honest["entries"][:-2], freeze, *honest["entries"][-2:]]}
     with pytest.raises(Refused, match="does not follow"):
-        verify_export(rechained(lie))
+        verify_export(rechain(lie))
 
 
 # Random damage
@@ -203,7 +179,7 @@ def survives(path: Path, run: str) -> dict[str, str]:
     found = {}
     acts: dict[str, Callable[[], Any]] = {
         "verify": lambda: Ledger(path).verify(),
-        "reserve": lambda: Ledger(path).reserve(study="s", run="new", draws=draws("0.01"), **RECORD),
+        "reserve": lambda: Ledger(path).reserve(study="s", run="new", draws=make_draws("0.01", "0.01"), **RECORD),
         "draw": lambda: Ledger(path).draw(run=run, release="votes", index=1, step="vote"),
         "verify again": lambda: Ledger(path).verify(),
     }

@@ -11,26 +11,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.ledgers import RECORD
+from tests.support.ledgers import RECORD, create_ledger
 
 from comity.errors import BadInput, ComityError, Refused
 from comity.privacy.ledger import Draw, Ledger
-from comity.privacy.loss import ZCDP, Approx, Pure
+from comity.privacy.loss import ZCDP, Pure
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return make(tmp_path, Pure(3))
-
-
-def make(folder: Path, grant: Pure | Approx) -> Ledger:
-    return Ledger.create(folder / "north.ledger", dataset="patients", grant=grant, **RECORD)
+    return create_ledger(tmp_path, Pure(3))
 
 
 def test_an_existing_file_is_never_overwritten(ledger: Ledger, tmp_path: Path) -> None:
     before = ledger.head()
     with pytest.raises(Refused, match="never overwritten"):
-        make(tmp_path, Pure(1))
+        create_ledger(tmp_path, Pure(1))
     assert ledger.head() == before
 
 
@@ -38,7 +34,7 @@ def test_a_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"none\.ledger: there is no such ledger.*comity ledger init"):
         Ledger(tmp_path / "none.ledger")
     with pytest.raises(BadInput, match="can't be created here"):
-        make(tmp_path / "no-folder", Pure(1))
+        create_ledger(tmp_path / "no-folder", Pure(1))
     assert not (tmp_path / "none.ledger").exists()
 
 
@@ -58,7 +54,7 @@ def test_random_bytes_other_databases_and_folders(tmp_path: Path) -> None:
 def test_a_wrong_grant_leaves_no_file(tmp_path: Path) -> None:
     for grant in (ZCDP(1), None):
         with pytest.raises(BadInput):
-            make(tmp_path, grant)  # type: ignore[arg-type]
+            create_ledger(tmp_path, grant)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -110,7 +106,7 @@ def test_a_read_only_ledger_or_home_is_named(shared: Path, file: int, folder: in
     place, kept = shared / "place", shared / "kept"
     place.mkdir()
     kept.mkdir()
-    make(place, Pure(1))
+    create_ledger(place, Pure(1))
     path = place / "north.ledger"
     path.chmod(file)
     place.chmod(folder)

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.ledgers import RECORD
+from tests.support.ledgers import reserve
 
 from comity.errors import BudgetExceeded, Refused
 from comity.privacy.accounting import zcdp_rho
 from comity.privacy.currency import Currency
-from comity.privacy.ledger import Draw, Ledger, verify_export
+from comity.privacy.ledger import Ledger, verify_export
 from comity.privacy.ledger.chain import FIELDS, next_head
-from comity.privacy.loss import GDP, ZCDP, Loss, Pure
+from comity.privacy.loss import GDP, ZCDP, Pure
 
 NONCE = "5a" * 32
 
@@ -84,11 +84,6 @@ def old_ledger(path: Path, home: Path, granted: str, drawn: list[str], open_ones
     (home / "heads").mkdir(parents=True)
     (home / "heads" / f"{NONCE}.json").write_text(json.dumps({"seq": seq, "head": head}))
     return path
-
-
-def reserve(ledger: Ledger, run: str, *losses: Loss) -> None:
-    draws = [Draw("v", i, loss, "m", 1) for i, loss in enumerate(losses)]
-    ledger.reserve(study="s", run=run, draws=draws, **RECORD)
 
 
 def test_a_grant_with_a_delta_is_counted_in_concentrated_dp(tmp_path: Path, home: Path) -> None:

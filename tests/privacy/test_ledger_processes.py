@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.ledgers import RECORD
+from tests.support.ledgers import RECORD, create_ledger, spend
 
 from comity import forks
 from comity.errors import BudgetExceeded, ComityError, Refused
@@ -31,19 +31,13 @@ from comity.privacy.loss import Pure
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger.create(tmp_path / "north.ledger", dataset="patients", grant=Pure(3), **RECORD)
-
-
-def spend(ledger: Ledger, run: str, loss: str = "0.1") -> None:
-    draw = Draw("votes", 0, Pure(loss), "discrete laplace", 1)
-    ledger.reserve(study="s", run=run, draws=[draw], **RECORD)
-    ledger.draw(run=run, release="votes", index=0, step="vote").use()
+    return create_ledger(tmp_path, Pure(3))
 
 
 def spend_until_refused(ledger: Ledger, name: str) -> int:
     for count in range(1000):
         try:
-            spend(ledger, f"{name}-{count}")
+            spend(ledger, f"{name}-{count}").use()
         except BudgetExceeded:
             return count
     raise AssertionError("the budget never ended")
@@ -111,7 +105,7 @@ def test_copies_are_the_same_ledger(ledger: Ledger, monkeypatch: pytest.MonkeyPa
     relative = Ledger("north.ledger")
     for i, copied in enumerate([copy.copy(ledger), copy.deepcopy(ledger), pickle.loads(pickle.dumps(relative))]):
         monkeypatch.chdir("/")
-        spend(copied, f"r{i}", "0.5")
+        spend(copied, f"r{i}", "0.5").use()
     assert spent(ledger) == Decimal("1.5")
     memory = Ledger.in_memory(**RECORD)
     assert copy.copy(memory) is memory and copy.deepcopy([memory])[0] is memory
@@ -131,7 +125,7 @@ def test_cross_validation_is_debited_for_every_fit(ledger: Ledger) -> None:
 
         def fit(self, features: object, labels: object) -> object:
             assert self.ledger is not None
-            spend(self.ledger, f"fit-{os.getpid()}-{time.time_ns()}", "0.1")
+            spend(self.ledger, f"fit-{os.getpid()}-{time.time_ns()}", "0.1").use()
             self.classes_ = np.array([0, 1])
             return self
 
@@ -193,7 +187,7 @@ def test_a_fork_waits_for_the_transactions_of_other_threads(ledger: Ledger) -> N
     thread = threading.Thread(target=hold)
     thread.start()
     inside.wait()
-    assert in_a_fork(lambda: spend(ledger, "child")) == 0
+    assert in_a_fork(lambda: spend(ledger, "child").use()) == 0
     forked.set()
     thread.join()
     assert [entry.kind for entry in ledger.entries()] == ["create", "grant", "reserve", "draw"]
@@ -201,14 +195,14 @@ def test_a_fork_waits_for_the_transactions_of_other_threads(ledger: Ledger) -> N
 
 
 def test_a_fork_opens_the_file_again(ledger: Ledger) -> None:
-    spend(ledger, "r1")
+    spend(ledger, "r1").use()
 
     def collect_and_spend() -> None:
         gc.collect()
-        spend(ledger, "child")
+        spend(ledger, "child").use()
 
     assert in_a_fork(collect_and_spend) == 0
-    spend(ledger, "r2")
+    spend(ledger, "r2").use()
     assert spent(ledger) == Decimal("0.3")
     ledger.verify()
 
@@ -218,10 +212,10 @@ def test_a_fork_inside_a_transaction_can_not_use_the_ledger(ledger: Ledger) -> N
     with ledger.transaction() as transaction:
         transaction.grant_more(Pure(1), "while forking")
         assert in_a_fork(lambda: (gc.collect(), transaction.connection)) == 0
-        assert in_a_fork(lambda: spend(Ledger(ledger.path or ""), "child")) == 1
-        assert in_a_fork(lambda: spend(ledger, "child")) == 1
+        assert in_a_fork(lambda: spend(Ledger(ledger.path or ""), "child").use()) == 1
+        assert in_a_fork(lambda: spend(ledger, "child").use()) == 1
     assert time.monotonic() - started < 30
-    assert in_a_fork(lambda: spend(ledger, "child")) == 0
+    assert in_a_fork(lambda: spend(ledger, "child").use()) == 0
     assert [entry.kind for entry in ledger.entries()] == ["create", "grant", "reserve", "draw"]
     ledger.verify()
 
@@ -229,7 +223,7 @@ def test_a_fork_inside_a_transaction_can_not_use_the_ledger(ledger: Ledger) -> N
 def test_forks_while_threads_spend(ledger: Ledger) -> None:
     thread = threading.Thread(target=spend_until_refused, args=(ledger, "thread"))
     thread.start()
-    codes = [in_a_fork(lambda i=i: spend(ledger, f"fork-{i}", "0.01")) for i in range(10)]  # type: ignore[misc]
+    codes = [in_a_fork(lambda i=i: spend(ledger, f"fork-{i}", "0.01").use()) for i in range(10)]  # type: ignore[misc]
     thread.join()
     assert set(codes) <= {0, 1}
     assert spent(ledger) <= 3
@@ -253,7 +247,7 @@ def test_a_connection_dropped_while_another_thread_forks_is_closed_later(ledger:
         connection.execute("SELECT 1")
     finally:
         GATE._end_in_parent()
-    spend(ledger, "after")
+    spend(ledger, "after").use()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         connection.execute("SELECT 1")
 
@@ -272,7 +266,7 @@ def test_a_fork_waits_for_whoever_else_is_inside_sqlite(ledger: Ledger, use: str
     thread = threading.Thread(target=hold)
     thread.start()
     inside.wait()
-    assert in_a_fork(lambda: spend(ledger, "child")) == 0
+    assert in_a_fork(lambda: spend(ledger, "child").use()) == 0
     order.append("forked")
     thread.join()
     assert order == ["thread", "forked"]
@@ -296,7 +290,7 @@ def test_nobody_enters_sqlite_while_a_fork_waits(ledger: Ledger) -> None:
     for thread in threads:
         thread.start()
     first.wait()
-    code = in_a_fork(lambda: spend(ledger, "child"), seconds=10)
+    code = in_a_fork(lambda: spend(ledger, "child").use(), seconds=10)
     over.set()
     for thread in threads:
         thread.join()
@@ -318,8 +312,8 @@ def test_a_child_that_was_forked_beside_a_long_transaction_is_refused(
             over.wait()
 
     acts: list[Callable[[], object]] = [
-        lambda: spend(ledger, "child"),
-        lambda: spend(other, "child"),
+        lambda: spend(ledger, "child").use(),
+        lambda: spend(other, "child").use(),
         lambda: Ledger.in_memory(grant=Pure(1), **RECORD).summary(),
         Journal,
     ]
@@ -330,24 +324,24 @@ def test_a_child_that_was_forked_beside_a_long_transaction_is_refused(
     over.set()
     thread.join()
     assert codes == [1, 1, 1, 1]
-    assert in_a_fork(lambda: spend(other, "child")) == 0
+    assert in_a_fork(lambda: spend(other, "child").use()) == 0
     assert spent(other) == Decimal("0.1") and spent(ledger) == 0
     ledger.verify()
 
 
 def test_a_ledger_in_memory_does_not_cross_a_fork() -> None:
     memory = Ledger.in_memory(grant=Pure(1), **RECORD)
-    spend(memory, "r1")
+    spend(memory, "r1").use()
     pid = os.fork()
     if pid == 0:
         try:
-            spend(memory, "r2")
+            spend(memory, "r2").use()
         except Refused as refusal:
             os._exit(0 if "would spend a copy" in str(refusal) else 2)
         os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
     fresh = Ledger.in_memory(**RECORD)
-    spend(fresh, "r1")
+    spend(fresh, "r1").use()
 
 
 def test_a_fork_closes_no_ledger_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +350,7 @@ def test_a_fork_closes_no_ledger_in_memory(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(storage, "_newest", None)
     memory: Ledger | None = Ledger.in_memory(**RECORD)
     assert memory is not None
-    spend(memory, "r1")
+    spend(memory, "r1").use()
     parent = os.getpid()
     monkeypatch.setattr(storage.Database, "__del__", lambda self: os.getpid() == parent or os.write(write, b"closed"))
     pid = os.fork()

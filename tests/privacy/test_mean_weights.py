@@ -9,20 +9,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from scipy.stats import chisquare
+from tests.support.noise import make_permit
 
 from comity.audit import epsilon_lower_bound
 from comity.errors import DataError, StudyError
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms import MeanWeights, RankCoins
 from comity.privacy.mechanisms.sarpatwar import STEPS, grid_mean, quantise, weights_cost
-from comity.privacy.permit import Permit, simulated_permit
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 
 SURE = 1 - 1e-7
-
-
-def permit() -> Permit:
-    return simulated_permit("mean")
 
 
 def chances(scores: np.ndarray, scale: float) -> np.ndarray:
@@ -68,7 +64,7 @@ def worst_loss(mechanism: MeanWeights, moves: tuple[int, ...], seeds: int = 60) 
 
         def log(truth: np.ndarray, choices: list[int] = choices, measured: list[int] = measured) -> Any:
             source = Transcript(truth, choices, measured)
-            return mechanism.run(cast(Any, source), (truth, np.zeros(len(truth)), 20), permit=permit()), source.log
+            return mechanism.run(cast(Any, source), (truth, np.zeros(len(truth)), 20), permit=make_permit()), source.log
 
         found, base = log(sums)
         for move in (np.array(one) for one in np.ndindex(*(len(moves),) * d)):
@@ -101,7 +97,7 @@ def audited(mechanism: MeanWeights, count: int) -> float:
     source = SeededNoise(3)
     scores = []
     for sums in (np.array([STEPS, -STEPS]), np.array([-STEPS, STEPS])):
-        runs = (mechanism.run(source, (sums, np.zeros(2), 4), permit=permit()) for _ in range(count))
+        runs = (mechanism.run(source, (sums, np.zeros(2), 4), permit=make_permit()) for _ in range(count))
         scores.append(np.array([found[1, 0] - found[1, 1] for found in runs]))
     return epsilon_lower_bound(*scores, confidence=SURE)
 
@@ -129,12 +125,12 @@ def test_means_come_close_where_noise_is_small_and_the_permit_covers_what_is_dra
     chance = np.random.default_rng(1)
     rows = np.clip(chance.normal([0.5, -0.3, 0.0, 0.9], 0.1, (500, 4)), -1, 1)
     mechanism = MeanWeights(epsilon=0.5, iterations=60, dimensions=4)
-    one = permit()
+    one = make_permit()
     means, weights = mechanism.run(source, (quantise(rows).sum(axis=0), np.zeros(4), 500), permit=one)
     assert one.used
     assert np.abs(grid_mean(weights) - rows.mean(axis=0)).max() < 0.1
     assert np.abs(means - rows.mean(axis=0)).max() < 0.4
-    again = mechanism.run(source, (quantise(rows).sum(axis=0), weights, 500), permit=permit())[0]
+    again = mechanism.run(source, (quantise(rows).sum(axis=0), weights, 500), permit=make_permit())[0]
     assert np.abs(again - rows.mean(axis=0)).max() < 0.1
 
 
@@ -147,7 +143,7 @@ def test_what_it_refuses_before_the_permit_is_used() -> None:
         (np.zeros(2, int), np.array([np.nan, 0]), 2),
         (np.zeros(2, int), np.zeros(2), 0),
     ):
-        one = permit()
+        one = make_permit()
         with pytest.raises(DataError, match="multiplicative weights"):
             mechanism.run(SeededNoise(1), values, permit=one)
         assert not one.used
@@ -176,14 +172,14 @@ def test_coins_lose_what_is_stated_and_no_smaller_delta_holds(epsilon: float) ->
 def test_coins_are_those_of_the_ranks() -> None:
     mechanism = RankCoins(epsilon=0.7)
     ranks = np.tile([1, 2, 3], (20_000, 1))
-    asked = mechanism.run(SeededNoise(2), ranks, permit=permit())
+    asked = mechanism.run(SeededNoise(2), ranks, permit=make_permit())
     assert asked[:, 0].all()
     for place, rank in ((1, 2), (2, 3)):
         chance = math.exp(-0.7 * (rank - 1))
         seen = np.bincount(asked[:, place], minlength=2)
         assert chisquare(seen, np.array([1 - chance, chance]) * 20_000).pvalue > 1e-8
     with pytest.raises(StudyError, match="start at 1"):
-        mechanism.run(SeededNoise(2), np.array([0, 1]), permit=permit())
+        mechanism.run(SeededNoise(2), np.array([0, 1]), permit=make_permit())
     with pytest.raises(StudyError, match="positive"):
         RankCoins(epsilon=0)
 

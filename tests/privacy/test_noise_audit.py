@@ -10,24 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.noise import make_permit
 
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, NoisyMax, Scale, Spherical
-from comity.privacy.permit import Permit, simulated_permit
 from comity.privacy.randomness import NoiseSource, ReleasedNoise, SeededNoise
 
 SURE = 1 - 1e-7
 COUNT = 200_000
 
 
-def permit() -> Permit:
-    return simulated_permit("test")
-
-
 def laplace_scores(source: NoiseSource, width: float, shift: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    first = source.discrete_laplace(width, (count,), permit=permit())
-    return first, shift + source.discrete_laplace(width, (count,), permit=permit())
+    first = source.discrete_laplace(width, (count,), permit=make_permit())
+    return first, shift + source.discrete_laplace(width, (count,), permit=make_permit())
 
 
 def worst(scale: Scale, sensitivity: float, size: int = 1) -> int:
@@ -57,7 +53,7 @@ def test_laplace_calibrated_without_the_rounding_is_caught() -> None:
 
 def test_noise_on_a_grid_protects_only_values_on_the_grid() -> None:
     scale = Laplace(Pure(1)).scale(sensitivity=1.0, shape=(1,), grid=1.0)
-    noise = SeededNoise(1).discrete_laplace(scale.total, (2, 2000), permit=permit())
+    noise = SeededNoise(1).discrete_laplace(scale.total, (2, 2000), permit=make_permit())
     first, second = (0.25 + noise[0]) % 1, (0.75 + noise[1]) % 1
     assert epsilon_lower_bound(first, second, confidence=SURE) > 1
 
@@ -69,7 +65,7 @@ def test_gaussian(source: Any, count: Any, near: float) -> None:
     shift = worst(scale, 1.0)
 
     def measured(sigma: float) -> float:
-        first, second = (source.rounded_gaussian(sigma, (count,), permit=permit()) for _ in range(2))
+        first, second = (source.rounded_gaussian(sigma, (count,), permit=make_permit()) for _ in range(2))
         return gdp_lower_bound(first, second + shift, delta=1e-6, confidence=SURE)
 
     assert near <= measured(scale.total) <= 1
@@ -78,7 +74,7 @@ def test_gaussian(source: Any, count: Any, near: float) -> None:
 
 def shared(parts: int, sigma: float, count: int) -> np.ndarray:
     source = SeededNoise(parts)
-    found: Any = sum(source.rounded_gaussian(sigma, (count,), permit=permit()) for _ in range(parts))
+    found: Any = sum(source.rounded_gaussian(sigma, (count,), permit=make_permit()) for _ in range(parts))
     return np.asarray(found)
 
 
@@ -135,7 +131,7 @@ def test_released_spherical() -> None:
 
     def measured(beta: float) -> float:
         first, second = (
-            np.array([source.spherical(beta, (size,), permit=permit()) for _ in range(count)]) for _ in range(2)
+            np.array([source.spherical(beta, (size,), permit=make_permit()) for _ in range(count)]) for _ in range(2)
         )
         return spherical_measured(first, second, shift)
 
@@ -166,7 +162,7 @@ def test_noisy_max(source: Any, count: int, near: float) -> None:
     tied, apart = np.array([0, 0]), np.array([-shift, shift])
 
     def measured(width: float) -> float:
-        won = (source.noisy_max(np.tile(scores, (count, 1)), width, permit=permit()) for scores in (tied, apart))
+        won = (source.noisy_max(np.tile(scores, (count, 1)), width, permit=make_permit()) for scores in (tied, apart))
         return epsilon_lower_bound(*won, confidence=SURE)
 
     assert near <= measured(scale.total) <= 1

@@ -10,17 +10,13 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 from scipy.stats import chisquare, gamma, kstest
+from tests.support.noise import make_permit
 
-from comity.privacy.permit import Permit, simulated_permit
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.privacy.sampling.lattice_noise import keep_probabilities, keep_probability, mixture_components
 from comity.privacy.sampling.precise import PRECISE
 
 ALARM = 1e-8
-
-
-def permit() -> Permit:
-    return simulated_permit("test")
 
 
 def sources() -> list[Any]:
@@ -49,7 +45,7 @@ def pooled(counted: np.ndarray, expected: np.ndarray) -> float:
 @pytest.mark.parametrize(("source", "count"), sources())
 @pytest.mark.parametrize("scale", [0.4, 1.0, 5.3, 40.0])
 def test_discrete_laplace(source: Any, count: Any, scale: float) -> None:
-    drawn = source.discrete_laplace(scale, (count,), permit=permit())
+    drawn = source.discrete_laplace(scale, (count,), permit=make_permit())
     assert drawn.dtype == np.int64
     assert agreement(drawn, lambda z: -np.abs(z) / scale) > ALARM
 
@@ -64,7 +60,7 @@ def log_cells(z: np.ndarray, sigma: float) -> np.ndarray:
 @pytest.mark.parametrize(("source", "count"), sources())
 @pytest.mark.parametrize("sigma", [0.3, 0.8, 1.0, 2.0, 4.531, 30.0])
 def test_rounded_gaussian(source: Any, count: Any, sigma: float) -> None:
-    drawn = source.rounded_gaussian(sigma, (count // 2, 2), permit=permit())
+    drawn = source.rounded_gaussian(sigma, (count // 2, 2), permit=make_permit())
     assert drawn.shape == (count // 2, 2)
     assert drawn.dtype == np.int64
     assert agreement(drawn.ravel(), lambda z: log_cells(z, sigma)) > ALARM
@@ -77,7 +73,7 @@ def test_discrete_gaussians_of_which_spherical_noise_is_mixed(sigma: float) -> N
 
 
 def test_the_test_tells_rounded_from_discrete_gaussians() -> None:
-    drawn = SeededNoise(1).rounded_gaussian(0.8, (200_000,), permit=permit())
+    drawn = SeededNoise(1).rounded_gaussian(0.8, (200_000,), permit=make_permit())
     assert agreement(drawn, lambda z: -z * z / (2 * 0.64)) < ALARM
 
 
@@ -107,7 +103,7 @@ def test_seeded_spherical_noise_point_by_point(dimension: Any, beta: Any, reach:
 @pytest.mark.parametrize(("dimension", "beta", "reach"), [(1, 1.5, 60), (2, 1.5, 45), (3, 1.8, 28)])
 def test_released_spherical_noise_radius_by_radius(dimension: int, beta: float, reach: int) -> None:
     source = ReleasedNoise()
-    drawn = np.array([source.spherical(beta, (dimension,), permit=permit()) for _ in range(1000)])
+    drawn = np.array([source.spherical(beta, (dimension,), permit=make_permit()) for _ in range(1000)])
     points, probabilities = lattice(dimension, beta, reach)
     expected = np.bincount((points**2).sum(1), weights=probabilities * len(drawn))
     counted = np.bincount((drawn**2).sum(1), minlength=len(expected))[: len(expected)]
@@ -128,7 +124,7 @@ def test_the_radius_in_many_dimensions() -> None:
     dimension, beta = 50, 500.0
     seeded = SeededNoise(5)._lattice_rows(beta, 20_000, dimension)
     source = ReleasedNoise()
-    released = np.array([source.spherical(beta, (5, 10), permit=permit()).ravel() for _ in range(600)])
+    released = np.array([source.spherical(beta, (5, 10), permit=make_permit()).ravel() for _ in range(600)])
     for drawn in (seeded, released):
         radius = np.sqrt((drawn.astype(float) ** 2).sum(1))
         assert kstest(radius / beta, gamma(dimension).cdf).pvalue > ALARM
@@ -173,9 +169,9 @@ def test_seeds_repeat_and_differ() -> None:
     def draws(seed: int) -> list[np.ndarray]:
         source = SeededNoise(seed)
         return [
-            source.discrete_laplace(50.0, (20,), permit=permit()),
-            source.rounded_gaussian(50.0, (20,), permit=permit()),
-            source.spherical(50.0, (20,), permit=permit()),
+            source.discrete_laplace(50.0, (20,), permit=make_permit()),
+            source.rounded_gaussian(50.0, (20,), permit=make_permit()),
+            source.spherical(50.0, (20,), permit=make_permit()),
         ]
 
     assert all(np.array_equal(a, b) for a, b in zip(draws(1), draws(1), strict=True))
@@ -187,5 +183,5 @@ def test_seeds_repeat_and_differ() -> None:
 def test_wide_noise_keeps_its_width() -> None:
     for source in (ReleasedNoise(), SeededNoise(4)):
         sigma = 2.0**49
-        drawn = source.rounded_gaussian(sigma, (4000,), permit=permit()) / sigma
+        drawn = source.rounded_gaussian(sigma, (4000,), permit=make_permit()) / sigma
         assert abs(drawn.std() - 1) < 0.1

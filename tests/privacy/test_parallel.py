@@ -9,17 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.ledgers import RECORD
+from tests.support.ledgers import RECORD, create_ledger
 
 from comity.errors import BudgetExceeded, Refused
 from comity.privacy.accounting import Spent
 from comity.privacy.ledger import Draw, Ledger, verify_export
 from comity.privacy.loss import GDP, Approx, Loss, Pure
 from comity.privacy.parallel import Parts
-
-
-def made(folder: Path, grant: Pure | Approx) -> Ledger:
-    return Ledger.create(folder / "north.ledger", dataset="patients", grant=grant, **RECORD)
 
 
 def of(part: str, *losses: Loss, release: str | None = None) -> list[Draw]:
@@ -55,7 +51,7 @@ def test_what_each_draw_adds_comes_to_the_cost_in_every_order() -> None:
 
 
 def test_a_grant_of_epsilon_covers_training_and_evaluation_at_epsilon_each(tmp_path: Path) -> None:
-    ledger = made(tmp_path, Pure(1))
+    ledger = create_ledger(tmp_path, Pure(1))
     reserve(ledger, "r", [*of("training", Pure("0.4"), Pure("0.6")), *of("set aside", Pure(1))])
     assert spent(ledger) == (Decimal(0), Decimal(1))
     steps = [("training", 0, "0.4"), ("set aside", 0, "1"), ("training", 1, "1")]
@@ -71,13 +67,13 @@ def test_a_grant_of_epsilon_covers_training_and_evaluation_at_epsilon_each(tmp_p
 
 
 def test_draws_that_read_all_records_add_up(tmp_path: Path) -> None:
-    ledger = made(tmp_path, Pure(1))
+    ledger = create_ledger(tmp_path, Pure(1))
     with pytest.raises(BudgetExceeded, match=r"asks eps 1\.50 of patients, 1\.00 is left"):
         reserve(ledger, "r", [*of("", Pure("0.5")), *of("set aside", Pure(1))])
 
 
 def test_parts_of_two_runs_add_up(tmp_path: Path) -> None:
-    ledger = made(tmp_path, Pure(2))
+    ledger = create_ledger(tmp_path, Pure(2))
     reserve(ledger, "r1", of("training", Pure(1)))
     reserve(ledger, "r2", of("set aside", Pure(1)))
     assert spent(ledger) == (Decimal(0), Decimal(2))
@@ -91,7 +87,7 @@ def test_parts_of_two_runs_add_up(tmp_path: Path) -> None:
 def test_a_run_that_ends_early_is_charged_what_it_drew(
     tmp_path: Path, drawn: tuple[str, ...], charged: str, end: str
 ) -> None:
-    ledger = made(tmp_path, Pure(3))
+    ledger = create_ledger(tmp_path, Pure(3))
     reserve(ledger, "r", [*of("training", Pure("0.7")), *of("set aside", Pure(1))])
     for release in drawn:
         ledger.draw(run="r", release=release, index=0, step=release).use()
@@ -101,7 +97,7 @@ def test_a_run_that_ends_early_is_charged_what_it_drew(
 
 
 def test_what_may_have_been_forgotten_counts_as_drawn(tmp_path: Path) -> None:
-    ledger = made(tmp_path, Pure(5))
+    ledger = create_ledger(tmp_path, Pure(5))
     reserve(ledger, "r", [*of("training", Pure("0.7"), Pure("0.7")), *of("set aside", Pure(1))])
     ledger.draw(run="r", release="training", index=0, step="t").use()
     ledger.write_off(Pure("0.5"), "restored")
@@ -110,7 +106,7 @@ def test_what_may_have_been_forgotten_counts_as_drawn(tmp_path: Path) -> None:
 
 
 def test_mixed_currencies_round_no_part_away(tmp_path: Path) -> None:
-    ledger = made(tmp_path, Approx(1, "1e-6"))
+    ledger = create_ledger(tmp_path, Approx(1, "1e-6"))
     half = GDP.squared("0.02")
     reserve(ledger, "r", [*of("training", half, half), *of("set aside", half)])
     [account] = ledger.summary()
@@ -119,7 +115,7 @@ def test_mixed_currencies_round_no_part_away(tmp_path: Path) -> None:
 
 def test_replay_refuses_a_part_that_was_written_in_later(tmp_path: Path) -> None:
     """Parts stand in the chain: whoever moves a draw to another part breaks it, in an export too."""
-    ledger = made(tmp_path, Pure(2))
+    ledger = create_ledger(tmp_path, Pure(2))
     reserve(ledger, "r", [*of("training", Pure(1)), *of("", Pure(1))])
     ledger.export(tmp_path / "all.json")
     exported = json.loads((tmp_path / "all.json").read_text())
@@ -130,7 +126,7 @@ def test_replay_refuses_a_part_that_was_written_in_later(tmp_path: Path) -> None
 
 
 def test_the_same_draws_of_another_part_are_another_list(tmp_path: Path) -> None:
-    ledger = made(tmp_path, Pure(3))
+    ledger = create_ledger(tmp_path, Pure(3))
     reserve(ledger, "r", of("training", Pure(1), release="x"))
     with pytest.raises(Refused, match="another list of draws"):
         reserve(ledger, "r", of("set aside", Pure(1), release="x"))

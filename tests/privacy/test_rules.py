@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sqlite3
 from decimal import Decimal
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.ledgers import RECORD
+from tests.support.ledgers import RECORD, export_document, rechain
 
 from comity.errors import ComityError, Refused, StudyError
 from comity.privacy.accounting import NUMERICAL, convert, gaussian_budget
 from comity.privacy.ledger import Draw, Ledger, verify_export
-from comity.privacy.ledger.chain import FIELDS, next_head
 from comity.privacy.loss import GDP, ZCDP, Approx, Loss, Pure
 from comity.privacy.mechanisms import gaussian
 from comity.privacy.mechanisms.gaussian import Gaussian, unevenness
 from comity.privacy.unit import Neighbours, Unit
-
-
-def exported_from(ledger: Ledger) -> dict[str, Any]:
-    file = StringIO()
-    ledger.export(file)
-    found: dict[str, Any] = json.loads(file.getvalue())
-    return found
-
-
-def chained(exported: dict[str, Any]) -> dict[str, Any]:
-    """The export with its chain computed anew: an owner who rewrites the whole file."""
-    head = exported["entries"][0]["note"]
-    for entry in exported["entries"]:
-        head = entry["head"] = next_head(head, tuple(entry[name] for name in FIELDS[:-1]))
-    return {**exported, "head": head}
 
 
 @pytest.mark.parametrize(("field", "value"), [("loss", "pure:0.01"), ("release", "other"), ("index", 1), ("run", "r2")])
@@ -43,20 +25,20 @@ def test_a_debit_is_of_what_was_reserved(tmp_path: Path, field: str, value: obje
     ledger = Ledger.create(tmp_path / "a.ledger", dataset="patients", grant=Pure(3), **RECORD)
     ledger.reserve(study="s", run="r1", draws=[Draw("votes", 0, Pure("0.5"), "discrete laplace", 1)], **RECORD)
     ledger.draw(run="r1", release="votes", index=0, step="vote")
-    exported = exported_from(ledger)
-    verify_export(chained(exported_from(ledger)))
+    exported = export_document(ledger)
+    verify_export(rechain(export_document(ledger)))
     (debit,) = (entry for entry in exported["entries"] if entry["kind"] == "draw")
     debit[field] = value
     with pytest.raises(Refused, match="does not follow"):
-        verify_export(chained(exported))
+        verify_export(rechain(exported))
 
 
 def forged(ledger: Ledger, **changes: str) -> dict[str, Any]:
     """The export of a ledger with another first entry, and a chain that fits it."""
-    exported = exported_from(ledger)
-    verify_export(chained(exported_from(ledger)))
+    exported = export_document(ledger)
+    verify_export(rechain(export_document(ledger)))
     exported["entries"][0].update(changes)
-    return chained(exported)
+    return rechain(exported)
 
 
 def test_no_reservation_is_replayed_beyond_what_was_granted_before_it(tmp_path: Path) -> None:

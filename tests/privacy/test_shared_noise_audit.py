@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import nbinom
+from tests.support.noise import make_permit
 
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.audit.bound import gaussian_epsilon
@@ -19,15 +20,10 @@ from comity.errors import StudyError
 from comity.privacy.accounting import gdp_square
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Spherical
-from comity.privacy.permit import Permit, simulated_permit
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 
 SURE = 1 - 1e-7
 DELTA = 1e-6
-
-
-def permit() -> Permit:
-    return simulated_permit("test")
 
 
 def seen(draw: Any, parties: int, coalition: int) -> np.ndarray:
@@ -50,7 +46,7 @@ def laplace_measured(
     source: Any, width: float, parties: int, coalition: int, laid_out: int, shift: int, count: int
 ) -> float:
     def draw() -> np.ndarray:
-        found: np.ndarray = source.laplace_part(width, laid_out, (count,), permit=permit())
+        found: np.ndarray = source.laplace_part(width, laid_out, (count,), permit=make_permit())
         return found
 
     values, ratios = laplace_scores(width, (parties - coalition) / laid_out, shift)
@@ -93,7 +89,7 @@ def test_gaussian_parts_before_a_coalition(source: Any) -> None:
     def measured(parties: int, coalition: int, laid_out: int) -> float:
         width = scale.total / math.sqrt(laid_out)
         return gaussian_like(
-            lambda: source.rounded_gaussian(width, (count,), permit=permit()), parties, coalition, shift
+            lambda: source.rounded_gaussian(width, (count,), permit=make_permit()), parties, coalition, shift
         )
 
     assert 0.75 <= measured(5, 1, 4) <= 1
@@ -112,7 +108,7 @@ def test_what_missing_parts_cost_with_the_least_noise_for_a_claim() -> None:
     def measured(parties: int, coalition: int) -> float:
         width = shift * sigma / math.sqrt(parties)
         return gaussian_like(
-            lambda: source.rounded_gaussian(width, (count,), permit=permit()), parties, coalition, shift
+            lambda: source.rounded_gaussian(width, (count,), permit=make_permit()), parties, coalition, shift
         )
 
     assert 1.05 < measured(3, 1) < third
@@ -126,7 +122,7 @@ def test_gaussian_parts_below_one_grid_unit() -> None:
     source, count, parties = SeededNoise(5), 3000, 2000
     narrow = 4.53 / math.sqrt(parties)
     first, second = (
-        sum(source.rounded_gaussian(narrow, (count,), permit=permit()) for _ in range(parties)) for _ in range(2)
+        sum(source.rounded_gaussian(narrow, (count,), permit=make_permit()) for _ in range(parties)) for _ in range(2)
     )
     assert np.mean(first == 0) > 0.95
     assert epsilon_lower_bound(first, second + 1, delta=DELTA, confidence=SURE) > 4
@@ -160,7 +156,7 @@ def test_released_spherical_parts_before_a_coalition() -> None:
     shift = np.array([math.floor(1 / scale.grid + math.sqrt(size)), 0])
 
     def rows(beta: float) -> np.ndarray:
-        return np.array([source.spherical_part(beta, parts, (size,), permit=permit()) for _ in range(count)])
+        return np.array([source.spherical_part(beta, parts, (size,), permit=make_permit()) for _ in range(count)])
 
     assert spherical_measured(lambda: rows(scale.total), parts, shift) <= 1
     assert spherical_measured(lambda: rows(scale.total / 6), parts, shift) > 1

@@ -16,18 +16,14 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest, logser, nbinom, poisson
 from scipy.stats import gamma as gamma_distribution
+from tests.support.noise import make_permit
 
 from comity.errors import Refused, StudyError
-from comity.privacy.permit import Permit, simulated_permit
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.privacy.sampling.lattice_noise import SMOOTHING, _log_rate, _logarithmic, count_parts, part_width
 from comity.privacy.sampling.precise import PRECISE, Uniforms, gamma, poisson_table, whole_geometrics
 
 ALARM = 1e-8
-
-
-def permit() -> Permit:
-    return simulated_permit("test")
 
 
 def sources(released: int = 20_000) -> list[Any]:
@@ -75,14 +71,14 @@ def test_negative_binomial_parts_convolve_to_the_discrete_laplace(scale: float, 
 @pytest.mark.parametrize(("source", "count"), sources())
 @pytest.mark.parametrize(("scale", "parts"), [(0.4, 2), (5.3, 3), (40.0, 8)])
 def test_laplace_parts(source: Any, count: Any, scale: float, parts: int) -> None:
-    drawn = [source.laplace_part(scale, parts, (count,), permit=permit()) for _ in range(parts)]
+    drawn = [source.laplace_part(scale, parts, (count,), permit=make_permit()) for _ in range(parts)]
     assert drawn[0].dtype == np.int64
     assert agreement(drawn[0], laplace_parts(scale, parts, 1, 1500)) > ALARM
     assert agreement(sum(drawn), laplace(scale, 1500)) > ALARM
 
 
 def test_the_test_sees_a_missing_part() -> None:
-    drawn: Any = sum(SeededNoise(1).laplace_part(5.0, 8, (200_000,), permit=permit()) for _ in range(7))
+    drawn: Any = sum(SeededNoise(1).laplace_part(5.0, 8, (200_000,), permit=make_permit()) for _ in range(7))
     assert agreement(drawn, laplace(5.0, 400)) < ALARM
 
 
@@ -90,7 +86,7 @@ def test_the_test_sees_a_missing_part() -> None:
 def test_wide_laplace_parts_keep_their_width(source: Any) -> None:
     """At the width of a hundred thousand coordinates, floating point alone settles few of the jumps' last units."""
     scale, parts, count = 2.0**40, 4, 4000
-    drawn = sum(source.laplace_part(scale, parts, (count,), permit=permit()) for _ in range(parts)) / scale
+    drawn = sum(source.laplace_part(scale, parts, (count,), permit=make_permit()) for _ in range(parts)) / scale
     assert kstest(drawn, "laplace").pvalue > ALARM
 
 
@@ -182,7 +178,7 @@ def test_spherical_parts(source: Any, count: int, dimension: int, parts: int) ->
         total = sum(source._part_rows(beta, parts, count, dimension) for _ in range(parts))
     else:
         rows = [
-            sum(source.spherical_part(beta, parts, (dimension,), permit=permit()) for _ in range(parts))
+            sum(source.spherical_part(beta, parts, (dimension,), permit=make_permit()) for _ in range(parts))
             for _ in range(count)
         ]
         total = np.array(rows)
@@ -213,12 +209,12 @@ def test_parts_take_a_permit_and_sane_numbers(source: Any) -> None:
         lambda scale, parts, allowed: source.spherical_part(scale, parts, (2, 3), permit=allowed),
     )
     for draw in draws:
-        once = permit()
+        once = make_permit()
         assert draw(30.0, 3, once).shape == (2, 3)
         with pytest.raises(Refused):
             draw(30.0, 3, once)
         for scale, parts in ((0.0, 3), (math.nan, 3), (2.0**51, 3), (30.0, 0)):
-            untouched = permit()
+            untouched = make_permit()
             with pytest.raises(StudyError):
                 draw(scale, parts, untouched)
             assert not untouched.used
@@ -227,9 +223,9 @@ def test_parts_take_a_permit_and_sane_numbers(source: Any) -> None:
 def test_seeds_repeat_and_released_draws_do_not() -> None:
     def draws(source: Any) -> list[np.ndarray]:
         return [
-            source.laplace_part(50.0, 2, (20,), permit=permit()),
-            source.spherical_part(50.0, 2, (20,), permit=permit()),
-            source.rounded_gaussian(50.0, (20,), permit=permit()),
+            source.laplace_part(50.0, 2, (20,), permit=make_permit()),
+            source.spherical_part(50.0, 2, (20,), permit=make_permit()),
+            source.rounded_gaussian(50.0, (20,), permit=make_permit()),
         ]
 
     assert all(np.array_equal(a, b) for a, b in zip(draws(SeededNoise(1)), draws(SeededNoise(1)), strict=True))

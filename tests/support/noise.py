@@ -1,4 +1,4 @@
-"""A source that draws nothing, for comparing what a method computes with the exact value."""
+"""Permits for draws that nobody pays for, and a source that draws nothing, to compare a method with the exact value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.privacy.permit import Permit, simulated_permit
+
 Integers = NDArray[np.int64]
+
+
+def make_permit() -> Permit:
+    return simulated_permit("test")
 
 
 class NoNoise:
