@@ -54,7 +54,7 @@ def papers(
     if name == "list":
         _list(PAPERS, "computes", as_json=as_json)
         return
-    rows = _named(name, PAPERS, "paper").run(quick=quick, out=_made(out))
+    rows = _find(name, PAPERS, "paper").run(quick=quick, out=_make_folder(out))
     title = f"{name}, quick: fewer repeats than the paper's" if quick else name
     show(f"{title}\n{_as_table(rows)}", {**_document(name, rows), "quick": quick}, as_json=as_json)
 
@@ -79,15 +79,15 @@ def bench(
     if name == "list":
         _list(BENCHES, "measures", as_json=as_json)
         return
-    known = _named(name, BENCHES, "bench")
-    given = {option: value for option, value in (("out", out), ("rows", rows)) if value is not None}
-    for option in given:
+    known = _find(name, BENCHES, "bench")
+    options = {option: value for option, value in (("out", out), ("rows", rows)) if value is not None}
+    for option in options:
         if option not in known.options:
             raise typer.BadParameter(f"bench {name} takes no --{option}; leave it out.")
-    if "out" in given:
-        _made(out)
-    found = _document(name, known.run(**given))
-    show(f"{name} on {found['machine']['cpu']}\n{_as_table(found['rows'])}", found, as_json=as_json)
+    if "out" in options:
+        _make_folder(out)
+    document = _document(name, known.run(**options))
+    show(f"{name} on {document['machine']['cpu']}\n{_as_table(document['rows'])}", document, as_json=as_json)
 
 
 @app.command()
@@ -108,27 +108,27 @@ def choose(
 
     Example: COMITY_DATA=data python -m experiments choose averaging ROUNDS
     """
-    from experiments.choose.leaving_out import chosen
+    from experiments.choose.leaving_out import make_choices
 
     if method == "list":
         show("\n".join(f"  {name}" for name in METHODS), list(METHODS), as_json=as_json)
         return
     if method not in METHODS:
         raise typer.BadParameter(f"there is no method {method!r}; known: {', '.join(METHODS)}.")
-    for one in chosen(METHODS[method], words or ()):
+    for one in make_choices(METHODS[method], words or ()):
         print(json.dumps(one.as_json()) if as_json else one, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = app(given, prog_name="python -m experiments", standalone_mode=False)
+        code = app(words, prog_name="python -m experiments", standalone_mode=False)
     except Exception as error:
-        # Usage errors have `format_message`; anything else is a defect, and whoever runs experiments reads tracebacks.
+        # Usage errors have `format_message`. Anything else is a defect, and shows its traceback.
         if not isinstance(error, ComityError) and not hasattr(error, "format_message"):
             raise
-        return report_failure(error, as_json="--json" in given)
+        return report_failure(error, as_json="--json" in words)
     return code if isinstance(code, int) else 0
 
 
@@ -153,13 +153,13 @@ def _list(known: Mapping[str, Experiment], verb: str, *, as_json: bool) -> None:
     show(table(("name", verb), listed), [{"name": name, "about": about} for name, about in listed], as_json=as_json)
 
 
-def _named(name: str, known: Mapping[str, Experiment], kind: str) -> Experiment:
+def _find(name: str, known: Mapping[str, Experiment], kind: str) -> Experiment:
     if name not in known:
         raise typer.BadParameter(f"there is no {kind} {name!r}; known: {', '.join(sorted(known))}.")
     return known[name]
 
 
-def _made(out: Path | None) -> Path | None:
+def _make_folder(out: Path | None) -> Path | None:
     if out is not None:
         try:
             out.mkdir(parents=True, exist_ok=True)

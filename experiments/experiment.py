@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Experiment:
-    """Returns rows of figures: `case`, `ours` and what stands beside them.
+    """Returns rows of figures: `case`, `ours` and what they are compared with.
 
     `home`     "package.module:function", imported when the experiment runs.
     `options`  which of `quick`, `out` and `rows` the function takes.

@@ -26,11 +26,11 @@ from comity.methods.averaging.descent import first_averaged_round
 from comity.methods.averaging.method import ResolvedSolver
 from comity.methods.averaging.regression import fit_regression
 from comity.methods.averaging.second_moments import Whitening, read_matrices, sum_moments
-from comity.privacy import Approx, Neighbours, NoiseSource, Permit, Pure, SeededNoise, Unit
+from comity.privacy import Approx, Neighbours, NoiseSource, Pure, SeededNoise, Unit, simulated_permit
 from comity.protocol import Consortium, Release, log_loss
 from experiments.accuracy.averaging import COLLUDERS, DELTA, EPSILONS, make_consortium
-from experiments.choose.inside import inside
-from experiments.choose.leaving_out import Choice, Utilities, instead, utility
+from experiments.choose.leaving_out import Choice, Utilities, replace_constants, utility
+from experiments.choose.training_rows import split_training_rows
 
 Floats = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ _ROWS, _REPEATS = 12_000, 2
 
 
 @dataclass(frozen=True, eq=False)
-class LocalRecords:
+class PooledTable:
     """A table of five parties with all records in one place."""
 
     name: str
@@ -89,90 +89,93 @@ class LocalRecords:
 
 
 @lru_cache(maxsize=8)
-def held(name: str) -> LocalRecords:
-    dealt = make_consortium(inside(name, _ROWS))
+def load_table(name: str) -> PooledTable:
+    dealt = make_consortium(split_training_rows(name, _ROWS))
     protocol = dealt.protocol
     parties = tuple(
-        (in_unit_ball(own.features), protocol.scale_targets(_of(own.labels))) for own in dealt.parties.values()
+        (in_unit_ball(own.features), protocol.scale_targets(_require(own.labels))) for own in dealt.parties.values()
     )
-    return LocalRecords(
-        name, protocol, parties, (in_unit_ball(dealt.test.features), protocol.scale_targets(_of(dealt.test.labels)))
+    return PooledTable(
+        name,
+        protocol,
+        parties,
+        (in_unit_ball(dealt.test.features), protocol.scale_targets(_require(dealt.test.labels))),
     )
 
 
-def opened(release: Release, exact: Floats, consortium: Consortium, source: NoiseSource) -> Floats:
-    """A sum over all parties as it is opened: on the grid, every party having added its part of the noise."""
+def open_sum(release: Release, exact: Floats, consortium: Consortium, source: NoiseSource) -> Floats:
+    """A sum over all parties as the coordinator opens it: on the grid, with every party's part of the noise."""
     noise, scale = release.noise, release.scale(consortium)
     assert noise is not None
     units = np.rint(exact / scale.grid).astype(np.int64)
     for _ in consortium.parties:
-        units += noise.draw(source, scale, release.shape, permit=Permit(release.name, 0), part=True)
+        units += noise.draw(source, scale, release.shape, permit=simulated_permit(release.name), part=True)
     return np.asarray(units * scale.grid, np.float64)
 
 
-def descended(own: LocalRecords, consortium: Consortium, source: NoiseSource) -> Floats:
+def run_descent(own: PooledTable, consortium: Consortium, source: NoiseSource) -> Floats:
     """What `AveragingProtocol.descend` computes."""
     protocol, declared = own.protocol, own.protocol.declare(consortium)
     features, targets = own.everything
-    noisy, rows = opened(declared["second_moment"], own.second_moments, consortium, source), features
+    noisy, rows = open_sum(declared["second_moment"], own.second_moments, consortium, source), features
     white = Whitening.identity(protocol.features)
     for number in range(protocol.whitenings):
         white = protocol.whiten(white, number, noisy, len(features), consortium)
         rows = white.map_into_ball(features)
-        noisy = opened(declared["whitened_moment"], sum_moments(rows, protocol.blocks), consortium, source)
+        noisy = open_sum(declared["whitened_moment"], sum_moments(rows, protocol.blocks), consortium, source)
     preconditioner = protocol.precondition(read_matrices(noisy, protocol.blocks), consortium)
     weights, kept, rounds = np.zeros(protocol.shape), np.zeros(protocol.shape), protocol.round_count
     first, filled, cut = first_averaged_round(rounds), np.ones(len(features), np.bool_), protocol.clip_norm(consortium)
     for number in range(rounds):
         exact = protocol.objective.gradient(white.unwhiten(weights), features, targets, filled, cut, rows)
-        weights = weights - preconditioner.step(opened(declared["gradient"], exact, consortium, source))
+        weights = weights - preconditioner.step(open_sum(declared["gradient"], exact, consortium, source))
         if number >= first:
             kept += weights / (rounds - first)
-    found, estimate = white.unwhiten(kept), FactorEstimate()
+    coef, estimate = white.unwhiten(kept), FactorEstimate()
     for _ in range(protocol.calibrations):
-        exact = calibration_sums(protocol.objective, estimate.factor * found, features, targets, filled)
-        told = opened(declared["calibration"], exact, consortium, source)
-        estimate = estimate.update(told, declared["calibration"].opened_deviation(consortium))
-    return estimate.factor * found
+        exact = calibration_sums(protocol.objective, estimate.factor * coef, features, targets, filled)
+        noisy_sums = open_sum(declared["calibration"], exact, consortium, source)
+        estimate = estimate.update(noisy_sums, declared["calibration"].opened_deviation(consortium))
+    return estimate.factor * coef
 
 
-def averaged(own: LocalRecords, consortium: Consortium, sources: list[NoiseSource]) -> list[Floats]:
+def run_averages(own: PooledTable, consortium: Consortium, sources: list[NoiseSource]) -> list[Floats]:
     """What `AveragingProtocol.average` computes; local fits are made once for all runs."""
     protocol = own.protocol
     l2, release = protocol.penalty(consortium), protocol.declare(consortium)["models"]
     exact = sum(len(x) * np.atleast_2d(protocol.objective.fit(x, y, l2).weights) for x, y in own.parties)
-    return [opened(release, np.asarray(exact), consortium, one) / len(own.everything[0]) for one in sources]
+    return [open_sum(release, np.asarray(exact), consortium, one) / len(own.everything[0]) for one in sources]
 
 
-def solved(own: LocalRecords, consortium: Consortium, source: NoiseSource) -> Floats:
+def run_moments(own: PooledTable, consortium: Consortium, source: NoiseSource) -> Floats:
     """What `AveragingProtocol.solve` computes."""
     layout, (features, targets) = own.protocol.layout(consortium), own.everything
     classes = own.protocol.model != "linear"
     exact = layout.sum_records(features, 2 * targets - 1 if classes else targets, np.ones(len(features), np.bool_))
     release = layout.release(consortium, 4 * len(features))
-    found = fit_regression(
+    regressed = fit_regression(
         layout,
-        opened(release, exact, consortium, source),
+        open_sum(release, exact, consortium, source),
         records=len(features),
         deviation=release.opened_deviation(consortium),
         classes=classes,
     )
-    return found.coef[None]
+    return regressed.coef[None]
 
 
-def _elsewhere(module: Any, name: str, values: tuple[float, ...]) -> Choice:
+def _choice_in(module: Any, name: str, values: tuple[float, ...]) -> Choice:
     """A constant of another module than `rule`, by gradients."""
     constant = f"{module.__name__.removeprefix('comity.methods.')}.{name}"
-    return Choice(constant, values, lambda value: _over(DATASETS, DELTA, {constant: value}), getattr(module, name))
+    return Choice(constant, values, lambda value: _measure(DATASETS, DELTA, {constant: value}), getattr(module, name))
 
 
 def choices() -> Iterator[Choice]:
     def by_gradients(datasets: Mapping[str, tuple[str, ...]] = DATASETS, **constants: Any) -> Utilities:
-        return _over(datasets, DELTA, {f"averaging.descent.{name}": value for name, value in constants.items()})
+        return _measure(datasets, DELTA, {f"averaging.descent.{name}": value for name, value in constants.items()})
 
     yield Choice("_STANDING", (8.0, 12.0, 18.0), lambda value: by_gradients(WIDE, _STANDING=value), descent._STANDING)
-    yield _elsewhere(second_moments, "MAX_SHARE", (0.1, 0.2, 0.34))
-    yield _elsewhere(second_moments, "WHITENINGS", (0, 1, 2))
+    yield _choice_in(second_moments, "MAX_SHARE", (0.1, 0.2, 0.34))
+    yield _choice_in(second_moments, "WHITENINGS", (0, 1, 2))
     yield Choice("_RIDGE", (0.5, 0.8, 1.2), lambda value: by_gradients(_RIDGE=value), descent._RIDGE)
     yield Choice("ROUNDS", (10, 20, 40), lambda value: by_gradients(ROUNDS=value), descent.ROUNDS)
     yield Choice("_NARROW", (100, 400, 1000), lambda value: by_gradients(WIDE, _NARROW=value), descent._NARROW)
@@ -200,20 +203,20 @@ def choices() -> Iterator[Choice]:
         lambda value: by_gradients(CALIBRATION_SHARE=type(descent.CALIBRATION_SHARE)(value)),
         str(descent.CALIBRATION_SHARE),
     )
-    yield _elsewhere(calibration, "CALIBRATIONS", (0, 1, 2, 3))
-    yield _elsewhere(calibration, "PRIOR_DEVIATION", (0.2, 0.3, 0.5))
+    yield _choice_in(calibration, "CALIBRATIONS", (0, 1, 2, 3))
+    yield _choice_in(calibration, "PRIOR_DEVIATION", (0.2, 0.3, 0.5))
     yield Choice("objectives.softmax clip", (0.35, 0.5, 0.7, 1.0), _with_softmax_clip, 0.5)
     yield Choice(
         "_PENALTY",
         (0.1, 0.2, 0.33, 0.6),
-        lambda value: _over(PURE, 0.0, {"averaging.objectives._PENALTY": value}, "average"),
+        lambda value: _measure(PURE, 0.0, {"averaging.objectives._PENALTY": value}, "average"),
         objectives._PENALTY,
     )
-    yield Choice("_FINE, _COARSE", _ENDS, _between, (regression._FINE, regression._COARSE))
+    yield Choice("_FINE, _COARSE", _ENDS, _measure_between, (regression._FINE, regression._COARSE))
     yield Choice(
         "regression.TARGET_WEIGHT",
         (0.25, 0.5, 1.0),
-        lambda value: _over(
+        lambda value: _measure(
             NUMBERS,
             DELTA,
             {"averaging.regression.TARGET_WEIGHT": value, "averaging.regression._MAX_SQUARE": 1 + value**2},
@@ -225,73 +228,79 @@ def choices() -> Iterator[Choice]:
 _ENDS = ((0.0, 0.01), (0.001, 0.01), (0.0, 0.02), (0.001, 0.02), (0.0, 0.04), (0.001, 0.04), (0.0, 0.0))
 
 
-def _between(ends: tuple[float, float]) -> Utilities:
+def _measure_between(ends: tuple[float, float]) -> Utilities:
     """Moments where their noise lies between two ends, averages elsewhere."""
     out: dict[str, dict[str, float]] = {}
     for dataset, tables in PURE.items():
         out[dataset] = {}
         for name in tables:
             for epsilon in EPSILONS:
-                own, consortium = held(name), held(name).on_terms(epsilon, 0.0)
+                own, consortium = load_table(name), load_table(name).on_terms(epsilon, 0.0)
                 release = own.protocol.layout(consortium).release(consortium, 4 * len(own.everything[0]))
                 noise = release.opened_deviation(consortium) * sqrt(own.protocol.features) / len(own.everything[0])
-                way: ResolvedSolver = "moments" if ends[0] < noise <= ends[1] else "average"
-                out[dataset][f"{name} {epsilon:g}"] = _pure(name, epsilon, way)
+                solver: ResolvedSolver = "moments" if ends[0] < noise <= ends[1] else "average"
+                out[dataset][f"{name} {epsilon:g}"] = _measure_pure(name, epsilon, solver)
     return out
 
 
 @lru_cache(maxsize=64)
-def _pure(name: str, epsilon: float, way: ResolvedSolver) -> float:
-    return _case(name, epsilon, 0.0, way)
+def _measure_pure(name: str, epsilon: float, solver: ResolvedSolver) -> float:
+    return _measure_case(name, epsilon, 0.0, solver)
 
 
 def _with_softmax_clip(clip: float) -> Utilities:
-    own = held("har")
+    own = load_table("har")
     return (
-        {"HAR": {f"har {epsilon:g}": _case("har", epsilon, DELTA, "gradient", clip=clip) for epsilon in EPSILONS}}
+        {
+            "HAR": {
+                f"har {epsilon:g}": _measure_case("har", epsilon, DELTA, "gradient", clip=clip) for epsilon in EPSILONS
+            }
+        }
         if own.protocol.model == "softmax"
         else {}
     )
 
 
-def _over(
+def _measure(
     datasets: Mapping[str, tuple[str, ...]],
     delta: float,
     constants: Mapping[str, Any],
-    way: ResolvedSolver | None = None,
+    solver: ResolvedSolver | None = None,
 ) -> Utilities:
-    with instead(constants):
+    with replace_constants(constants):
         return {
             dataset: {
-                f"{name} {epsilon:g}": _case(name, epsilon, delta, way) for name in tables for epsilon in EPSILONS
+                f"{name} {epsilon:g}": _measure_case(name, epsilon, delta, solver)
+                for name in tables
+                for epsilon in EPSILONS
             }
             for dataset, tables in datasets.items()
         }
 
 
-def _case(
-    name: str, epsilon: float, delta: float, way: ResolvedSolver | None = None, clip: float | None = None
+def _measure_case(
+    name: str, epsilon: float, delta: float, solver: ResolvedSolver | None = None, clip: float | None = None
 ) -> float:
     """The mean worth of a few runs."""
     from dataclasses import replace
 
-    own = held(name)
+    own = load_table(name)
     if clip is not None:
         own = replace(own, protocol=replace(own.protocol, clip=clip))
-    if way is not None:
-        own = replace(own, protocol=replace(own.protocol, solver=way))
+    if solver is not None:
+        own = replace(own, protocol=replace(own.protocol, solver=solver))
     consortium = own.on_terms(epsilon, delta)
     sources: list[NoiseSource] = [
         SeededNoise(int(Stream.public("choose", name, str(epsilon), number).words(1)[0])) for number in range(_REPEATS)
     ]
-    way = way or own.protocol.solver_for(consortium)
-    if way == "average":
-        models = averaged(own, consortium, sources)
+    solver = solver or own.protocol.solver_for(consortium)
+    if solver == "average":
+        models = run_averages(own, consortium, sources)
     else:
-        models = [(descended if way == "gradient" else solved)(own, consortium, source) for source in sources]
+        models = [(run_descent if solver == "gradient" else run_moments)(own, consortium, source) for source in sources]
     return float(np.mean([own.worth(one) for one in models]))
 
 
-def _of(labels: NDArray[Any] | None) -> NDArray[Any]:
+def _require(labels: NDArray[Any] | None) -> NDArray[Any]:
     assert labels is not None
     return labels

@@ -1,6 +1,6 @@
-"""One constant, some values of it, and which is best: over all datasets, and with each of them left out.
+"""One constant, the values that are tried, and the best of them: over all datasets, and with each of them left out.
 
-What is compared are utilities, higher being better, of cases: a table at an ε. Tables made of the same records are one
+Utilities of cases are compared; higher is better. A case is a table at an ε. Tables made of the same records are one
 dataset and are left out together. Datasets count alike, however many cases each has.
 """
 
@@ -36,13 +36,13 @@ class Choice:
     measure: Callable[[Any], Utilities]
     now: Any = None
 
-    def made(self) -> Chosen:
+    def try_values(self) -> Chosen:
         return Chosen(self.constant, self.now, {str(value): self.measure(value) for value in self.values})
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What every value was worth."""
+    """The utility of every value."""
 
     constant: str
     now: Any
@@ -89,19 +89,19 @@ class Chosen:
         return "\n".join(lines)
 
 
-def chosen(home: str, words: Sequence[str] = ()) -> Iterator[Chosen]:
-    """The choices that the function at `home` yields, made one after the other; with `words`, those of constants whose
-    name contains one of them."""
+def make_choices(home: str, words: Sequence[str] = ()) -> Iterator[Chosen]:
+    """Try the values of each choice that the function at `home` yields; with `words`, of constants whose name contains
+    one of them."""
     offered: Iterator[Choice] = resolve_name(home)()
     with threadpool_limits(1, user_api="blas"):
         for choice in offered:
             if not words or any(word in choice.constant for word in words):
-                yield choice.made()
+                yield choice.try_values()
 
 
 @contextmanager
-def instead(constants: Mapping[str, Any]) -> Iterator[None]:
-    """Constants of modules, by "module.NAME" under comity.methods, for as long as they are tried."""
+def replace_constants(constants: Mapping[str, Any]) -> Iterator[None]:
+    """Replace constants, given as "module.NAME" under comity.methods, inside the block."""
     before = []
     try:
         for name, value in constants.items():

@@ -21,8 +21,8 @@ from comity.methods.softlabel import SoftLabelProtocol, choice, record_sums, vot
 from comity.privacy import SeededNoise
 from experiments.accuracy.rows import scores
 from experiments.accuracy.softlabel import dealt
-from experiments.choose.inside import inside
-from experiments.choose.leaving_out import Choice, Utilities, instead, utility
+from experiments.choose.leaving_out import Choice, Utilities, replace_constants, utility
+from experiments.choose.training_rows import split_training_rows
 from experiments.papers.softlabel.default import Layout, contributions, mean_votes
 from experiments.papers.softlabel.release import DELTA, make_consortium, noisy_means, opened, total
 
@@ -56,10 +56,10 @@ ALL = {**TWO_CLASSES, "HAR": SEVERAL["HAR"]}
 
 
 @lru_cache(maxsize=32)
-def held(deal: Deal) -> tuple[Layout, SoftLabelProtocol]:
+def load_deal(deal: Deal) -> tuple[Layout, SoftLabelProtocol]:
     if deal.table == "mnist":
         return _digits(deal)
-    return dealt(inside(deal.table), deal.parties, deal.public, deal.records)
+    return dealt(split_training_rows(deal.table), deal.parties, deal.public, deal.records)
 
 
 def _digits(deal: Deal) -> tuple[Layout, SoftLabelProtocol]:
@@ -86,12 +86,12 @@ def _digits(deal: Deal) -> tuple[Layout, SoftLabelProtocol]:
 
 @lru_cache(maxsize=32)
 def _votes_of(deal: Deal) -> Any:
-    return mean_votes(held(deal)[0])
+    return mean_votes(load_deal(deal)[0])
 
 
 def worth(deal: Deal, epsilon: float, statistic: Any = "auto", delta: float = DELTA) -> float:
     """The mean over a few draws of the noise."""
-    layout, protocol = held(deal)
+    layout, protocol = load_deal(deal)
     protocol = replace(protocol, statistic=statistic)
     consortium = make_consortium(deal.parties, epsilon, delta)
     taken, release = opened(protocol, consortium)
@@ -111,7 +111,7 @@ def choices() -> Iterator[Choice]:
         several = over == "several"
         deals = SEVERAL if several else ALL
         return Choice(
-            f"{where}.{name}", values, lambda value: _over(deals, {f"softlabel.{where}.{name}": value}, **how), now
+            f"{where}.{name}", values, lambda value: _measure(deals, {f"softlabel.{where}.{name}": value}, **how), now
         )
 
     sums, counted, voted = "record_sums", "record_sums", "votes"
@@ -132,10 +132,10 @@ def choices() -> Iterator[Choice]:
     yield tried(voted, "_L2_PER_DEVIATION", (1.0, 4.0, 16.0), votes._L2_PER_DEVIATION, delta=0.0)
 
 
-def _over(
+def _measure(
     deals: Mapping[str, tuple[Deal, ...]], constants: Mapping[str, Any], statistic: str = "auto", delta: float = DELTA
 ) -> Utilities:
-    with instead(constants):
+    with replace_constants(constants):
         return {
             name: {
                 f"{deal.table} K={deal.parties} n={deal.records} {epsilon:g}": worth(deal, epsilon, statistic, delta)

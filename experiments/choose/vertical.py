@@ -18,8 +18,8 @@ from comity.methods.vertical import descent, design, method, moments
 from comity.privacy import Approx, Neighbours, SeededNoise, Unit
 from comity.protocol import Consortium
 from experiments.accuracy.vertical import DELTA, QUADRATIC, ROUNDS, Dealt
-from experiments.choose.inside import inside
-from experiments.choose.leaving_out import Choice, Utilities, instead, utility
+from experiments.choose.leaving_out import Choice, Utilities, replace_constants, utility
+from experiments.choose.training_rows import split_training_rows
 
 CLASSES: Mapping[str, str] = {"Adult": "adult", "credit defaults": "credit", "KDD-99": "kdd", "HAR": "har-2"}
 NUMBERS: Mapping[str, str] = {"CPS": "cps"}
@@ -29,14 +29,14 @@ _ROWS, _REPEATS = 16_000, 2
 
 
 def choices() -> Iterator[Choice]:
-    yield _of(method, "TENTHS_FOR_MOMENTS", (2, 4, 6), ROUNDS, CLASSES, (1.0, 10.0))
-    yield _of(descent, "WHITENED_FROM", (0.25, 1.0, 4.0), ROUNDS, CLASSES, (1.0, 10.0))
-    yield _of(moments, "RIDGE", (0.03, 0.06, 0.125, 0.25, 0.5), QUADRATIC, CLASSES, (0.1, 1.0))
-    yield _of(design, "LABEL_SHARE", (0.1, 0.25, 0.5), QUADRATIC, {**CLASSES, **NUMBERS}, (0.1, 1.0))
-    yield Choice("vertical.method.SWITCH", SWITCHES, _with_rounds_from, now=method.SWITCH)
+    yield _choice_in(method, "TENTHS_FOR_MOMENTS", (2, 4, 6), ROUNDS, CLASSES, (1.0, 10.0))
+    yield _choice_in(descent, "WHITENED_FROM", (0.25, 1.0, 4.0), ROUNDS, CLASSES, (1.0, 10.0))
+    yield _choice_in(moments, "RIDGE", (0.03, 0.06, 0.125, 0.25, 0.5), QUADRATIC, CLASSES, (0.1, 1.0))
+    yield _choice_in(design, "LABEL_SHARE", (0.1, 0.25, 0.5), QUADRATIC, {**CLASSES, **NUMBERS}, (0.1, 1.0))
+    yield Choice("vertical.method.SWITCH", SWITCHES, _measure_switch, now=method.SWITCH)
 
 
-def _of(
+def _choice_in(
     module: Any,
     name: str,
     values: tuple[float, ...],
@@ -45,25 +45,25 @@ def _of(
     epsilons: tuple[float, ...],
 ) -> Choice:
     constant = f"{module.__name__.removeprefix('comity.methods.')}.{name}"
-    measure = partial(_with, constant, method=method, tables=tables, epsilons=epsilons)
+    measure = partial(_measure, constant, method=method, tables=tables, epsilons=epsilons)
     return Choice(constant, values, measure, now=getattr(module, name))
 
 
-def _with(
+def _measure(
     constant: str, value: float, *, method: str, tables: Mapping[str, str], epsilons: tuple[float, ...]
 ) -> Utilities:
-    with instead({constant: value}):
+    with replace_constants({constant: value}):
         return {
             dataset: {f"{name} eps={epsilon:g}": worth(name, method, epsilon) for epsilon in epsilons}
             for dataset, name in tables.items()
         }
 
 
-def _with_rounds_from(switch: float) -> Utilities:
+def _measure_switch(switch: float) -> Utilities:
     """The quadratic below, rounds from there on."""
     return {
         dataset: {
-            f"{name} eps={epsilon:g}": _as_it_is(name, ROUNDS if epsilon >= switch else QUADRATIC, epsilon)
+            f"{name} eps={epsilon:g}": _measure_unchanged(name, ROUNDS if epsilon >= switch else QUADRATIC, epsilon)
             for epsilon in SWITCHES
         }
         for dataset, name in CLASSES.items()
@@ -71,13 +71,13 @@ def _with_rounds_from(switch: float) -> Utilities:
 
 
 @lru_cache
-def _as_it_is(name: str, method: str, epsilon: float) -> float:
+def _measure_unchanged(name: str, method: str, epsilon: float) -> float:
     return worth(name, method, epsilon)
 
 
 def worth(name: str, method: str, epsilon: float) -> float:
     """The mean utility of runs over a table's training rows, split inside."""
-    held = Dealt(inside(name, _ROWS), 2)
+    held = Dealt(split_training_rows(name, _ROWS), 2)
     consortium = Consortium(
         parties=tuple(held.columns),
         loss=Approx(epsilon, DELTA),

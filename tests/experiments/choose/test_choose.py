@@ -16,8 +16,8 @@ from comity.methods.averaging.assessment import measure_error
 from comity.privacy.randomness import SeededNoise
 from experiments.accuracy import averaging as compared
 from experiments.accuracy.tables import Table
-from experiments.choose import averaging, inside, softlabel
-from experiments.choose.leaving_out import Choice, instead
+from experiments.choose import averaging, softlabel, training_rows
+from experiments.choose.leaving_out import Choice, replace_constants
 
 
 def made(rows: int = 1200) -> Table:
@@ -31,16 +31,16 @@ def made(rows: int = 1200) -> Table:
 
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(inside, "table", lambda name: made())
-    inside.inside.cache_clear()
-    averaging.held.cache_clear()
+    monkeypatch.setattr(training_rows, "table", lambda name: made())
+    training_rows.split_training_rows.cache_clear()
+    averaging.load_table.cache_clear()
     yield
-    inside.inside.cache_clear()
-    averaging.held.cache_clear()
+    training_rows.split_training_rows.cache_clear()
+    averaging.load_table.cache_clear()
 
 
 def test_rows_of_a_choice_are_training_rows_and_no_test_row(tables: None) -> None:
-    whole, found = made(), inside.inside("made")
+    whole, found = made(), training_rows.split_training_rows("made")
 
     def key(frame: pd.DataFrame) -> set[tuple[Any, ...]]:
         return {tuple(row) for row in frame[["a", "b", "c"]].to_numpy()}
@@ -52,7 +52,7 @@ def test_rows_of_a_choice_are_training_rows_and_no_test_row(tables: None) -> Non
 
 def test_the_best_value_is_found_without_the_dataset_that_is_left_out() -> None:
     worth = {1: {"A": {"a": 0.9, "b": 0.7}, "B": {"c": 0.1}}, 2: {"A": {"a": 0.6, "b": 0.6}, "B": {"c": 0.4}}}
-    found = Choice("_CONSTANT", (1, 2), lambda value: worth[value], 1).made()
+    found = Choice("_CONSTANT", (1, 2), lambda value: worth[value], 1).try_values()
     worse: Any = {"A": ("2", pytest.approx(0.2)), "B": ("1", pytest.approx(0.3))}
     assert found.best(("A", "B")) == "2" and found.without == worse
     assert "without B: 1, worth 0.3000 less" in str(found) and found.as_json()["best"] == "2"
@@ -60,7 +60,7 @@ def test_the_best_value_is_found_without_the_dataset_that_is_left_out() -> None:
 
 def test_a_tried_constant_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     before = descent.ROUNDS
-    with pytest.raises(RuntimeError), instead({"averaging.descent.ROUNDS": 3}):
+    with pytest.raises(RuntimeError), replace_constants({"averaging.descent.ROUNDS": 3}):
         assert descent.count_rounds(5) == 3
         raise RuntimeError
     assert before == descent.ROUNDS
@@ -68,10 +68,12 @@ def test_a_tried_constant_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_runs_in_one_place_are_what_a_simulated_run_releases(tables: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """At so large an ε that draws of the noise do not matter."""
-    own = averaging.held("made")
+    own = averaging.load_table("made")
     consortium = own.on_terms(2000.0, 1e-6)
-    weights = averaging.descended(own, consortium, SeededNoise(1))
-    run = compared._run(compared.make_consortium(inside.inside("made", averaging._ROWS)), 2000.0, 1e-6, 1)
+    weights = averaging.run_descent(own, consortium, SeededNoise(1))
+    run = compared._run(
+        compared.make_consortium(training_rows.split_training_rows("made", averaging._ROWS)), 2000.0, 1e-6, 1
+    )
     error = measure_error(own.protocol.objective, weights, *own.test)
     assert run.repeats is not None
     assert error == pytest.approx(run.repeats.values["error"][0], abs=0.007) and error < 0.1

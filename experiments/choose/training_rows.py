@@ -1,4 +1,4 @@
-"""Training rows of a table, split inside: what constants are chosen on. Test rows of the comparison are in neither."""
+"""Training rows of a table, split again: constants are chosen on these, and not on test rows of the comparison."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from comity.entropy import Stream
 from experiments.accuracy.tables import Table, table
 from experiments.choose.several import TABLES
 
-# Of four training rows three are learned from, and the fourth is looked at.
+# Models learn from three of four training rows, and are measured on the fourth.
 _PARTS, _LEARNED = 4, 3
 
 
 @lru_cache(maxsize=8)
-def inside(name: str, most: int | None = None) -> Table:
-    """The table whose test rows are a quarter of its training rows, drawn publicly; of at most so many rows in all."""
+def split_training_rows(name: str, most: int | None = None) -> Table:
+    """A table whose test rows are a quarter of the training rows, by public randomness; at most `most` rows."""
     whole = TABLES[name]() if name in TABLES else table(name)
     order = Stream.public("choose", name).permutation(len(whole.train))[:most]
     edge = len(order) * _LEARNED // _PARTS
