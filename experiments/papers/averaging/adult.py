@@ -4,14 +4,14 @@ Private rows are runs of the protocol itself, over hosts, ledgers and secure sum
 test error of seeded runs. Rows `literal` and `spherical` are the published average by plain functions, without its
 cryptography: local models, their mean, noise scaled by 2/(n₁ ε λ) for the smallest party, λ by the rule of the default
 for noise of that length. `literal` draws i.i.d. Laplace coordinates as printed, which does not keep ε
-(protocols/averaging/published/proof.md).
+(`comity/methods/averaging/published/proof.md`).
 
 The paper takes λ = 1. On the mean of the losses that predicts the majority class; its figure fits the *sum* of the
 losses, for which its noise is far too small. Rows `paper` draw that, and protect nobody. `corrected` is the same model
 with noise for the true sensitivity 2/(K λ) of the mean of sum-loss models, and is of no use to anybody.
 
 Two things here were not paid for by any ε. The edges of the bins were read off the training rows, as in the paper. And
-the constants of the default's rule (`protocols/averaging/rule.py`) were tried out on this table, test rows included,
+the constants of the default's rule (`comity/methods/averaging`) were tried out on this table, test rows included,
 and on credit defaults. `reference` are earlier measurements of ours with a separate implementation.
 """
 

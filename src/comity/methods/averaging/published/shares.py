@@ -118,9 +118,7 @@ def combine_shares(shares: Sequence[Share]) -> LinearClassifier:
         raise DataError("at least one share was expected, found none; give the files of all participants")
     terms, found = shares[0].terms, [share.participant for share in shares]
     for share in shares:
-        if _without_encoding(share.terms) != _without_encoding(terms) or _encoding_options(
-            share.terms
-        ) != _encoding_options(terms):
+        if _comparable(share.terms) != _comparable(terms):
             raise DataError(
                 f"the shares of {share.participant} and {shares[0].participant} are of different runs; give one run's"
             )
@@ -134,8 +132,8 @@ def combine_shares(shares: Sequence[Share]) -> LinearClassifier:
     return LinearClassifier(coef[None, :], classes=terms.classes, encoding=terms.encoding)
 
 
-def _without_encoding(terms: Terms) -> Terms:
-    return replace(terms, encoding=None)
+def _comparable(terms: Terms) -> tuple[Terms, dict[str, Any] | None]:
+    return replace(terms, encoding=None), _encoding_options(terms)
 
 
 def _encoding_options(terms: Terms) -> dict[str, Any] | None:

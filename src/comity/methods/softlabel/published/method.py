@@ -74,7 +74,7 @@ class PublishedSoftLabel(Protocol):
     name: ClassVar[str] = "softlabel"
     variant: ClassVar[str] = "published"
 
-    auxiliary: NDArray[np.float64]
+    auxiliary: Floats
     classes: tuple[str, ...]
     method: LearnsFrom
     l2: Annotated[Positive, Why("the noise is scaled by 1/l2")]
@@ -90,7 +90,8 @@ class PublishedSoftLabel(Protocol):
             raise StudyError("softlabel.auxiliary must hold at least one public record", key="softlabel.auxiliary")
         if float(np.linalg.norm(self.auxiliary, axis=1).max()) > 1 + 1e-9:
             raise StudyError(
-                "softlabel.auxiliary must lie in the unit ball; encode it with rows = scaled", key="softlabel.auxiliary"
+                "softlabel.auxiliary must lie in the unit ball; encode it with scaling = scaled",
+                key="softlabel.auxiliary",
             )
 
     @property
@@ -119,13 +120,12 @@ class PublishedSoftLabel(Protocol):
         return minimiser_radius(self.l2, len(self.classes))
 
     def ballot(self, consortium: Consortium) -> Ballot | None:
-        """What a party's own model votes on; where parameters are sent, other models have no place."""
+        """What a party's own model votes on; None where parties send parameters of the built-in classifier."""
         return None if self._sent == "models" else Ballot(self.auxiliary, self.classes)
 
     def sensitivity(self, parties: int, constants: Constants | None = None) -> float:
         """How far the minimiser moves when one party is replaced, and with private auxiliary records one of them too,
-        with the solver's inexactness (proof.md, 2 to 5 and its last section); by the method's own constants, or by
-        those that are asked for."""
+        with the solver's inexactness (proof.md, 2 to 5 and its last section). By default with the study's constants."""
         constants = constants or self.constants
         step_of_gradient = 1.0 if self.binary else sqrt(2.0)
         share = 1.0 if self.method == "vote" else 1.0 / parties
@@ -139,6 +139,8 @@ class PublishedSoftLabel(Protocol):
         else:
             moved = min(step_of_gradient * share / self.l2, 2.0 * self.radius)
         return moved + 2.0 * TOLERANCE / self.l2
+
+    # What leaves.
 
     def declare(self, consortium: Consortium) -> Declaration:
         check_terms(consortium)
@@ -171,7 +173,7 @@ class PublishedSoftLabel(Protocol):
         rows, classes = len(self.auxiliary), len(self.classes)
         bound: Bound
         if self._sent == "models":
-            # A local solver's inexactness does not count here: the projection bounds what is sent, whatever it found.
+            # A local solver's inexactness does not count here: the projection bounds what is sent.
             bound, shape, grid = Ball(self.radius), self.shape, FINENESS * self.radius
         else:
             # In units of 1/C both a vote and the neutral row of 1/C are whole numbers.
@@ -186,6 +188,8 @@ class PublishedSoftLabel(Protocol):
             grid=grid,
         )
 
+    # What the coordinator does.
+
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         if self.hides_auxiliary:
             classes = len(self.classes)
@@ -198,10 +202,10 @@ class PublishedSoftLabel(Protocol):
             model = self.fit(total.value / total.parties)
         return {"model": parties.perturb("model", model)}
 
-    def fit(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    def fit(self, shares: Floats) -> Floats:
         """The global minimiser from the shares of votes (N, C), in released coordinates."""
         if self.method == "vote":
-            # Ties go to the first class, always: a fixed rule keeps the labels a function of the votes.
+            # Ties go to the first class: a fixed rule keeps the labels a function of the votes.
             shares = one_hot(shares.argmax(axis=-1), len(self.classes))
         if self.binary:
             fit = fit_logistic(self.auxiliary, shares[:, 1], self.l2, tol=TOLERANCE)
@@ -213,6 +217,8 @@ class PublishedSoftLabel(Protocol):
                 "its noise is scaled for; raise softlabel.l2"
             )
         return fit.weights[None, :] if self.binary else contrasts(len(self.classes)) @ fit.weights
+
+    # What a site does.
 
     @step(sends="votes", stacked=True)
     def vote(self, site: Site) -> None:
@@ -242,13 +248,15 @@ class PublishedSoftLabel(Protocol):
         labels = one_hot(site.labels, len(self.classes))
         return fit_softmax(site.features, labels, self.l2, mask=site.filled, tol=TOLERANCE)
 
+    # What comes out.
+
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> LinearClassifier:
         from comity.learn.classifiers import LinearClassifier
 
         coef = self.coefficients(np.asarray(released["model"], np.float64))
         return LinearClassifier(coef, classes=self.classes, encoding=self.encoding)
 
-    def coefficients(self, coordinates: NDArray[np.float64]) -> NDArray[np.float64]:
+    def coefficients(self, coordinates: Floats) -> Floats:
         """A linear model, (1, d) or (C, d), from released coordinates."""
         return coordinates if self.binary else contrasts(len(self.classes)).T @ coordinates
 
@@ -256,7 +264,29 @@ class PublishedSoftLabel(Protocol):
         return measure_error(model.weights, test)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
-        return fit_baselines(self, train, test)
+        """Constant, own data and the method without noise by its own kind of classifier, and all records pooled."""
+        filled, count = [records for records in train if len(records)], len(self.classes)
+        if not filled:
+            return []
+        local = [self._fit_rows(records.features, np.asarray(records.labels)) for records in train]
+        alone = [measure_error(coef, test) for coef in local[:MAX_PARTIES]]
+        if self.method == "avg":
+            exact = np.mean(local, axis=0)
+        else:
+            votes = np.zeros((len(self.auxiliary), count))
+            for coef, records in zip(local, train):
+                chosen = hard_votes(coef[0] if self.binary else coef, self.auxiliary, multiclass=not self.binary)
+                votes += one_hot(chosen, count) if len(records) else 1.0 / count
+            exact = self.coefficients(self.fit(votes / len(train)))
+        without_noise = Baseline(
+            "without noise", measure_error(exact, test), note=f"{self.method} with exact contributions"
+        )
+        return [*common_baselines(filled, test, count, alone), without_noise]
+
+    def _fit_rows(self, features: Floats, labels: NDArray[Any]) -> Floats:
+        if self.binary:
+            return fit_logistic(features, labels.astype(np.float64), self.l2, tol=TOLERANCE).weights[None, :]
+        return fit_softmax(features, one_hot(labels, len(self.classes)), self.l2, tol=TOLERANCE).weights
 
     def expectation(self, consortium: Consortium) -> str:
         release = self.declare(consortium)["model"]
@@ -328,41 +358,11 @@ def _true_loss(loss: Loss, share: float) -> Loss:
     return Approx(min(Decimal(gdp_epsilon(square, float(loss.delta))), loss.epsilon), loss.delta)
 
 
-def measure_error(coef: NDArray[np.float64], test: Records) -> float:
+def measure_error(coef: Floats, test: Records) -> float:
     """The share of test records that a linear model, (1, d) or (C, d), gets wrong."""
     assert test.labels is not None
     several = len(coef) > 1
     return float(np.mean(hard_votes(coef if several else coef[0], test.features, multiclass=several) != test.labels))
-
-
-def fit_baselines(protocol: PublishedSoftLabel, train: Sequence[Records], test: Records) -> list[Baseline]:
-    """Constant, own data and the method without noise by its own kind of classifier, and all records pooled."""
-    filled = [records for records in train if len(records)]
-    if not filled:
-        return []
-    local = [_fit_local(protocol, records.features, np.asarray(records.labels)) for records in train]
-    alone = [measure_error(coef, test) for coef in local[:MAX_PARTIES]]
-    if protocol.method == "avg":
-        exact = np.mean(local, axis=0)
-    else:
-        votes = np.zeros((len(protocol.auxiliary), len(protocol.classes)))
-        for coef, records in zip(local, train):
-            weights, several = (coef[0], False) if protocol.binary else (coef, True)
-            chosen = hard_votes(weights, protocol.auxiliary, multiclass=several)
-            votes += one_hot(chosen, len(protocol.classes)) if len(records) else 1.0 / len(protocol.classes)
-        exact = protocol.coefficients(protocol.fit(votes / len(train)))
-    without_noise = Baseline(
-        "without noise", measure_error(exact, test), note=f"{protocol.method} with exact contributions"
-    )
-    return [*common_baselines(filled, test, len(protocol.classes), alone), without_noise]
-
-
-def _fit_local(
-    protocol: PublishedSoftLabel, features: NDArray[np.float64], labels: NDArray[Any]
-) -> NDArray[np.float64]:
-    if protocol.binary:
-        return fit_logistic(features, labels.astype(np.float64), protocol.l2, tol=TOLERANCE).weights[None, :]
-    return fit_softmax(features, one_hot(labels, len(protocol.classes)), protocol.l2, tol=TOLERANCE).weights
 
 
 def check_private_auxiliary(privacy: str, method: str, constants: str, classes: int) -> None:
