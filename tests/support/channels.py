@@ -136,3 +136,20 @@ def pieces(value: Any) -> Iterator[bytes]:
     elif isinstance(value, Mapping):
         for one in value.values():
             yield from pieces(one)
+
+
+class Stumbling(Whole):
+    """Loses the reply of one party to one step, once, after the party has answered."""
+
+    def __init__(self, hosts: Any, party: str, step: str) -> None:
+        self.hosts, self.party, self.step = hosts, party, step
+
+    def carry(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
+        replies = {}
+        for party, message in messages.items():
+            replies[party] = self.hosts[party].answer(message).reply
+            path = decode(message[:-SIGNATURE_BYTES])[2]
+            if (party, path) == (self.party, self.step):
+                self.step = ""
+                del replies[party]
+        return replies

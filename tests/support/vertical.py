@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.consortium import Consortium
 from comity.federation.owner.host import Host
-from comity.methods.vertical import Vertical, VerticalRegression
+from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression
+from comity.methods.vertical.design import NUMBER, PLACES, Design
+from comity.methods.vertical.moments import to_units
 from comity.methods.vertical.published.protocol import PublishedVertical
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.study.local.channel import LocalChannel
@@ -67,6 +70,12 @@ def build_regression(
     )
 
 
+def build_gradients(parties: int = 2, **options: Any) -> GradientRegression:
+    built = build_regression(parties, **{"products": "dealer", "solver": "gradient", **options})
+    assert isinstance(built, GradientRegression)
+    return built
+
+
 def build_published(of: Schema, columns: Mapping[str, tuple[str, ...]], *, max_rows: int) -> PublishedVertical:
     method = Vertical(of, columns=columns, variant="published", max_rows=max_rows)
     built = method.study(list(columns), epsilon=1).protocol
@@ -92,3 +101,23 @@ def host_parties(
     agreement = Agreement(STUDY, tried, consortium)
     hosts = make_hosts(agreement, records, noise=noise)
     return make_parties(agreement, hosts, noise=noise, channel=LocalChannel(hosts)), hosts
+
+
+def make_columns(tried: Any, frame: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Each party's columns of the design."""
+    return {party: tried.design.matrix(own, party) for party, own in encode_parts(tried, frame).items()}
+
+
+def enumerate_rows(design: Design, steps: tuple[float, ...] = (-1.0, 0.0, 1.0)) -> np.ndarray:
+    """Rows of the design for every combination of categories, with numbers at both ends and in the middle."""
+    choices = []
+    for piece in design.pieces:
+        numeric = piece.kind == NUMBER or len(piece.table) == 1
+        choices.append([step * piece.table[0] for step in steps] if numeric else list(piece.table))
+    return np.array([np.concatenate(found) for found in product(*choices)])
+
+
+def compute_single_entries(tried: VerticalRegression) -> np.ndarray:
+    """The weighted entries of each single record."""
+    rows = to_units(enumerate_rows(tried.design)) * 2.0**-PLACES
+    return np.array([tried.entries.exact(row[None]) for row in rows])

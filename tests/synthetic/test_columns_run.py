@@ -23,9 +23,9 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.simulation.simulate import simulate
+from tests.support.channels import Stumbling
 from tests.support.noise import NoNoise
 from tests.support.vertical import encode_parts, host_parties
-from tests.vertical.test_resume import Stumbling
 
 from .by_columns import HELD, build_columns, count_exactly, make_consortium_of, make_people, run_hosts
 from .consortia import NUMBER, build_as, make_schema

@@ -15,8 +15,6 @@ from scipy.stats import beta
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.federation.coordinator.lifecycle import begin
 from comity.federation.messages.codec import decode
-from comity.methods.vertical.design import PLACES
-from comity.methods.vertical.moments import to_units
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
@@ -24,6 +22,7 @@ from tests.support.vertical import (
     HELD,
     build_published,
     build_regression,
+    compute_single_entries,
     encode_parts,
     host_parties,
     make_consortium,
@@ -31,16 +30,13 @@ from tests.support.vertical import (
     make_schema,
 )
 
-from .test_sensitivity import every_record
-
 SURE = 1 - 1e-7
 DRAWS = 60_000
 
 
 def furthest(tried: Any) -> Any:
     """Exact entries of two neighbours: the furthest pair of single records, beside nothing else."""
-    rows = to_units(every_record(tried.design)) * 2.0**-PLACES
-    found = np.array([tried.entries.exact(row[None]) for row in rows])
+    found = compute_single_entries(tried)
     norm = 1 if tried.pure else 2
     best, pair = -1.0, (0, 0)
     for one in range(len(found)):

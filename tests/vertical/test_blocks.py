@@ -13,14 +13,19 @@ from comity.federation.coordinator.lifecycle import run
 from comity.methods.vertical.budgets import Blocks
 from comity.methods.vertical.centralised import add_noise
 from comity.methods.vertical.design import PLACES
-from comity.methods.vertical.moments import to_units
 from comity.privacy.loss import Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
-from tests.support.vertical import build_regression, encode_parts, host_parties, make_consortium, make_people
+from tests.support.vertical import (
+    build_regression,
+    compute_single_entries,
+    encode_parts,
+    host_parties,
+    make_consortium,
+    make_people,
+)
 
 from .test_run import exact, opened
-from .test_sensitivity import every_record
 
 TWO = {"ash": 0.6, "birch": 0.9, "ash+birch": 0.5}
 THREE = {"ash": 0.3, "birch": 0.2, "cedar": 0.4, "birch+ash": 0.1, "ash+cedar": 0.2, "birch+cedar": 0.15}
@@ -28,8 +33,7 @@ THREE = {"ash": 0.3, "birch": 0.2, "cedar": 0.4, "birch+ash": 0.1, "ash+cedar": 
 
 def moves(tried: Any) -> np.ndarray:
     """The released entries of each single record, before weights."""
-    rows = to_units(every_record(tried.design)) * 2.0**-PLACES
-    found: np.ndarray = np.array([tried.entries.exact(row[None]) for row in rows]) / tried.entries.weight
+    found: np.ndarray = compute_single_entries(tried) / tried.entries.weight
     return found
 
 

@@ -17,9 +17,7 @@ from comity.methods.vertical.design import PLACES
 from comity.methods.vertical.moments import l1_sensitivity_about, l2_sensitivity, party_share, to_units
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Pure
-from tests.support.vertical import HELD, build_regression, make_consortium, make_schema
-
-from .test_sensitivity import every_record
+from tests.support.vertical import HELD, build_regression, enumerate_rows, make_consortium, make_schema
 
 
 def test_a_party_with_few_columns_loses_less_and_none_more_than_the_study() -> None:
@@ -59,7 +57,7 @@ def test_pure_wishes_and_losses_are_each_others_inverse_and_in_the_plan() -> Non
 def test_the_pure_loss_about_one_partys_columns_bounds_every_replacement_within_them(linear: bool) -> None:
     tried = build_regression(3, linear=linear, pure=True)
     design = tried.design
-    rows = to_units(every_record(design)) * 2.0**-PLACES
+    rows = to_units(enumerate_rows(design)) * 2.0**-PLACES
     found = np.array([tried.entries.exact(row[None]) for row in rows])
     for party in tried.columns:
         others = np.ones(design.width, bool)

@@ -16,9 +16,14 @@ from comity.federation.plan import plan
 from comity.methods.vertical.dealer_rounds import DealerRounds
 from comity.methods.vertical.rounds import CURVE, LARGEST_RESIDUAL
 from tests.support.noise import NoNoise
-from tests.support.vertical import build_regression, encode_parts, host_parties, make_consortium, make_people
-
-from .test_gradients import protocol
+from tests.support.vertical import (
+    build_gradients,
+    build_regression,
+    encode_parts,
+    host_parties,
+    make_consortium,
+    make_people,
+)
 
 ASSUMED = "deals correctly"
 
@@ -42,25 +47,25 @@ def test_false_words_of_a_dealer_exceed_the_bound() -> None:
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
 @pytest.mark.parametrize("rounds", [False, True])
 def test_a_plan_says_what_its_bounds_assume_of_a_dealer(products: Any, rounds: bool) -> None:
-    tried: Any = protocol(2, products=products) if rounds else build_regression(2, products=products)
+    tried: Any = build_gradients(2, products=products) if rounds else build_regression(2, products=products)
     told = plan("trial", tried, make_consortium(tried)).as_text()
     assert (ASSUMED in " ".join(told.split())) == (products == "dealer")
 
 
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
 def test_a_model_that_goes_to_everyone_is_not_said_to_be_kept(products: Any) -> None:
-    for tried in (protocol(3, products=products), build_regression(3, products=products)):
+    for tried in (build_gradients(3, products=products), build_regression(3, products=products)):
         consortium = replace(make_consortium(tried), colluders=0)
         declared = tried.declare(consortium)
         kept = declared["model"].to == "coordinator"
-        assert kept == (not isinstance(tried, type(protocol(2))))
+        assert kept == (not isinstance(tried, type(build_gradients(2))))
         assert ("to itself" in declared.adversary) == (kept and products == "rlwe")
 
 
 @pytest.mark.parametrize("twice", ["round/1", "matrices"])
 def test_a_seed_that_is_dealt_twice_is_refused(twice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two values under one mask would show their difference to whoever reads both."""
-    tried = protocol(2, rounds=2)
+    tried = build_gradients(2, rounds=2)
     inner = DealerRounds._seeds
 
     def dealt(self: DealerRounds, view: Any, name: str) -> dict[str, bytes]:

@@ -33,15 +33,22 @@ from comity.privacy.randomness import SeededNoise
 from tests.support.arrays import find_arrays
 from tests.support.channels import WholeLocal
 from tests.support.noise import NoNoise
-from tests.support.vertical import encode_parts, host_parties, make_consortium, make_people
+from tests.support.vertical import (
+    build_gradients,
+    encode_parts,
+    enumerate_rows,
+    host_parties,
+    make_columns,
+    make_consortium,
+    make_people,
+)
 
-from .test_gradients import ROWS, columns_of, protocol
-from .test_sensitivity import every_record
+from .test_gradients import ROWS
 
 
 def everything(tried: Any) -> dict[Any, Any]:
     """Every record on a coarse grid of the schema, as each party's columns."""
-    rows = every_record(tried.design)
+    rows = enumerate_rows(tried.design)
     return {party: rows[:, tried.design.places(party)] for party in tried.columns}
 
 
@@ -92,7 +99,7 @@ def worst(tried: Any, tries: Any) -> tuple[float, None, None]:
 
 @pytest.mark.parametrize("parties", [2, 3])
 def test_no_replacement_moves_a_round_further_than_declared(parties: int) -> None:
-    tried = protocol(parties)
+    tried = build_gradients(parties)
     found, *_ = worst(tried, 20)
     assert 0.95 * gradient_sensitivity() < found <= gradient_sensitivity()
 
@@ -115,14 +122,14 @@ def test_shares_of_a_response_add_up_to_no_more_than_declared_for_any_mask() -> 
 
 
 def test_positive_control_instruments_that_nobody_cuts_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = protocol(2)
+    tried = build_gradients(2)
     monkeypatch.setattr("comity.methods.vertical.rounds.instrument_limit", lambda features, instruments, constant: 1e6)
     found, *_ = worst(tried, 4)
     assert found > gradient_sensitivity()
 
 
 def test_positive_control_a_cubic_that_scores_can_leave_breaks_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = protocol(2)
+    tried = build_gradients(2)
     steps = (np.arange(4096) + 2048) % 4096 - 2048
     z = steps / 64
     monkeypatch.setitem(CURVE.__dict__, "values", 7 / 32 * (z - z**3 / 32))
@@ -133,7 +140,7 @@ def test_positive_control_a_cubic_that_scores_can_leave_breaks_the_bound(monkeyp
 def test_a_row_of_instruments_is_never_longer_than_one() -> None:
     generator = np.random.default_rng(3)
     for parties in (2, 3, 4):
-        tried = protocol(parties)
+        tried = build_gradients(parties)
         rounds, columns = tried.secure_rounds, everything(tried)
         for size in (1e-3, 1.0, 1e4, 1e300, np.nan):
             whitening = whitenings(tried, generator, size)
@@ -180,21 +187,21 @@ def allowed(tried: Any, consortium: Any) -> float:
 
 
 def test_a_round_loses_no_more_than_it_claims() -> None:
-    tried = protocol(2, rounds=1)
+    tried = build_gradients(2, rounds=1)
     consortium = make_consortium(tried, Approx(4, 1e-5))
     found = gdp_lower_bound(*audit_scores(tried, consortium, 1), delta=1e-5, confidence=1 - 1e-7)
     assert 0.55 * allowed(tried, consortium) < found <= allowed(tried, consortium)
 
 
 def test_a_round_with_half_of_the_noise_is_caught() -> None:
-    tried = protocol(2, rounds=1)
+    tried = build_gradients(2, rounds=1)
     consortium = make_consortium(tried, Approx(4, 1e-5))
     caught = gdp_lower_bound(*audit_scores(tried, consortium, 1, shrink=1 / 2), delta=1e-5, confidence=1 - 1e-7)
     assert caught > allowed(tried, consortium)
 
 
 def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried, frame = protocol(3, rounds=2), make_people(ROWS)
+    tried, frame = build_gradients(3, rounds=2), make_people(ROWS)
     consortium = make_consortium(tried)
     parties, hosts = host_parties(tried, encode_parts(tried, frame), consortium, NoNoise())
     parties.channel = WholeLocal(hosts)
@@ -221,7 +228,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     tried.coordinate(parties)
     weights = np.unique(np.array(seen_weights), axis=0)
     assert len(weights) == 2
-    columns, rounds = columns_of(tried, frame), tried.secure_rounds
+    columns, rounds = make_columns(tried, frame), tried.secure_rounds
     holder, units_of_all = tried.design.label_at, []
     descent = tried.start(tried.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
     whitening, intervals = descent.whitening, descent.intervals
@@ -311,7 +318,7 @@ def worst_on_rings(tried: Any, tries: Any) -> float:
 
 @pytest.mark.parametrize("parties", [2, 3])
 def test_no_replacement_moves_a_round_without_a_dealer_further_than_declared(parties: int) -> None:
-    tried = protocol(parties, products="rlwe")
+    tried = build_gradients(parties, products="rlwe")
     bound = tried.secure_rounds.bound.l2
     assert 0.95 * bound < worst_on_rings(tried, 12) <= bound
     # Every product may be a unit beside itself, above for one neighbour and below for the other.
@@ -322,7 +329,7 @@ def test_no_replacement_moves_a_round_without_a_dealer_further_than_declared(par
 def test_positive_control_instruments_that_nobody_cuts_break_the_bound_without_a_dealer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tried = protocol(2, products="rlwe")
+    tried = build_gradients(2, products="rlwe")
     monkeypatch.setattr("comity.methods.vertical.rounds.instrument_limit", lambda features, instruments, constant: 1e6)
     assert worst_on_rings(tried, 4) > tried.secure_rounds.bound.l2
 
@@ -344,7 +351,7 @@ def test_rounding_of_waves_is_within_its_bound_over_the_whole_circle() -> None:
 
 
 def test_a_round_without_a_dealer_loses_no_more_than_it_claims() -> None:
-    tried = protocol(2, rounds=1, products="rlwe")
+    tried = build_gradients(2, rounds=1, products="rlwe")
     consortium = make_consortium(tried, Approx(4, 1e-5))
     found = gdp_lower_bound(*audit_scores(tried, consortium, 1), delta=1e-5, confidence=1 - 1e-7)
     assert 0.55 * allowed(tried, consortium) < found <= allowed(tried, consortium)
@@ -355,7 +362,7 @@ def test_a_round_without_a_dealer_loses_no_more_than_it_claims() -> None:
 def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tried, frame = protocol(3, rounds=1, products="rlwe"), make_people(ROWS)
+    tried, frame = build_gradients(3, rounds=1, products="rlwe"), make_people(ROWS)
     consortium = make_consortium(tried)
     parties, hosts = host_parties(tried, encode_parts(tried, frame), consortium, NoNoise())
     parties.channel = WholeLocal(hosts)
@@ -375,7 +382,7 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
     monkeypatch.setattr(Site, "contribute", contributing)
     begin(parties)
     tried.coordinate(parties)
-    columns, rounds = columns_of(tried, frame), tried.secure_rounds
+    columns, rounds = make_columns(tried, frame), tried.secure_rounds
     descent = tried.start(tried.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
     intervals = descent.intervals
     scores = {

@@ -33,30 +33,21 @@ from comity.methods.vertical.rounds import (
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.study.simulation.simulate import simulate
+from tests.support.channels import Stumbling
 from tests.support.noise import NoNoise
 from tests.support.vertical import (
     HELD,
+    build_gradients,
     build_regression,
     encode_parts,
     host_parties,
+    make_columns,
     make_consortium,
     make_people,
     make_schema,
 )
 
-from .test_resume import Stumbling
-
 ROWS = 700
-
-
-def protocol(parties: int = 2, **options: Any) -> GradientRegression:
-    built = build_regression(parties, **{"products": "dealer", "solver": "gradient", **options})
-    assert isinstance(built, GradientRegression)
-    return built
-
-
-def columns_of(tried: Any, frame: Any) -> dict[Any, Any]:
-    return {party: tried.design.matrix(own, party) for party, own in encode_parts(tried, frame).items()}
 
 
 def secure_run(tried: Any, frame: Any, noise: Any = None, consortium: Any = None) -> Any:
@@ -102,8 +93,8 @@ def test_every_number_has_a_place_on_the_circle() -> None:
 
 
 def test_partial_scores_stay_in_their_interval_whatever_the_weights() -> None:
-    tried = protocol(3)
-    columns, rounds = columns_of(tried, make_people(50)), tried.secure_rounds
+    tried = build_gradients(3)
+    columns, rounds = make_columns(tried, make_people(50)), tried.secure_rounds
     for size in (0.0, 1.0, 1e6, 1e308):
         for party, own in columns.items():
             weights = size * np.resize([1.0, -1.0], rounds.size)
@@ -117,7 +108,7 @@ def test_room_in_64_bits_is_found_before_anything_is_sent() -> None:
     with pytest.raises(StudyError, match="64 bits"):
         check_room(1 << 24, 4)
     with pytest.raises(StudyError, match="64 bits"):
-        protocol(4, max_rows=1 << 24).declare(make_consortium(protocol(4)))
+        build_gradients(4, max_rows=1 << 24).declare(make_consortium(build_gradients(4)))
 
 
 # Secure and plain.
@@ -126,9 +117,9 @@ def test_room_in_64_bits_is_found_before_anything_is_sent() -> None:
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
 @pytest.mark.parametrize("parties", [2, 3, 4])
 def test_a_secure_round_opens_the_sums_of_one_place(parties: int, products: str) -> None:
-    tried, frame = protocol(parties, rounds=2, products=products), make_people(ROWS)
+    tried, frame = build_gradients(parties, rounds=2, products=products), make_people(ROWS)
     released, before, opened, *_ = secure_run(tried, frame)
-    columns = columns_of(tried, frame)
+    columns = make_columns(tried, frame)
     assert len(opened) == 2
     for descent, found in zip(before, opened):
         exact = sums_of(tried, columns, descent)
@@ -148,16 +139,16 @@ def test_a_holder_of_the_label_alone_takes_part(products: Any) -> None:
     assert isinstance(tried, GradientRegression)
     frame = make_people(ROWS)
     released, *_ = secure_run(tried, frame)
-    plain = run_rounds(tried, columns_of(tried, frame), make_consortium(tried), NoNoise())[0]
+    plain = run_rounds(tried, make_columns(tried, frame), make_consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
 def test_without_an_intercept_there_is_no_constant_anywhere(products: str) -> None:
-    tried, frame = protocol(2, intercept=False, products=products, rounds=3), make_people(ROWS)
+    tried, frame = build_gradients(2, intercept=False, products=products, rounds=3), make_people(ROWS)
     released, before, *_ = secure_run(tried, frame)
     assert all(len(descent.weights) == sum(tried.secure_rounds.widths.values()) for descent in before)
-    plain = run_rounds(tried, columns_of(tried, frame), make_consortium(tried), NoNoise())[0]
+    plain = run_rounds(tried, make_columns(tried, frame), make_consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
@@ -173,11 +164,11 @@ def skewed(rows: Any) -> Any:
 def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic() -> None:
     from comity.learn.fits import fit_logistic
 
-    tried, frame = protocol(2, rounds=6), skewed(12_000)
+    tried, frame = build_gradients(2, rounds=6), skewed(12_000)
     consortium = make_consortium(tried, Approx(1000, 1e-5))
     encoded = tried.encoding.encode(frame).records
     wanted = fit_logistic(encoded.features, cast(Any, encoded.labels).astype(np.float64), 1e-6, tol=1e-6).weights
-    columns = columns_of(tried, frame)
+    columns = make_columns(tried, frame)
     start = tried.start(tried.entries.exact(np.hstack(list(columns.values()))), len(frame), consortium)
 
     def off(coef: Any) -> float:
@@ -188,8 +179,8 @@ def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic() -> None:
 
 @pytest.mark.parametrize("colluders", [0, 1])
 def test_noise_of_hosts_has_the_declared_size_for_whoever_reads_the_weights(colluders: int) -> None:
-    tried, frame = protocol(2, rounds=4), make_people(100)
-    consortium, columns, off = make_consortium(tried, colluders=colluders), columns_of(tried, make_people(100)), []
+    tried, frame = build_gradients(2, rounds=4), make_people(100)
+    consortium, columns, off = make_consortium(tried, colluders=colluders), make_columns(tried, make_people(100)), []
     for seed in range(3):
         _, before, opened, *_ = secure_run(tried, frame, SeededNoise(seed), consortium)
         off += [found - sums_of(tried, columns, descent) for descent, found in zip(before, opened)]
@@ -204,14 +195,14 @@ def test_noise_of_hosts_has_the_declared_size_for_whoever_reads_the_weights(coll
 
 def test_rounds_follow_an_alignment() -> None:
     frame = make_people(80)
-    tried = protocol(2, identifier=True, alignment="keyed", max_rows=1 << 10, rounds=2)
+    tried = build_gradients(2, identifier=True, alignment="keyed", max_rows=1 << 10, rounds=2)
     records = {
         "ash": encode_parts(tried, frame.iloc[5:])["ash"],
         "birch": encode_parts(tried, frame.iloc[:70].sample(frac=1, random_state=3))["birch"],
     }
     consortium = make_consortium(tried)
     model = run(host_parties(tried, records, consortium, NoNoise())[0])["model"]
-    plain = run_rounds(tried, columns_of(tried, frame.iloc[5:70]), consortium, NoNoise())[0]
+    plain = run_rounds(tried, make_columns(tried, frame.iloc[5:70]), consortium, NoNoise())[0]
     np.testing.assert_allclose(model, plain, atol=0.05)
 
 
@@ -230,7 +221,7 @@ def test_rounds_follow_an_alignment() -> None:
     ],
 )
 def test_a_lost_reply_is_asked_for_again(step: str, products: str) -> None:
-    tried, frame = protocol(2, products=products, rounds=2), make_people(200)
+    tried, frame = build_gradients(2, products=products, rounds=2), make_people(200)
     consortium, records = make_consortium(tried), encode_parts(tried, frame)
     whole, _ = host_parties(tried, records, consortium, NoNoise())
     stumbling, hosts = host_parties(tried, records, consortium, NoNoise())
@@ -243,7 +234,7 @@ def test_a_lost_reply_is_asked_for_again(step: str, products: str) -> None:
 
 
 def test_a_run_pays_its_budget_once_and_resumes_to_the_same_model() -> None:
-    tried, frame = protocol(2), make_people(200)
+    tried, frame = build_gradients(2), make_people(200)
     consortium, records = make_consortium(tried), encode_parts(tried, frame)
     first, hosts = host_parties(tried, records, consortium, ReleasedNoise())
     model = run(first)["model"]
@@ -259,7 +250,7 @@ def test_a_run_pays_its_budget_once_and_resumes_to_the_same_model() -> None:
 
 
 def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does() -> None:
-    tried, frame = protocol(2), make_people(400)
+    tried, frame = build_gradients(2), make_people(400)
     found = simulate(
         tried,
         parties=encode_parts(tried, frame),
@@ -276,7 +267,7 @@ def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does() -> No
 
 def test_a_plan_without_a_dealer_says_what_a_round_sends() -> None:
     for parties in (2, 3):
-        tried, frame = protocol(parties, rounds=1, products="rlwe"), make_people(300)
+        tried, frame = build_gradients(parties, rounds=1, products="rlwe"), make_people(300)
         consortium = make_consortium(tried)
         sent = cast(RlweRounds, tried.secure_rounds).bytes_per_round(300)
         assert "without a dealer the parties send each other" in tried.expectation(consortium)
@@ -301,17 +292,17 @@ def test_a_plan_without_a_dealer_says_what_a_round_sends() -> None:
 
 
 def test_auto_decides_by_public_things() -> None:
-    tried = protocol(2, solver="auto")
+    tried = build_gradients(2, solver="auto")
     assert tried.makes_rounds(make_consortium(tried, Approx(SWITCH, 1e-5)))
     assert not tried.makes_rounds(make_consortium(tried, Approx(0.9 * SWITCH, 1e-5)))
     assert tried.makes_rounds(make_consortium(tried, Approx(1, 1e-5), colluders=0))
-    assert protocol(2, solver="auto", products="rlwe").makes_rounds(make_consortium(tried, Approx(1, 1e-5)))
-    three = protocol(3, solver="auto", products="rlwe")
+    assert build_gradients(2, solver="auto", products="rlwe").makes_rounds(make_consortium(tried, Approx(1, 1e-5)))
+    three = build_gradients(3, solver="auto", products="rlwe")
     assert three.makes_rounds(make_consortium(three, Approx(1, 1e-5)))
     assert not three.makes_rounds(make_consortium(three, Approx(1, 1e-5), colluders=2))
-    four = protocol(4, solver="auto")
+    four = build_gradients(4, solver="auto")
     assert four.makes_rounds(make_consortium(four, Approx(1, 1e-5)))
-    linear = protocol(2, solver="auto", linear=True)
+    linear = build_gradients(2, solver="auto", linear=True)
     assert not linear.makes_rounds(make_consortium(linear, Approx(1, 1e-5)))
     low = make_consortium(tried, Approx(0.9 * SWITCH, 1e-5))
     assert {release.name for release in tried.declare(low).releases} >= {"model", "errors"}
@@ -319,7 +310,7 @@ def test_auto_decides_by_public_things() -> None:
 
 
 def auto(parties: int = 2, **options: Any) -> GradientRegression:
-    return protocol(parties, solver="auto", **options)
+    return build_gradients(parties, solver="auto", **options)
 
 
 def test_auto_says_what_rounds_would_need_where_there_is_something_to_choose() -> None:
@@ -353,7 +344,7 @@ def test_auto_says_what_rounds_would_need_where_there_is_something_to_choose() -
 
 def test_auto_below_the_switch_is_the_quadratic_to_the_last_bit() -> None:
     frame, plain = make_people(300), build_regression(2, products="dealer")
-    tried = protocol(2, solver="auto")
+    tried = build_gradients(2, solver="auto")
     consortium = make_consortium(tried, Approx(0.9 * SWITCH, 1e-5))
     models = [
         run(host_parties(one, encode_parts(one, frame), consortium, NoNoise())[0])["model"] for one in (tried, plain)
@@ -377,7 +368,7 @@ def test_a_study_names_its_solver() -> None:
 
 def test_records_that_change_during_a_run_are_refused() -> None:
     """A mask serves one matrix."""
-    tried, frame = protocol(2), make_people(60)
+    tried, frame = build_gradients(2), make_people(60)
     parties, hosts = host_parties(tried, encode_parts(tried, frame), make_consortium(tried), NoNoise())
     inner = tried.secure_rounds.coordinate_round
 
@@ -391,20 +382,20 @@ def test_records_that_change_during_a_run_are_refused() -> None:
 
 
 def test_wrong_terms_are_found_before_anything_runs() -> None:
-    three = protocol(3, products="rlwe")
+    three = build_gradients(3, products="rlwe")
     with pytest.raises(StudyError, match="one party of three"):
         three.declare(make_consortium(three, colluders=2))
     with pytest.raises(StudyError, match="two classes"):
-        protocol(2, linear=True)
+        build_gradients(2, linear=True)
     with pytest.raises(StudyError, match="delta"):
-        protocol(2, pure=True)
+        build_gradients(2, pure=True)
     with pytest.raises(StudyError, match="rounds"):
-        protocol(2, rounds=0)
+        build_gradients(2, rounds=0)
     with pytest.raises(StudyError, match="solver"):
-        protocol(2, solver="newton")
+        build_gradients(2, solver="newton")
     with pytest.raises(StudyError, match="party_epsilon"):
-        protocol(2, party_epsilon={"ash": 1.0})
-    tried = protocol(2)
+        build_gradients(2, party_epsilon={"ash": 1.0})
+    tried = build_gradients(2)
     with pytest.raises(StudyError, match="delta"):
         tried.declare(make_consortium(tried, Pure(1)))
 
@@ -467,8 +458,8 @@ def test_whitened_rows_are_as_long_as_the_noise_is_laid_out_for_however_loud_the
 
 
 def test_a_simulation_says_what_share_of_the_rows_is_cut() -> None:
-    tried, frame = protocol(2), make_people(ROWS)
-    columns, consortium = columns_of(tried, frame), make_consortium(tried, Approx(3, 1e-5))
+    tried, frame = build_gradients(2), make_people(ROWS)
+    columns, consortium = make_columns(tried, frame), make_consortium(tried, Approx(3, 1e-5))
     _, cut = run_rounds(tried, columns, consortium, SeededNoise(1))
     assert 0.2 < cut["instruments cut"] < 0.8 and 0 <= cut["scores cut"] < 0.05
     start = tried.start(tried.entries.exact(np.hstack(list(columns.values()))), ROWS, consortium)
@@ -479,12 +470,12 @@ def test_a_simulation_says_what_share_of_the_rows_is_cut() -> None:
 
 def test_noise_alone_leaves_scores_near_zero_whatever_the_rounds_open() -> None:
     """Labels that have nothing to do with the features, noise far above what 200 records could tell."""
-    tried, frame = protocol(2), make_people(200)
+    tried, frame = build_gradients(2), make_people(200)
     frame = frame.assign(sick=np.where(np.arange(200) % 2, "yes", "no"))
     consortium = make_consortium(tried, Approx(0.01, 1e-5))
     encoded = tried.encoding.encode(frame).records.features
     sizes = [
-        np.abs(encoded @ run_rounds(tried, columns_of(tried, frame), consortium, SeededNoise(seed))[0]).mean()
+        np.abs(encoded @ run_rounds(tried, make_columns(tried, frame), consortium, SeededNoise(seed))[0]).mean()
         for seed in range(6)
     ]
     assert np.median(sizes) < 8

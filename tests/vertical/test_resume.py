@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
 
 from comity.errors import SiteLost
 from comity.federation.coordinator.lifecycle import run
-from comity.federation.messages.codec import decode
-from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.privacy.loss import GDP
 from comity.privacy.randomness import ReleasedNoise
-from tests.support.channels import Whole
+from tests.support.channels import Stumbling
 from tests.support.noise import NoNoise
 from tests.support.vertical import build_regression, encode_parts, host_parties, make_consortium, make_people
-
-
-class Stumbling(Whole):
-    """Loses the reply of one party to one step, once, after the party has answered."""
-
-    def __init__(self, hosts: Any, party: str, step: str) -> None:
-        self.hosts, self.party, self.step = hosts, party, step
-
-    def carry(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
-        replies = {}
-        for party, message in messages.items():
-            replies[party] = self.hosts[party].answer(message).reply
-            path = decode(message[:-SIGNATURE_BYTES])[2]
-            if (party, path) == (self.party, self.step):
-                self.step = ""
-                del replies[party]
-        return replies
 
 
 @pytest.mark.parametrize(

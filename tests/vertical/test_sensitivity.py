@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import product
 from math import sqrt
-from typing import Any
 
 import numpy as np
 import pytest
 
-from comity.methods.vertical.design import NUMBER, PLACES
+from comity.methods.vertical.design import PLACES
 from comity.methods.vertical.moments import l1_sensitivity, l2_sensitivity, party_share, squared_bound, to_units
-from tests.support.vertical import build_regression
-
-
-def every_record(design: Any, steps: Any = (-1.0, 0.0, 1.0)) -> np.ndarray:
-    """Rows of z for every combination of categories, with numbers at both ends and in the middle."""
-    choices = []
-    for piece in design.pieces:
-        numeric = piece.kind == NUMBER or len(piece.table) == 1
-        choices.append([s * piece.table[0] for s in steps] if numeric else list(piece.table))
-    return np.array([np.concatenate(found) for found in product(*choices)])
-
-
-def moved(tried: Any) -> np.ndarray:
-    """The weighted entries of each single record."""
-    rows = to_units(every_record(tried.design)) * 2.0**-PLACES
-    return np.array([tried.entries.exact(row[None]) for row in rows])
+from tests.support.vertical import build_regression, compute_single_entries, enumerate_rows
 
 
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("parties", [2, 3])
 def test_no_replacement_moves_the_entries_further_in_l2(parties: int, linear: bool) -> None:
     tried = build_regression(parties, linear=linear)
-    found = moved(tried)
+    found = compute_single_entries(tried)
     squares = (found**2).sum(axis=1)
     furthest = sqrt((squares[:, None] + squares[None] - 2 * found @ found.T).max())
     claimed = l2_sensitivity(tried.design)
@@ -44,7 +27,7 @@ def test_no_replacement_moves_the_entries_further_in_l2(parties: int, linear: bo
 @pytest.mark.parametrize("linear", [False, True])
 def test_no_replacement_moves_the_entries_further_in_l1(linear: bool) -> None:
     tried = build_regression(2, linear=linear, pure=True)
-    found = moved(tried)
+    found = compute_single_entries(tried)
     furthest = max(np.abs(found - one).sum(axis=1).max() for one in found)
     claimed = l1_sensitivity(tried.design)
     assert furthest <= claimed
@@ -53,7 +36,7 @@ def test_no_replacement_moves_the_entries_further_in_l1(linear: bool) -> None:
 
 def test_positive_control_a_norm_bound_without_the_label_is_broken_by_a_pair_of_records() -> None:
     tried = build_regression(2)
-    found = moved(tried)
+    found = compute_single_entries(tried)
     squares = (found**2).sum(axis=1)
     furthest = sqrt((squares[:, None] + squares[None] - 2 * found @ found.T).max())
     assert furthest > 5 * sqrt(2) * (squared_bound(tried.design) - tried.design.label.squared)
@@ -63,7 +46,7 @@ def test_the_loss_about_one_partys_columns_is_what_moving_them_alone_comes_to() 
     """4 f (1 − f) of ρ: the furthest replacement within one party's columns, over the furthest of all."""
     tried = build_regression(3, linear=True)
     design = tried.design
-    rows = to_units(every_record(design)) * 2.0**-PLACES
+    rows = to_units(enumerate_rows(design)) * 2.0**-PLACES
     found = np.array([tried.entries.exact(row[None]) for row in rows])
     squares = (found**2).sum(axis=1)
     apart = squares[:, None] + squares[None] - 2 * found @ found.T

@@ -14,9 +14,8 @@ from comity.federation.owner.site import Site
 from comity.methods.vertical.dealer_rounds import DealerRounds
 from tests.support.channels import pieces, record_channel
 from tests.support.noise import NoNoise
-from tests.support.vertical import encode_parts, host_parties, make_consortium, make_people
+from tests.support.vertical import build_gradients, encode_parts, host_parties, make_consortium, make_people
 
-from .test_gradients import protocol
 from .test_prediction import prediction
 
 
@@ -28,7 +27,7 @@ def begun(tried: Any, records: Any) -> Any:
 
 
 def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear() -> None:
-    tried = protocol(rounds=2)
+    tried = build_gradients(rounds=2)
     parties, hosts, line = begun(tried, encode_parts(tried, make_people(60)))
     tried.coordinate(parties)
     view = parties.under("rounds")
