@@ -103,7 +103,7 @@ def chance_asked(rank: int, mechanism: Any) -> float:
 
 @pytest.mark.parametrize("readers", [1, 2, 3])
 def test_bits_lose_epsilon_for_each_owner_and_t_times_that_for_t(readers: int) -> None:
-    """All ranks, moved by one either way, and both outcomes; bits have noise of their own, so that losses add up."""
+    """All ranks, moved by one either way, and both outcomes; bits have independent noise, so losses add up."""
     mechanism = method.ask_mechanism(Pure("0.9"), readers, 0.05)
     worst = 0.0
     for rank, move in itertools.product(range(1, 60), (-1, 1)):

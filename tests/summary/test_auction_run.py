@@ -133,7 +133,7 @@ def test_an_owners_view_is_a_function_of_what_the_curator_drew(made: Any, monkey
     seen, drawn = views(made(), first, monkeypatch)
     assert len(seen) == 16
     assert views(made(), others, monkeypatch, given=drawn)[0] == seen
-    # Control: with draws of its own the other run looks different.
+    # Control: with its own draws the other run looks different.
     assert views(made(), others, monkeypatch)[0] != seen
 
 

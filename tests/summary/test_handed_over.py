@@ -1,5 +1,5 @@
-"""Records that are handed over: what their form refuses of a seller with a program of its own, and how a consumer finds
-on its own records that what it bought misleads."""
+"""Records that are handed over: what their form refuses of a seller that deviates from the program, and how a consumer
+finds on its own records that what it bought misleads."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def recovered(hashes: np.ndarray, features: FourierFeatures) -> np.ndarray:
     return rows
 
 
-def test_whoever_has_the_seed_has_the_records(hashed: Any) -> None:
+def test_anyone_with_the_seed_can_compute_the_records(hashed: Any) -> None:
     seed = hashed.received[CONSUMER].own["hash_seed"]
     found, records = hashed.presented, make_records(2)
     rows = recovered(found.rows, found.with_seed(seed))
@@ -69,9 +69,9 @@ def test_inner_products_of_hashes_are_kernels_of_records(hashed: Any) -> None:
     assert np.abs(found.rows @ found.rows.T - kernel(rows, rows, found.gamma)).max() < 0.3
 
 
-def test_a_model_that_is_trained_on_hashes_serves_whoever_has_the_seed() -> None:
+def test_a_model_that_is_trained_on_hashes_serves_anyone_with_the_seed() -> None:
     records = {**make_records(2), CONSUMER: make_cloud(240, 0.0, 5, 0)}
-    # The consumer's kind is between the clouds, so that both are bought; their sides are the classes.
+    # The consumer's kind is between the clouds, so both are bought; their sides are the classes.
     for name, one in records.items():
         records[name] = type(one)(one.features, (one.features[:, 0] > 0.5).astype(np.int64))
     found = run(records, protocol={"deliver": "hashes"}, epsilon=20.0)

@@ -1,4 +1,4 @@
-"""The steps between releases: spectrum, ratio, quotas, the choice at home, and the rule for features."""
+"""The steps between releases: spectrum, ratio, quotas, the choice at the site, and the rule for features."""
 
 from __future__ import annotations
 

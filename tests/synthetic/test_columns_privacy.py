@@ -100,7 +100,7 @@ def test_the_carry_of_products_is_within_the_bound_and_reaches_it(held: Any) -> 
         l2.append(np.linalg.norm(apart))
     assert max(l1) <= bound.l1 and max(l2) <= bound.l2
     assert isclose(max(l1), bound.l1)
-    # In L2 the two terms are not parallel, so that their sum is a bound; what is added to the first one is of its size.
+    # In L2 the two terms are not parallel, so their sum is a bound; what is added to the first one is of its size.
     assert max(l2) - without.l2 > 0.4 * (bound.l2 - without.l2)
 
 

@@ -1,4 +1,4 @@
-"""Owners of different columns: the very counts of whole records, opened with noise, whoever holds what."""
+"""Owners of different columns: the counts of whole records, opened with noise, for every partition of columns."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_the_noise_of_a_study_is_scaled_for_the_blocks_that_it_counts() -> None:
         release, layout = built.declare(consortium)["counts"], built.counting(consortium).layout
         assert isclose(release.sensitivity, factor * sqrt(sum(w * w for w in layout.weights)))
         assert release.shape == (layout.counts,)
-        # Whole numbers on their grid: nothing is rounded, so that no term for rounding is missing.
+        # Whole numbers on their grid: nothing is rounded, so no term for rounding is missing.
         assert isclose(
             release.scale(consortium).total,
             release.sensitivity / sqrt(float(cast(GDP, release.loss).square)),

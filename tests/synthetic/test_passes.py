@@ -96,7 +96,7 @@ def test_exchanges_bring_rows_nearer_to_the_model_and_keep_what_components_are_l
         patched.setattr(
             synthesis, "balance_pairs", lambda model, found, groups, chance: kept.append((found.copy(), groups))
         )
-        # An odd number for every component, so that some neighbours in the order are of two.
+        # An odd number for every component, so some neighbours in the order belong to two.
         synthesis.sample_mixture(model, 3100, Stream.public("rows"))
     plain, groups = kept[0]
     moved = plain.copy()

@@ -33,7 +33,7 @@ def counted(values: Any) -> np.ndarray:
 
 
 def estimate_loss(one: Any, other: Any, budget: Any, seed: Any) -> float:
-    """What whoever sees the counts can tell `one` from `other` by, measured on many draws of either."""
+    """A lower bound of the loss of a reader of the counts between `one` and `other`, by many draws of each."""
     noise, seen = SeededNoise(seed), []
     for counts in (one, other):
         table = np.tile(counts, (DRAWS, 1))

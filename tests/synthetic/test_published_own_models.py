@@ -99,7 +99,7 @@ SUBSETS = list(chain.from_iterable(combinations(NAMES, size) for size in (1, 2, 
 
 
 @pytest.mark.parametrize("sharers", SUBSETS, ids="+".join)
-def test_trees_go_to_the_sharers_and_datasets_to_all_whoever_shares(sharers: Any) -> None:
+def test_trees_go_to_the_sharers_and_datasets_to_all_for_any_sharers(sharers: Any) -> None:
     _, found = run_simulation(roles={"sharer": list(sharers)})
     assert set(found.released["datasets"]) == set(sharers)
     for name, got in found.received.items():

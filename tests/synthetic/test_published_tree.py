@@ -208,7 +208,8 @@ def test_counts_move_by_what_their_noise_is_scaled_for() -> None:
 def test_the_true_loss_of_the_published_noise(neighbours: Any, factor: float) -> None:
     budget = Budget.of(Pure(1), 8, 4, neighbours)
     assert budget.factor == pytest.approx(factor, abs=1e-6)
-    # The noise itself is as printed, whoever is a neighbour: 2/ε' for choices, 1/ε' for leaves, 2(p − 1)/ε for levels.
+    # The noise itself is as printed, under both neighbour relations: 2/ε' for choices, 1/ε' for leaves, 2(p − 1)/ε for
+    # levels.
     assert budget.choice.scale.total * budget.choice.scale.grid == pytest.approx(32, rel=2e-3)
     assert budget.leaves.scale.total == pytest.approx(16) and budget.counts.scale.total == pytest.approx(6)
 

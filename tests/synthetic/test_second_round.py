@@ -91,7 +91,7 @@ def test_whatever_is_chosen_no_record_moves_the_second_round_further_than_its_bo
         l2 = max(np.linalg.norm(one - other) for one, other in ends)
         assert l1 <= bound.l1 and l2 <= bound.l2
         furthest.append((l1, l2))
-    # And every choice has a record that moves it as far, so that none would need more or less noise than another.
+    # And every choice has a record that moves it as far, so none would need more or less noise than another.
     assert all(isclose(l1, bound.l1) and isclose(l2, bound.l2) for l1, l2 in furthest)
 
 
@@ -151,7 +151,7 @@ def test_the_choice_is_a_function_of_what_the_first_round_opened(few: None) -> N
 
 
 class Choosy(SyntheticProtocol):
-    """A coordinator that asks for pairs of its own choice; its sites are as they should be."""
+    """A coordinator that asks for pairs that it chose itself; its sites follow the program."""
 
     def _count_twice(self, parties: Any) -> Any:
         first = parties.sum(self.count)

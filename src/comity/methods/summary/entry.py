@@ -1,4 +1,4 @@
-"""What is known of summary before it is used."""
+"""The entry of summary in the registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of synthetic before it is used."""
+"""The entry of synthetic in the registry."""
 
 from __future__ import annotations
 
