@@ -1,4 +1,4 @@
-"""Files that somebody else wrote, as commands meet them: each ends in one sentence, and none writes to the terminal."""
+"""Commands on hostile files: each ends in one sentence, and none lets the file control the terminal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Comity = Callable[..., Ended]
 
 FORGED = "FORGED: nothing leaves"
 EVIL = f"evil\x1b[2J\x1b]0;title\x07\x9b31m\x7f\u202elive\u2066\u200b\ufeff\r\n{FORGED}"
-"""Clears the screen, sets the title, changes colours by a C1 control, reverses, hides, and begins a line of its own."""
+"""Clears the screen, sets the title, changes colours by a C1 control, reverses, hides, and begins a new line."""
 KEY = json.dumps(EVIL).replace("\x7f", "\\u007f")
 """The same as a key or a text of TOML."""
 

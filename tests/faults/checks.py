@@ -1,4 +1,4 @@
-"""What must hold after every kill, and after every resume: what was released is paid for, once, and has one noise."""
+"""What must hold after every kill and every resume: each release is charged once and has one noise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Line:
 
 
 def lines_of(ledger: Ledger, run: str) -> list[Line]:
-    """Those of one run, which stands behind its study's hash where a ledger serves several."""
+    """The lines of one run; in a ledger of several studies its name follows the study's hash."""
     return [
         Line(e.kind, e.release, e.index, str(e.loss), str(e.time))
         for e in ledger.entries()

@@ -1,6 +1,6 @@
 """One small consortium per method: site files, keys, ledgers, records and an approved study, in folders.
 
-Made once and copied for every run, because approvals, ledgers and what the machine has seen of them are used up by one.
+A consortium is made once and copied for every run, because a run uses up approvals and ledgers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EPSILON, _GRANT = 2.0, 2000.0
 
 @dataclass(frozen=True)
 class Method:
-    """What the study of a method says beside its head, and the columns that parties hold where they differ."""
+    """The part of the study that depends on the method, and each party's columns if they differ."""
 
     protocol: str
     table: str
@@ -158,13 +158,13 @@ class Folder:
         return Folder(to, self.method)
 
     def witnessed(self) -> AbstractContextManager[None]:
-        """What this machine remembers of the ledgers lies with them, so that they can be copied together."""
+        """Keep what this machine remembers of the ledgers beside them, to copy both together."""
         return witnesses_in(self.folder / "home")
 
 
 def make(folder: Path, name: str, *, runs: int = 1, deployed: bool = False) -> Folder:
-    """A consortium whose owners have the study and have approved so many runs of it; with certificates for a relay on
-    loopback, where it is to be deployed."""
+    """Make a consortium whose owners have approved so many runs of the study; with certificates for a relay on loopback
+    if it is to be deployed."""
     method, made = METHODS[name], Folder(folder, name)
     if deployed:
         Loopback.make(folder, method.parties)

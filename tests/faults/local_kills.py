@@ -1,4 +1,4 @@
-"""SIGKILL at random moments of a run over the local channel, coordinator and sites processes of their own; then resume.
+"""SIGKILL at random moments of a run between processes over the local channel; then resume.
 
 Processes are forked from one that has run the study before, so that a kill costs the time of a run and not of a start.
 """
@@ -111,7 +111,7 @@ class Trial:
 
 
 def wait_for_end(folder: Path) -> None:
-    """Until the sites of an attempt are gone: they see the closed pipe when they have answered."""
+    """Wait until the sites of an attempt have ended: they see the closed pipe after they have answered."""
     end = time.monotonic() + 60
     while any(map(_is_running, _pids(folder))):
         assert time.monotonic() < end, "a site did not end with its coordinator"
@@ -133,7 +133,7 @@ def _is_running(pid: int) -> bool:
 
 
 def kill(child: int, role: str, folder: Path, place: int) -> None:
-    """Kill now; whoever has not been started yet is spared with the rest of its attempt."""
+    """Kill now; a process that has not started yet is not killed, and neither is the rest of its attempt."""
     with contextlib.suppress(ProcessLookupError):
         if role == "everyone":
             os.killpg(child, signal.SIGKILL)
@@ -159,7 +159,7 @@ def span_of(pristine: Folder, folder: Path) -> float:
 
 
 def warmed(pristine: Folder, folder: Path) -> None:
-    """Run the study once in this process, so that what it imports and compiles is there in every fork."""
+    """Run the study once in this process: every fork then has its imports and compiled code."""
     place = pristine.copied(folder)
     with place.witnessed():
         services = {party: SiteService(place.site(party)) for party in place.parties}

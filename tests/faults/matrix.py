@@ -1,4 +1,4 @@
-"""Count what becomes of kills, method by method, and print it as a table: `make faults`.
+"""Count the outcomes of kills for each method, and print them as a table: `make faults`.
 
 python -m tests.faults.matrix --write docs/reliability.md
 python -m tests.faults.matrix --kills 20 --seed 7 --method auction

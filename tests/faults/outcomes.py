@@ -1,4 +1,4 @@
-"""What became of kills, counted by method and by who was killed."""
+"""The outcomes of kills, counted by method and by the role that was killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COMPLETED, RESUMED, ENDED = "completed", "resumed", "ended"
 
 @dataclass
 class Tally:
-    """`completed`: the run went on by itself; `resumed`: with the same run id; `ended`: with a clear status."""
+    """`completed`: the run continued by itself; `resumed`: with the same run id; `ended`: with a clear status."""
 
     outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     violations: list[tuple[str, str, str]] = field(default_factory=list)

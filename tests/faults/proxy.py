@@ -9,8 +9,8 @@ import time
 
 
 class Stretch:
-    """Carries bytes between whoever connects to `port` and the relay. `hold`: nothing gets through, and nobody is told,
-    as behind a router that lost its way; `cut`: connections break, and new ones are refused until `mend`."""
+    """Carries bytes between a client of `port` and the relay. `hold` lets nothing through and reports nothing, like a
+    router that drops packets; `cut` breaks connections and refuses new ones until `mend`."""
 
     def __init__(self, port: int) -> None:
         self._relay = port

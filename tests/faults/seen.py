@@ -1,7 +1,7 @@
-"""Everything that anybody saw of a run, written down by the processes that saw it, whichever of them is killed later.
+"""Everything that any process saw of a run, recorded by that process, even if it is killed later.
 
-A site's process writes down what it was asked and what it answers before the answer leaves it; the coordinator's writes
-down what it opened, drew and released as it learns it. So the record holds at least what left, never less.
+A site's process records what it was asked and what it answers before the answer leaves; the coordinator's process
+records what it opens, draws and releases as it learns it. So the record holds at least what left.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Record:
 
 
 def at_a_site(record: Record) -> None:
-    """From now on this process writes down what its hosts are asked and answer."""
+    """Record from now on what the hosts of this process are asked and answer."""
     answered = Host.answer
 
     def watched(self: Host, raw: bytes, digests: Any = None) -> Answer:
@@ -77,7 +77,7 @@ def at_a_site(record: Record) -> None:
 
 
 def at_the_coordinator(record: Record) -> None:
-    """From now on this process writes down what is opened and drawn in its runs."""
+    """Record from now on what the runs of this process open and draw."""
     sums, perturb, compute = Parties.sum, Parties.perturb, Parties.compute
 
     def noted(parties: Parties, name: Any, value: Any) -> None:
@@ -107,7 +107,7 @@ def released(record: Record, run: str, values: Any) -> None:
 
 
 def twice(sights: Iterable[Sight]) -> list[str]:
-    """What stood under one name with two contents: two noises, or two asks."""
+    """Names that have two contents: two noises, or two asks."""
     found: dict[tuple[str, str, str, str], set[str]] = {}
     for sight in sights:
         found.setdefault((sight.kind, sight.by, sight.run, sight.name), set()).add(sight.digest)

@@ -1,4 +1,4 @@
-"""The table of kills in a page: rows that were counted now take the place of those of the same channel and method."""
+"""The table of kills in a page: new rows replace those of the same channel and method."""
 
 from __future__ import annotations
 

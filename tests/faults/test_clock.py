@@ -1,4 +1,4 @@
-"""A clock that jumps, ahead and back, in the middle of a run: nobody waits for it, and the ledger holds."""
+"""A clock that jumps ahead and back during a run: no timeout uses it, and the ledger stays correct."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_party_that_is_gone_at_the_end_hears_of_it_when_the_run_is_resumed(pla
 
 @contextmanager
 def small_disk(folder: Any) -> Iterator[Any]:
-    """This folder on a disk of its own, of a few megabytes."""
+    """This folder on a separate disk of a few megabytes."""
     kept = folder.with_name(f"{folder.name}-kept")
     folder.rename(kept)
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""A disk that takes no more, at a site: nothing is spent twice, and the run goes on once there is room."""
+"""A full disk at a site: nothing is spent twice, and the run continues once there is room."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_site_whose_disk_is_full_is_lost_or_stops_the_run_which_then_goes_on(
 def test_a_disk_that_is_full_in_the_middle_costs_no_second_noise(
     place: Any, record: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Full from the first step that pays: whoever has paid before answers as before."""
+    """Full from the first step that is charged: a site that was charged before answers as before."""
     path = place.folder / "north" / "north.ledger"
     context = full(monkeypatch, path)
 

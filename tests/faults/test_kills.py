@@ -1,4 +1,5 @@
-"""Whoever is killed, whenever: the run goes on or is resumed, what was released is paid for, once, and has one noise.
+"""Any process is killed at any moment: the run continues or is resumed, and each release is charged once and has one
+noise.
 
 `make faults` counts it for every method and prints the table of docs/reliability.md.
 """

@@ -112,7 +112,7 @@ def test_a_short_cut_of_any_line_loses_nobody(net: Any) -> None:
 
 
 def test_nobody_is_lost_for_a_long_cut_of_the_coordinators_own_line(net: Any) -> None:
-    """It hears nobody, and its connection looks alive: what is silent is the line, not the parties."""
+    """The coordinator receives nothing, and its connection looks alive: the line is silent, not the parties."""
     made, answers, channel = net
     stretch = made.stretches[COORDINATOR]
     stretch.hold()

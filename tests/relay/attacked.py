@@ -52,7 +52,7 @@ class Carried:
 
 
 class Operator:
-    """Whoever runs the relay: hears everything and says what it likes where it likes."""
+    """The relay's operator: receives every message and publishes at any subject."""
 
     def __init__(self, loop: Loop, loopback: Operated) -> None:
         self.loop = loop

@@ -52,7 +52,7 @@ def line(loopback: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def row(request: pytest.FixtureRequest) -> Any:
-    """The row of the security matrix that a test stands for."""
+    """The row of the security matrix that a test asserts."""
     return request.function.row
 
 

@@ -1,6 +1,6 @@
 """The security matrix: what was tried, who refuses it, what the attacker is told and what the owner sees.
 
-A test of an attack says so with `@attack`, and asserts what stands in its row; the page is printed from the rows:
+A test of an attack has `@attack` and asserts what its row says; the page is printed from the rows:
 
     python -m tests.relay.matrix
 """
@@ -24,8 +24,7 @@ ELSEWHERE = "nothing: it does not reach a site"
 
 @dataclass(frozen=True)
 class Row:
-    """`told` and `sees` are words of what the server, the code of a reply or `comity site status` says, or a sentence
-    in place of them."""
+    """`told` and `sees` quote the server, the code of a reply or `comity site status`, or are a sentence about it."""
 
     what: str
     by: str
@@ -43,7 +42,7 @@ Test = Callable[..., Any]
 
 
 def attack(what: str, *, by: str, told: str, sees: str = ELSEWHERE) -> Callable[[Test], Test]:
-    """Says which row of the matrix a test stands for. The test takes it by the fixture `row`."""
+    """Say which row of the matrix a test asserts. The test gets it from the fixture `row`."""
 
     def mark(test: Test) -> Test:
         module = test.__module__.rsplit(".", 1)[-1]

@@ -1,4 +1,4 @@
-"""Connections of people who are nobody to the relay, held open for as long as the relay lets them."""
+"""Connections of strangers to the relay, held open until the relay closes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever can't get through to the relay hears why within seconds: it is full, or nobody answers."""
+"""A member that can't reach the relay learns why within seconds: the relay is full, or nothing answers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _is_filled(strangers: Strangers, relay: RelayAddress) -> bool:
 
 
 def _greeted(relay: RelayAddress) -> bytes:
-    """What the server says to somebody who is silent for a moment."""
+    """What the server sends to a client that is silent for a moment."""
     place = urlsplit(relay.address)
     assert place.hostname is not None and place.port is not None
     with socket.create_connection((place.hostname, place.port), 0.2) as line, suppress(OSError):
@@ -133,7 +133,7 @@ def test_a_server_that_sends_a_byte_at_a_time_holds_nobody_up(monkeypatch: pytes
     ["tls://h:99999", "tls://h:port", "tls://h:0", "tls://[::1", "tls://:4222", "wss://a..b:1", f"tls://{'a' * 70}:1"],
 )
 def test_an_address_that_nobody_can_dial_is_bad_input(tmp_path: Path, address: str) -> None:
-    """It stands in a site file or an invitation, and would be found by whatever library dials it first."""
+    """It comes from a site file or an invitation; unchecked, the first library that connects would fail on it."""
     with pytest.raises(BadInput, match="expected tls://HOST:PORT"):
         RelayAddress(address, tmp_path / "certificate.pem")
 

@@ -1,4 +1,4 @@
-"""Attacks of whoever runs the relay, who hears all that is carried and says what it likes at every subject."""
+"""Attacks by the relay's operator, who receives every message and publishes at any subject."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection that looks alive and brings nothing is down, and up again with whatever it brings."""
+"""A connection that looks alive and brings nothing counts as down, and as up again with the first frame."""
 
 from __future__ import annotations
 

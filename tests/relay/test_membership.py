@@ -41,7 +41,7 @@ def authority(tmp_path: Path) -> Authority:
 
 
 def asked(name: Any, *alternatives: Any, key: Any = None, common: str = "whoever") -> str:
-    """A request that says of itself whatever it likes."""
+    """A request with arbitrary names and extensions."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(
         x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
     )
@@ -95,7 +95,7 @@ def test_a_private_key_stays_with_its_owner_and_is_made_once(tmp_path: Path) -> 
 
 
 def _forged(request: str) -> str:
-    """As one that was made by somebody who has the public key alone."""
+    """A request made by someone who has only the public key."""
     raw = bytearray(x509.load_pem_x509_csr(request.encode()).public_bytes(Encoding.DER))
     raw[-1] ^= 1
     return x509.load_der_x509_csr(bytes(raw)).public_bytes(Encoding.PEM).decode()

@@ -1,4 +1,4 @@
-"""What a bus, its client or a site can do to an ask: it is answered all the same, or its party is lost as it should."""
+"""What a bus, its client or a site can do to an ask: it is still answered, or its party is lost as it should be."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_who_is_absent_is_noticed_at_once_and_lost_after_the_grace(line: Any) ->
 
 
 def test_a_site_that_starts_late_is_waited_for_whatever_the_patience_with_silence(loopback: Any) -> None:
-    """The grace for a start is apart from patience: nobody listens yet, which is no silence."""
+    """The grace period for a start does not count as silence: the site has not subscribed yet."""
     line = NatsLine(loopback, grace=SOON)
     try:
         line.take_away("ash")
@@ -69,7 +69,7 @@ def test_who_listens_and_says_nothing_is_silent(line: Any) -> None:
 
 
 def test_a_site_that_dies_in_the_middle_and_comes_back_answers(line: Any) -> None:
-    """The message is pulled again, and made again, because nobody held it."""
+    """The message is pulled again, and made again, because it was no longer held."""
     made: Any
     made, answered = [], threading.Event()
 
@@ -254,7 +254,7 @@ def test_an_ask_that_claims_a_size_it_has_not_is_dropped(line: Any) -> None:
 
 
 def test_what_the_client_drops_is_pulled_again(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It drops what a subscription holds beyond its limit, and tells nobody but its own callback."""
+    """The client drops what a subscription holds beyond its limit, and reports it only to its callback."""
     received = agent.RelayAgent._receive
 
     async def slowly(self: Any, message: Any) -> None:
@@ -305,7 +305,7 @@ HOLDS_THE_LOCK = """
 
 @pytest.mark.deploy
 def test_a_step_that_holds_the_interpreter_lock_shows_life(loopback: Any) -> None:
-    """A site as it is deployed: two processes. It ends when it is told to, and its agent with it."""
+    """A deployed site has two processes. It ends on a signal, and its agent with it."""
     script = textwrap.dedent(HOLDS_THE_LOCK)
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(loopback.relay_folder("cedar"))], stderr=subprocess.PIPE
@@ -327,7 +327,7 @@ def test_a_step_that_holds_the_interpreter_lock_shows_life(loopback: Any) -> Non
 
 
 def test_a_coordinator_that_did_something_else_for_long_loses_nobody(line: Any) -> None:
-    """Nobody read what the parties said meanwhile; that is nobody's silence."""
+    """The coordinator did not read what the parties sent meanwhile, so no party was silent."""
     slow = threading.Event()
     channel = line.channel({"ash": lambda raw: slow.wait(SOON) and echo(raw)})
     with channel.ask(asks({"ash": b"?"}), timeouts=Timeouts(silent=2.5)) as asking:

@@ -1,4 +1,4 @@
-"""Certificates end by the relay's clock: once it is put right, whoever it had cut off too early is admitted again."""
+"""Certificates expire by the relay's clock: once it is corrected, members that it cut off too early are readmitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server refuses, whatever a member's own program does: tried with bare clients against a real server.
+"""What the server refuses to any program of a member: tried with raw clients against a real server.
 
 Each test has a control: the same thing by whoever may.
 """
@@ -39,7 +39,7 @@ pytestmark = needs_server
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A relay of its own: what is done here changes the roster."""
+    """A separate relay, because the test changes the roster."""
     made = Loopback.make(tmp_path_factory.mktemp("rules"), ["north", "south"])
     made.start()
     yield made

@@ -59,7 +59,7 @@ def test_the_floor_is_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_version_that_a_relay_says_is_warned_of() -> None:
-    """A site's owner does not run the relay; what the relay says of itself is what there is to look at."""
+    """A site's owner does not run the relay, and can only check the version that the relay reports."""
     ours, its = socket.socketpair()
     with ours, its:
         writer = threading.Thread(target=its.sendall, args=(b'INFO {"version":"2.12.3","go":"go1.24"} \r\n',))

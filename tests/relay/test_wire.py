@@ -1,4 +1,4 @@
-"""Frames, and messages that are put together from pieces whatever became of them on the way."""
+"""Frames, and messages assembled from pieces that may be lost, repeated or reordered."""
 
 from __future__ import annotations
 

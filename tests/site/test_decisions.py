@@ -1,4 +1,4 @@
-"""What is kept about a study and can't be used is told in one sentence, and nothing is served on it."""
+"""Unusable files about a study are reported in one sentence, and the site serves nothing because of them."""
 
 from __future__ import annotations
 

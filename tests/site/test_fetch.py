@@ -256,7 +256,7 @@ NOTHING = hashlib.sha256(b"").hexdigest()
 
 
 def resign(sites: Sites, study: Study, folder: Path, files: dict[str, str]) -> None:
-    """The page of a result as its signer would write it with a program of its own."""
+    """The page of a result as a signer with another program would write it."""
     page = json.loads((folder / "signed.json").read_text())
     page.update(files=files, signature=sites.coordinator.sign(_statement(study.hash, page["run"], files)).hex())
     (folder / "signed.json").write_text(json.dumps(page))

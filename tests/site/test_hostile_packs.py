@@ -1,4 +1,4 @@
-"""Packs of a known submitter that are made to cost: refused before they are read, and nobody's run waits for them."""
+"""Expensive packs of a known submitter: the site refuses them before it reads them, and no run waits for them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TABLE = 'statistic = "class-sums"\nsizes = 40\nauxiliary = "public.parquet"'
 
 
 def hostile(sites: Sites, public: bytes, *, more: str = "") -> bytes:
-    """A study with a public file of these bytes, as a submitter packs it who does not look at it first."""
+    """A study with a public file of these bytes, packed without a check."""
     keys = [f"[parties.{name}.keys]\n{keys_table(sites.identity(name))}\n" for name in ("north", "south")]
     text = SOFTLABEL.partition("[simulation]")[0].format(epsilon=0.9, table=TABLE)
     text += "\n".join([*keys, f"[coordinator.keys]\n{keys_table(sites.coordinator)}\n", more])
@@ -247,7 +247,7 @@ def test_an_approved_run_goes_on_while_a_pack_is_read(sites: Sites, monkeypatch:
 
 
 def test_no_ask_waits_while_the_policy_decides(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deciding reads all records of the site, as often as somebody submits another study."""
+    """Each submitted study makes the policy read all records of the site."""
     pinned = f"\n[pinned.south]\n{keys_table(sites.identity('south'))}\n"
     sites.write("north", policy='approval = "within-policy"')
     sites.site("north").write_text(sites.site("north").read_text() + pinned)

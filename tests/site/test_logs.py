@@ -1,4 +1,4 @@
-"""What a site logs: lines with run ids for a collector, and no value of a record, whatever goes wrong."""
+"""What a site logs: lines with run ids for a collector, and no value of a record after any failure."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_it_is_in_nothing_that_leaves_the_owner(
 
 
 def test_the_wire_is_the_same_with_and_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many replies, whatever is found. Their lengths are those of fresh keys and signatures, and vary anyway."""
+    """The score does not change the number of replies. Their lengths vary with fresh keys and signatures anyway."""
     counts = []
     for at, score in (("one", None), ("two", OwnScore(1, 1.0, 0.0, 0.0, "x" * 500))):
         monkeypatch.setattr(Protocol, "score_own", lambda self, presented, records, party, s=score: s)

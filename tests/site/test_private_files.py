@@ -118,7 +118,7 @@ def _address(made: Loopback) -> str:
 def test_a_consortium_that_somebody_keeps_locked_is_said_to_be_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_umask: None
 ) -> None:
-    """Any user of the machine could hold a lock that it may read; the holder of the consortium waited for ever."""
+    """Any user of the machine could hold a lock that it may read; the consortium's operator waited without end."""
     monkeypatch.setattr(roster, "LOCK_SECONDS", 0.2)
     (invitation,) = membership.create_consortium(tmp_path / "c", address="127.0.0.1:1", parties=["north"])[1:]
     joined = membership.join_consortium(invitation, tmp_path / "north")

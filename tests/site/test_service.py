@@ -39,7 +39,7 @@ def heads(sites: Sites) -> dict[str, Any]:
 
 
 def begin(sites: Sites, study: Any, services: Any, **more: Any) -> Refused:
-    """The refusal that a run meets, in which nobody spends or reserves anything."""
+    """The refusal of a run that spends and reserves nothing."""
     before = heads(sites)
     with pytest.raises(Refused) as refusal:
         execute(connect_services(study, services, sites.coordinator, **more))
@@ -266,7 +266,7 @@ def test_a_run_id_of_several_studies_is_named_with_its_study(sites: Sites) -> No
 
 
 def test_a_site_file_that_breaks_stops_the_desk_until_it_is_mended(sites: Sites) -> None:
-    """And ends no run: whoever is asked meanwhile has decided nothing."""
+    """And ends no run: a site that is asked meanwhile decides nothing."""
     study = sites.study()
     services, journal, path = approved(sites, study), Journal(), sites.site("north")
     text = path.read_text()

@@ -1,4 +1,4 @@
-"""The site file: what it means, and that whatever is wrong in it is named by its key."""
+"""The site file: what it means, and that each error names its key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What whoever carries the messages of a whole study sees: boxes, also where values are entrusted."""
+"""What the carrier of a study's messages sees: boxes, even where values are entrusted to the coordinator."""
 
 from __future__ import annotations
 
