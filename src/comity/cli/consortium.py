@@ -29,7 +29,8 @@ def init(
         list[str] | None, typer.Option(help="A party to invite; repeat the option for each.", show_default=False)
     ] = None,
     listen: Annotated[
-        str | None, typer.Option(help="The address at which the relay listens, if not all.", show_default=False)
+        str | None,
+        typer.Option(help="The address at which the relay listens, if not at all of them.", show_default=False),
     ] = None,
     websocket: Annotated[
         int | None,

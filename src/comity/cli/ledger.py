@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from comity.cli.options import AsJson
+from comity.cli.options import AsJson, ProtectedUnit, Relation
 from comity.cli.output import show, table, warn
 from comity.privacy.currency import Currency
 from comity.privacy.unit import Neighbours, Unit
@@ -36,8 +36,8 @@ def init(
     dataset: Annotated[str, typer.Option(help="The name of the dataset.", show_default=False)],
     epsilon: Epsilon,
     delta: Delta = "0",
-    unit: Annotated[Unit, typer.Option(help="Who is protected.")] = Unit.RECORD,
-    neighbours: Annotated[Neighbours, typer.Option(help="How a unit may change.")] = Neighbours.REPLACE,
+    unit: ProtectedUnit = Unit.RECORD,
+    neighbours: Relation = Neighbours.REPLACE,
     currency: Annotated[
         Currency | None,
         typer.Option(
@@ -70,11 +70,11 @@ def init(
 @app.command()
 def add(
     path: LedgerFile,
-    dataset: Annotated[str, typer.Option(help="The name of the further dataset.", show_default=False)],
+    dataset: Annotated[str, typer.Option(help="The name of the new dataset.", show_default=False)],
     epsilon: Epsilon,
     delta: Delta = "0",
-    unit: Annotated[Unit, typer.Option(help="Who is protected.")] = Unit.RECORD,
-    neighbours: Annotated[Neighbours, typer.Option(help="How a unit may change.")] = Neighbours.REPLACE,
+    unit: ProtectedUnit = Unit.RECORD,
+    neighbours: Relation = Neighbours.REPLACE,
     currency: Annotated[
         Currency | None, typer.Option(help="How losses are counted, as in init.", show_default=False)
     ] = None,
@@ -121,7 +121,7 @@ def grant(
     why: Why,
     epsilon: Annotated[str, typer.Option(help="Epsilon to add; 0 to add delta only.")] = "0",
     delta: Delta = "0",
-    dataset: Annotated[str | None, typer.Option(help="Which dataset, where there are several.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Which dataset, if there are several.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Grant more. A grant can't be taken back; its reason stays in the ledger.

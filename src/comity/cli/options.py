@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from comity.privacy.unit import Neighbours, Unit
 from comity.untrusted.text import escape_line
 from comity.untrusted.toml import BadToml, read_tables
 
@@ -27,6 +28,8 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a key for a simulation: --set privacy.epsilon=0.5"),
 ]
+ProtectedUnit = Annotated[Unit, typer.Option(help="What is protected: a record, a person or a whole party.")]
+Relation = Annotated[Neighbours, typer.Option(help="Whether neighbours replace a unit, or add and remove one.")]
 RunsFolder = Annotated[Path, typer.Option(help="The folder of run folders.")]
 RUNS = Path("runs")
 RelayFolder = Annotated[Path, typer.Option(help="The coordinator's folder of: comity consortium join")]

@@ -12,7 +12,7 @@ import typer
 
 from comity.cli.failure import REFUSED
 from comity.cli.keys import TEXTS, read_key_texts
-from comity.cli.options import BY_SUFFIX, AsJson, Reading, Yes, confirm, reads_data
+from comity.cli.options import BY_SUFFIX, AsJson, ProtectedUnit, Reading, Relation, Yes, confirm, reads_data
 from comity.cli.output import say, show, table
 from comity.errors import ComityError
 from comity.privacy.unit import Neighbours, Unit
@@ -50,8 +50,8 @@ def init(  # noqa: PLR0913 (a parameter for each option of the command)
     ] = None,
     epsilon: Annotated[str | None, typer.Option(help="The total that the ledger grants.", show_default=False)] = None,
     delta: Annotated[str, typer.Option(help="The delta of that grant; 0 refuses all Gaussian noise.")] = "1e-5",
-    unit: Annotated[Unit, typer.Option(help="Who is protected.")] = Unit.RECORD,
-    neighbours: Annotated[Neighbours, typer.Option(help="How a unit may change.")] = Neighbours.REPLACE,
+    unit: ProtectedUnit = Unit.RECORD,
+    neighbours: Relation = Neighbours.REPLACE,
     protocols: Annotated[
         str | None, typer.Option(help="Methods that may run, separated by commas.", show_default=False)
     ] = None,
@@ -68,7 +68,9 @@ def init(  # noqa: PLR0913 (a parameter for each option of the command)
             metavar="NAME=FILE", help="A coordinator that may submit studies, and a file with its public keys."
         ),
     ] = None,
-    approval: Annotated[str, typer.Option(help="by-hand, or within-policy.")] = "by-hand",
+    approval: Annotated[
+        str, typer.Option(help="Who approves studies: you (by-hand), or the policy (within-policy).")
+    ] = "by-hand",
     relay: Annotated[str | None, typer.Option(help="The relay's address.", show_default=False)] = None,
     ledger: Annotated[Path | None, typer.Option(help="The ledger's file.", show_default="PARTY.ledger")] = None,
     keys: Annotated[Path | None, typer.Option(help="The key file.", show_default="PARTY.keys")] = None,
@@ -417,7 +419,7 @@ _REFUSALS = 10
 def serve(
     site: SiteOption = SITE,
     log: Annotated[
-        Form, typer.Option(help="Log for people, or as one JSON object a line without the texts of foreign exceptions.")
+        Form, typer.Option(help="Log text for people, or one JSON object a line without the texts of exceptions.")
     ] = Form.TEXT,
     as_json: AsJson = False,
 ) -> None:
