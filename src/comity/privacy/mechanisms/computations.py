@@ -188,12 +188,12 @@ def pure_share(loss: Loss, name: str, shares: int) -> float:
 
 def check_values(values: NDArray[Any], name: str, axes: int, limit: float) -> NDArray[Any]:
     """An array of finite numbers with at least this many axes, none of them empty."""
-    found = np.asarray(values)
-    if found.ndim < axes or found.size == 0 or not np.issubdtype(found.dtype, np.number) or np.iscomplexobj(found):
+    array = np.asarray(values)
+    if array.ndim < axes or array.size == 0 or not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):
         raise DataError(
             f"{name} needs an array of numbers with at least {axes} axes, none of them empty; "
-            f"found {found.dtype} of shape {found.shape}"
+            f"found {array.dtype} of shape {array.shape}"
         )
-    if not np.isfinite(found).all() or np.abs(found.astype(np.float64)).max() > limit:
+    if not np.isfinite(array).all() or np.abs(array.astype(np.float64)).max() > limit:
         raise DataError(f"{name} needs finite values of at most {limit:.3g} in size: bound them first")
-    return found
+    return array

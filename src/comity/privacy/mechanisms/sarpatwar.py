@@ -114,8 +114,8 @@ class MeanWeights:
         total = np.zeros(self.dimensions)
         with permit.several(2 * self.iterations) as within:
             for _ in range(self.iterations):
-                said = np.rint(records * STEPS * means).astype(np.int64)
-                (worst,) = source.noisy_max(np.abs(said - truth)[None], width, permit=within)
+                answers = np.rint(records * STEPS * means).astype(np.int64)
+                (worst,) = source.noisy_max(np.abs(answers - truth)[None], width, permit=within)
                 (noise,) = source.discrete_laplace(width, (1,), permit=within)
                 measured = float(truth[worst] + noise) / STEPS
                 weights[worst] += (measured - records * means[worst]) / (2 * records)
