@@ -18,7 +18,7 @@ from comity.cli.failure import report_failure
 from comity.cli.options import AsJson
 from comity.cli.output import show, table
 from comity.errors import BadInput, ComityError
-from comity.report.versions import versions
+from comity.study.results.result import software_versions
 from experiments.bench import BENCHES
 from experiments.choose import METHODS
 from experiments.experiment import Experiment
@@ -170,7 +170,7 @@ def _make_folder(out: Path | None) -> Path | None:
 
 def _document(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The JSON form of every experiment. No host name, no paths."""
-    return {"name": name, "rows": [dict(row) for row in rows], "machine": machine(), "versions": versions()}
+    return {"name": name, "rows": [dict(row) for row in rows], "machine": machine(), "versions": software_versions()}
 
 
 if __name__ == "__main__":

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from comity.methods.synthetic import Synthetic as Synthetic
     from comity.methods.vertical import Vertical as Vertical
     from comity.privacy.ledger import Ledger as Ledger
-    from comity.report.result import Result as Result
     from comity.report.result import load_result as load_result
+    from comity.study.results.result import Result as Result
     from comity.study.study import Study as Study
 
 __all__ = [
@@ -78,7 +78,7 @@ _HOMES = {
     "Encoding": "comity.data",
     "Ledger": "comity.privacy.ledger",
     "Records": "comity.data",
-    "Result": "comity.report.result",
+    "Result": "comity.study.results.result",
     "Schema": "comity.data",
     "SoftLabel": "comity.methods.softlabel",
     "SoftLabelClassifier": "comity.estimators",
@@ -118,7 +118,6 @@ def simulate(
     `repeats` more runs with fresh simulated noise tell how far the figures vary: `result.assessment.repeats`.
     """
     from comity.errors import StudyError
-    from comity.report.result import Result
     from comity.study.study import Study
 
     if isinstance(study, str | PathLike):
@@ -127,18 +126,16 @@ def simulate(
         raise StudyError(f"simulate takes the path of a study or a Study, found {type(study).__name__}")
     from comity.study.simulation.simulate import run_study
 
-    return Result.of(
-        run_study(
-            study,
-            seed=seed,
-            frames=frames,
-            test=test,
-            folder=folder,
-            models=models,
-            ledgers=ledgers,
-            progress=progress,
-            repeats=repeats,
-        )
+    return run_study(
+        study,
+        seed=seed,
+        frames=frames,
+        test=test,
+        folder=folder,
+        models=models,
+        ledgers=ledgers,
+        progress=progress,
+        repeats=repeats,
     )
 
 

@@ -19,8 +19,8 @@ from comity.methods import entries, load_object, method_of
 from comity.report.card import describe_presented
 from comity.report.page import draw_quality, format_spent, list_warnings, render
 from comity.report.plots import draw_plot
-from comity.report.result import Result
 from comity.report.sentences import describe_quality, explain_guarantee
+from comity.study.results.result import Result
 
 Starter = Callable[[Path], None]
 """Writes a study, its schema and its records into a folder."""

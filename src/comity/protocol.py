@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from comity.study.local.cohort import Cohort as Cohort
     from comity.study.local.cohort import stack_parties as stack_parties
     from comity.study.local.stacks import NumberedParties as NumberedParties
-    from comity.study.results.outcome import Outcome as Outcome
+    from comity.study.results.result import Result as Result
     from comity.study.simulation.simulate import simulate as simulate
 
 __all__ = [
@@ -92,7 +92,6 @@ __all__ = [
     "Neighbours",
     "Noised",
     "NumberedParties",
-    "Outcome",
     "Parties",
     "Protocol",
     "Public",
@@ -100,6 +99,7 @@ __all__ = [
     "RecordSum",
     "Records",
     "Release",
+    "Result",
     "Schema",
     "Simplex",
     "Site",
@@ -145,7 +145,7 @@ _HOMES = {
     "Neighbours": "comity.privacy.unit",
     "Noised": "comity.federation.declare.protection",
     "NumberedParties": "comity.study.local.stacks",
-    "Outcome": "comity.study.results.outcome",
+    "Result": "comity.study.results.result",
     "Parties": "comity.federation.coordinator.parties",
     "Protocol": "comity.federation.protocol",
     "Public": "comity.federation.declare.protection",

@@ -18,7 +18,7 @@ from comity.methods.averaging.published.method import PublishedAveraging
 from comity.methods.averaging.published.noise import PublishedNoise
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.study.results.outcome import Outcome
+from comity.study.results.result import Result
 from comity.study.simulation.simulate import simulate
 from tests.support.published import build_published
 
@@ -132,7 +132,7 @@ def _two_parties() -> dict[str, Records]:
     return {"ash": records(30, WIDTH, 1), "birch": records(40, WIDTH, 2)}
 
 
-def _simulated(method: PublishedAveraging, parties: dict[str, Records], **changes: object) -> Outcome:
+def _simulated(method: PublishedAveraging, parties: dict[str, Records], **changes: object) -> Result:
     settings: dict[str, object] = {"epsilon": 1.0, "unit": "record", "colluders": 0, "seed": 3, "study_hash": "b" * 64}
     return simulate(method, parties=parties, **{**settings, **changes})  # type: ignore[arg-type]
 

@@ -12,8 +12,7 @@ import pytest
 from comity.data import Encoding, clinic_schema, clinics
 from comity.learn import load_model
 from comity.methods.averaging import Averaging
-from comity.report.result import Result
-from comity.study.results.outcome import Outcome
+from comity.study.results.result import Result
 from comity.study.simulation.simulate import simulate
 from tests.support.study_folder import write_study
 
@@ -21,19 +20,19 @@ ENCODING = Encoding(clinic_schema("readmitted"), rows="normalised", intercept=Tr
 
 
 @pytest.fixture(scope="module")
-def outcome() -> Outcome:
+def outcome() -> Result:
     protocol = Averaging.published_over_rows(width=ENCODING.width, classes=("no", "yes"), l2=0.1, encoding=ENCODING)
     # Two runs would cost two pairs of keys: everything below is made from this one.
     return simulate(protocol, parties=clinics(3, 12), epsilon=1.0, unit="record", colluders=0, seed=3)
 
 
 @pytest.fixture
-def folder(outcome: Outcome, tmp_path: Path) -> Path:
-    Result.of(outcome).save(tmp_path / "run")
+def folder(outcome: Result, tmp_path: Path) -> Path:
+    outcome.save(tmp_path / "run")
     return tmp_path / "run"
 
 
-def test_the_shares_of_a_run_add_up_to_its_model(comity: Any, outcome: Outcome, folder: Path, tmp_path: Path) -> None:
+def test_the_shares_of_a_run_add_up_to_its_model(comity: Any, outcome: Result, folder: Path, tmp_path: Path) -> None:
     shares = sorted((folder / "shares").glob("*.share.json"))
     assert len(shares) == 4
     ended = comity("combine", *shares, "--to", tmp_path / "combined")
@@ -42,7 +41,7 @@ def test_the_shares_of_a_run_add_up_to_its_model(comity: Any, outcome: Outcome, 
 
 
 def test_a_test_user_predicts_with_the_combined_model(
-    comity: Any, outcome: Outcome, folder: Path, tmp_path: Path
+    comity: Any, outcome: Result, folder: Path, tmp_path: Path
 ) -> None:
     assert comity("combine", folder / "shares", "--to", tmp_path / "combined", "--json").document["shares"] == 4
     visits = next(iter(clinics(1, 20, "test user").values()))

@@ -13,11 +13,12 @@ import pytest
 
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration
-from comity.report.result import Result, load_result
+from comity.report.result import load_result
 from comity.site.site_file import SiteFile
 from comity.site.status import list_runs
 from comity.study.local import consortium
 from comity.study.results.released import load_received
+from comity.study.results.result import Result
 from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
 from tests.deploy.deployment import Deployment, deployed
@@ -49,7 +50,7 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
 def without_noise(deployment: Deployment, method: str, run: str, monkeypatch: pytest.MonkeyPatch) -> Result:
     """The same study under the same run id in one process, by sites that draw nothing."""
     monkeypatch.setattr(consortium, "noise_source", lambda seed, owner: NoNoise())
-    return Result.of(run_study(deployment.simulated(method), run_id=run))
+    return run_study(deployment.simulated(method), run_id=run)
 
 
 def differing(one: dict[str, Any], other: dict[str, Any], method: str) -> list[str]:

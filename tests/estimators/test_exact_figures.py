@@ -78,8 +78,8 @@ def test_what_is_handed_on_has_no_exact_figure(kind: str, tmp_path: Path, monkey
                 getattr(copied, name)
         if way != "clone":
             assert np.array_equal(copied.coef_, found.coef_)
-            assert copied.result_.findings == () and copied.result_.outcome.kept == {}
-    texts = [repr(found), str(vars(found)), found._repr_html_(), repr(found.result_), repr(found.result_.outcome)]
+            assert copied.result_.findings == () and copied.result_.kept == {}
+    texts = [repr(found), str(vars(found)), found._repr_html_(), repr(found.result_), repr(found.result_)]
     for text in (*texts, str(pickle.dumps(found))):
         assert not any(name in text for name in own)
         assert f"{OUTSIDE / ROWS:.4f}"[:6] not in text

@@ -70,7 +70,7 @@ def test_a_regressor_has_intervals_and_says_what_a_ridge_decides() -> None:
 def test_groups_name_the_party_of_each_column() -> None:
     X, y = labelled(400)
     made = VerticalClassifier(bounds=(-2, 2), random_state=1).fit(X, y, groups=["east", "west", "west", "north"])
-    assert made.result_.outcome is not None and made.result_.outcome.parties == 3
+    assert made.result_.declaration is not None and made.result_.parties == 3
     with pytest.raises(DataError, match="4 columns"):
         made.fit(X, y, groups=["east", "west"])
     with pytest.raises(DataError, match="two parties"):

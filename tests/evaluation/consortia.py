@@ -13,7 +13,7 @@ from comity.data import Records
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.softlabel import SoftLabel
 from comity.methods.vertical import Vertical
-from comity.study.results.outcome import Outcome
+from comity.study.results.result import Result
 from comity.study.simulation.simulate import simulate
 from tests.support.vertical import HELD, make_people, make_schema
 
@@ -42,7 +42,7 @@ def averaging(kind: str = "logistic", size: int = 600) -> AveragingProtocol:
 
 def of_averaging(
     seed: int, kind: str = "logistic", *, neighbours: str = "replace", delta: float = 1e-6, parties: int = 3
-) -> tuple[Outcome, Truth]:
+) -> tuple[Result, Truth]:
     generator = np.random.default_rng(seed)
     records = {f"p{number}": drawn(600, generator, kind) for number in range(parties)}
     made = simulate(
@@ -59,7 +59,7 @@ def of_averaging(
     return made, truth_of(made, drawn(_FRESH, generator, kind), kind)
 
 
-def of_soft_labels(seed: int, *, parties: int = 16) -> tuple[Outcome, Truth]:
+def of_soft_labels(seed: int, *, parties: int = 16) -> tuple[Result, Truth]:
     generator = np.random.default_rng(seed)
     records = {f"p{number}": drawn(30, generator) for number in range(parties)}
     made = simulate(
@@ -74,7 +74,7 @@ def of_soft_labels(seed: int, *, parties: int = 16) -> tuple[Outcome, Truth]:
     return made, truth_of(made, drawn(_FRESH, generator), "logistic")
 
 
-def of_vertical(seed: int, *, linear: bool = True, delta: float = 1e-6, aligned: bool = False) -> tuple[Outcome, Truth]:
+def of_vertical(seed: int, *, linear: bool = True, delta: float = 1e-6, aligned: bool = False) -> tuple[Result, Truth]:
     agreed, frame = make_schema(linear=linear, identifier=aligned), make_people(2000, seed=seed, linear=linear)
     frame = frame if aligned else frame.drop(columns="person")
     made = simulate(
@@ -114,7 +114,7 @@ def explained(y: np.ndarray, guess: np.ndarray) -> Truth:
     return {"R²": 1 - wrong / float(y.var()), "slope": float(np.cov(y, guess)[0, 1] / guess.var())}
 
 
-def truth_of(made: Outcome, fresh: Records, kind: str) -> Truth:
+def truth_of(made: Result, fresh: Records, kind: str) -> Truth:
     assert fresh.labels is not None
     if kind == "linear":
         y, guess = fresh.labels, np.clip(made.model.predict(fresh.features), -2, 2)
@@ -133,7 +133,7 @@ def truth_of(made: Outcome, fresh: Records, kind: str) -> Truth:
     return out
 
 
-def coverage(make: Callable[[int], tuple[Outcome, Truth]], seeds: range) -> dict[str, float]:
+def coverage(make: Callable[[int], tuple[Result, Truth]], seeds: range) -> dict[str, float]:
     """In which share of the runs each figure's interval holds the true value."""
     held: dict[str, list[bool]] = {}
     for seed in seeds:

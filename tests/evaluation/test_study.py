@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from comity.cli.app import app
 from comity.errors import StudyError
 from comity.methods.averaging import Averaging, AveragingProtocol
-from comity.report.result import Result, load_result
+from comity.report.result import load_result
 from comity.report.sentences import describe_evaluation
 from comity.study.simulation.simulate import run_study, simulate
 from comity.study.study import Study
@@ -90,7 +90,7 @@ def test_the_plan_says_what_it_costs_and_the_method_is_laid_out_for_the_rest(fol
 
 def test_a_run_measures_and_its_result_says_so_apart_from_exact_figures(folder: Path, tmp_path: Path) -> None:
     outcome = run_study(parsed(folder), seed=1, folder=tmp_path)
-    result = Result.of(outcome)
+    result = outcome
     result.save(tmp_path / "out")
     again = load_result(tmp_path / "out")
     assert again.evaluation == outcome.evaluation is not None

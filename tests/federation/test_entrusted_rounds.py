@@ -24,7 +24,7 @@ from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import GDP, Pure
 from comity.privacy.mechanisms import Gaussian, NoisyThreshold
 from comity.privacy.randomness import SeededNoise
-from comity.report.views import list_views
+from comity.study.results.views import list_views
 from tests.support.asks import answer_ask, write_ask
 from tests.support.consortia import make_consortium
 from tests.support.rounds import host_party, set_up_run

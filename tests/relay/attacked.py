@@ -23,7 +23,7 @@ from comity.relay.channel import NatsChannel
 from comity.relay.deployment import deliver_study, run_deployed
 from comity.relay.wire import Frame
 from comity.site.status import Refusals
-from comity.study.results.outcome import Outcome
+from comity.study.results.result import Result
 from comity.study.study import Study
 from tests.support.asks import sign_ask, write_ask
 from tests.support.relays import Loop, Operated, Site, wait_until
@@ -128,7 +128,7 @@ class Attacked:
     def deliver_study(self, study: Study) -> None:
         deliver_study(study, keys=self.sites.coordinator, channel=self.channel, timeouts=TIMEOUTS)
 
-    def run(self, study: Study, run: str | None = None, **more: Any) -> Outcome:
+    def run(self, study: Study, run: str | None = None, **more: Any) -> Result:
         run = run or self.new_run()
         journal = self.sites.folder / f"{run.rpartition('/')[2]}.journal"
         asked = {"keys": self.sites.coordinator, "journal": journal, "channel": self.channel, "timeouts": TIMEOUTS}

@@ -23,7 +23,7 @@ from comity.relay import sandbox
 from comity.relay.channel import NatsChannel
 from comity.relay.deployment import connect_parties, deliver_study, run_deployed
 from comity.relay.sandbox import run_processes, start_process, stop_process
-from comity.report.result import Result, load_result
+from comity.report.result import load_result
 from comity.site.service import open_endpoint
 from comity.site.site_file import SiteFile
 from comity.site.status import Refusals, list_runs
@@ -78,7 +78,7 @@ def test_a_study_is_handed_over_refused_approved_and_run(served: Any, tmp_path: 
     again = run_deployed(study, **asked)
     assert encode(dict(again.released)) == encode(dict(outcome.released))
     assert spent == {name: left(service) for name, service in services.items()}
-    Result.of(outcome).save(tmp_path / "run")
+    outcome.save(tmp_path / "run")
     assert load_result(tmp_path / "run").study_hash == study.hash
     wait_until(
         lambda: all(list((service.site.home / "results").glob("*/received.json")) for service in services.values())

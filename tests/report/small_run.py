@@ -8,7 +8,7 @@ from typing import Any
 from comity.data import Encoding, clinic_schema, clinics, public_cohort
 from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
 from comity.privacy.accounting import gdp_epsilon, gdp_square
-from comity.report.result import Result
+from comity.study.results.result import Result
 from tests.support.protocols import simulated_result
 
 ENCODING = Encoding(clinic_schema("readmitted"), rows="normalised", intercept=True)

@@ -10,7 +10,7 @@ import pytest
 import comity
 from comity.data import clinic_schema, clinics, public_cohort
 from comity.errors import StudyError
-from comity.report.result import Result
+from comity.study.results.result import Result
 from tests.report.small_run import left
 
 STUDY = """

@@ -19,7 +19,7 @@ from comity.report.matplotlib_plots import draw_curves
 from comity.report.page import count_traffic, format_bytes, group_costs, render_result
 from comity.report.plots import SIZE, draw_dots, draw_errors, text_width
 from comity.report.sentences import describe_quality
-from comity.study.results.outcome import Account
+from comity.study.results.result import Account
 from tests.report.small_run import left, protocol, simulated
 
 FETCHING = {"src", "href", "xlink:href", "action", "data", "poster", "srcset"}
@@ -87,7 +87,7 @@ def test_the_first_screen_answers_four_questions_with_their_figures(result: Any)
     assert "readmitted (no, yes) from 12 columns" in text
     for shown in (result.error, *(baseline.error for baseline in result.baselines)):
         assert f"{shown:.3f}" in text
-    assert result.outcome is not None and "their best guess is right at most 73.2 % of the time" in text
+    assert result.declaration is not None and "their best guess is right at most 73.2 % of the time" in text
     assert "eps 1.00 at delta 1e-6" in text and left(2.5, 1) in text and "(eps 2.50, delta 1e-6)" in text
     assert "coordinator models in clear to the coordinator" in text
     assert result.guarantee.adversary in text

@@ -11,8 +11,9 @@ from comity.artefacts.dataset import Dataset
 from comity.artefacts.table import Table
 from comity.errors import DataError
 from comity.report.page import render_result
-from comity.report.result import Result, load_result
+from comity.report.result import load_result
 from comity.study.results.released import load_received, safe_name
+from comity.study.results.result import Result
 from comity.study.simulation.simulate import RESULTS, simulate
 from tests.artefacts.methods import Drawn, Entrusting, Leaving, records
 from tests.report.test_page import Page
@@ -20,10 +21,9 @@ from tests.report.test_page import Page
 
 def ran(*, as_table: bool = False, parties: int = 3) -> Result:
     data = records(parties)
-    outcome = simulate(
+    return simulate(
         Drawn(as_table=as_table), parties=data, epsilon=50, delta=1e-6, seed=1, test=next(iter(data.values()))
     )
-    return Result.of(outcome)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_a_result_reads_artefacts_of_its_own_folder_alone(result: Result, place:
 @pytest.mark.parametrize("names", [("ash", "a-b", "7")])
 def test_each_party_has_a_folder_of_its_own(names: tuple[str, ...], tmp_path: Path) -> None:
     data = dict(zip(names, records(3).values()))
-    made = Result.of(simulate(Drawn(), parties=data, epsilon=50, delta=1e-6, seed=1))
+    made = simulate(Drawn(), parties=data, epsilon=50, delta=1e-6, seed=1)
     for _ in range(2):
         made.save(tmp_path)
     folders = {name: tmp_path / "parties" / safe_name(name) for name in names}
@@ -109,7 +109,7 @@ def test_each_party_has_a_folder_of_its_own(names: tuple[str, ...], tmp_path: Pa
 
 
 def test_what_a_step_leaves_with_its_owner_is_in_its_folder_alone(tmp_path: Path) -> None:
-    made = Result.of(simulate(Leaving(), parties=records(3), epsilon=50, delta=1e-6, seed=1))
+    made = simulate(Leaving(), parties=records(3), epsilon=50, delta=1e-6, seed=1)
     made.save(tmp_path)
     for place, party in enumerate(records(3)):
         found, _ = load_received(tmp_path / "parties" / party)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,10 @@ from comity.federation.declare.release import Array
 from comity.federation.evaluation.assessment import Assessment
 from comity.privacy.loss import Pure
 from comity.report.page import render_result
-from comity.report.result import Result, load_result
-from comity.report.views import list_views
+from comity.report.result import load_result
+from comity.study.results.views import list_views
 from tests.report.small_run import AUXILIARY, left, protocol, simulated
+from tests.support.pages import list_leaves, replace_value
 from tests.support.protocols import simulated_result
 
 
@@ -31,10 +31,7 @@ def result() -> Any:
 
 
 def test_it_carries_what_the_run_gave(result: Any) -> None:
-    outcome = result.outcome
-    assert result.model is outcome.model
-    assert (result.guarantee, result.plan, result.transcript) == (outcome.guarantee, outcome.plan, outcome.transcript)
-    assert result.error == outcome.error
+    assert result.model is result.presented
     assert [b.name for b in result.baselines] == ["constant", "own data", "pooled", "without noise"]
     assert result.baseline("pooled") in result.baselines
     assert result.model.predict(clinics(1, 5)["clinic-01"]).tolist()[0] in ("no", "yes")
@@ -162,35 +159,14 @@ def test_a_value_of_another_type_is_bad_data(result: Any, tmp_path: Path, name: 
         load_result(tmp_path)
 
 
-def _leaves(page: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """The place of each value of a page; of a list the first entry stands for all."""
-    if isinstance(page, dict):
-        for key, value in page.items():
-            yield from _leaves(value, (*path, key))
-    elif isinstance(page, list) and page:
-        yield from _leaves(page[0], (*path, 0))
-    else:
-        yield path
-
-
-def _with(page: Any, path: tuple[str | int, ...], value: Any) -> Any:
-    if not path:
-        return value
-    return (
-        {**page, path[0]: _with(page[path[0]], path[1:], value)}
-        if isinstance(page, dict)
-        else [_with(page[0], path[1:], value), *page[1:]]
-    )
-
-
 @pytest.mark.parametrize("name", ["result.json", "transcript.json", "released/released.json"])
 def test_a_value_of_another_type_is_a_damaged_folder_and_never_a_defect(result: Any, tmp_path: Path, name: str) -> None:
     """Whoever hands a folder over can write anything into its pages."""
     folder = result.save(tmp_path / "run")
     page, refused = json.loads((folder / name).read_text()), 0
-    for path in _leaves(page):
+    for path in list_leaves(page):
         for value in ({"x": [1]}, "\ud800", -1e308):
-            (folder / name).write_text(json.dumps(_with(page, path, value)))
+            (folder / name).write_text(json.dumps(replace_value(page, path, value)))
             try:
                 again = load_result(folder)
             except DataError:
@@ -198,27 +174,6 @@ def test_a_value_of_another_type_is_a_damaged_folder_and_never_a_defect(result: 
                 continue
             render_result(again), repr(again), str(again.guarantee), again.plan.as_text()
     assert refused
-
-
-def test_names_of_a_result_that_was_handed_over_do_not_reach_a_terminal_raw(result: Any, tmp_path: Path) -> None:
-    folder = result.save(tmp_path / "run")
-    for name in ("result.json", "released/released.json"):
-        page = json.loads((folder / name).read_text())
-        for path in _leaves(page):
-            if path[-1] not in ("format", "presented", "array", "kind", "total"):
-                page = _with(page, path, "\x1b[2J\u202e\nx") if isinstance(_at(page, path), str) else page
-        (folder / name).write_text(json.dumps(page))
-    again = load_result(folder)
-    shown = [repr(again), str(again.guarantee), repr(again.released), repr(again.plan), repr(again.views)]
-    for text in shown:
-        assert "\x1b" not in text and "\u202e" not in text
-    assert len(repr(again).splitlines()) == len(repr(result).splitlines()) and "\\u001b[2J" in repr(again)
-
-
-def _at(page: Any, path: tuple[str | int, ...]) -> Any:
-    for step in path:
-        page = page[step]
-    return page
 
 
 def test_the_card_states_guarantee_adversary_unit_and_seed(result: Any, tmp_path: Path) -> None:
@@ -261,7 +216,3 @@ def test_a_result_of_many_parties_has_one_account_for_all(tmp_path: Path) -> Non
     text = big.report(tmp_path / "big.html").read_text()
     assert "1,001" in text and "masks are left out" in text and not big.masks
     assert "masks are left out" not in simulated().report(tmp_path / "few.html").read_text()
-
-
-def test_of_takes_any_outcome(result: Any) -> None:
-    assert Result.of(replace(result.outcome, study="other")).study == "other"

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import norm
 
 from comity.report.sentences import best_guess_probability, explain_guarantee, format_percent
-from comity.study.results.outcome import Guarantee
+from comity.study.results.result import Guarantee
 
 PURE = Guarantee("eps 1.00", 1.0, 0.0, "a record", "replaced", "nobody", "private", seeded=False)
 

@@ -13,9 +13,9 @@ from comity.errors import Refused
 from comity.federation.declare.payers import spent_by
 from comity.federation.evaluation.figures import Figures
 from comity.privacy.ledger import Ledger
-from comity.report.result import Result, load_result
+from comity.report.result import load_result
 from comity.site.approval import preview_approval
-from comity.study.results.outcome import Outcome
+from comity.study.results.result import Result
 from comity.study.study import Study
 from tests.support.sites import NAMES, STUDY, Sites, approve, connect_services, execute
 
@@ -28,20 +28,20 @@ def measured(sites: Sites, **more: Any) -> Study:
     return sites.study(text=MEASURED, **more)
 
 
-def run(sites: Sites, study: Study) -> Outcome:
+def run(sites: Sites, study: Study) -> Result:
     """As a coordinator does it, over services in this process."""
     services = sites.services()
     for service in services.values():
         approve(service, service.take_in(sites.pack(study)))
     parties = connect_services(study, services, sites.coordinator)
     released, kept = execute(parties)
-    return Outcome.of(study.agreement, released, parties.transcript, run="run-1", kept=kept)
+    return Result.of(study.agreement, released, parties.transcript, run="run-1", kept=kept)
 
 
 def test_the_report_says_how_good_the_model_is_and_so_do_the_owners_results(sites: Sites) -> None:
     outcome = run(sites, measured(sites))
     assert outcome.guarantee.private
-    Result.of(outcome).save(sites.folder / "run")
+    outcome.save(sites.folder / "run")
     found = load_result(sites.folder / "run").evaluation
     assert found is not None and {"accuracy", "AUC", "log loss", "squared error"} <= set(found.figures)
     assert all(one.low <= one.value <= one.high for one in found.figures.values())

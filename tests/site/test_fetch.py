@@ -24,11 +24,11 @@ from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
 from comity.relay.deployment import connect_parties
 from comity.relay.submissions import _path, find_submission, record_submission
-from comity.report.result import Result, load_result
+from comity.report.result import load_result
 from comity.site.results import results_folder
 from comity.study.local.channel import LocalChannel
-from comity.study.results.outcome import Outcome
 from comity.study.results.released import load_received
+from comity.study.results.result import Result
 from comity.study.results.signatures import _statement, sign_files
 from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
@@ -50,8 +50,8 @@ def ran(sites: Sites, study: Study, out: Path) -> Path:
         study, run=run, channel=LocalChannel(services), journal=Journal(folder / JOURNAL), keys=sites.coordinator
     )
     released, kept = execute(parties)
-    outcome = Outcome.of(study.agreement, released, parties.transcript, run=run, kept=kept)
-    save_signed(Result.of(replace(outcome, simulated=False)), folder, sites.coordinator)
+    outcome = Result.of(study.agreement, released, parties.transcript, run=run, kept=kept)
+    save_signed(replace(outcome, simulated=False), folder, sites.coordinator)
     return folder
 
 
@@ -78,7 +78,7 @@ def test_a_run_is_fetched_by_its_coordinator_and_its_parties_in_the_form_of_a_si
         shutil.copy(sites.home(name) / "patients.csv", simulated / f"{name}.csv")
     shutil.copy(study.folder / "schema.toml", simulated)
     (simulated / "study.toml").write_text(study.text.replace(author, researcher))
-    Result.of(run_study(Study.load(simulated / "study.toml"))).save(tmp_path / "simulated")
+    run_study(Study.load(simulated / "study.toml")).save(tmp_path / "simulated")
     same = {name for name in files(tmp_path / "simulated") if not name.startswith("parties/")} | {"study.toml"}
     assert files(tmp_path / "mine") == same
     fetched = load_result(tmp_path / "mine")

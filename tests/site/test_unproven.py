@@ -14,12 +14,11 @@ from comity.federation.coordinator.lifecycle import ready
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.report.result import Result
 from comity.site.approval import preview_approval
 from comity.site.service import SiteService
 from comity.site.site_file import SiteFile
 from comity.site.status import Refusals
-from comity.study.results.outcome import Outcome
+from comity.study.results.result import Result
 from comity.study.study import Study
 from tests.support.sites import NAMES, STUDY, Sites, approve, connect_services, execute
 
@@ -93,10 +92,10 @@ def test_a_method_whose_claim_is_wrong_runs_at_its_corrected_loss(sites: Sites, 
         assert (drawn["leaves"], drawn["counts"]) == ("pure:0.2", "pure:0.3")
         page = json.loads((sites.home(name) / "results" / f"{study.hash[:12]}-run-1" / "received.json").read_text())
         assert page["claim"].startswith("not private as claimed") and page["loss"] == "eps 0.70"
-    outcome = Outcome.of(study.agreement, released, parties.transcript, run="run-1", kept=kept)
+    outcome = Result.of(study.agreement, released, parties.transcript, run="run-1", kept=kept)
     assert not outcome.guarantee.private and outcome.guarantee.epsilon == float(CORRECTED)
     assert "not private as claimed" in str(outcome.guarantee)
-    text = Result.of(outcome).report(tmp_path / "page.html").read_text()
+    text = outcome.report(tmp_path / "page.html").read_text()
     assert "Not private as claimed" in text and "Ledgers were charged the loss on this page" in text
 
 

@@ -27,7 +27,6 @@ from comity.learn.local_models import as_local_model
 from comity.methods.softlabel import SoftLabel
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.spherical import Spherical
-from comity.report.result import Result
 from comity.study.simulation.simulate import simulate
 
 from .consortia import labels
@@ -342,7 +341,7 @@ def test_any_classifier_is_trained_on_released_soft_labels() -> None:
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_a_saved_result_predicts_the_same(statistic: Any, tmp_path: Path) -> None:
     outcome = simulate(soft(statistic), parties=named(filled(3)), epsilon=60.0, delta=1e-6, seed=2)
-    Result.of(outcome).save(tmp_path / "run")
+    outcome.save(tmp_path / "run")
     loaded = load_result(tmp_path / "run").model
     test = clusters(3, 90, seed=7).features
     np.testing.assert_array_equal(loaded.predict(test), outcome.model.predict(test))

@@ -23,7 +23,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.local import consortium
 from comity.study.records.party_data import load_party_data
-from comity.study.results.outcome import Outcome
+from comity.study.results.result import Result
 from comity.study.simulation.simulate import simulate
 from comity.study.study import Study
 from tests.support.asks import path_of
@@ -139,7 +139,7 @@ class Vanishing(WholeLocal):
         return super().carry(here)
 
 
-def _simulated(study: Study, case: Case, ledgers: Mapping[str, Ledger], monkeypatch: pytest.MonkeyPatch) -> Outcome:
+def _simulated(study: Study, case: Case, ledgers: Mapping[str, Ledger], monkeypatch: pytest.MonkeyPatch) -> Result:
     party_data = load_party_data(study)
     lost = tuple(f"p{k}" for k in range(case.parties - case.dropouts, case.parties))
     channel: type[Channel] = type("Losing", (Vanishing,), {"lost": lost})

@@ -28,7 +28,7 @@ from comity.federation.declare.release import Array
 from comity.federation.messages.received import is_kept
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
-from comity.report.result import Result, load_result
+from comity.report.result import load_result
 from comity.study.results.released import Released, describe_releases, load_released, save_released
 from tests.report.small_run import simulated
 from tests.report.small_studies import CASES, refusal, small_study
@@ -71,8 +71,8 @@ def test_every_paid_release_is_in_its_receivers_results_and_reads_back_equal(cas
         assert setting.partition("=")[0] not in RUN[variant], refused
         pytest.skip("refused before anything is paid")
     result = comity.simulate(small_study(case, tmp_path), seed=1)
-    assert result.outcome is not None
-    declared, consortium = result.outcome.declaration, result.outcome.consortium
+    assert result.declaration is not None and result.consortium is not None
+    declared, consortium = result.declaration, result.consortium
     result.save(tmp_path / "run")
     again = load_result(tmp_path / "run")
     for name in ("coordinator", *consortium.parties):
@@ -106,7 +106,7 @@ def test_the_roles_of_contributing_present_a_dataset_to_the_consumer_alone(tmp_p
     scope: dict[str, Any] = {"__name__": __name__}
     for example in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
         exec(compile(example, "CONTRIBUTING.md", "exec", dont_inherit=True), scope)
-    again = load_result(Result.of(scope["outcome"]).save(tmp_path))
+    again = load_result(scope["outcome"].save(tmp_path))
     assert set(again.received_by("lab")) == {"numbers"} and not again.received_by("ash")
     assert len(again.presented) == again.received_by("lab")["numbers"].sum()
     assert [(one.name, one.loss.partition("=")[2]) for one in again.guarantee.payers] == [
@@ -120,7 +120,7 @@ def test_the_example_of_contributing_keeps_what_it_opened(tmp_path: Path) -> Non
     method, use, *_ = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     scope: dict[str, Any] = {"__name__": __name__}
     exec(compile(method + use, "CONTRIBUTING.md", "exec", dont_inherit=True), scope)
-    result = Result.of(scope["outcome"])
+    result = scope["outcome"]
     assert set(result.model) == {"centre"}
     again = load_result(result.save(tmp_path))
     assert np.array_equal(again.released["centre"], scope["outcome"].released["centre"])

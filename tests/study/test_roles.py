@@ -22,9 +22,9 @@ from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Spherical
 from comity.report.card import write_card
-from comity.report.result import Result, load_result
+from comity.report.result import load_result
 from comity.study.records.party_data import PartyData
-from comity.study.results.outcome import Outcome
+from comity.study.results.result import Result
 from comity.study.simulation.ledgers import grants_by_party
 from comity.study.simulation.simulate import run_study, simulate
 from comity.study.study import Study
@@ -79,7 +79,7 @@ class Summary(Protocol):
         site.contribute(site.features.mean(axis=0))
 
 
-def simulated(**more: Any) -> Outcome:
+def simulated(**more: Any) -> Result:
     return simulate(Summary(), parties=PARTIES, epsilon=1, unit="record", roles=ROLES, **more)
 
 
@@ -93,7 +93,7 @@ def test_a_simulation_keeps_roles_and_charges_each_what_it_pays() -> None:
 
 
 def test_whoever_reads_about_a_run_sees_each_payer(tmp_path: Path) -> None:
-    result = Result.of(simulated())
+    result = simulated()
     owners, consumer = "each owner (ash, birch)", "consumer (elm)"
     assert result.guarantee.losses == {consumer: "eps 1.44", owners: "eps 1.00"}
     assert f"eps 1.44 for {consumer}; eps 1.00 for {owners}" in str(result.guarantee)

@@ -20,14 +20,13 @@ from comity.methods.averaging import Averaging
 from comity.methods.softlabel import SoftLabel
 from comity.methods.vertical import GradientRegression, VerticalRegression
 from comity.privacy.loss import Approx
-from comity.report.result import Result
-from comity.study.results.outcome import Outcome
+from comity.study.results.result import Result
 from comity.study.simulation.simulate import simulate
 from tests.support import vertical as columns
 from tests.support.noise import NoNoise
 
 
-def figures(outcome: Outcome) -> dict[str, float]:
+def figures(outcome: Result) -> dict[str, float]:
     return {figure.name: figure.value for figure in outcome.assessment.figures}
 
 
@@ -35,7 +34,7 @@ def rounds() -> VerticalRegression:
     return columns.build_regression(2, products="dealer", solver="auto", rounds=2)
 
 
-def simulated(tried: Any, **terms: Any) -> Outcome:
+def simulated(tried: Any, **terms: Any) -> Result:
     return simulate(tried, **{"epsilon": 5.0, "delta": 1e-5, "unit": "record", "seed": 1, **terms})
 
 
@@ -45,7 +44,7 @@ def test_rounds_over_columns_tell_it_on_the_page_and_in_the_file(tmp_path: Path)
     outcome = simulated(tried, parties=held, test=columns.make_people(50, seed=1))
     found = figures(outcome)
     assert 0 < found["instruments cut"] < 1 and found["scores cut"] == 0
-    Result.of(outcome).save(tmp_path)
+    outcome.save(tmp_path)
     saved = json.loads((tmp_path / "result.json").read_text())
     assert {"instruments cut", "scores cut"} <= {figure["name"] for figure in saved["figures"]}
     assert "outside the guarantee" in saved["not_covered"]
@@ -102,8 +101,8 @@ def test_nobody_but_a_simulation_asks_for_it(monkeypatch: pytest.MonkeyPatch) ->
     tried, frame = rounds(), columns.make_people(60)
     consortium = columns.make_consortium(tried, Approx(1, 1e-5))
     parties, _ = columns.host_parties(tried, columns.encode_parts(tried, frame), consortium, NoNoise())
-    outcome = Outcome.of(Agreement("0" * 64, tried, consortium), run(parties), parties.transcript, run="run-1")
-    assert outcome.assessment == Assessment() and not Result.of(outcome).as_json()["figures"]
+    outcome = Result.of(Agreement("0" * 64, tried, consortium), run(parties), parties.transcript, run="run-1")
+    assert outcome.assessment == Assessment() and not outcome.as_json()["figures"]
     root = Path(comity.__file__).parent
     asking = [
         path

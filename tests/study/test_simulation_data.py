@@ -13,7 +13,7 @@ import pytest
 
 from comity.data import clinic_schema, clinics, explain
 from comity.errors import BadInput, StudyError
-from comity.report.result import Result, load_result
+from comity.report.result import load_result
 from comity.study.records.party_data import load_party_data
 from comity.study.simulation.simulate import run_study, simulate
 from comity.study.study import Study
@@ -105,7 +105,7 @@ def test_what_was_told_is_in_the_result_and_survives_its_folder(folder: Path) ->
     change(folder / "a.csv", age=float("inf"))
     outcome = run_study(study(folder), seed=1)
     assert any("infinite" in one for one in outcome.findings)
-    Result.of(outcome).save(folder / "run")
+    outcome.save(folder / "run")
     assert load_result(folder / "run").findings == outcome.findings
     assert json.loads((folder / "run" / "result.json").read_text())["findings"] == list(outcome.findings)
     assert "values are infinite" in (folder / "run" / "report.html").read_text()

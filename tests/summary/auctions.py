@@ -9,7 +9,7 @@ import numpy as np
 from comity.data import Records
 from comity.methods.summary.auction.method import AuctionSummary
 from comity.methods.summary.published.method import PublishedSummary
-from comity.study.results.outcome import Outcome
+from comity.study.results.result import Result
 from comity.study.simulation.simulate import simulate
 
 from .consortia import COLUMNS, ROLES, build_summary, make_records
@@ -32,7 +32,7 @@ def build_published(own: dict[str, Records] | None = None, **options: Any) -> Pu
     return built
 
 
-def run_seeded(protocol: Any, records: dict[str, Records] | None = None, **more: Any) -> Outcome:
+def run_seeded(protocol: Any, records: dict[str, Records] | None = None, **more: Any) -> Result:
     """A simulated run; the same seed, study and run give the same one."""
     known: dict[str, Any] = {
         "epsilon": 4.0,

@@ -19,7 +19,7 @@ from comity.methods.summary.artefact import Bought, BoughtRecords, RatioWeights
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.report.result import Result, load_result
+from comity.report.result import load_result
 from comity.study.simulation.simulate import simulate
 
 from .consortia import CONSUMER, OWNERS, ROLES, build_one_shot, make_cloud, make_consortium, make_records
@@ -263,7 +263,7 @@ def test_a_page_shows_what_was_bought_from_whom_and_pictures_where_records_are_s
         seed=2,
         test=digit_pictures(30, "page test", tested=True),
     )
-    result = Result.of(outcome)
+    result = outcome
     result.save(tmp_path / "run")
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     for words in ("What was bought from whom", "payout", "6 pictures", "Exact values leave their owners", "uniform"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from comity.federation.protocol import Protocol
-from comity.report.result import Result
+from comity.study.results.result import Result
 from comity.study.simulation.simulate import simulate
 
 
 def simulated_result(protocol: Protocol, **options: Any) -> Result:
-    return Result.of(simulate(protocol, **options))
+    return simulate(protocol, **options)

@@ -14,7 +14,7 @@ from comity.data import clinic_schema
 from comity.errors import ComityError, StudyError
 from comity.methods.synthetic import SyntheticColumnsProtocol, SyntheticProtocol
 from comity.privacy.unit import Neighbours, Unit
-from comity.report.result import Result, load_result
+from comity.report.result import load_result
 from comity.study.records.party_data import load_party_data
 from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
@@ -132,7 +132,7 @@ def test_a_study_runs_and_is_saved_with_its_products(tmp_path: Path) -> None:
     assert figures["size error"] == 0 and 0 < figures["two-way total variation"] < 0.5
     names = {one.name: one for one in found.assessment.baselines}
     assert set(names) == {"constant", "own data", "pooled"} and "holder" in names["own data"].note
-    folder = Result.of(found).save(tmp_path / "run")
+    folder = found.save(tmp_path / "run")
     again = load_result(folder)
     assert (again.presented.counts.values == found.presented.counts.values).all()
     assert again.presented.table_one().rows == found.presented.table_one().rows

@@ -18,7 +18,6 @@ from comity.methods.synthetic.statistics import cell_middles
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.report.result import Result
 from comity.study.simulation.simulate import simulate
 
 from .consortia import build_synthetic, make_frame, make_schema
@@ -196,7 +195,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         neighbours="add-remove",
         ledgers=ledgers,
     )
-    Result.of(found).save(place / "run")
+    found.save(place / "run")
     return place
 
 

@@ -18,7 +18,6 @@ from comity.data import Bounded, Categorical, Classes, Date, Numeric, Schema
 from comity.learn import LinearClassifier, LinearRegressor, load_model
 from comity.methods.synthetic.published.method import PublishedSynthetic
 from comity.methods.synthetic.published.predictor import measure_error
-from comity.report.result import Result
 from comity.study.results.released import load_received
 from comity.study.simulation.simulate import simulate
 
@@ -66,7 +65,7 @@ def run_simulation(kind: str = "logistic", **more: Any) -> Any:
 @pytest.mark.parametrize("kind", TARGETS)
 def test_the_own_model_is_an_artefact_in_its_owners_folder_and_predicts_its_records(kind: Any, tmp_path: Path) -> None:
     method, found = run_simulation(kind)
-    Result.of(found).save(tmp_path)
+    found.save(tmp_path)
     test = frame(kind, 99)
     records = method.encoding.encode(test).records
     for name in NAMES:
@@ -85,9 +84,9 @@ def test_the_own_model_is_an_artefact_in_its_owners_folder_and_predicts_its_reco
 
 def test_no_other_folder_has_the_own_model_and_saving_again_changes_nothing(tmp_path: Path) -> None:
     _, found = run_simulation()
-    Result.of(found).save(tmp_path)
+    found.save(tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("own/**/*") if path.is_file()}
-    Result.of(found).save(tmp_path)
+    found.save(tmp_path)
     assert before and all(path.read_bytes() == content for path, content in before.items())
     for name in NAMES:
         weights = found.received[name].own["model"].tobytes()

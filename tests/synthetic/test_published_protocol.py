@@ -24,7 +24,7 @@ from comity.methods.synthetic.published.method import PublishedSynthetic
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.local.stacks import require_stacks
-from comity.study.results.outcome import Outcome
+from comity.study.results.result import Result
 from comity.study.simulation.simulate import simulate
 from tests.support.asks import answer_ask, write_ask
 from tests.support.consortia import STUDY, make_consortium
@@ -53,7 +53,7 @@ def small(schema: Any = SCHEMA, **more: Any) -> PublishedSynthetic:
     return build_published(schema, **{"depth": 4, "levels": 3, "leaves": 60, **more})
 
 
-def run_simulation(protocol: Any, count: int = 3, **more: Any) -> Outcome:
+def run_simulation(protocol: Any, count: int = 3, **more: Any) -> Result:
     schema = protocol.schema
     parties = {f"site-{k}": frame(k, schema=schema) for k in range(count)}
     options = {"epsilon": 1.0, "unit": "record", "neighbours": "add-remove", "seed": 1, "schema": schema, **more}

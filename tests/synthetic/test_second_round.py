@@ -25,8 +25,8 @@ from comity.methods.synthetic.counts import LAPLACE, RECOUNTED_PAIRS, Layout, Re
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.randomness import SeededNoise
-from comity.report.result import Result, load_result
-from comity.study.results.outcome import Outcome
+from comity.report.result import load_result
+from comity.study.results.result import Result
 from comity.study.simulation.simulate import simulate
 from tests.averaging.default_consortium import make_consortium as rostered
 from tests.averaging.default_consortium import parties
@@ -268,7 +268,7 @@ def replace_rows(whole: Any, rows: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def presented() -> Outcome:
+def presented() -> Result:
     held = {name: make_frame(300, k) for k, name in enumerate(NAMES[:3])}
     return simulate(build_synthetic(**TWICE), parties=held, **SMALL)
 
@@ -276,7 +276,7 @@ def presented() -> Outcome:
 def test_a_run_folder_holds_both_rounds_and_further_products_come_of_it(
     presented: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Result.of(presented).save(tmp_path / "run")
+    presented.save(tmp_path / "run")
     again = load_result(tmp_path / "run")
     for name, kept in {"coordinator": {"counts", "again"}, NAMES[0]: {"opened", "pairs"}}.items():
         assert kept <= set(again.received_by(name))

@@ -29,7 +29,7 @@ from comity.methods.vertical.published.protocol import (
 )
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
-from comity.report.views import list_views
+from comity.study.results.views import list_views
 from tests.support.arrays import find_arrays
 from tests.support.noise import NoNoise
 from tests.support.vertical import (

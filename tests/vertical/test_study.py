@@ -149,10 +149,10 @@ def test_columns_are_needed(tmp_path: Path) -> None:
 
 
 def test_a_linear_model_is_saved_with_its_errors_and_read_again(tmp_path: Path) -> None:
-    from comity.report.result import Result, load_result
+    from comity.report.result import load_result
 
     found = run_study(study(tmp_path, linear=True), seed=1)
-    Result.of(found).save(tmp_path / "out")
+    found.save(tmp_path / "out")
     model = load_result(tmp_path / "out").model
     frame = make_people(50, seed=9, linear=True)
     np.testing.assert_array_equal(model.predict(frame), found.model.predict(frame))

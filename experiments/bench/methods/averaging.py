@@ -18,7 +18,7 @@ from comity.entropy import Stream
 from comity.methods.averaging import Averaging, penalty_for
 from comity.methods.averaging.descent import ROUNDS
 from comity.privacy import zcdp_rho
-from comity.protocol import Outcome, simulate
+from comity.protocol import Result, simulate
 from experiments.bench.methods import averaging_anchors as anchors
 from experiments.data.adult_bins import Adult, adult
 
@@ -102,12 +102,12 @@ def alone(data: Adult, count: int, *, repeats: int) -> dict[str, Any]:
     }
 
 
-def _error(outcome: Outcome) -> float:
+def _error(outcome: Result) -> float:
     assert outcome.error is not None, "a run with test records has an error"
     return outcome.error
 
 
-def ours(data: Adult, parties: dict[str, Records], delta: float, seed: int) -> Outcome:
+def ours(data: Adult, parties: dict[str, Records], delta: float, seed: int) -> Result:
     built = Averaging.over_rows(features=data.features, sizes={name: len(own) for name, own in parties.items()})
     return simulate(
         built,

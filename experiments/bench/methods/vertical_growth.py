@@ -20,7 +20,7 @@ from comity.data import Bounded, Numeric, Records, Schema
 from comity.entropy import Stream
 from comity.errors import ComityError
 from comity.methods.vertical import ProductMethod, Vertical, VerticalRegression
-from comity.protocol import Outcome, simulate
+from comity.protocol import Result, simulate
 
 Floats = NDArray[np.float64]
 
@@ -92,7 +92,7 @@ def generated(parties: int, rows: int, features: int) -> dict[str, Records]:
     return {f"p{party}": Records(columns, None if party else labels) for party, columns in held.items()}
 
 
-def simulated(protocol: VerticalRegression, parties: dict[str, Records]) -> Outcome:
+def simulated(protocol: VerticalRegression, parties: dict[str, Records]) -> Result:
     return simulate(protocol, parties=parties, epsilon=1.0, delta=1e-6, unit="record", schema=protocol.schema)
 
 

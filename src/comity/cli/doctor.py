@@ -45,11 +45,17 @@ def doctor(
     if site is not None or consortium is not None:
         _show_findings(_collect_findings(site, consortium), as_json=as_json)
         return
-    from comity.report.versions import versions
+    from comity.study.results.result import software_versions
 
     home, data, sync = _check_home(), _check_datasets(), _time_durable_write()
-    document = {"versions": versions(), "machine": machine(), "home": home, "data": data, "durable_write": sync}
-    lines = [f"  {name.ljust(14)}  {version}" for name, version in versions().items()]
+    document = {
+        "versions": software_versions(),
+        "machine": machine(),
+        "home": home,
+        "data": data,
+        "durable_write": sync,
+    }
+    lines = [f"  {name.ljust(14)}  {version}" for name, version in software_versions().items()]
     for name, finding in (("COMITY_HOME", home), ("COMITY_DATA", data), ("durable write", sync)):
         lines.append(f"  {name.ljust(14)}  {'' if finding['ok'] else 'TO DO: '}{finding['sentence']}")
     show(lines, document, as_json=as_json)

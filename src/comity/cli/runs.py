@@ -14,6 +14,7 @@ from comity.cli.output import say, show, table
 
 if TYPE_CHECKING:
     from comity.cli.run_folder import RunManifest
+    from comity.study.results.result import Result
 
 
 @dataclass(frozen=True)
@@ -151,27 +152,26 @@ def fetch(
     if site is None:
         show_run(_fetch_at_coordinator(run, to, out, keys), as_json=as_json)
         return
-    folder, sentence = _fetch_at_site(run, to, site)
+    folder, result, sentence = _fetch_at_site(run, to, site)
     if sentence:
         # To the terminal only: it depends on this owner's records.
         say(sentence, err=True)
-    show_run(folder, as_json=as_json)
+    show_run(folder, result, as_json=as_json)
 
 
-def _fetch_at_site(run: str, to: Path | None, path: Path) -> tuple[Path, str]:
-    """The new folder, and a sentence on how good the result is on this owner's records."""
+def _fetch_at_site(run: str, to: Path | None, path: Path) -> tuple[Path, Result, str]:
+    """The new folder, the result, and a sentence on how good it is on this owner's records."""
     from comity.files import write_atomically
-    from comity.report.result import Result
     from comity.site.results import load_own_score, load_results
     from comity.site.site_file import SiteFile
     from comity.study.results.released import safe_name
 
     loaded = SiteFile.load(path)
-    study, outcome = load_results(loaded, run)
-    score = load_own_score(loaded.home, study.hash, outcome.run)
-    folder = _create_folder(to or Path(safe_name(outcome.run)))
+    study, result = load_results(loaded, run)
+    score = load_own_score(loaded.home, study.hash, result.run)
+    folder = _create_folder(to or Path(safe_name(result.run)))
     write_atomically(folder / "study.toml", study.text)
-    return Result.of(outcome).save(folder), "" if score is None else f"{loaded.party}: {score.sentence}"
+    return result.save(folder), result, "" if score is None else f"{loaded.party}: {score.sentence}"
 
 
 def _fetch_at_coordinator(run: str, to: Path | None, out: Path, keys: Path | None) -> Path:
@@ -246,15 +246,15 @@ def report(
         webbrowser.open(path.absolute().as_uri())
 
 
-def show_run(folder: Path, *, as_json: bool) -> None:
-    """Print the result in a run folder."""
+def show_run(folder: Path, result: Result | None = None, *, as_json: bool) -> None:
+    """Print the result of a run that was just saved in this folder, or load it from there."""
     import json
 
-    from comity.report.result import load_result
+    from comity.report.result import format_result, load_result
     from comity.report.sentences import describe_evaluation, describe_quality
 
-    result = load_result(folder)
-    document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    result = result or load_result(folder)
+    document = json.loads(format_result(result))
     guarantee = result.guarantee
     lines = [f"{result.study} · run {result.run} · {result.parties} parties"]
     if result.seconds:

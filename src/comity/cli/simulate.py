@@ -19,6 +19,7 @@ from comity.untrusted.toml import read_tables
 if TYPE_CHECKING:
     from comity.cli.run_folder import RunManifest
     from comity.study.records.party_data import PartyData
+    from comity.study.results.result import Result
     from comity.study.study import Study
 
 
@@ -124,20 +125,20 @@ def run(
             raise typer.BadParameter(
                 "--resume uses the seed and the settings of the stopped run; leave --seed and --set out."
             )
-        folder = _resume_run(resume, study, out, repeats=repeats, quiet=quiet)
+        folder, result = _resume_run(resume, study, out, repeats=repeats, quiet=quiet)
     elif study is None:
         raise typer.BadParameter("give a study file, as in: comity run study.toml; or a run: --resume RUN.")
     else:
         settings, notes = parse_overrides(sets), not (quiet or as_json)
-        folder = _start_run(study, seed, settings, out, repeats=repeats, quiet=quiet, notes=notes)
+        folder, result = _start_run(study, seed, settings, out, repeats=repeats, quiet=quiet, notes=notes)
     from comity.cli.runs import show_run
 
-    show_run(folder, as_json=as_json)
+    show_run(folder, result, as_json=as_json)
 
 
 def _start_run(
     path: Path, seed: int | None, settings: dict[str, Any], out: Path, *, repeats: int, quiet: bool, notes: bool
-) -> Path:
+) -> tuple[Path, Result]:
     from comity.cli.run_folder import RunManifest, begin_run, make_folder
     from comity.study.local.consortium import new_run_id
     from comity.study.records.party_data import load_party_data
@@ -167,11 +168,10 @@ def _start_run(
     )
     folder = make_folder(out)
     begin_run(folder, manifest, text_as_run(study.text, settings))
-    _run_and_save(study, manifest, folder, party_data, repeats=repeats, quiet=quiet)
-    return folder
+    return folder, _run_and_save(study, manifest, folder, party_data, repeats=repeats, quiet=quiet)
 
 
-def _resume_run(named: Path, path: Path | None, out: Path, *, repeats: int, quiet: bool) -> Path:
+def _resume_run(named: Path, path: Path | None, out: Path, *, repeats: int, quiet: bool) -> tuple[Path, Result | None]:
     from comity.cli.run_folder import find_folder, load_study, read_manifest, require_resumable
     from comity.errors import Refused
     from comity.study.records.party_data import load_party_data
@@ -182,24 +182,22 @@ def _resume_run(named: Path, path: Path | None, out: Path, *, repeats: int, quie
     if path is not None and Study.load(path, overrides=manifest.overrides).hash != manifest.study_hash:
         raise Refused(f"{path} is not the study of {folder}; leave it out, or start a new run with it", code="study")
     if (folder / "result.json").exists():
-        return folder
+        return folder, None
     require_resumable(folder, manifest)
     study = load_study(folder, manifest)
-    _run_and_save(study, manifest, folder, load_party_data(study), repeats=repeats, quiet=quiet)
-    return folder
+    return folder, _run_and_save(study, manifest, folder, load_party_data(study), repeats=repeats, quiet=quiet)
 
 
 def _run_and_save(
     study: Study, manifest: RunManifest, folder: Path, party_data: PartyData, *, repeats: int, quiet: bool
-) -> None:
+) -> Result:
     from comity.cli.run_folder import site_log, write_manifest
     from comity.errors import BadInput, Refused, Stopped
-    from comity.report.result import Result
     from comity.study.simulation.simulate import run_study
 
     try:
         with site_log(folder), progress_bar(study.name, quiet=quiet) as progress:
-            outcome = run_study(
+            result = run_study(
                 study,
                 seed=manifest.seed,
                 folder=folder,
@@ -210,7 +208,8 @@ def _run_and_save(
             )
             if progress is not None:
                 progress("writing the report")
-            Result.of(outcome).save(folder)
+            result.save(folder)
+            return result
     except (KeyboardInterrupt, Stopped) as stop:
         why = f" ({stop})" if isinstance(stop, Stopped) else ""
         remedy = (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from comity.cli.run_folder import RunManifest
     from comity.crypto.sealing import Identity
     from comity.relay.address import RelayAddress
-    from comity.report.result import Result
+    from comity.study.results.result import Result
     from comity.study.study import Study
 
 app = typer.Typer(
@@ -175,7 +175,6 @@ def _deliver_and_run(
     from comity.cli.run_folder import read_manifest, site_log
     from comity.relay.channel import NatsChannel
     from comity.relay.deployment import deliver_study, run_deployed, unnotified_parties
-    from comity.report.result import Result
     from comity.study.results.signatures import NAME as SIGNED
 
     run, is_signed = read_manifest(folder).run, (folder / SIGNED).exists()
@@ -193,7 +192,7 @@ def _deliver_and_run(
             study, run=run, keys=identity, channel=channel, journal=folder / JOURNAL, progress=progress
         )
         if not is_signed:
-            save_signed(Result.of(outcome), folder, identity)
+            save_signed(outcome, folder, identity)
         if missing := unnotified_parties(folder / JOURNAL, run):
             warn(
                 f"{', '.join(missing)}: not yet told that the run ended, and without its results; when they serve "

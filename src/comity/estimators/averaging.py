@@ -25,7 +25,7 @@ from comity.methods.averaging.method import Solver
 from comity.methods.averaging.objectives import Kind
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
-from comity.study.results.outcome import Outcome
+from comity.study.results.result import Result
 
 Floats = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ class _Averaged(SimulatedEstimator):
         rows: Floats,
         targets: NDArray[Any],
         split: dict[str, NDArray[np.int64]],
-    ) -> Outcome:
+    ) -> Result:
         return self._run(
             protocol,
             X,

@@ -35,7 +35,7 @@ from comity.federation.protocol import Protocol
 from comity.privacy.ledger import Account, Draw, Ledger
 from comity.privacy.loss import Approx, float_above
 from comity.privacy.unit import Neighbours, Unit
-from comity.study.results.outcome import Guarantee
+from comity.study.results.result import Guarantee
 
 # These parts of scikit-learn hand rows on as they are, and each fit that they make is charged.
 _NEUTRAL = {"base", "utils", "pipeline", "multiclass", "multioutput"}

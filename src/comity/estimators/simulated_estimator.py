@@ -45,9 +45,8 @@ from comity.learn.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, loss_of
 from comity.privacy.unit import Unit
-from comity.report.result import Result
 from comity.study.records.party_data import PartyData
-from comity.study.results.outcome import Guarantee, Outcome
+from comity.study.results.result import Guarantee, Result
 from comity.study.simulation.ledgers import ledgers_in_memory
 from comity.study.simulation.simulate import run_simulation
 
@@ -119,13 +118,7 @@ class SimulatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     @property
     def result_(self) -> Result:
         """The run with its report and transcript, under `guarantee_`."""
-        guarantee = self.guarantee_
-        outcome = self._run_result.outcome
-        return replace(
-            self._run_result,
-            guarantee=guarantee,
-            outcome=None if outcome is None else replace(outcome, guarantee=guarantee),
-        )
+        return replace(self._run_result, guarantee=self.guarantee_)
 
     def _run(
         self,
@@ -136,7 +129,7 @@ class SimulatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         unit: Unit,
         colluders: int,
         settings: Mapping[str, Any],
-    ) -> Outcome:
+    ) -> Result:
         """Charge, count and simulate a fit. Every refusal comes before the charge."""
         if not self.epsilon > 0:
             raise StudyError(f"epsilon must be positive, found {self.epsilon}", key="epsilon")
@@ -163,7 +156,7 @@ class SimulatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         outcome = replace(outcome, settings=dict(settings))
         found = protocol.clipped_fractions(outcome.released, list(parties.values()), consortium)
         self.cut_ = {figure.name: figure.value for figure in found}
-        self._fit, self._charge, self._search, self._run_result = fit, charge, search, Result.of(outcome)
+        self._fit, self._charge, self._search, self._run_result = fit, charge, search, outcome
         return outcome
 
     def _mark_family(self) -> int:
@@ -275,6 +268,4 @@ class SimulatedRegressor(RegressorMixin, SimulatedEstimator):  # type: ignore[mi
 
 def _without_exact_figures(result: Result) -> Result:
     """The result without figures that were read off the records, and without what stays with each party."""
-    bare: dict[str, Any] = {"assessment": Assessment(), "findings": ()}
-    outcome = None if result.outcome is None else replace(result.outcome, kept={}, **bare)
-    return replace(result, outcome=outcome, **bare)
+    return replace(result, kept={}, assessment=Assessment(), findings=())

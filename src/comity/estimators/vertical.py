@@ -29,7 +29,7 @@ from comity.methods.vertical import Vertical
 from comity.methods.vertical.method import ColumnRegression
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
-from comity.study.results.outcome import Outcome
+from comity.study.results.result import Result
 
 Floats = NDArray[np.float64]
 
@@ -95,7 +95,7 @@ class _ByColumns(SimulatedEstimator):
         columns[order[0]].append(_TARGET)
         return {party: tuple(listed) for party, listed in columns.items()}
 
-    def _simulate(self, protocol: ColumnRegression, X: Floats, targets: NDArray[Any]) -> Outcome:
+    def _simulate(self, protocol: ColumnRegression, X: Floats, targets: NDArray[Any]) -> Result:
         frame = _frame(X)
         records = {}
         for party in protocol.design.parties:

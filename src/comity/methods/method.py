@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from comity.federation.plan import Plan
-    from comity.report.result import Result
+    from comity.study.results.result import Result
     from comity.study.study import Study
 
 ABSENT = "absent"

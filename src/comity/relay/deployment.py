@@ -24,7 +24,7 @@ from comity.federation.messages.sealed_channel import SealedChannel, seal_messag
 from comity.federation.messages.signatures import verify_reply
 from comity.privacy.randomness import ReleasedNoise
 from comity.site.pack import pack
-from comity.study.results.outcome import Outcome
+from comity.study.results.result import Result
 
 if TYPE_CHECKING:
     from comity.crypto.sealing import Identity
@@ -136,7 +136,7 @@ def run_deployed(
     timeouts: Timeouts = RUN_TIMEOUTS,
     progress: Progress | None = None,
     watch: Watch | None = None,
-) -> Outcome:
+) -> Result:
     """Run a study with its sites, or resume a run. The outcome has no budget accounts, which only the sites know, and
     no assessment, which would need their records."""
     started = time.perf_counter()
@@ -151,5 +151,5 @@ def run_deployed(
         watch=watch,
     )
     released, kept = execute(parties)
-    outcome = Outcome.of(study.agreement, released, parties.transcript, run=run, kept=kept)
+    outcome = Result.of(study.agreement, released, parties.transcript, run=run, kept=kept)
     return replace(outcome, seconds=time.perf_counter() - started, simulated=False)

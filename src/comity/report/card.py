@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from comity.artefacts.artefact import Artefact
-from comity.report.sentences import describe_evaluation, describe_uncovered, format_baseline
+from comity.report.sentences import describe_evaluation, format_baseline
 
 if TYPE_CHECKING:
-    from comity.report.result import Result
+    from comity.study.results.result import Result
 
 
 def write_card(result: Result, artefact: Artefact) -> str:
@@ -90,4 +90,4 @@ def _describe_exact_quality(result: Result) -> str:
         lines += ["", "Further figures:", *listed] if lines else ["Figures on test records of the simulation:", *listed]
     if assessment.repeats is not None:
         lines += ["", f"With fresh simulated noise: {assessment.repeats.sentence()}."]
-    return "\n".join([*lines, "", describe_uncovered(result) or ""])
+    return "\n".join([*lines, "", result.not_covered or ""])

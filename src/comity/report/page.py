@@ -18,10 +18,10 @@ from comity.federation.declare.declaration import DISCLOSING, is_unproven
 from comity.privacy.loss import format_small, format_up
 from comity.report.card import describe_presented
 from comity.report.plots import draw_errors, draw_plot
-from comity.report.sentences import describe_evaluation, describe_quality, describe_uncovered, explain_guarantee
+from comity.report.sentences import describe_evaluation, describe_quality, explain_guarantee
 
 if TYPE_CHECKING:
-    from comity.report.result import Result
+    from comity.study.results.result import Result
 
 # A page shows so many lines of the transcript and so many names; the files beside it have the rest.
 MAX_LINES, MAX_NAMES = 60, 3
@@ -143,7 +143,7 @@ def _about_claim(result: Result) -> str:
 
 def list_caveats(result: Result) -> list[str]:
     caveats = ["Simulated on one machine, which held the records of every party."] if result.simulated else []
-    uncovered = describe_uncovered(result)
+    uncovered = result.not_covered
     if uncovered is not None:
         caveats.append(uncovered)
     if not result.masks:

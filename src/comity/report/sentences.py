@@ -14,11 +14,11 @@ from decimal import ROUND_UP, Context, Decimal
 from typing import TYPE_CHECKING
 
 from comity.privacy.loss import format_small
-from comity.study.results.outcome import Guarantee
+from comity.study.results.result import Guarantee
 
 if TYPE_CHECKING:
     from comity.federation.evaluation.assessment import Baseline
-    from comity.report.result import Result
+    from comity.study.results.result import Result
 
 _REPLACED = {
     "a record": ("every other record", "of yours"),
@@ -65,20 +65,6 @@ def describe_evaluation(result: Result) -> tuple[str, ...]:
         return ()
     heading = f"measured under privacy on records set aside ({max(0, round(found.records))} {found.of}), 95 % intervals"
     return (heading, *(f"{name} {figure}" for name, figure in found.figures.items()))
-
-
-def describe_uncovered(result: Result) -> str | None:
-    """Which figures the guarantee does not cover; None where nothing was measured."""
-    if not result.assessment.measured:
-        return None
-    if result.error is None:
-        measured = "The figures of quality were"
-    else:
-        measured = "The error and the baselines were" if result.baselines else "The error was"
-    return (
-        f"{measured} measured on the private records of a simulation, outside the guarantee: in a deployment each such "
-        "figure would be a separate release, noised and paid for, or stay with its owner."
-    )
 
 
 def best_guess_probability(epsilon: float, delta: float) -> float:

@@ -29,8 +29,8 @@ from comity.privacy.ledger import Ledger
 from comity.site.inbox import Inbox
 from comity.site.pack import write_files
 from comity.site.status import SiteRun, list_runs
-from comity.study.results.outcome import Account, Outcome
 from comity.study.results.released import PAGE, check_received, load_received, safe_name, save_received
+from comity.study.results.result import Account, Result
 from comity.study.results.signatures import NAME, read_signed_files, sign_files
 from comity.untrusted.pages import validate
 
@@ -117,7 +117,7 @@ def _path(home: Path, study: str, run: str) -> Path:
     return home / _FOLDER / f"{study[:12]}-{safe_name(run)}.json"
 
 
-def load_results(site: SiteFile, named: str) -> tuple[Study, Outcome]:
+def load_results(site: SiteFile, named: str) -> tuple[Study, Result]:
     """A run as this owner has it, in the form of a simulation's outcome: what was released to the owner, and what stays
     with it. It has neither the other parties' messages nor an assessment.
 
@@ -132,7 +132,7 @@ def load_results(site: SiteFile, named: str) -> tuple[Study, Outcome]:
         write_files(read_signed_files(folder, own, study=study.hash, run=run.run), Path(copy))
         received, _ = load_received(copy)
     check_received(received, folder, consortium.roster[COORDINATOR], study=study.hash, run=run.run)
-    outcome = Outcome.of(study.agreement, received.releases, Transcript(()), run=run.run, partly=True)
+    outcome = Result.of(study.agreement, received.releases, Transcript(()), run=run.run, partly=True)
     return study, replace(
         outcome,
         accounts=_accounts(Ledger(site.ledger), run.dataset, site.party, consortium),

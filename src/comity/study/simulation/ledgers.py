@@ -19,8 +19,8 @@ from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger, SharedFile, currency_for
 from comity.privacy.loss import LOSSES, Approx, Pure, float_above, format_up, loss_of
 from comity.study.local.consortium import OpenLedger
-from comity.study.results.outcome import Account
 from comity.study.results.released import safe_name
+from comity.study.results.result import Account
 from comity.study.study import Study
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,9 @@ from comity.entropy import derive
 from comity.errors import BudgetExceeded, StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.parties import Progress
-from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declare.consortium import Consortium, default_colluders
 from comity.federation.declare.evaluation import split_budget
 from comity.federation.evaluation.assessment import Assessment, Baseline
-from comity.federation.messages.received import Received
 from comity.federation.protocol import Protocol, presented_to
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss, loss_of
@@ -34,7 +32,7 @@ from comity.study.local.consortium import LocalConsortium, OpenLedger, new_run_i
 from comity.study.local.stacks import REAL_HOSTS, require_stacks, runs_as_stacks
 from comity.study.records.local_models import build_local_models
 from comity.study.records.party_data import Data, PartyData, encode_party_data, load_party_data, require_same_data
-from comity.study.results.outcome import Account, Guarantee, Outcome
+from comity.study.results.result import Guarantee, Result
 from comity.study.simulation.ledgers import (
     Grant,
     grants_by_party,
@@ -76,7 +74,7 @@ def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of 
     baselines: bool = True,
     results: bool | None = None,
     repeats: int = 0,
-) -> Outcome:
+) -> Result:
     """Run a protocol over these parties' records, as `simulated` says.
 
     `ledgers` are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`.
@@ -117,7 +115,7 @@ def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of 
             "a simulation in stacks of parties keeps its ledger and its journal in memory; leave ledgers and "
             f"journal out, or run at most {REAL_HOSTS} parties with hosts"
         )
-    outcome = run_simulation(
+    result = run_simulation(
         agreement,
         encode_party_data(agreement, parties, test, models),
         ledgers=_given(ledgers or {}, ledgers_in_memory(agreement, grant, delta)),
@@ -130,7 +128,7 @@ def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of 
         baselines=baselines,
         repeats=repeats,
     )
-    return replace(outcome, settings=dict(settings or {}))
+    return replace(result, settings=dict(settings or {}))
 
 
 def _given(ledgers: Mapping[str, Ledger], otherwise: OpenLedger) -> OpenLedger:
@@ -151,7 +149,7 @@ def run_study(
     ledgers: Mapping[str, Ledger] | None = None,
     results: bool | None = None,
     repeats: int = 0,
-) -> Outcome:
+) -> Result:
     """Simulate a study as its file says. The same folder and run id again resume it, and nothing is drawn twice.
 
     Without a folder, or where parties run as stacks, sites and journal live in memory and end with the process.
@@ -177,7 +175,7 @@ def run_study(
     if lasting is not None:
         require_same_data(study, data, lasting)
     try:
-        outcome = run_simulation(
+        result = run_simulation(
             agreement,
             data,
             ledgers=_given(
@@ -208,10 +206,10 @@ def run_study(
             key="simulation.grant",
         ) from refusal
     return replace(
-        outcome,
-        guarantee=_with_counted_sizes(study, outcome.guarantee),
+        result,
+        guarantee=_with_counted_sizes(study, result.guarantee),
         settings=settings_of(study),
-        findings=(*study.notices, *outcome.findings),
+        findings=(*study.notices, *result.findings),
     )
 
 
@@ -284,7 +282,7 @@ def run_simulation(
     results: bool | None = None,
     baselines: bool = True,
     repeats: int = 0,
-) -> Outcome:
+) -> Result:
     """Run the agreed protocol in its consortium. The same run id, journal and ledgers again resume it.
 
     Without a seed the noise is drawn as released; with one it is fast, reproducible and protects nobody. `results` asks
@@ -299,29 +297,15 @@ def run_simulation(
     _require_memory(agreement, data, stacked=stacked)
     run = run_id or new_run_id()
     if stacked:
-        ran = _by_stacks(agreement, data, ledgers, run, seed, progress)
+        result = _run_stacks(agreement, data, ledgers, run, seed, progress)
     else:
         kept = consortium.size <= RESULTS if results is None else results
-        ran = _by_hosts(agreement, data, ledgers, run, seed, progress, journal, results=kept)
-    outcome = Outcome.of(
-        agreement, ran.released, ran.transcript, run=run, kept=ran.kept, accounts=ran.accounts, seed=seed
-    )
-    assessed = _assessed(agreement, data, outcome, baselines=baselines)
+        result = _run_hosts(agreement, data, ledgers, run, seed, progress, journal, results=kept)
+    assessment = _assess(agreement, data, result, baselines=baselines)
     if repeats:
         measured = repeat_simulation(agreement, data, count=repeats, seed=seed)
-        assessed = replace(assessed, repeats=measured, sections=(*assessed.sections, measured.section()))
-    return replace(
-        outcome,
-        assessment=assessed,
-        received=ran.received,
-        presented_to={
-            party: presented_to(agreement.protocol, found, consortium) for party, found in ran.received.items()
-        },
-        kept={party: agreement.protocol.present_own(found.own, consortium) for party, found in ran.received.items()},
-        seconds=time.perf_counter() - started,
-        masks=not stacked,
-        findings=data.warnings,
-    )
+        assessment = replace(assessment, repeats=measured, sections=(*assessment.sections, measured.section()))
+    return replace(result, assessment=assessment, seconds=time.perf_counter() - started, findings=data.warnings)
 
 
 def require_possible(agreement: Agreement, *, hosts: bool) -> None:
@@ -344,18 +328,7 @@ def _require_memory(agreement: Agreement, data: PartyData, *, stacked: bool) -> 
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Ran:
-    """What a run left: with its coordinator, in its ledgers, and with its parties."""
-
-    released: Mapping[str, Any]
-    kept: Mapping[str, Any]
-    transcript: Transcript
-    accounts: tuple[Account, ...]
-    received: Mapping[str, Received] = field(default_factory=dict)
-
-
-def _by_hosts(
+def _run_hosts(
     agreement: Agreement,
     data: PartyData,
     ledgers: OpenLedger,
@@ -365,7 +338,7 @@ def _by_hosts(
     journal: Path | None,
     *,
     results: bool,
-) -> _Ran:
+) -> Result:
     local = LocalConsortium.create(
         agreement,
         data.parties,
@@ -377,19 +350,20 @@ def _by_hosts(
         progress=progress,
     )
     released, kept = local.execute()
-    hosts, consortium = local.hosts, agreement.consortium
-    return _Ran(
-        released,
-        kept,
-        local.coordinator.transcript,
-        tuple(read_account(party, host.store.ledger, consortium) for party, host in hosts.items()),
-        {party: local.received(party) for party in hosts} if results else {},
+    protocol, consortium = agreement.protocol, agreement.consortium
+    received = {party: local.received(party) for party in local.hosts} if results else {}
+    return replace(
+        Result.of(agreement, released, local.coordinator.transcript, run=run, kept=kept, seed=seed),
+        accounts=tuple(read_account(party, host.store.ledger, consortium) for party, host in local.hosts.items()),
+        received=received,
+        presented_to={party: presented_to(protocol, one, consortium) for party, one in received.items()},
+        kept={party: protocol.present_own(one.own, consortium) for party, one in received.items()},
     )
 
 
-def _by_stacks(
+def _run_stacks(
     agreement: Agreement, data: PartyData, ledgers: OpenLedger, run: str, seed: int | None, progress: Progress | None
-) -> _Ran:
+) -> Result:
     records, consortium = list(data.parties.values()), agreement.consortium
     cohort = Cohort(
         agreement.protocol,
@@ -403,18 +377,22 @@ def _by_stacks(
         local=next(iter(data.models.values()), None),
     )
     released = cohort.execute()
-    return _Ran(released, cohort.kept, cohort.transcript, (read_account("each party", cohort.ledger, consortium),))
+    return replace(
+        Result.of(agreement, released, cohort.transcript, run=run, kept=cohort.kept, seed=seed),
+        accounts=(read_account("each party", cohort.ledger, consortium),),
+        masks=False,
+    )
 
 
-def _assessed(agreement: Agreement, data: PartyData, outcome: Outcome, *, baselines: bool) -> Assessment:
+def _assess(agreement: Agreement, data: PartyData, result: Result, *, baselines: bool) -> Assessment:
     """How good the result is on the test records, beside fits on all records, which need all of them at once; and what
     share of them the method's bounds cut."""
     if data.test is None:
         return Assessment()
     train = data.in_memory if baselines else None
-    found = agreement.protocol.assess(outcome.presented, train, data.test)
+    found = agreement.protocol.assess(result.presented, train, data.test)
     if train is not None:
-        cut = agreement.protocol.clipped_fractions(outcome.released, train, agreement.consortium)
+        cut = agreement.protocol.clipped_fractions(result.released, train, agreement.consortium)
         found = replace(found, figures=(*found.figures, *cut))
     if not data.models:
         return found

@@ -15,7 +15,7 @@ from comity.federation.lifecycle import Lifecycle
 from comity.federation.sum.site import SecureSum
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
-from comity.report.views import list_views
+from comity.study.results.views import list_views
 from tests.report.small_studies import CASES, refusal, small_study
 
 
