@@ -18,13 +18,9 @@ from comity.federation.owner.store import Store
 from comity.privacy.unit import Neighbours, Unit
 from tests.support.asks import answer_ask, path_of, write_ask
 from tests.support.channels import LossyChannel
-from tests.support.consortia import STUDY, make_consortium
+from tests.support.consortia import STUDY, make_consortium, summarise_accounts
 from tests.support.noise import NoNoise
 from tests.support.rounds import Rounds, host_party, set_up_run
-
-
-def accounts(hosts: Any) -> Any:
-    return {name: [str(one) for one in host.store.ledger.summary()] for name, host in hosts.items()}
 
 
 def again(parties: Any, hosts: Any, **options: Any) -> Any:
@@ -48,12 +44,12 @@ def changing_its_mind(parties: Any, hosts: Any, name: str = "cedar") -> Any:
 def test_a_refusal_at_the_beginning_frees_what_the_others_reserved() -> None:
     consortium = make_consortium()
     parties, hosts = set_up_run(consortium=consortium)
-    before = accounts(hosts)
+    before = summarise_accounts(hosts)
     changing_its_mind(parties, hosts)
     with pytest.raises(Refused, match=r"cedar refused run\.begin.*approval") as refusal:
         run(parties)
     assert refusal.value.party == "cedar"
-    assert accounts(hosts) == before
+    assert summarise_accounts(hosts) == before
     for name, one in hosts.items():
         assert one.store.runs_open() == [], name
         assert one.store.state("run-1", "run:secret") is None
@@ -98,16 +94,16 @@ def test_an_abandoned_run_in_which_anything_was_answered_counts_as_approved() ->
 def test_whoever_is_away_while_a_refused_run_is_abandoned_hears_it_later() -> None:
     consortium = make_consortium()
     _, hosts = set_up_run(consortium=consortium)
-    before = accounts(hosts)
+    before = summarise_accounts(hosts)
     parties, _ = set_up_run(consortium=consortium, hosts=hosts, lose=[("elm", "run.abandon[0]")])
     with pytest.raises(Refused):
         run(changing_its_mind(parties, hosts))
-    assert hosts["elm"].store.runs_open() == ["run-1"] and accounts(hosts) != before
+    assert hosts["elm"].store.runs_open() == ["run-1"] and summarise_accounts(hosts) != before
     resumed = again(parties, hosts)
     with pytest.raises(Refused, match="abandoned"):
         run(resumed)
     assert [party for party, _ in resumed.channel.asked] == ["elm"]
-    assert hosts["elm"].store.runs_open() == [] and accounts(hosts) == before
+    assert hosts["elm"].store.runs_open() == [] and summarise_accounts(hosts) == before
 
 
 def test_the_end_stays_open_until_everybody_has_heard_it() -> None:
@@ -155,13 +151,13 @@ def test_a_reservation_whose_reply_was_lost_is_freed_at_the_end() -> None:
             return replies
 
     parties, hosts = set_up_run(Rounds(rounds=0), noise=NoNoise())
-    before = accounts({"elm": hosts["elm"]})
+    before = summarise_accounts({"elm": hosts["elm"]})
     parties.channel = Deaf(hosts)
     parties.progress = lambda path: held.append(hosts["elm"].store.runs_open()) if path == "run.end[0]" else None
     held: list[list[str]] = []
     run(parties)
     assert held == [["run-1"]] and hosts["elm"].store.runs_open() == []
-    assert accounts({"elm": hosts["elm"]}) == before
+    assert summarise_accounts({"elm": hosts["elm"]}) == before
 
 
 def test_a_party_that_refuses_the_end_has_heard_it() -> None:
@@ -183,12 +179,12 @@ def test_a_party_that_refuses_the_end_has_heard_it() -> None:
 
 def test_an_owner_abandons_a_run_for_good() -> None:
     one = host_party(Rounds(protection=Noised), make_consortium(), "ash")
-    fresh = accounts({"ash": one})
+    fresh = summarise_accounts({"ash": one})
     answer_ask(one, write_ask("run.begin[0]"))
     answer_ask(one, write_ask("average[0]"))
     one.store.abandon("run-1")
     draws = [entry.release for entry in one.store.ledger.entries() if entry.kind == "draw"]
-    assert draws == ["mean"] and accounts({"ash": one}) != fresh, "what was drawn stays spent"
+    assert draws == ["mean"] and summarise_accounts({"ash": one}) != fresh, "what was drawn stays spent"
     assert one.store.runs_open() == [] and one.store.state("run-1", "run:secret") is None
     for path in ("average[0]", "run.begin[0]", "run.meet[0]"):
         assert decode(answer_ask(one, write_ask(path)))["refused"] == "closed", path
@@ -202,9 +198,9 @@ def test_an_owner_abandons_a_run_for_good() -> None:
 
 def test_a_run_that_never_began_is_closed_too() -> None:
     one = host_party(Rounds(), make_consortium(), "ash")
-    fresh, before = accounts({"ash": one}), one.store.ledger.commit_head().count
+    fresh, before = summarise_accounts({"ash": one}), one.store.ledger.commit_head().count
     one.store.abandon("run-9")
-    assert accounts({"ash": one}) == fresh and one.store.ledger.commit_head().count > before
+    assert summarise_accounts({"ash": one}) == fresh and one.store.ledger.commit_head().count > before
     assert decode(answer_ask(one, write_ask("run.begin[0]", run="run-9")))["refused"] == "closed"
     assert "ok" in decode(answer_ask(one, write_ask("run.begin[0]", run="run-1")))
 

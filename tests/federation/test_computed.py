@@ -19,7 +19,6 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Computed, Derived, Noised, Summed
 from comity.federation.declare.release import Array, Count
 from comity.federation.messages.codec import decode
-from comity.federation.owner.host import Host
 from comity.federation.owner.site import Site
 from comity.federation.plan import plan
 from comity.federation.protocol import Protocol, step
@@ -30,8 +29,8 @@ from comity.privacy.randomness import SeededNoise
 from comity.study.local.stacks import require_stacks
 from comity.study.simulation.simulate import simulate
 from tests.support.asks import answer_ask, write_ask
-from tests.support.consortia import make_consortium, make_records
-from tests.support.rounds import host_party, set_up_run
+from tests.support.consortia import list_draws, make_consortium, make_records
+from tests.support.rounds import begin_host, host_party, set_up_run
 
 
 @dataclass(frozen=True)
@@ -130,26 +129,19 @@ class Stumps(Protocol):
         site.contribute(np.array([(site.features[:, column] > 0).sum()], float))
 
 
-def draws(one: Any) -> list[tuple[str, int]]:
-    return [(entry.release, entry.index) for entry in one.store.ledger.entries() if entry.kind == "draw"]
-
-
-def begun(protocol: Protocol, folder: Any = None, **more: Any) -> Host:
-    one = host_party(protocol, make_consortium(), "ash", folder, **more)
-    assert "ok" in decode(answer_ask(one, write_ask("run.begin[0]")))
-    return one
-
-
 def test_a_choice_leaves_with_one_debit_and_is_the_same_when_it_is_asked_for_again(tmp_path: Path) -> None:
-    one = begun(Stumps(), tmp_path)
+    one = begin_host(Stumps(), folder=tmp_path)
     first = answer_ask(one, write_ask("choose[0]"))
-    assert decode(first)["ok"]["split"] in (0, 1, 2) and draws(one) == [("split", 0)]
+    assert decode(first)["ok"]["split"] in (0, 1, 2) and list_draws(one) == [("split", 0)]
     # A site that was killed after it stored its reply finds it again, whatever its noise would draw now.
     for _ in range(5):
         again = host_party(Stumps(), make_consortium(), "ash", tmp_path)
         assert answer_ask(again, write_ask("choose[0]")) == first
-    assert draws(again) == [("split", 0)]
-    assert "ok" in decode(answer_ask(again, write_ask("choose[1]"))) and draws(again) == [("split", 0), ("split", 1)]
+    assert list_draws(again) == [("split", 0)]
+    assert "ok" in decode(answer_ask(again, write_ask("choose[1]"))) and list_draws(again) == [
+        ("split", 0),
+        ("split", 1),
+    ]
     assert decode(answer_ask(again, write_ask("choose[2]")))["refused"] == "too-often"
 
 
@@ -157,7 +149,7 @@ def test_a_choice_that_stays_is_there_for_later_steps_and_nowhere_else() -> None
     parties, hosts = set_up_run(Stumps(stays=True))
     released = run(parties)
     assert set(released) == {"result"} and "split" not in parties.kept
-    assert all(draws(one) == [("split", 0), ("split", 1), ("above", 0)] for one in hosts.values())
+    assert all(list_draws(one) == [("split", 0), ("split", 1), ("above", 0)] for one in hosts.values())
     crossed = [to for path, to in parties.journal.traffic(parties.study, "run-1") if path.startswith("look")]
     seen = [decode(exchange.reply or b"") for to in crossed for exchange in to.values()]
     assert len(seen) == 10 and all(reply["ok"] == {} for reply in seen)
@@ -168,7 +160,7 @@ def test_a_choice_is_charged_like_noise() -> None:
     assert shown.rows[0].protection == "computed at the site by noisy max" and shown.rows[0].loss == "eps 1.00"
     parties, hosts = set_up_run(Stumps())
     run(parties)
-    assert all(draws(one) == [("split", 0), ("split", 1), ("above", 0)] for one in hosts.values())
+    assert all(list_draws(one) == [("split", 0), ("split", 1), ("above", 0)] for one in hosts.values())
     reserved = parties.declaration.draws("ash", parties.consortium)
     assert [(d.index, d.loss, d.mechanism, d.sensitivity) for d in reserved if d.release == "split"] == [
         (index, Pure("0.5"), "BestOf", 1.0) for index in range(2)
@@ -214,9 +206,9 @@ class Wrong(Stumps):
     ],
 )
 def test_what_is_wrong_is_found_before_the_debit(path: str, stays: bool, code: str) -> None:
-    one = begun(Wrong(stays=stays))
+    one = begin_host(Wrong(stays=stays))
     assert decode(answer_ask(one, write_ask(path)))["refused"] == code
-    assert draws(one) == []
+    assert list_draws(one) == []
 
 
 @pytest.mark.parametrize(
@@ -229,11 +221,11 @@ def test_what_is_wrong_is_found_before_the_debit(path: str, stays: bool, code: s
     ],
 )
 def test_what_is_wrong_after_the_draw_is_debited_and_stopped_for_good(protocol: Any, path: str) -> None:
-    one = begun(protocol)
+    one = begin_host(protocol)
     assert "stopped" in decode(answer_ask(one, write_ask(path)))
-    assert len(draws(one)) == 1
+    assert len(list_draws(one)) == 1
     assert "stopped" in decode(answer_ask(one, write_ask(path)))
-    assert len(draws(one)) == 1
+    assert len(list_draws(one)) == 1
 
 
 @dataclass(frozen=True)
@@ -246,9 +238,9 @@ class Telling(Stumps):
 
 
 def test_a_result_that_can_not_leave_does_not_say_so_for_free() -> None:
-    one = begun(Telling())
+    one = begin_host(Telling())
     assert "stopped" in decode(answer_ask(one, write_ask("tell[0]")))
-    assert draws(one) == [("split", 0)]
+    assert list_draws(one) == [("split", 0)]
 
 
 def test_a_computed_release_has_no_sum_and_only_a_computed_one_stays() -> None:

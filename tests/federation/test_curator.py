@@ -24,7 +24,7 @@ from comity.privacy.loss import ZCDP
 from comity.privacy.mechanisms import Gaussian, PrefixSums
 from comity.privacy.randomness import SeededNoise
 from tests.support.asks import answer_ask, write_ask
-from tests.support.consortia import make_consortium
+from tests.support.consortia import list_draws, make_consortium
 from tests.support.noise import NoNoise
 from tests.support.rounds import host_party, set_up_run
 
@@ -199,7 +199,7 @@ def test_where_more_is_given_than_a_contribution_nothing_is_neutral() -> None:
     one = host_party(Giving(fails=True), make_consortium(), "ash")
     answer_ask(one, write_ask("run.begin[0]"))
     assert decode(answer_ask(one, write_ask("average[0]")))["refused"] == "stopped"
-    assert not [entry for entry in one.store.ledger.entries() if entry.kind == "draw"]
+    assert not list_draws(one)
 
 
 def test_steps_on_stacks_give_nothing_beside_their_contribution() -> None:

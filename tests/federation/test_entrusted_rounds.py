@@ -26,7 +26,7 @@ from comity.privacy.mechanisms import Gaussian, NoisyThreshold
 from comity.privacy.randomness import SeededNoise
 from comity.study.results.views import list_views
 from tests.support.asks import answer_ask, write_ask
-from tests.support.consortia import make_consortium
+from tests.support.consortia import list_draws, make_consortium
 from tests.support.rounds import host_party, set_up_run
 
 TOP = NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=2.0)
@@ -80,15 +80,11 @@ class Ranked(Protocol):
         site.contribute(site.features[int(site.label), :1])
 
 
-def drawn(one: Any) -> list[tuple[str, int]]:
-    return [(entry.release, entry.index) for entry in one.store.ledger.entries() if entry.kind == "draw"]
-
-
 def test_all_rounds_are_one_debit_paid_with_the_first() -> None:
     parties, hosts = set_up_run(Ranked(), noise=SeededNoise(5))
     run(parties)
     for one in hosts.values():
-        assert drawn(one) == [("numbers", 0)]
+        assert list_draws(one) == [("numbers", 0)]
         assert one.store.ledger.summary()[0].spent.pure == 1
     declared = parties.declaration
     assert largest_cost(declared, parties.consortium).pure == 1
@@ -103,9 +99,9 @@ def test_whichever_round_is_asked_for_first_pays(label: int) -> None:
     one = host_party(Ranked(fails_in=label), make_consortium(), "ash")
     answer_ask(one, write_ask("run.begin[0]"))
     assert decode(answer_ask(one, write_ask(f"say[{label}]")))["ok"]["numbers"].tolist() == [0]
-    assert drawn(one) == [("numbers", 0)]
+    assert list_draws(one) == [("numbers", 0)]
     assert "ok" in decode(answer_ask(one, write_ask("say[1]")))
-    assert drawn(one) == [("numbers", 0)]
+    assert list_draws(one) == [("numbers", 0)]
     assert decode(answer_ask(one, write_ask("say[3]")))["refused"] == "too-often"
 
 

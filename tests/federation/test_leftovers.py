@@ -13,7 +13,7 @@ from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.policy import Policy
 from comity.federation.messages.codec import decode
 from tests.support.asks import answer_ask, path_of, write_ask
-from tests.support.consortia import make_consortium
+from tests.support.consortia import list_draws, make_consortium
 from tests.support.noise import NoNoise
 from tests.support.rounds import Rounds, host_party, set_up_run
 
@@ -123,4 +123,4 @@ def test_a_run_that_its_owner_abandoned_never_begins_and_draws_nothing(begun: bo
     assert sums(one) == before
     assert ask("run.begin[0]")["refused"] == "closed"
     assert ask("average[0]")["refused"] == "closed"
-    assert [entry.kind for entry in one.store.ledger.entries() if entry.kind == "draw"] == []
+    assert list_draws(one) == []

@@ -21,7 +21,7 @@ from comity.federation.messages.signatures import SIGNATURE_BYTES, sign_reply
 from comity.federation.protocol import Protocol, step
 from tests.support.asks import path_of
 from tests.support.channels import LossyChannel
-from tests.support.consortia import STUDY, make_consortium, make_identity
+from tests.support.consortia import STUDY, list_draws, make_consortium, make_identity
 from tests.support.noise import NoNoise
 from tests.support.rounds import Rounds, set_up_run
 
@@ -161,7 +161,7 @@ def test_a_stop_after_a_draw_is_a_lost_party() -> None:
     cast(Any, hosts["cedar"]).noise = Broken()
     run(parties)
     assert "stopped" in parties.lost["cedar"]
-    drawn = [(e.release, e.index) for e in hosts["cedar"].store.ledger.entries() if e.kind == "draw"]
+    drawn = list_draws(hosts["cedar"])
     assert drawn == [("mean", 0)]
     parties, hosts = set_up_run(protocol=Rounds(protection=Noised), consortium=make_consortium(dropouts=0))
     cast(Any, hosts["cedar"]).noise = Broken()

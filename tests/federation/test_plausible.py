@@ -37,7 +37,7 @@ from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from tests.support.asks import answer_ask, write_ask
-from tests.support.consortia import make_consortium
+from tests.support.consortia import make_consortium, summarise_accounts
 from tests.support.noise import NoNoise
 from tests.support.rounds import Rounds, set_up_run
 
@@ -219,17 +219,13 @@ def test_fewer_contributions_allow_less() -> None:
 # In a run.
 
 
-def accounts(hosts: Any) -> Any:
-    return {name: [str(one) for one in host.store.ledger.summary()] for name, host in hosts.items()}
-
-
 def test_a_lie_beyond_the_bounds_ends_the_run_for_all_and_nothing_is_made_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The others get back what they never drew, nothing is left to resume, and the sentence stays."""
     consortium = make_consortium()
     parties, hosts = set_up_run(consortium=consortium)
-    before = accounts(hosts)
+    before = summarise_accounts(hosts)
     host = hosts["cedar"]
     monkeypatch.setattr(host.agreement.declaration["mean"].bounded.__class__, "enforce", _hundredfold(host.agreement))
     with pytest.raises(Implausible, match="mean: the opened sum lies outside of what public figures allow"):

@@ -20,20 +20,16 @@ from comity.methods.by_columns.alignment import Alignment
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import GDP, ZCDP
 from comity.privacy.unit import Neighbours
-from tests.support.asks import answer_ask, write_ask
+from tests.support.asks import ask_host
 from tests.support.children import at_once
 from tests.support.consortia import STUDY, make_consortium, make_identity
 from tests.support.rounds import Rounds, host_party
 
 
-def ask(host: Any, path: Any, **values: Any) -> bytes:
-    return answer_ask(host, write_ask(path, **values))
-
-
 def test_a_policy_is_checked_before_the_reservation() -> None:
     def reply(policy: Any, protocol: Any = None) -> Any:
         one = host_party(protocol or Rounds(), make_consortium(), "ash", policy=policy)
-        out = decode(ask(one, "run.begin[0]"))
+        out = decode(ask_host(one, "run.begin[0]"))
         return out.get("refused", "ok"), out.get("key")
 
     once = {STUDY: 1}
@@ -82,14 +78,14 @@ def test_what_a_part_discloses_needs_the_policy_too() -> None:
 
     for policy, wanted in ((Policy(approved={STUDY: 1}), ("policy", "sizes_may_leave")), (SIMULATION, ("ok", None))):
         one = host_party(Aligned(), make_consortium(), "ash", policy=policy)
-        out = decode(ask(one, "run.begin[0]"))
+        out = decode(ask_host(one, "run.begin[0]"))
         assert (out.get("refused", "ok"), out.get("key")) == wanted
 
 
 def test_an_approval_is_for_a_number_of_runs() -> None:
     one = host_party(Rounds(), make_consortium(), "ash", policy=Policy(approved={STUDY: 1}))
-    assert "ok" in decode(ask(one, "run.begin[0]"))
-    assert decode(ask(one, "run.begin[0]", run="run-2"))["refused"] == "approval"
+    assert "ok" in decode(ask_host(one, "run.begin[0]"))
+    assert decode(ask_host(one, "run.begin[0]", run="run-2"))["refused"] == "approval"
 
 
 def test_runs_that_begin_at_once_share_one_approval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,15 +93,15 @@ def test_runs_that_begin_at_once_share_one_approval(tmp_path: Path, monkeypatch:
     hosts = [
         host_party(Rounds(), make_consortium(), "ash", tmp_path, policy=Policy(approved={STUDY: 1})) for _ in range(4)
     ]
-    replies = at_once(*(lambda k=k: decode(ask(hosts[k], "run.begin[0]", run=f"r{k}")) for k in range(4)))
+    replies = at_once(*(lambda k=k: decode(ask_host(hosts[k], "run.begin[0]", run=f"r{k}")) for k in range(4)))
     assert sum("ok" in reply for reply in replies) == 1
 
 
 def test_the_ceiling_of_a_study_counts_all_of_its_runs() -> None:
     ceiling = Policy(epsilon_per_study=Decimal("3.2"), delta_per_study=Decimal("1e-6"), approved={STUDY: 3})
     one = host_party(Rounds(), make_consortium(), "ash", policy=ceiling, epsilon=50.0)
-    assert "ok" in decode(ask(one, "run.begin[0]"))
-    assert decode(ask(one, "run.begin[0]", run="run-2"))["key"] == "epsilon_per_study"
+    assert "ok" in decode(ask_host(one, "run.begin[0]"))
+    assert decode(ask_host(one, "run.begin[0]", run="run-2"))["key"] == "epsilon_per_study"
 
 
 # Edges.
@@ -236,7 +232,7 @@ def test_a_ceiling_counts_in_the_relation_of_the_ledger() -> None:
 
     def begun(epsilon: Decimal) -> Any:
         policy = Policy(epsilon_per_study=epsilon, delta_per_study=delta, approved={STUDY: 1})
-        return decode(ask(host_party(Rounds(), consortium, "ash", policy=policy, epsilon=20), "run.begin[0]")).get(
+        return decode(ask_host(host_party(Rounds(), consortium, "ash", policy=policy, epsilon=20), "run.begin[0]")).get(
             "key", "ok"
         )
 
@@ -272,9 +268,9 @@ def test_records_and_sizes_do_not_leave_without_their_word(word: str) -> None:
         one = host_party(
             Disclosing(), make_consortium(), "ash", policy=Policy(approved={STUDY: 1}, disclosures=frozenset(other))
         )
-        assert decode(ask(one, path)) == {"refused": "policy", "key": word}
+        assert decode(ask_host(one, path)) == {"refused": "policy", "key": word}
         one.policy = Policy(approved={STUDY: 1}, disclosures=frozenset({word}))
-        assert "ok" in decode(ask(one, path))
+        assert "ok" in decode(ask_host(one, path))
 
 
 def test_what_leaves_exactly_needs_its_own_word() -> None:
@@ -302,8 +298,10 @@ def test_a_variant_outside_of_the_list_is_refused() -> None:
     class Published(Rounds):
         variant = "published"
 
-    assert decode(ask(host_party(Published(), consortium, "ash", policy=policy), "run.begin[0]"))["key"] == "variants"
-    assert "ok" in decode(ask(host_party(Rounds(), consortium, "ash", policy=policy), "run.begin[0]"))
+    assert (
+        decode(ask_host(host_party(Published(), consortium, "ash", policy=policy), "run.begin[0]"))["key"] == "variants"
+    )
+    assert "ok" in decode(ask_host(host_party(Rounds(), consortium, "ash", policy=policy), "run.begin[0]"))
 
 
 def test_published_methods_say_that_they_are() -> None:
@@ -329,7 +327,7 @@ def test_the_studies_of_those_whose_keys_the_owner_knows_and_of_nobody_else() ->
 def test_a_study_that_gives_somebody_whom_the_owner_knows_another_key_is_refused() -> None:
     def reply(**pinned: Any) -> Any:
         policy = Policy(approved={STUDY: 1}, pinned={name: make_identity(key).public for name, key in pinned.items()})
-        out = decode(ask(host_party(Rounds(), make_consortium(), "ash", policy=policy), "run.begin[0]"))
+        out = decode(ask_host(host_party(Rounds(), make_consortium(), "ash", policy=policy), "run.begin[0]"))
         return out.get("refused", "ok"), out.get("key")
 
     assert reply(birch="birch", cedar="cedar", elsewhere="ash")[0] == "ok"

@@ -24,7 +24,7 @@ from comity.privacy.randomness import ReleasedNoise, SeededDraws
 from tests.support.asks import answer_ask, path_of, write_ask
 from tests.support.channels import LossyChannel
 from tests.support.children import at_once
-from tests.support.consortia import STUDY, make_consortium
+from tests.support.consortia import STUDY, list_draws, make_consortium
 from tests.support.noise import NoNoise
 from tests.support.rounds import Rounds, set_up_run
 
@@ -48,7 +48,7 @@ def check_ledgers(hosts: Any, lost: Any = (), rounds: int = 2) -> None:
     wanted = [("mean", 0), *(("slope", i) for i in range(rounds))]
     for name, host in hosts.items():
         host.store.ledger.verify()
-        draws = [(e.release, e.index) for e in host.store.ledger.entries() if e.kind == "draw"]
+        draws = list_draws(host)
         assert len(draws) == len(set(draws))
         if name not in lost:
             assert sorted(draws) == wanted
@@ -229,7 +229,7 @@ def test_a_second_coordinator_does_not_end_the_run_of_the_first(tmp_path: Path) 
     for one in hosts.values():
         one.store.abandon("run-1")
         assert one.store.runs_open() == []
-        assert [(e.release, e.index) for e in one.store.ledger.entries() if e.kind == "draw"] == [("mean", 0)]
+        assert list_draws(one) == [("mean", 0)]
 
 
 def test_a_trusted_coordinators_noise_is_not_drawn_again_by_another_journal(tmp_path: Path) -> None:

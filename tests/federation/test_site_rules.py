@@ -25,34 +25,25 @@ from comity.federation.protocol import step
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Gaussian, Spherical
 from comity.privacy.randomness import SeededNoise
-from tests.support.asks import answer_ask, write_ask
-from tests.support.consortia import STUDY, make_consortium, make_identity
+from tests.support.asks import ask_and_decode
+from tests.support.consortia import STUDY, list_draws, make_consortium, make_identity
 from tests.support.noise import NoNoise
-from tests.support.rounds import Rounds, host_party, set_up_run
+from tests.support.rounds import Rounds, begin_host, host_party, set_up_run
 
 
-def ask(one: Any, path: Any, **values: Any) -> Any:
-    return decode(answer_ask(one, write_ask(path, **values)))
-
-
-def begun(protocol: Any, noise: Any = None, values: Any = None) -> Any:
-    one = host_party(protocol, make_consortium(), "ash", noise=noise or NoNoise(), epsilon=50.0)
+def begin_with_values(protocol: Any, noise: Any = None, values: Any = None) -> Any:
+    host = begin_host(protocol, noise=noise or NoNoise(), epsilon=50.0)
     if values is not None:
-        one.__dict__["records"] = Records(np.asarray(values, float))
-    assert "ok" in ask(one, "run.begin[0]")
-    return one
-
-
-def draws(one: Any) -> list[Any]:
-    return [(e.release, e.index) for e in one.store.ledger.entries() if e.kind == "draw"]
+        host.__dict__["records"] = Records(np.asarray(values, float))
+    return host
 
 
 @pytest.mark.parametrize("protection", [Noised, Summed])
 @pytest.mark.parametrize("length", [1.9, 3.0, 1e4])
 def test_a_contribution_a_little_outside_of_its_bound_is_brought_inside(protection: Any, length: float) -> None:
     """Far enough out to count, and near enough to be a number like any other on the grid."""
-    one = begun(Rounds(protection=protection), values=np.tile([[0.0, length, 0.0]], (4, 1)))
-    reply = ask(one, "average[0]")
+    one = begin_with_values(Rounds(protection=protection), values=np.tile([[0.0, length, 0.0]], (4, 1)))
+    reply = ask_and_decode(one, "average[0]")
     release = one.declaration["mean"]
     if protection is Noised:
         units = reply["ok"]["mean"]
@@ -149,26 +140,26 @@ class _OfRecords(Ball):
 
 
 def test_a_dimension_is_bound_once_in_a_run() -> None:
-    one = begun(Many())
-    assert "ok" in ask(one, "size[0]", rows=20)
-    assert ask(one, "size[1]", rows=21)["refused"] == "form"
-    assert "ok" in ask(one, "size[1]", rows=20)
+    one = begin_with_values(Many())
+    assert "ok" in ask_and_decode(one, "size[0]", rows=20)
+    assert ask_and_decode(one, "size[1]", rows=21)["refused"] == "form"
+    assert "ok" in ask_and_decode(one, "size[1]", rows=20)
 
 
 def test_only_what_is_declared_as_sealed_goes_to_a_party() -> None:
-    one = begun(Many())
-    assert ask(one, "whisper[0]") == {"refused": "undeclared", "key": "note"}
+    one = begin_with_values(Many())
+    assert ask_and_decode(one, "whisper[0]") == {"refused": "undeclared", "key": "note"}
 
 
 def test_what_a_peer_seals_is_checked_like_anything_else() -> None:
     """A letter that is not what was declared is as good as none, and does not end the turn of its receiver."""
     one = host_party(Many(), make_consortium(), "ash", noise=NoNoise(), epsilon=50.0)
-    key = PublicIdentity.from_sealing(ask(one, "run.begin[0]")["ok"]["run_key"]["key"])
+    key = PublicIdentity.from_sealing(ask_and_decode(one, "run.begin[0]")["ok"]["run_key"]["key"])
 
     def heard(turn: Any, name: Any, value: Any, path: str = "whisper[0]", sender: str = "birch") -> Any:
         head = Head(STUDY, "run-1", path, sender, "ash", name)
         letter = seal(make_identity(sender), key, head, encode(value))
-        return ask(one, f"listen[{turn}]", mail=[letter])["ok"]["heard"]
+        return ask_and_decode(one, f"listen[{turn}]", mail=[letter])["ok"]["heard"]
 
     assert heard(0, "hint", b"more than eight bytes") == 0
     assert heard(1, "hint", 7) == 0
@@ -184,11 +175,11 @@ def test_what_a_peer_seals_is_checked_like_anything_else() -> None:
 def test_a_letter_counts_only_if_the_sender_on_its_head_signed_it() -> None:
     """Whoever knows a party's key of the run, as the coordinator does, can seal to it, and could write for others."""
     one = host_party(Many(), make_consortium(), "ash", noise=NoNoise(), epsilon=50.0)
-    key = PublicIdentity.from_sealing(ask(one, "run.begin[0]")["ok"]["run_key"]["key"])
+    key = PublicIdentity.from_sealing(ask_and_decode(one, "run.begin[0]")["ok"]["run_key"]["key"])
     head = Head(STUDY, "run-1", "whisper[0]", "birch", "ash", "hint")
 
     def heard(turn: Any, letter: Any) -> Any:
-        return ask(one, f"listen[{turn}]", mail=[letter])["ok"]["heard"]
+        return ask_and_decode(one, f"listen[{turn}]", mail=[letter])["ok"]["heard"]
 
     for turn, writer in enumerate(("cedar", COORDINATOR)):
         assert heard(turn, seal(make_identity(writer), key, head, encode(b"forged"))) == 0
@@ -199,17 +190,20 @@ def test_a_letter_counts_only_if_the_sender_on_its_head_signed_it() -> None:
 
 
 def test_where_the_neutral_value_lies_outside_of_the_bound_a_failure_stops_before_the_draw() -> None:
-    one = begun(Many())
-    assert ask(one, "gather[0]") == {"refused": "stopped", "key": ""}
-    assert draws(one) == []
+    one = begin_with_values(Many())
+    assert ask_and_decode(one, "gather[0]") == {"refused": "stopped", "key": ""}
+    assert list_draws(one) == []
 
 
 def test_noise_is_never_selected_for_more_than_the_declared_sensitivity() -> None:
-    one = begun(Many())
+    one = begin_with_values(Many())
     assert one.declaration["chosen"].sensitivity == 2.0
-    assert ask(one, "pick[1]")["refused"] == "stopped" and ask(one, "pick[2]")["refused"] == "stopped"
-    assert draws(one) == []
-    assert "ok" in ask(one, "pick[0]") and draws(one) == [("chosen", 0)]
+    assert (
+        ask_and_decode(one, "pick[1]")["refused"] == "stopped"
+        and ask_and_decode(one, "pick[2]")["refused"] == "stopped"
+    )
+    assert list_draws(one) == []
+    assert "ok" in ask_and_decode(one, "pick[0]") and list_draws(one) == [("chosen", 0)]
 
 
 @dataclass(frozen=True)
@@ -254,7 +248,7 @@ def test_a_trusted_coordinator_draws_its_noise_once_in_a_run() -> None:
     np.testing.assert_array_equal(run_until_released(again), first)
     exact = sum(one.records.features.mean(0) for one in hosts.values())
     assert not np.allclose(first, exact, atol=1e-2)
-    assert all(draws(one) == [("mean", 0)] for one in hosts.values())
+    assert all(list_draws(one) == [("mean", 0)] for one in hosts.values())
 
 
 def run_until_released(parties: Any) -> Any:

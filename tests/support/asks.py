@@ -32,6 +32,16 @@ def answer_ask(host: Host, ask: bytes) -> bytes:
     return verify_reply(make_identity(host.party).public, host.party, raw, host.answer(raw).reply)
 
 
+def ask_host(host: Host, path: str, **values: Any) -> bytes:
+    """What a site replies to an ask for this step with these values."""
+    return answer_ask(host, write_ask(path, **values))
+
+
+def ask_and_decode(host: Host, path: str, **values: Any) -> Any:
+    """`ask_host`, with the reply decoded."""
+    return decode(ask_host(host, path, **values))
+
+
 def sign_released(name: str, path: str, value: Any, *, study: str = STUDY, run: str = RUN) -> bytes:
     """The coordinator's signature on a value that it releases."""
     return sign_value(make_identity(COORDINATOR), study, run, name, path, encode(value))

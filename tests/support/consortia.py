@@ -163,3 +163,13 @@ class WatchedJournal(Journal):
 
     def traffic(self, study: str, run: str) -> Iterable[tuple[str, dict[str, Exchange]]]:
         return list({**self.crossed.get(run, {}), **dict(super().traffic(study, run))}.items())
+
+
+def list_draws(host: Host) -> list[tuple[str, int | None]]:
+    """Release and index of everything that a site has drawn, which is what its ledger was debited for."""
+    return [(entry.release, entry.index) for entry in host.store.ledger.entries() if entry.kind == "draw"]
+
+
+def summarise_accounts(hosts: Mapping[str, Host]) -> dict[str, list[str]]:
+    """The accounts of each party's ledger, as text."""
+    return {name: [str(one) for one in host.store.ledger.summary()] for name, host in hosts.items()}

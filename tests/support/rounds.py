@@ -15,7 +15,7 @@ from comity.federation.declare.bounds import Ball
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.policy import SIMULATION, Policy
-from comity.federation.declare.protection import Derived, Summed
+from comity.federation.declare.protection import Derived, Noised, Summed
 from comity.federation.declare.release import Array
 from comity.federation.owner.host import Host
 from comity.federation.owner.site import Site
@@ -23,6 +23,7 @@ from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import ZCDP
 from comity.privacy.mechanisms.gaussian import Gaussian
 
+from .asks import ask_and_decode
 from .consortia import RUN, STUDY, make_consortium, make_host, make_ledger, make_parties, make_records
 
 
@@ -95,6 +96,15 @@ def host_party(
     losses = [release.loss for release in agreement.declaration.paid_by(name, consortium) if release.times]
     ledger = make_ledger(folder, name, epsilon, losses)
     return make_host(agreement, name, make_records(name), ledger, noise=noise, policy=policy)
+
+
+def begin_host(
+    protocol: Protocol | None = None, consortium: Consortium | None = None, folder: Path | None = None, **options: Any
+) -> Host:
+    """The host of ash, where a run has begun; by default of `Rounds` with noise at the site."""
+    host = host_party(protocol or Rounds(protection=Noised), consortium or make_consortium(), "ash", folder, **options)
+    assert "ok" in ask_and_decode(host, "run.begin[0]")
+    return host
 
 
 def set_up_run(
