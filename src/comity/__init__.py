@@ -4,7 +4,7 @@
     result.model.predict(frame)
     result.report("report.html")
 
-Importing the package is cheap: what a name stands for is imported when it is first used.
+`import comity` is fast: each name imports its module when it is first used.
 """
 
 from __future__ import annotations
@@ -111,11 +111,11 @@ def simulate(
 
         result = comity.simulate("study.toml", seed=7)
 
-    Without a seed the noise is drawn as in a release. With one the run can be repeated and protects nobody; the
-    result says so. `frames` are the parties' records by name, in place of those that the file names, and `test`
-    records to measure on. `folder`
-    keeps ledgers and journal, so that a run that was interrupted can be resumed. `ledgers` are the parties' own.
-    `repeats` more runs with fresh simulated noise tell how far the figures vary: `result.assessment.repeats`.
+    Without a seed the noise is drawn as in a release. With a seed the run can be repeated and protects nobody; the
+    result says so. `frames` are the parties' records by name, in place of the files that the study names, and `test`
+    are records to measure on. `folder` stores ledgers and journal: an interrupted run resumes from it. `ledgers` are
+    the parties' own ledgers. `repeats` runs it that many more times with fresh simulated noise, to show how far the
+    figures vary (`result.assessment.repeats`).
     """
     from comity.errors import StudyError
     from comity.study.study import Study
