@@ -142,7 +142,7 @@ def test_a_fit_that_fails_after_its_charge_counts(monkeypatch: pytest.MonkeyPatc
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(module, "simulated", broken)
+        patched.setattr(module, "run_simulation", broken)
         with pytest.raises(MemoryError):
             estimator().fit(X, Y)
     assert counts(first, 2)

@@ -175,7 +175,7 @@ def test_a_fit_is_debited_before_it_happens_or_refused(tmp_path: Path, monkeypat
     def broken(*arguments: Any, **options: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(module, "simulated", broken)
+    monkeypatch.setattr(module, "run_simulation", broken)
     books.grant_more(Pure(1), "more")
     with pytest.raises(MemoryError):
         model.fit(X, Y)
