@@ -42,8 +42,8 @@ _ONE_GRID_PLACES = 26
 """p and q where there is no w"."""
 
 LARGEST = 2.0**30
-"""Received numbers are clipped to ±2^30 before they meet records, so that no product of theirs overflows. Honest ones
-are far below: weights of averaged models on Adult, credit defaults and HAR at ε from 0.1 to 10 are below 50."""
+"""Received numbers are clipped to ±2^30 before they are multiplied with records: no product overflows. Honest ones are
+far below: weights of averaged models on Adult, credit defaults and HAR at ε from 0.1 to 10 are below 50."""
 
 # Entries of a block: what is computed of it stays in the processor's cache. Results do not depend on it.
 _BLOCK = 1 << 16
@@ -91,12 +91,12 @@ class Weights:
         return self._of_grid_rows(_on_grid(rows, self.places))
 
     def of_rows(self, rows: Floats) -> Floats:
-        """x·w of finite rows of any length. Each is rounded to a grid of its own, by a power of two above its norm: it
-        is as if the row were divided by that power, and the product multiplied by it."""
-        # One array for all that is computed of a block: a second and third would be given back and fetched each time.
+        """x·w of finite rows of any length. Each row has a separate grid, by a power of two above its norm: it is as if
+        the row were divided by that power, and the product multiplied by it."""
+        # One array for all results of a block: a second and third would be allocated and freed each time.
         scratch = np.empty_like(rows)
         rows, exponents = _with_exponents(rows, scratch)
-        # By that power of norm 2/3 at most, so that sums stay below 1 and a finer grid has room.
+        # Divided by that power a row has a norm of at most 2/3: sums stay below 1, and a finer grid fits.
         rounder = np.ldexp(_rounder(self.places + 1), exponents)
         np.add(rows, rounder, out=scratch)
         scratch -= rounder
@@ -143,10 +143,10 @@ def row_norms(rows: Floats) -> Floats:
 
 
 def row_sums(values: Floats) -> Floats:
-    """Sums over the last axis of an array that this function may overwrite, in an order that its length decides.
+    """Sums over the last axis, in an order that depends on its length only. The array may be overwritten.
 
-    The upper half is added to the lower one until one entry is left: additions of whole arrays, entry by entry, so that
-    neither the number of rows nor their layout in memory changes a bit. NumPy's own sum promises no order.
+    The upper half is added to the lower one until one entry is left. Whole arrays are added entry by entry: neither the
+    number of rows nor their layout in memory changes a bit. NumPy's own sum promises no order.
     """
     width = int(values.shape[-1])
     if not width:
@@ -165,7 +165,7 @@ def softmax_rows(scores: Floats) -> Floats:
 
 
 def in_blocks(compute: Callable[[Floats], Floats], rows: Floats, width: int) -> Floats:
-    """`compute` of some rows (n, d) at a time, which gives `width` numbers for each: (..., n, width)."""
+    """Apply `compute`, which returns `width` numbers for each row, to some rows (n, d) at a time: (..., n, width)."""
     flat = rows.reshape(prod(rows.shape[:-1]), rows.shape[-1])
     found = np.empty((len(flat), width))
     step = max(16, _BLOCK // max(1, rows.shape[-1], width))
@@ -186,7 +186,7 @@ def _with_exponents(rows: Floats, scratch: Floats) -> tuple[Floats, NDArray[np.i
     with np.errstate(over="ignore", invalid="ignore"):
         squares = np.square(rows, out=scratch) @ np.ones(rows.shape[1])
         fractions, exponents = np.frexp(0.75 * np.sqrt(squares))
-        # Written so that NaN and infinity are doubtful.
+        # NaN and infinity count as doubtful.
         sure = (fractions > 0.5 + 1e-6) & (fractions < 1 - 1e-6) & (squares < 2.0**900)
         if not sure.all():
             doubtful = np.flatnonzero(~sure)
@@ -204,7 +204,7 @@ def _with_exponents(rows: Floats, scratch: Floats) -> tuple[Floats, NDArray[np.i
 def _of_unit_norm(weights: Floats) -> tuple[Floats, Floats]:
     """Weights (k, d), each row divided by a power of two to a norm of 1 at most, and these powers."""
     peaks = np.frexp(np.abs(weights).max(-1, initial=0.0))[1]
-    # By their largest entry first, so that no square overflows and none of small weights is lost.
+    # Divided by their largest entry first: no square overflows, and none of small weights is lost.
     scaled = np.ldexp(weights, -peaks[:, None])
     more = np.frexp(row_norms(scaled))[1]
     return np.ldexp(scaled, -more[:, None]), np.ldexp(1.0, peaks + more)
