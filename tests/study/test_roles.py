@@ -142,7 +142,7 @@ def study(tmp_path: Path) -> Study:
 
 def test_a_study_names_roles_and_its_simulation_grants_what_each_is_asked(study: Study, tmp_path: Path) -> None:
     assert study.consortium.roles == ROLES
-    assert grants_by_party(study, study.consortium) == {"ash": 1.0, "birch": 1.0, "elm": 1.441}
+    assert grants_by_party(study, study.agreement) == {"ash": 1.0, "birch": 1.0, "elm": 1.441}
     (tmp_path / "run").mkdir()
     outcome = run_study(study, data=PartyData(PARTIES, None), folder=tmp_path / "run")
     assert [account.spent for account in outcome.accounts] == ["eps 1.00", "eps 1.00", "eps 1.44"]

@@ -83,6 +83,13 @@ class Agreement:
         """The protocol's declaration, accepted for this consortium."""
         return self.declared("")
 
+    @cached_property
+    def accepted(self) -> Declaration:
+        """The protocol's declaration, after those of its parts were accepted beside it."""
+        for part in self.protocol.parts.values():
+            part.declare(self.consortium).accept(self.consortium, beside=self.declaration)
+        return self.declaration
+
     def declared(self, mount: str) -> Declaration:
         """The declaration of the part with this mount."""
         known = self._declared

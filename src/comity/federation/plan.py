@@ -139,9 +139,10 @@ class Plan:
         return found + [("note", note) for note in self.notes]
 
 
-def plan(study: str, protocol: Protocol, consortium: Consortium) -> Plan:
+def plan(study: str, protocol: Protocol, consortium: Consortium, declaration: Declaration | None = None) -> Plan:
+    """The plan of a study; `declaration` is what the protocol declares there, where that is known already."""
     """Plan a run of a protocol in a consortium. Refuses what the declaration rules out."""
-    declaration = protocol.accepted(consortium)
+    declaration = declaration or protocol.accepted(consortium)
     rows, noise_notes = [], dict[str, list[str]]()
     for release in declaration.releases:
         times = f" x{release.times}" if release.times > 1 else ""

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ class Study:
     def protocol_name(self) -> str:
         return self.method.table
 
-    @property
+    @cached_property
     def consortium(self) -> Consortium:
         with prefix_errors(self.where):
             return self._consortium()
@@ -116,18 +117,18 @@ class Study:
             schema=self.schema,
         )
 
-    @property
+    @cached_property
     def agreement(self) -> Agreement:
-        """What its participants agreed on: what hosts and coordinator are made from."""
+        """What its participants agree on: hosts and coordinator are made from it, and the plan is its declaration."""
         return Agreement(self.hash, self.protocol, self.consortium, self.name)
 
     def plan(self) -> Plan:
         # A protocol knows the key that is wrong, not the file that it came from.
         with prefix_errors(self.where):
-            who = self.consortium
-            if runs_as_stacks(who.size, hosts=self.simulation.hosts):
-                require_stacks(self.protocol, self.protocol.accepted(who), who)
-            return plan(self.name, self.protocol, who)
+            consortium, declaration = self.consortium, self.agreement.accepted
+            if runs_as_stacks(consortium.size, hosts=self.simulation.hosts):
+                require_stacks(self.protocol, declaration, consortium)
+            return plan(self.name, self.protocol, consortium, declaration)
 
     def defaults(self) -> dict[str, Any]:
         """Every setting that the file left to its default, by dotted key; keys of another variant are none."""

@@ -186,9 +186,9 @@ class Result:
                 raise
 
         protocol, consortium = agreement.protocol, agreement.consortium
-        declaration = protocol.accepted(consortium)
+        declaration = agreement.accepted
         spent, delta = largest_cost(declaration, consortium), delta_of(consortium)
-        shown = plan(agreement.title, protocol, consortium)
+        shown = plan(agreement.title, protocol, consortium, declaration)
         return cls(
             study=agreement.title,
             study_hash=agreement.study,

@@ -35,7 +35,7 @@ def require_grant(study: Study) -> None:
     if study.simulation.grant is None:
         return
     consortium = study.consortium
-    for group in payer_groups(study.protocol.accepted(consortium), consortium):
+    for group in payer_groups(study.agreement.accepted, consortium):
         if isinf(float(group.spent.epsilon_at(delta_of(consortium)))):
             raise StudyError(
                 f"{study.where}: simulation.grant = {study.simulation.grant:g} is an epsilon at delta "
@@ -46,15 +46,15 @@ def require_grant(study: Study) -> None:
             )
 
 
-def grants_by_party(study: Study, consortium: Consortium) -> float | dict[str, float | Approx]:
+def grants_by_party(study: Study, agreement: Agreement) -> float | dict[str, float | Approx]:
     """`usual_grant`, for every party. Where the file sets no grant, a role that pays more than the study's epsilon is
     granted what it pays. A published method that does not keep its claim may lose what no epsilon covers at the
     study's delta: that is granted with the delta that covers it."""
-    usual = float(usual_grant(study).epsilon)
+    usual, consortium = float(usual_grant(study).epsilon), agreement.consortium
     if study.simulation.grant is not None or not consortium.roles:
         return usual
     grants: dict[str, float | Approx] = {}
-    for group in payer_groups(study.protocol.accepted(consortium), consortium):
+    for group in payer_groups(agreement.accepted, consortium):
         asked = float_above(group.spent.epsilon_at(delta_of(consortium)))
         if isinf(asked):
             whole = LOSSES.add(group.spent.approx_epsilon, group.spent.pure)

@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from comity.entropy import derive
 from comity.errors import StudyError
 from comity.federation.agreement import Agreement
-from comity.federation.declare.consortium import Consortium
 from comity.federation.evaluation.assessment import Assessment, Repeats
-from comity.federation.protocol import Protocol
 from comity.learn.local_models import LocalModel
 from comity.privacy.randomness import SeededDraws
 from comity.study.local.cohort import Cohort, stack_parties
@@ -42,12 +40,12 @@ def check_repeats(repeats: int, tested: bool) -> None:
         )
 
 
-def can_stack(protocol: Protocol, consortium: Consortium, local: Mapping[str, LocalModel]) -> bool:
+def can_stack(agreement: Agreement, local: Mapping[str, LocalModel]) -> bool:
     """Whether all parties of a run can be stacked, with at most one local model for all of them."""
-    if local and (len(set(map(id, local.values()))) > 1 or len(local) < consortium.size):
+    if local and (len(set(map(id, local.values()))) > 1 or len(local) < agreement.consortium.size):
         return False
     try:
-        require_stacks(protocol, protocol.accepted(consortium), consortium)
+        require_stacks(agreement.protocol, agreement.accepted, agreement.consortium)
     except StudyError:
         return False
     return True
@@ -57,7 +55,7 @@ def repeat_simulation(agreement: Agreement, data: PartyData, *, count: int, seed
     """Run so many times more, and measure each on the test records."""
     assert data.test is not None
     protocol, consortium, secret = agreement.protocol, agreement.consortium, secret_of(seed)
-    stacked = data.in_memory is not None and can_stack(protocol, consortium, data.models)
+    stacked = data.in_memory is not None and can_stack(agreement, data.models)
     released = _by_stacks(agreement, data) if stacked else _by_hosts(agreement, data)
     assessments: list[Assessment] = []
     for number in range(count):

@@ -171,7 +171,7 @@ def run_study(
     if models is not None:
         data = replace(data, models=build_local_models(agreement.protocol, agreement.consortium, models))
     lasting = folder if can_resume(study, data) else None
-    grants, delta = grants_by_party(study, agreement.consortium), study.privacy.delta
+    grants, delta = grants_by_party(study, agreement), study.privacy.delta
     if lasting is not None:
         require_same_data(study, data, lasting)
     try:
@@ -310,7 +310,7 @@ def run_simulation(
 
 def require_possible(agreement: Agreement, *, hosts: bool) -> None:
     """Refuse whatever public figures rule out."""
-    declaration = agreement.protocol.accepted(agreement.consortium)
+    declaration = agreement.accepted
     if runs_as_stacks(agreement.consortium.size, hosts=hosts):
         require_stacks(agreement.protocol, declaration, agreement.consortium)
 
