@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test test-long test-deploy faults mutants picture lint install dev papers bench accuracy bench-vertical bench-synthetic clean
+.PHONY: demo test coverage test-long test-deploy faults mutants picture lint install dev papers bench accuracy bench-vertical bench-synthetic clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,10 @@ lint: $(VENV)/.dev
 
 test: lint
 	$(BIN)/pytest
+
+# Which lines of the package the default suite runs, processes that it starts included.
+coverage: $(VENV)/.dev
+	$(BIN)/pytest --cov --cov-report=term:skip-covered
 
 # A thousand kills, a million mutated messages, attacks of coalitions, statistical and scale runs, the mutants, and the
 # property tests on new examples. Takes many minutes.
