@@ -90,6 +90,25 @@ def mu_lower_bound(scores: ArrayLike, scores_neighbour: ArrayLike, *, confidence
     return max(0.0, _bound_on_fresh_samples(scores, scores_neighbour, separation, (1 - confidence) / 2))
 
 
+def mu_of_test(*, missed: int, false: int, draws: int, confidence: float) -> float:
+    """`mu_lower_bound` of one test that was fixed before the draws, and needs none of them to choose it.
+
+    Of `draws` draws under each input, `missed` of the first and `false` of the second were taken for the other.
+    """
+    _checked_levels(0.0, confidence)
+    miss = (1 - confidence) / 2
+    errors = _upper(np.array([missed, false], np.float64), draws, miss)
+    return max(0.0, float(-ndtri(errors).sum()))
+
+
+def epsilon_of_event(*, hits: int, hits_other: int, draws: int, delta: float = 0.0, confidence: float) -> float:
+    """`epsilon_lower_bound` of one event that was fixed before the draws: it held in `hits` of `draws` draws under one
+    input and in `hits_other` of as many under the other."""
+    _checked_levels(delta, confidence)
+    events = _Events(np.array([float(hits)]), draws, np.array([float(hits_other)]), draws)
+    return max(0.0, float(_log_ratio(events, delta, (1 - confidence) / 2)[0]))
+
+
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The ε of μ-GDP at δ: the root of Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) = δ, rounded down."""
     if mu <= 0:

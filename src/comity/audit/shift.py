@@ -1,0 +1,115 @@
+"""What the records of two neighbours change in a run, and the noise that hides it.
+
+Two runs on neighbouring records differ in the values that are opened, by a *shift* in grid units. Someone who knows all
+other records, and the noise of the parties that they collude with, sees the shift under the honest parts of the noise
+and nothing else: a pair of distributions that is sampled directly, by the samplers that releases use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.release import Release
+from comity.privacy.mechanisms import Noise
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.laplace import Laplace
+from comity.privacy.mechanisms.scale import Scale
+from comity.privacy.mechanisms.spherical import Spherical
+from comity.privacy.permit import simulated
+from comity.privacy.randomness import NoiseSource
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A broken copy of a mechanism, which an audit must catch: noise divided by `shrink`, or so many parts missing."""
+
+    name: str
+    shrink: float = 1.0
+    missing_parts: int = 0
+
+
+HONEST = Twin("none")
+
+
+@dataclass(frozen=True, eq=False)
+class Shift:
+    """How far one opened value moves between two neighbours, and the noise on it that the reader does not know.
+
+    `units` are the coordinates that move, in grid units. The others carry independent noise and tell nothing.
+    """
+
+    release: str
+    noise: Noise
+    scale: Scale
+    parts: int
+    dimensions: int
+    units: NDArray[np.int64]
+
+    @classmethod
+    def between(cls, release: Release, consortium: Consortium, first: NDArray[np.int64], second: NDArray[np.int64]) -> Shift:
+        assert release.noise is not None
+        moved = (np.asarray(second, np.int64) - np.asarray(first, np.int64)).ravel()
+        return cls(
+            release.name,
+            release.noise,
+            release.scale(consortium),
+            release.parts(consortium),
+            moved.size,
+            moved[moved != 0],
+        )
+
+    @property
+    def gaussian(self) -> bool:
+        return isinstance(self.noise, Gaussian)
+
+    @property
+    def mu(self) -> float:
+        """What its Gaussian noise lets a reader tell at most: the distance in standard deviations."""
+        deviation = self.scale.part * math.sqrt(self.parts)
+        return float(np.linalg.norm(self.units.astype(np.float64))) / deviation
+
+    @property
+    def epsilons(self) -> Floats:
+        """What its pure noise lets a reader tell at most, by coordinate that moves."""
+        if isinstance(self.noise, Laplace) or self.dimensions == 1:
+            return np.abs(self.units) / self.scale.total
+        # Spherical noise in several dimensions is one number: the distance.
+        return np.array([np.linalg.norm(self.units.astype(np.float64)) / self.scale.total])
+
+    def draw(self, source: NoiseSource, count: int, twin: Twin = HONEST) -> Floats:
+        """`count` draws of the honest noise on the coordinates that move, in grid units: (count, coordinates)."""
+        parts, several = self.parts - twin.missing_parts, self.parts > 1
+        width = self.dimensions if isinstance(self.noise, Spherical) else len(self.units)
+        total = np.zeros((count, width))
+        for _ in range(parts):
+            if isinstance(self.noise, Spherical):
+                # One vector a draw: its coordinates share a radius.
+                total += np.array(
+                    [
+                        self.noise.draw(source, self.scale, (width,), permit=simulated(self.release), part=several)
+                        for _ in range(count)
+                    ]
+                )
+            else:
+                total += self.noise.draw(
+                    source, self.scale, (count, width), permit=simulated(self.release), part=several
+                )
+        return np.asarray(total / twin.shrink)[:, : len(self.units)]
+
+
+def design_mu(shifts: Sequence[Shift]) -> float:
+    """The μ that the pair could show with all draws of the world: squares add up over independent releases."""
+    return math.sqrt(sum(shift.mu**2 for shift in shifts))
+
+
+def design_epsilon(shifts: Sequence[Shift]) -> float:
+    """The same for pure noise: losses of independent coordinates add up."""
+    return float(sum(shift.epsilons.sum() for shift in shifts))
