@@ -1,8 +1,8 @@
 """The strongest test between two neighbours, and what it proves about the loss.
 
-The test is fixed before anything is drawn, so no draw is spent on choosing it. A group of k records that change together
-loses at most k times the loss of one (k·μ or k·ε), so what is measured for the group is divided by k. That is still a
-lower bound for one record, and a much sharper one: distributions that are far apart are told apart by few draws.
+The test is fixed before anything is drawn, so no draw is spent on choosing it. A group of k records that change
+together loses at most k times the loss of one (k·μ or k·ε), so what is measured for the group is divided by k. That is
+still a lower bound for one record, and a sharper one: few draws tell distributions apart that are far apart.
 """
 
 from __future__ import annotations

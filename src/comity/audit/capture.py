@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,14 @@ from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.lifecycle import begin, ready
 from comity.federation.coordinator.parties import Parties
 from comity.federation.coordinator.released import Total
+from comity.federation.coordinator.replies import PartyValues
 from comity.federation.declare.consortium import COORDINATOR, Consortium
 from comity.federation.declare.policy import SIMULATION
-from comity.federation.declare.protection import Perturbed
+from comity.federation.declare.protection import Noised, Summed
 from comity.federation.declare.release import Release
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
-from comity.federation.part import EVALUATION, spec_of
+from comity.federation.part import spec_of
 from comity.privacy.ledger import Ledger
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import Integers, NoiseSource, Shape
@@ -71,11 +72,13 @@ class NoNoise:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """One value that a run opened: of which release, in grid units, and as the coordinator had it."""
+    """One value that a run opened: of which release, in grid units, and as the coordinator had it. `party` sent it,
+    where it is no sum."""
 
     release: Release
     units: NDArray[np.int64]
-    total: Any
+    value: Any
+    party: str = ""
 
 
 class Watching(Parties):
@@ -88,21 +91,32 @@ class Watching(Parties):
     def sum(self, step: Callable[..., Any], **values: Any) -> Total:
         total = super().sum(step, **values)
         release = self.declaration[spec_of(step, self.consortium).sends or ""]
-        return self._noted(release, total.value, total)
+        if not isinstance(release.protection, Summed):
+            # Noised at the sites: noted by party, as their replies came.
+            return total
+        return cast(Total, self._note(release, total.value / release.spacing(self.consortium), total))
+
+    def ask(self, step: Callable[..., Any] | str, **options: Any) -> dict[str, PartyValues]:
+        replies = super().ask(step, **options)
+        noised = {one.name: one for one in self.declaration.releases if isinstance(one.protection, Noised)}
+        for party, values in replies.items():
+            for name in noised.keys() & values.keys():
+                values[name] = self._note(noised[name], values[name], values[name], party)
+        return replies
 
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
         noisy = super().perturb(name, value)
-        return self._noted(self.declaration[name], noisy, noisy)
+        release = self.declaration[name]
+        return cast(NDArray[np.float64], self._note(release, noisy / release.scale(self.consortium).grid, noisy))
 
-    def _noted(self, release: Release, value: NDArray[np.float64], total: Any) -> Any:
-        units = np.rint(value / release.spacing(self.consortium)).astype(np.int64)
-        self.opened.append(Opened(release, units, total))
+    def _note(self, release: Release, units: NDArray[Any], value: Any, party: str = "") -> Any:
+        self.opened.append(Opened(release, np.rint(units).astype(np.int64), value, party))
         if self.replay is None:
-            return total
+            return value
         known = self.replay[len(self.opened) - 1]
-        if known.release.name != release.name:
+        if (known.release.name, known.party) != (release.name, party):
             raise StudyError(f"a replayed run opened {known.release.name} where this one opens {release.name}")
-        return known.total
+        return known.value
 
 
 @dataclass(frozen=True, eq=False)

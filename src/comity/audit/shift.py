@@ -21,7 +21,7 @@ from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.mechanisms.scale import Scale
 from comity.privacy.mechanisms.spherical import Spherical
-from comity.privacy.permit import simulated
+from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import NoiseSource
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,9 @@ class Shift:
     units: NDArray[np.int64]
 
     @classmethod
-    def between(cls, release: Release, consortium: Consortium, first: NDArray[np.int64], second: NDArray[np.int64]) -> Shift:
+    def between(
+        cls, release: Release, consortium: Consortium, first: NDArray[np.int64], second: NDArray[np.int64]
+    ) -> Shift:
         assert release.noise is not None
         moved = (np.asarray(second, np.int64) - np.asarray(first, np.int64)).ravel()
         return cls(
@@ -94,13 +96,15 @@ class Shift:
                 # One vector a draw: its coordinates share a radius.
                 total += np.array(
                     [
-                        self.noise.draw(source, self.scale, (width,), permit=simulated(self.release), part=several)
+                        self.noise.draw(
+                            source, self.scale, (width,), permit=simulated_permit(self.release), part=several
+                        )
                         for _ in range(count)
                     ]
                 )
             else:
                 total += self.noise.draw(
-                    source, self.scale, (count, width), permit=simulated(self.release), part=several
+                    source, self.scale, (count, width), permit=simulated_permit(self.release), part=several
                 )
         return np.asarray(total / twin.shrink)[:, : len(self.units)]
 

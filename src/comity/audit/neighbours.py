@@ -1,0 +1,120 @@
+"""Neighbouring records for a study: made from its schema, searched for the pair that shows most.
+
+Nothing here reads private data. Records are generated; the strongest pairs are at the corners of the schema: extreme
+numbers, single categories, one class. An owner of nothing but such records is allowed by every neighbour relation, so
+what is found for it is a lower bound for all.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from comity.audit.capture import Coordinate, Run, capture, shifts_between
+from comity.audit.shift import Shift, design_epsilon, design_mu
+from comity.data import Bounded, Categorical, Classes, Date, LocalRecords, Numeric, Ordinal, Schema
+from comity.entropy import Stream
+from comity.federation.agreement import Agreement
+
+Records = Mapping[str, LocalRecords]
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two neighbours: what the runs on them open under the same messages, and how many records differ."""
+
+    first: Run
+    second: Run
+    group: int
+
+    @property
+    def shifts(self) -> list[Shift]:
+        return shifts_between(self.first.consortium, self.first.opened, self.second.opened)
+
+
+def strength(shifts: Sequence[Shift]) -> float:
+    """What a pair could show: μ where noise is Gaussian, ε where it is pure."""
+    gaussian = all(shift.gaussian for shift in shifts)
+    return design_mu(shifts) if gaussian else design_epsilon(shifts)
+
+
+def strongest_pair(
+    agreement: Agreement,
+    base: Records,
+    candidates: Sequence[Records],
+    *,
+    group: int,
+    replaced: bool,
+    coordinate: Coordinate | None = None,
+    local: Mapping[str, Any] | None = None,
+) -> Pair:
+    """The two neighbours among `base` and `candidates` that lie furthest apart under the messages of a run on `base`.
+
+    `replaced`: any two candidates are neighbours. Otherwise each candidate is `base` with the group added.
+    """
+    first = capture(agreement, base, coordinate=coordinate, local=local)
+    runs = [capture(agreement, one, coordinate=coordinate, replay=first.opened, local=local) for one in candidates]
+    pairs = itertools.combinations([first, *runs], 2) if replaced else ((first, run) for run in runs)
+
+    def apart(pair: tuple[Run, Run]) -> float:
+        return strength(shifts_between(first.consortium, pair[0].opened, pair[1].opened))
+
+    best = max(pairs, key=apart)
+    return Pair(*best, group)
+
+
+def corner_rows(schema: Schema, count: int, *purpose: str) -> pd.DataFrame:
+    """Records at the corners of a schema: each value an end of its range or a category, the first two the lowest and
+    the highest of everything, with every class."""
+    stream = Stream.public("audit corners", *purpose)
+    choices = {name: _ends(column) for name, column in _columns(schema).items()}
+    picks = {name: stream.integers(len(ends), (count,)) for name, ends in choices.items()}
+    columns = {}
+    for name, ends in choices.items():
+        places = np.array(picks[name])
+        places[: min(count, 2)] = [0, len(ends) - 1][: min(count, 2)]
+        columns[name] = [ends[place] for place in places]
+    return pd.DataFrame(columns)
+
+
+def generated_rows(schema: Schema, count: int, *purpose: str) -> pd.DataFrame:
+    """Records of a schema that nobody has: values drawn evenly from their ranges."""
+    stream = Stream.public("audit records", *purpose)
+    columns: dict[str, Any] = {}
+    for name, column in _columns(schema).items():
+        if isinstance(column, Numeric | Bounded):
+            values = column.low + (column.high - column.low) * stream.uniform((count,))
+            whole = isinstance(column, Numeric) and column.integer
+            columns[name] = np.rint(values) if whole else values
+        else:
+            ends = _ends(column)
+            columns[name] = [ends[place] for place in stream.integers(len(ends), (count,))]
+    return pd.DataFrame(columns)
+
+
+def with_identifiers(schema: Schema, frame: pd.DataFrame, start: int = 0) -> pd.DataFrame:
+    """The records under names of people, where the schema has an identifier."""
+    if schema.identifier is None:
+        return frame
+    return frame.assign(**{schema.identifier: [f"person{start + place:06d}" for place in range(len(frame))]})
+
+
+def _columns(schema: Schema) -> dict[str, Any]:
+    target = {} if schema.target is None else {schema.target.name: schema.target}
+    return {column.name: column for column in schema.columns} | target
+
+
+def _ends(column: Any) -> list[Any]:
+    match column:
+        case Numeric() | Bounded():
+            return [column.low, column.high]
+        case Date():
+            return [column.low.isoformat(), column.high.isoformat()]
+        case Categorical() | Ordinal() | Classes():
+            return list(column.values)
+    raise TypeError(type(column).__name__)
