@@ -105,8 +105,8 @@ def _attack_pure(
     The event of a coordinate is that the output lies beyond the second neighbour's value, as seen from the first. Under
     Laplace noise its probabilities differ by the whole factor e^(s/b).
     """
-    tests = sum(len(shift.epsilons) for shift in shifts)
-    each = 1 - (1 - confidence) / max(1, tests)
+    levels = sum(len(np.unique(shift.epsilons)) for shift in shifts)
+    each = 1 - (1 - confidence) / max(1, levels)
     total, scores = 0.0, [np.zeros(draws), np.zeros(draws)]
     for shift in shifts:
         if not len(shift.units):
@@ -120,11 +120,14 @@ def _attack_pure(
         else:
             ways = [view * np.sign(steps) for view in views]
             reach = np.abs(steps)
-        hits = [(way >= reach).sum(axis=0) for way in ways]
-        total += sum(
-            epsilon_of_event(hits=int(near), hits_other=int(far), draws=draws, confidence=each)
-            for far, near in zip(*hits, strict=True)
-        )
+        far, near = ((way >= reach).sum(axis=0) for way in ways)
+        for size in np.unique(reach):
+            # Coordinates that move equally far have one distribution, so their draws count together.
+            alike = reach == size
+            count = int(alike.sum())
+            total += count * epsilon_of_event(
+                hits=int(near[alike].sum()), hits_other=int(far[alike].sum()), draws=draws * count, confidence=each
+            )
         for score, view in zip(scores, views, strict=True):
             score += (np.abs(view) - np.abs(view - steps)).sum(axis=1) / shift.scale.total
     return Measured(total / group, design_epsilon(shifts) / group, draws, _curve(*scores))
@@ -138,9 +141,9 @@ def _curve(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[n
     return np.array([(0.0, 0.0), *found, (1.0, 1.0)])
 
 
-def sharpest_group(loss_of_one: float, *, pure: bool, largest: int) -> int:
+def sharpest_group(loss_of_one: float, *, largest: int) -> int:
     """How many records to change together: enough that the group's distributions are apart by 4 (deviations, or ε by
     coordinate), where a bound from some ten thousand draws is closest to the truth; at most `largest`."""
     if loss_of_one <= 0:
         return 1
-    return max(1, min(largest, math.ceil((5.0 if pure else 4.0) / loss_of_one)))
+    return max(1, min(largest, math.ceil(4.0 / loss_of_one)))

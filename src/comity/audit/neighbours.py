@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from comity.audit.capture import Coordinate, Run, capture, shifts_between
+from comity.audit.capture import Run, shifts_between
 from comity.audit.shift import Shift, design_epsilon, design_mu
 from comity.data import Bounded, Categorical, Classes, Date, LocalRecords, Numeric, Ordinal, Schema
 from comity.entropy import Stream
-from comity.federation.agreement import Agreement
 
 Records = Mapping[str, LocalRecords]
 
@@ -43,29 +42,17 @@ def strength(shifts: Sequence[Shift]) -> float:
     return design_mu(shifts) if gaussian else design_epsilon(shifts)
 
 
-def strongest_pair(
-    agreement: Agreement,
-    base: Records,
-    candidates: Sequence[Records],
-    *,
-    group: int,
-    replaced: bool,
-    coordinate: Coordinate | None = None,
-    local: Mapping[str, Any] | None = None,
-) -> Pair:
-    """The two neighbours among `base` and `candidates` that lie furthest apart under the messages of a run on `base`.
+def furthest(runs: Sequence[Run], *, replaced: bool) -> tuple[int, int]:
+    """The places of the two runs that lie furthest apart. The first is the base, which the others are neighbours of;
+    where records are `replaced`, any two are neighbours."""
+    places = range(len(runs))
+    pairs = itertools.combinations(places, 2) if replaced else ((0, place) for place in places[1:])
 
-    `replaced`: any two candidates are neighbours. Otherwise each candidate is `base` with the group added.
-    """
-    first = capture(agreement, base, coordinate=coordinate, local=local)
-    runs = [capture(agreement, one, coordinate=coordinate, replay=first.opened, local=local) for one in candidates]
-    pairs = itertools.combinations([first, *runs], 2) if replaced else ((first, run) for run in runs)
+    def apart(pair: tuple[int, int]) -> float:
+        one, other = pair
+        return strength(shifts_between(runs[0].consortium, runs[one].opened, runs[other].opened))
 
-    def apart(pair: tuple[Run, Run]) -> float:
-        return strength(shifts_between(first.consortium, pair[0].opened, pair[1].opened))
-
-    best = max(pairs, key=apart)
-    return Pair(*best, group)
+    return max(pairs, key=apart)
 
 
 def corner_rows(schema: Schema, count: int, *purpose: str) -> pd.DataFrame:
