@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.audit.bound import epsilon_of_event, gaussian_epsilon, mu_of_test
-from comity.audit.shift import HONEST, Shift, Twin, design_epsilon, design_mu
+from comity.audit.shift import HONEST, Drawn, Shift, Twin, design_epsilon, design_mu
 from comity.errors import StudyError
 from comity.privacy.randomness import NoiseSource
 
@@ -45,35 +45,49 @@ def attack(
     group: int = 1,
     draws: int,
     confidence: float,
-    twin: Twin = HONEST,
-) -> Measured:
-    """Tell two neighbours apart by everything that a run opens, and bound the loss of one record from below.
+    twins: Sequence[Twin] = (),
+) -> tuple[Measured, ...]:
+    """Tell two neighbours apart by everything that a run opens, and bound the loss of one record from below: for the
+    noise as it is, and then for each of its broken `twins`.
 
     `delta` is the δ at which the loss is stated; pure noise has none.
     """
     if not shifts:
         raise StudyError("an audit needs a release that neighbours change, found none")
+    moving = [shift for shift in shifts if len(shift.units)]
+    tried = (HONEST, *twins)
     if all(shift.gaussian for shift in shifts):
-        return _attack_gaussian(shifts, source, delta, group, draws, confidence, twin)
+        scores = [_linear_scores(moving, source, draws) for _ in range(2)]
+        return tuple(_test_gaussian(moving, scores, delta, group, draws, confidence, twin) for twin in tried)
     if any(shift.gaussian for shift in shifts):
         raise StudyError("an audit takes releases with Gaussian noise or with pure noise, found both in one run")
-    return _attack_pure(shifts, source, group, draws, confidence, twin)
+    drawn = [[shift.draw(source, draws) for _ in range(2)] for shift in moving]
+    return tuple(_test_pure(moving, drawn, group, draws, confidence, twin) for twin in tried)
 
 
-def _attack_gaussian(
+def _linear_scores(shifts: Sequence[Shift], source: NoiseSource, draws: int) -> Drawn:
+    """The likelihood ratio of two Gaussians is linear: Σ ⟨z, s⟩/σ² over all releases."""
+    total = Drawn(np.zeros(draws), np.zeros(draws))
+    for shift in shifts:
+        weights = shift.units / (shift.scale.part**2 * shift.parts)
+        step = max(1, _BATCH // len(shift.units))
+        pieces = [shift.draw(source, min(step, draws - start)) @ weights for start in range(0, draws, step)]
+        total += Drawn(np.concatenate([one.rest for one in pieces]), np.concatenate([one.last for one in pieces]))
+    return total
+
+
+def _test_gaussian(
     shifts: Sequence[Shift],
-    source: NoiseSource,
+    scores: Sequence[Drawn],
     delta: float,
     group: int,
     draws: int,
     confidence: float,
     twin: Twin,
 ) -> Measured:
-    """The likelihood ratio of two Gaussians is a linear score, Σ ⟨z, s⟩/σ² over all releases. Its distributions under
-    the neighbours are N(0, m²) and N(m², m²) for the design's m, and the best threshold for equal errors is m²/2."""
+    """Under the neighbours the score is N(0, m²) and N(m², m²) for the design's m; m²/2 makes both errors equal."""
     whole = design_mu(shifts)
-    first, second = (_linear_scores(shifts, source, draws, twin) for _ in range(2))
-    second += whole**2
+    first, second = scores[0].under(twin), scores[1].under(twin) + whole**2
     middle = whole**2 / 2
     mu = mu_of_test(
         missed=int((second < middle).sum()), false=int((first >= middle).sum()), draws=draws, confidence=confidence
@@ -83,21 +97,13 @@ def _attack_gaussian(
     )
 
 
-def _linear_scores(shifts: Sequence[Shift], source: NoiseSource, draws: int, twin: Twin) -> NDArray[np.float64]:
-    scores = np.zeros(draws)
-    for shift in shifts:
-        if not len(shift.units):
-            continue
-        weights = shift.units / (shift.scale.part**2 * shift.parts)
-        step = max(1, _BATCH // len(shift.units))
-        for start in range(0, draws, step):
-            count = min(step, draws - start)
-            scores[start : start + count] += shift.draw(source, count, twin) @ weights
-    return scores
-
-
-def _attack_pure(
-    shifts: Sequence[Shift], source: NoiseSource, group: int, draws: int, confidence: float, twin: Twin
+def _test_pure(
+    shifts: Sequence[Shift],
+    drawn: Sequence[Sequence[Drawn]],
+    group: int,
+    draws: int,
+    confidence: float,
+    twin: Twin,
 ) -> Measured:
     """Independent coordinates are attacked one by one: the probability of an event in each of them is the product of
     theirs, so lower bounds of the log ratios add up, each at its part of the confidence.
@@ -108,11 +114,9 @@ def _attack_pure(
     levels = sum(len(np.unique(shift.epsilons)) for shift in shifts)
     each = 1 - (1 - confidence) / max(1, levels)
     total, scores = 0.0, [np.zeros(draws), np.zeros(draws)]
-    for shift in shifts:
-        if not len(shift.units):
-            continue
+    for shift, noise in zip(shifts, drawn, strict=True):
         steps = shift.units.astype(np.float64)
-        views = [shift.draw(source, draws, twin), shift.draw(source, draws, twin) + steps]
+        views = [noise[0].under(twin), noise[1].under(twin) + steps]
         if len(shift.epsilons) < len(shift.units):
             # Several coordinates under one radius: the difference of distances to the two values.
             ways = [(np.linalg.norm(view, axis=1) - np.linalg.norm(view - steps, axis=1))[:, None] for view in views]

@@ -8,6 +8,7 @@ what is found for it is a lower bound for all.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,31 +57,30 @@ def furthest(runs: Sequence[Run], *, replaced: bool) -> tuple[int, int]:
 
 
 def corner_rows(schema: Schema, count: int, *purpose: str) -> pd.DataFrame:
-    """Records at the corners of a schema: each value an end of its range or a category, the first two the lowest and
-    the highest of everything, with every class."""
-    stream = Stream.public("audit corners", *purpose)
+    """Records at the corners of a schema: each value an end of its range or a category. All of them where they are at
+    most `count`; otherwise the lowest and the highest of everything, and as many others by public chance."""
     choices = {name: _ends(column) for name, column in _columns(schema).items()}
-    picks = {name: stream.integers(len(ends), (count,)) for name, ends in choices.items()}
+    if math.prod(map(len, choices.values())) <= count:
+        return pd.DataFrame(list(itertools.product(*choices.values())), columns=list(choices))
+    stream = Stream.public("audit corners", *purpose)
     columns = {}
     for name, ends in choices.items():
-        places = np.array(picks[name])
-        places[: min(count, 2)] = [0, len(ends) - 1][: min(count, 2)]
+        places = np.array(stream.integers(len(ends), (count,)))
+        places[:2] = 0, len(ends) - 1
         columns[name] = [ends[place] for place in places]
     return pd.DataFrame(columns)
 
 
 def generated_rows(schema: Schema, count: int, *purpose: str) -> pd.DataFrame:
-    """Records of a schema that nobody has: values drawn evenly from their ranges."""
+    """Records of a schema that nobody has, as one-sided as records can be: numbers at either end of their range, and a
+    target that follows the first column. What a coordinator makes of them, and sends to the parties, is extreme too."""
     stream = Stream.public("audit records", *purpose)
-    columns: dict[str, Any] = {}
-    for name, column in _columns(schema).items():
-        if isinstance(column, Numeric | Bounded):
-            values = column.low + (column.high - column.low) * stream.uniform((count,))
-            whole = isinstance(column, Numeric) and column.integer
-            columns[name] = np.rint(values) if whole else values
-        else:
-            ends = _ends(column)
-            columns[name] = [ends[place] for place in stream.integers(len(ends), (count,))]
+    columns = {}
+    for place, (name, column) in enumerate(_columns(schema).items()):
+        ends = _ends(column)
+        follows = column is schema.target or place == 0
+        places = np.arange(count) % len(ends) if follows else stream.integers(len(ends), (count,))
+        columns[name] = [ends[one] for one in places]
     return pd.DataFrame(columns)
 
 

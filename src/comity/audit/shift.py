@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +30,32 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Twin:
-    """A broken copy of a mechanism, which an audit must catch: noise divided by `shrink`, or so many parts missing."""
+    """A broken copy of a mechanism, which an audit must catch: noise divided by `shrink`, or without one part."""
 
     name: str
     shrink: float = 1.0
-    missing_parts: int = 0
+    missing_part: bool = False
 
 
 HONEST = Twin("none")
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Draws of the honest noise, (draws, coordinates): the last part by itself, and the sum of the others."""
+
+    rest: Floats
+    last: Floats
+
+    def under(self, twin: Twin) -> Floats:
+        """The noise as this twin would have drawn it. The same draws serve every twin."""
+        return np.asarray((self.rest if twin.missing_part else self.rest + self.last) / twin.shrink)
+
+    def __matmul__(self, weights: Floats) -> Drawn:
+        return Drawn(self.rest @ weights, self.last @ weights)
+
+    def __add__(self, other: Drawn) -> Drawn:
+        return Drawn(self.rest + other.rest, self.last + other.last)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,27 +105,22 @@ class Shift:
         # Spherical noise in several dimensions is one number: the distance.
         return np.array([np.linalg.norm(self.units.astype(np.float64)) / self.scale.total])
 
-    def draw(self, source: NoiseSource, count: int, twin: Twin = HONEST) -> Floats:
-        """`count` draws of the honest noise on the coordinates that move, in grid units: (count, coordinates)."""
-        parts, several = self.parts - twin.missing_parts, self.parts > 1
+    def draw(self, source: NoiseSource, count: int) -> Drawn:
+        """`count` draws of the honest noise on the coordinates that move, in grid units."""
         width = self.dimensions if isinstance(self.noise, Spherical) else len(self.units)
-        total = np.zeros((count, width))
-        for _ in range(parts):
-            if isinstance(self.noise, Spherical):
-                # One vector a draw: its coordinates share a radius.
-                total += np.array(
-                    [
-                        self.noise.draw(
-                            source, self.scale, (width,), permit=simulated_permit(self.release), part=several
-                        )
-                        for _ in range(count)
-                    ]
-                )
-            else:
-                total += self.noise.draw(
-                    source, self.scale, (count, width), permit=simulated_permit(self.release), part=several
-                )
-        return np.asarray(total / twin.shrink)[:, : len(self.units)]
+        rest = np.zeros((count, len(self.units)))
+        for _ in range(self.parts - 1):
+            rest += self._part(source, count, width)
+        return Drawn(rest, self._part(source, count, width))
+
+    def _part(self, source: NoiseSource, count: int, width: int) -> Floats:
+        permit, part = partial(simulated_permit, self.release), self.parts > 1
+        if not isinstance(self.noise, Spherical):
+            drawn = self.noise.draw(source, self.scale, (count, width), permit=permit(), part=part)
+            return np.asarray(drawn, np.float64)
+        # One vector a draw: its coordinates share a radius.
+        rows = [self.noise.draw(source, self.scale, (width,), permit=permit(), part=part) for _ in range(count)]
+        return np.asarray(rows, np.float64)[:, : len(self.units)]
 
 
 def design_mu(shifts: Sequence[Shift]) -> float:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from comity.audit.attack import Measured, attack, sharpest_group
+from comity.audit.attack import sharpest_group
 from comity.audit.capture import Coordinate, Run, capture
+from comity.audit.claim import CONFIDENCE, THOROUGH, Effort, measure_claim
 from comity.audit.neighbours import (
     Pair,
     Records,
@@ -21,8 +20,7 @@ from comity.audit.neighbours import (
     strength,
     with_identifiers,
 )
-from comity.audit.row import Audit, Check, Claim, Control
-from comity.audit.shift import HONEST, Shift, Twin
+from comity.audit.row import Audit, Check, Claim
 from comity.data import Schema
 from comity.errors import StudyError
 from comity.federation.agreement import Agreement
@@ -31,43 +29,13 @@ from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.payers import delta_of, payer_groups, spent_by
 from comity.privacy.loss import float_above
 from comity.privacy.mechanisms.spherical import Spherical
-from comity.privacy.randomness import NoiseSource, ReleasedNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.study.records.encodings import encoded
+from comity.study.records.encoding import encode_records
 from comity.study.study import Study
-
-CONFIDENCE = 0.999
-"""Of a whole audit, however many claims it has."""
 
 _FEWEST, _MOST = 12, 400
 _LARGEST_GROUP = {"gaussian": 60, "pure": 600}
-_TWINS = (Twin("noise / 1.2", shrink=1.2), Twin("noise for half the sensitivity", shrink=2.0))
-_PART = Twin("one honest part missing", missing_parts=1)
-
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How hard an audit tries: draws for each input of a claim, and candidates for the strongest pair."""
-
-    draws: int = 200_000
-    pure_draws: int = 1_000_000
-    spherical_draws: int = 120_000
-    corners: int = 24
-
-    def draws_for(self, shifts: Sequence[Shift]) -> int:
-        if all(shift.gaussian for shift in shifts):
-            return self.draws
-        numbers = sum(len(shift.units) for shift in shifts)
-        if any(isinstance(shift.noise, Spherical) for shift in shifts):
-            # Drawn vector by vector, part by part.
-            return max(2000, self.spherical_draws // max(shift.parts for shift in shifts))
-        return max(2000, self.pure_draws // max(1, numbers))
-
-
-THOROUGH = Effort()
-QUICK = Effort(draws=40_000, pure_draws=200_000, spherical_draws=30_000, corners=12)
 
 
 def audit_study(study: Study, *, effort: Effort | None = None, progress: Progress | None = None) -> Audit:
@@ -76,7 +44,7 @@ def audit_study(study: Study, *, effort: Effort | None = None, progress: Progres
     No private record is read. Who reads: the coordinator with as many colluding parties as the study allows for, who
     know all records but those that differ.
     """
-    agreement, effort = study.agreed, effort or THOROUGH
+    agreement, effort = study.agreement, effort or THOROUGH
     consortium = agreement.consortium
     paying = [group.parties[0] for group in payer_groups(agreement.declaration, consortium) if group.releases]
     each = 1 - (1 - CONFIDENCE) / max(1, len(paying))
@@ -87,7 +55,7 @@ def audit_study(study: Study, *, effort: Effort | None = None, progress: Progres
         rows = corner_rows(study.schema, effort.corners, study.name)
         pair = find_pair(study, agreement, party, rows=rows)
         name = study.name if len(paying) == 1 else f"{study.name}, {party}"
-        claims.append(measure(name, agreement, pair, party, effort=effort, confidence=each))
+        claims.append(measure_pair(name, agreement, pair, party, effort=effort, confidence=each))
         checks += [debit_check(name, agreement, pair.first, party), sensitivity_check(name, pair)]
     return Audit(study.name, CONFIDENCE, tuple(claims), tuple(checks))
 
@@ -108,18 +76,15 @@ def find_pair(
     """
     consortium = agreement.consortium
 
-    def encode(frames: Mapping[str, pd.DataFrame]) -> Records:
-        return {name: encoded(agreement.protocol, frame, name, party=name) for name, frame in frames.items()}
-
     def runs(group: int, candidates: Sequence[pd.DataFrame]) -> list[Run]:
         made = NeighbourRecords(
             study.schema, consortium, party, by_columns=bool(study.setting.columns), group=group, others=others
         )
-        first = capture(agreement, encode(made.base), coordinate=coordinate)
+        first = capture(agreement, encode(agreement, made.base), coordinate=coordinate)
         return [
             first,
             *(
-                capture(agreement, encode(made.candidate(row)), coordinate=coordinate, replay=first.opened)
+                capture(agreement, encode(agreement, made.candidate(row)), coordinate=coordinate, replay=first.opened)
                 for row in candidates
             ),
         ]
@@ -135,12 +100,20 @@ def find_pair(
     if spent.gaussian:
         return pair
     losses = np.concatenate([shift.epsilons for shift in pair.shifts])
-    group = _group_size(float(losses.mean()), consortium, pure=True)
+    if not losses.any():
+        raise StudyError(f"{study.name}: no tried neighbour changes what is opened, so the audit would show nothing")
+    spherical = any(isinstance(shift.noise, Spherical) for shift in pair.shifts)
+    group = _group_size(float(losses.mean()) * (2 if spherical else 1), consortium, pure=True)
     again = runs(group, [every[place - 1] for place in (one, other) if place])
     first, second = again[-2:] if one else again[:2]
     several = Pair(first, second, group)
     # Fits are no sums: copies of one record may move them less than so many records could.
     return several if strength(several.shifts) / group > 0.7 * strength(pair.shifts) else pair
+
+
+def encode(agreement: Agreement, frames: Mapping[str, pd.DataFrame]) -> Records:
+    """What each party's site would hold of these frames."""
+    return {name: encode_records(agreement.protocol, frame, name, party=name) for name, frame in frames.items()}
 
 
 def _declared_records(study: Study) -> int:
@@ -220,60 +193,25 @@ class NeighbourRecords:
         return copies if name is None else copies.assign(**{name: list(own[name].iloc[:count])})
 
 
-def measure(
-    name: str,
-    agreement: Agreement,
-    pair: Pair,
-    party: str,
-    *,
-    effort: Effort,
-    confidence: float,
-    source: NoiseSource | None = None,
-    claimed: float | None = None,
+def measure_pair(
+    name: str, agreement: Agreement, pair: Pair, party: str, *, effort: Effort, confidence: float
 ) -> Claim:
-    """Attack a pair, and the same pair under the noise of broken twins. `claimed` is by default what the party pays."""
-    started, consortium = time.perf_counter(), agreement.consortium
-    shifts, delta = pair.shifts, float(delta_of(consortium))
-    if claimed is None:
-        claimed = float_above(spent_by(agreement.declaration, party, consortium).epsilon_at(delta_of(consortium)))
-    drawn = source or ReleasedNoise()
-    draws = effort.draws_for(shifts)
-    if strength(shifts) == 0:
-        raise StudyError(f"{name}: no tried neighbour changes what is opened, so the audit would show nothing")
-
-    def attacked(twin: Twin) -> Measured:
-        return attack(shifts, drawn, delta=delta, group=pair.group, draws=draws, confidence=confidence, twin=twin)
-
-    honest = attacked(HONEST)
-    twins = _TWINS + ((_PART,) if all(shift.parts > 1 for shift in shifts) else ())
-    controls = []
-    for twin in twins:
-        if honest.design * _visible(twin, shifts) < claimed:
-            # This pair could not show it with all draws of the world.
-            continue
-        seen = attacked(twin).epsilon
-        controls.append(Control(f"{name}: {twin.name}", seen > claimed, seen, claimed))
+    """What the strongest pair shows, beside what this party pays."""
+    consortium = agreement.consortium
+    delta = delta_of(consortium)
     what = "parties" if consortium.unit is Unit.PARTY else "records"
-    return Claim(
-        name=name,
-        claimed=claimed,
-        measured=honest.epsilon,
-        design=honest.design,
-        delta=delta,
-        view=agreement.declaration.adversary,
-        pair=f"{pair.group} {what} {'replaced' if consortium.neighbours is Neighbours.REPLACE else 'added'} together",
+    how = "replaced" if consortium.neighbours is Neighbours.REPLACE else "added"
+    return measure_claim(
+        name,
+        pair.shifts,
+        claimed=float_above(spent_by(agreement.declaration, party, consortium).epsilon_at(delta)),
+        delta=float(delta),
         group=pair.group,
-        draws=draws,
-        controls=tuple(controls),
-        curve=honest.curve,
-        seconds=time.perf_counter() - started,
+        view=agreement.declaration.adversary,
+        pair=f"{pair.group} {what} {how} together" if pair.group > 1 else f"one of the {what} {how}",
+        effort=effort,
+        confidence=confidence,
     )
-
-
-def _visible(twin: Twin, shifts: Sequence[Shift]) -> float:
-    """How much more a twin loses, less what a bound from finitely many draws leaves out."""
-    parts = min(shift.parts for shift in shifts)
-    return 0.93 * twin.shrink * math.sqrt(parts / (parts - twin.missing_parts))
 
 
 def debit_check(name: str, agreement: Agreement, run: Run, party: str) -> Check:

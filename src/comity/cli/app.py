@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from comity.cli import consortium, doctor, keys, ledger, relay, released, runs, schema, simulate, site, study
+from comity.cli import audit, consortium, doctor, keys, ledger, relay, released, runs, schema, simulate, site, study
 from comity.errors import ComityError
 
 app = typer.Typer(
@@ -42,6 +42,7 @@ def comity(
 app.command("new", short_help="Write a study that runs as it is.")(simulate.new)
 app.command("plan", short_help="Show what a study would release and cost; reads no data.")(simulate.plan)
 app.command("run", short_help="Simulate a study on this machine.")(simulate.run)
+app.command("audit", short_help="Attack a study; measured loss beside the claimed one.")(audit.audit)
 app.command("report", short_help="Write and open the page of a run.")(runs.report)
 app.command("combine", short_help="Add published shares up to a model.")(released.combine)
 app.command("predict", short_help="Predict with a released model.")(released.predict)

@@ -1,0 +1,112 @@
+"""One claim, attacked: as it is, and with the broken twins that the same attack has to catch."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from comity.audit.attack import attack
+from comity.audit.bound import gaussian_epsilon
+from comity.audit.row import Claim, Control
+from comity.audit.shift import Shift, Twin, design_epsilon, design_mu
+from comity.errors import StudyError
+from comity.privacy.mechanisms.spherical import Spherical
+from comity.privacy.randomness import NoiseSource, ReleasedNoise
+
+CONFIDENCE = 0.999
+"""Of a whole audit, however many claims it has."""
+
+TWINS = (
+    Twin("noise / 1.2", shrink=1.2),
+    Twin("noise for half the sensitivity", shrink=2.0),
+    Twin("one honest part missing", missing_part=True),
+)
+
+_SHOWN = 0.94
+"""Of a twin's design: what a bound from some ten thousand draws shows of it at least."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard an audit tries: draws for each input of a claim, and candidates for the strongest pair."""
+
+    draws: int = 200_000
+    pure_draws: int = 3_000_000
+    spherical_draws: int = 200_000
+    corners: int = 24
+
+    def draws_for(self, shifts: Sequence[Shift]) -> int:
+        if all(shift.gaussian for shift in shifts):
+            return self.draws
+        numbers = sum(len(shift.units) for shift in shifts)
+        if any(isinstance(shift.noise, Spherical) for shift in shifts):
+            # Drawn vector by vector, part by part.
+            return max(2000, self.spherical_draws // max(shift.parts for shift in shifts))
+        return max(2000, self.pure_draws // max(1, numbers))
+
+
+THOROUGH = Effort()
+QUICK = Effort(draws=40_000, pure_draws=600_000, spherical_draws=60_000, corners=12)
+
+
+def measure_claim(
+    name: str,
+    shifts: Sequence[Shift],
+    *,
+    claimed: float,
+    delta: float,
+    group: int,
+    view: str,
+    pair: str,
+    effort: Effort,
+    confidence: float,
+    source: NoiseSource | None = None,
+) -> Claim:
+    """Attack neighbours that lie these shifts apart. Noise comes from `source`, by default as releases draw it.
+
+    Twins that lose too little more for this pair to show it with endless draws are left out.
+    """
+    started, draws = time.perf_counter(), effort.draws_for(shifts)
+    if not any(len(shift.units) for shift in shifts):
+        raise StudyError(f"{name}: no tried neighbour changes what is opened, so the audit would show nothing")
+    twins = [twin for twin in TWINS if _SHOWN * _design_under(twin, shifts, delta, group) > claimed]
+    honest, *broken = attack(
+        shifts,
+        source or ReleasedNoise(),
+        delta=delta,
+        group=group,
+        draws=draws,
+        confidence=confidence,
+        twins=twins,
+    )
+    controls = tuple(
+        Control(f"{name}: {twin.name}", seen.epsilon > claimed, seen.epsilon, claimed)
+        for twin, seen in zip(twins, broken, strict=True)
+    )
+    return Claim(
+        name=name,
+        claimed=claimed,
+        measured=honest.epsilon,
+        design=honest.design,
+        delta=delta,
+        view=view,
+        pair=pair,
+        group=group,
+        draws=draws,
+        controls=controls,
+        curve=honest.curve,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _design_under(twin: Twin, shifts: Sequence[Shift], delta: float, group: int) -> float:
+    """What endless draws would show of a twin."""
+    parts = min(shift.parts for shift in shifts)
+    if twin.missing_part and parts < 2:
+        return 0.0
+    wider = twin.shrink * (math.sqrt(parts / (parts - 1)) if twin.missing_part else 1.0)
+    if all(shift.gaussian for shift in shifts):
+        return gaussian_epsilon(wider * design_mu(shifts) / group, delta)
+    return wider * design_epsilon(shifts) / group
