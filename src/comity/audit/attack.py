@@ -54,7 +54,7 @@ def attack(
     """
     if not shifts:
         raise StudyError("an audit needs a release that neighbours change, found none")
-    moving = [shift for shift in shifts if len(shift.units)]
+    moving = [shift for shift in shifts if shift.units.any()]
     tried = (HONEST, *twins)
     if all(shift.gaussian for shift in shifts):
         scores = [_linear_scores(moving, source, draws) for _ in range(2)]

@@ -95,7 +95,7 @@ def mu_of_test(*, missed: int, false: int, draws: int, confidence: float) -> flo
 
     Of `draws` draws under each input, `missed` of the first and `false` of the second were taken for the other.
     """
-    _checked_levels(0.0, confidence)
+    _check_levels(0.0, confidence)
     miss = (1 - confidence) / 2
     errors = _upper(np.array([missed, false], np.float64), draws, miss)
     return max(0.0, float(-ndtri(errors).sum()))
@@ -104,7 +104,7 @@ def mu_of_test(*, missed: int, false: int, draws: int, confidence: float) -> flo
 def epsilon_of_event(*, hits: int, hits_other: int, draws: int, delta: float = 0.0, confidence: float) -> float:
     """`epsilon_lower_bound` of one event that was fixed before the draws: it held in `hits` of `draws` draws under one
     input and in `hits_other` of as many under the other."""
-    _checked_levels(delta, confidence)
+    _check_levels(delta, confidence)
     events = _Events(np.array([float(hits)]), draws, np.array([float(hits_other)]), draws)
     return max(0.0, float(_log_ratio(events, delta, (1 - confidence) / 2)[0]))
 

@@ -9,15 +9,15 @@ from markupsafe import Markup
 
 from comity.audit.row import Audit, Claim
 from comity.files import write_atomically
-from comity.report.drawing import DARK, GREY, INK, LINE, PALE, SIZE, Drawing
 from comity.report.page import render
+from comity.report.plots import DARK, GREY, INK, LINE, PALE, SIZE, Drawing
 
 _WIDTH, _SIDE = 520.0, 190.0
 
 
 def write_page(audit: Audit, path: Path) -> Path:
     """Write one file that asks no other machine for anything."""
-    import comity
+    from comity._version import __version__
 
     cards = [{"claim": claim, "curve": curve_plot(claim)} for claim in audit.claims if claim.curve is not None]
     text = render(
@@ -25,7 +25,7 @@ def write_page(audit: Audit, path: Path) -> Path:
         audit=audit,
         bars=Markup(bars_plot(audit.claims)),
         cards=cards,
-        version=comity.__version__,
+        version=__version__,
     )
     write_atomically(path, text)
     return path

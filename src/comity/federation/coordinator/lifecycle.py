@@ -70,10 +70,7 @@ def _run_method(parties: Parties) -> list[dict[str, Any]]:
     end, the values released before, the run keys of parties that receive something alone, and each party's signatures,
     of what all receive and of what it receives alone.
     """
-    values = check_released(parties.protocol.coordinate(parties), parties.declaration, parties.consortium, parties.dims)
-    if parties.agreement.model_evaluation is not None:
-        found = parties.agreement.model_evaluation.measure(parties.under(EVALUATION), values)
-        values = {**values, **check_released(found, parties.declaration, parties.consortium, parties.dims)}
+    values = release_values(parties)
     kept = parties.kept
     common, single = split_by_receiver(parties.agreement, values, kept)
     keys = {party: signed["key"] for party, signed in parties.run_keys.items() if party in single}
@@ -86,6 +83,15 @@ def _run_method(parties: Parties) -> list[dict[str, Any]]:
         sign_for_parties(parties.agreement, parties.keys, parties.run, sent) for sent in ([*parties.sent, *last], boxed)
     )
     return [values, kept, keys, signed, alone]
+
+
+def release_values(parties: Parties) -> dict[str, Any]:
+    """What the method releases at the end of a run that has begun, and what its evaluation measures of that."""
+    values = check_released(parties.protocol.coordinate(parties), parties.declaration, parties.consortium, parties.dims)
+    if parties.agreement.model_evaluation is None:
+        return values
+    found = parties.agreement.model_evaluation.measure(parties.under(EVALUATION), values)
+    return {**values, **check_released(found, parties.declaration, parties.consortium, parties.dims)}
 
 
 def ready(parties: Parties) -> None:
