@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from comity.audit.capture import capture
+from comity.audit.capture import Coordinate, capture
 from comity.audit.claim import CONFIDENCE, Effort
 from comity.audit.controls import every_control
 from comity.audit.mechanisms import NUMBER, lattice_checks, mechanism_claims
@@ -17,7 +17,11 @@ from comity.audit.neighbours import corner_rows
 from comity.audit.row import Audit, Check, Claim
 from comity.audit.study import NeighbourRecords, debit_check, encode, find_pair, measure_pair, sensitivity_check
 from comity.data import Bounded, Classes, Numeric, Schema
+from comity.federation.coordinator.parties import Parties
+from comity.federation.part import EVALUATION
 from comity.methods.averaging import Averaging
+from comity.methods.averaging.method import AveragingProtocol
+from comity.methods.averaging.second_moments import Whitening
 from comity.methods.softlabel import SoftLabel
 from comity.methods.summary import Summary
 from comity.methods.synthetic import Synthetic
@@ -37,12 +41,14 @@ _PLANE = (Numeric("x", -1, 1), Numeric("y", -1, 1))
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A small study whose strongest neighbours are known, or found among `rows`. `party` is the one that changes."""
+    """A small study whose strongest neighbours are known, or found among `rows`. `party` is the one that changes, and
+    `coordinate` a hostile coordinator, where its messages decide how far values move."""
 
     name: str
     study: Study
     rows: pd.DataFrame
     party: str
+    coordinate: Coordinate | None = None
 
 
 def method_cases() -> Iterator[Case]:
@@ -51,16 +57,16 @@ def method_cases() -> Iterator[Case]:
     numbers = Schema(_PLANE, Bounded("outcome", -1, 1))
     terms = {"epsilon": _EPSILON, "delta": _DELTA}
     averaging = Averaging(plane, sizes=400, intercept=False)
-    yield Case("averaging", averaging.study(_PARTIES, **terms), _circle(24), "ash")
+    yield Case("averaging", averaging.study(_PARTIES, **terms), _circle(24), "ash", ask_undecided)
     added = averaging.study(_PARTIES, **terms, neighbours="add-remove")
-    yield Case("averaging, records added", added, _circle(8), "ash")
+    yield Case("averaging, records added", added, _circle(8), "ash", ask_undecided)
     linear = Averaging(numbers, sizes=400, intercept=False)
     yield Case("averaging, linear", linear.study(_PARTIES, **terms), _numbers(), "ash")
     yield Case("averaging, linear, pure", linear.study(_PARTIES, epsilon=_EPSILON), _numbers(), "ash")
     local = Averaging(line, sizes=1000, intercept=False, model="svm", solver="average", l2=0.1)
     yield Case("averaging, local models, pure", local.study(_PARTIES, epsilon=_EPSILON), corner_rows(line, 6), "ash")
     evaluated = averaging.study(_PARTIES, **terms, evaluation={})
-    yield Case("averaging with an evaluation", evaluated, _circle(8), "ash")
+    yield Case("averaging with an evaluation", evaluated, _circle(24), "ash", ask_undecided)
     synthetic = Synthetic(plane)
     yield Case("synthetic", synthetic.study(_PARTIES, **terms), corner_rows(plane, 8), "ash")
     yield Case("synthetic, pure", synthetic.study(_PARTIES, epsilon=_EPSILON), corner_rows(plane, 8), "ash")
@@ -80,6 +86,25 @@ def method_cases() -> Iterator[Case]:
     yield Case("vertical, quadratic", quadratic.study(tuple(held), **terms), _grid(), "ash")
 
 
+def ask_undecided(parties: Parties) -> None:
+    """A coordinator of averaging that asks for every gradient at weights of zero, where a record of either class is
+    half wrong and residuals are as large as the clip allows; under a whitening that makes all rows as long as the ball
+    allows; and for calibration at weights for which records are as wrong as can be."""
+    protocol, declaration = parties.protocol, parties.declaration
+    assert isinstance(protocol, AveragingProtocol)
+    long = 1000.0 * Whitening.identity(protocol.features).factors
+    zero, far = np.zeros(protocol.shape), np.full(protocol.shape, -1000.0)
+    parties.sum(protocol.second_moment)
+    for _ in range(declaration["whitened_moment"].times):
+        parties.sum(protocol.whitened_moment, whitening=long)
+    for _ in range(declaration["gradient"].times):
+        parties.sum(protocol.gradient, iterate=zero, whitening=long)
+    for _ in range(declaration["calibration"].times):
+        parties.sum(protocol.calibration, iterate=far)
+    if parties.agreement.model_evaluation is not None:
+        parties.agreement.model_evaluation.measure(parties.under(EVALUATION), {"model": far})
+
+
 def audit_all(effort: Effort, *, progress: Progress | None = None, only: Sequence[str] = ()) -> Audit:
     """Attack everything, at one confidence for the whole table. `only` names cases to leave the rest out."""
     cases = [case for case in method_cases() if not only or case.name in only]
@@ -96,7 +121,7 @@ def audit_all(effort: Effort, *, progress: Progress | None = None, only: Sequenc
         if progress is not None:
             progress(case.name)
         agreement = case.study.agreement
-        pair = find_pair(case.study, agreement, case.party, rows=case.rows)
+        pair = find_pair(case.study, agreement, case.party, rows=case.rows, coordinate=case.coordinate)
         claims.append(measure_pair(case.name, agreement, pair, case.party, effort=effort, confidence=each))
         checks.append(debit_check(case.name, agreement, pair.first, case.party))
         checks.append(sensitivity_check(case.name, pair))
@@ -134,9 +159,10 @@ def wiring_check(runs: int) -> Check:
 
 
 def _circle(angles: int) -> pd.DataFrame:
-    """Rows of length one in every direction of the plane, of both classes."""
+    """Rows in every direction of the plane, up to the sides of the square, of both classes."""
     turn = 2 * np.pi * np.arange(angles) / angles
     rows = pd.DataFrame({"x": np.cos(turn), "y": np.sin(turn)})
+    rows = rows.div(rows.abs().max(axis=1), axis=0)
     return pd.concat([rows.assign(outcome=label) for label in _CLASSES.values], ignore_index=True)
 
 
