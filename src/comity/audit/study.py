@@ -103,7 +103,7 @@ def find_pair(
     if not losses.any():
         raise StudyError(f"{study.name}: no tried neighbour changes what is opened, so the audit would show nothing")
     spherical = any(isinstance(shift.noise, Spherical) for shift in pair.shifts)
-    group = _group_size(float(losses.mean()) * (2 if spherical else 1), consortium, pure=True)
+    group = _group_size(float(losses.max()) * (2 if spherical else 1), consortium, pure=True)
     again = runs(group, [every[place - 1] for place in (one, other) if place])
     first, second = again[-2:] if one else again[:2]
     several = Pair(first, second, group)

@@ -111,7 +111,7 @@ def init(  # noqa: PLR0913 (a parameter for each option of the command)
         "dataset": dataset,
         "source": source,
         "protocols": [name.strip() for name in methods if name.strip()],
-        "epsilon_per_study": epsilon_per_study or float(grant.epsilon) / 3,
+        "epsilon_per_study": float(grant.epsilon) / 3 if epsilon_per_study is None else epsilon_per_study,
         "delta_per_study": float(delta),
         "epsilon_per_period": epsilon_per_period,
         "period_days": period_days,
