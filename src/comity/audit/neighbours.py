@@ -45,9 +45,9 @@ def strength(shifts: Sequence[Shift]) -> float:
 
 def furthest(runs: Sequence[Run], *, replaced: bool) -> tuple[int, int]:
     """The places of the two runs that lie furthest apart. The first is the base, which the others are neighbours of;
-    where records are `replaced`, any two are neighbours."""
-    places = range(len(runs))
-    pairs = itertools.combinations(places, 2) if replaced else ((0, place) for place in places[1:])
+    where records are `replaced`, any two of the others are."""
+    places = range(1, len(runs))
+    pairs = itertools.combinations(places, 2) if replaced else ((0, place) for place in places)
 
     def apart(pair: tuple[int, int]) -> float:
         one, other = pair
