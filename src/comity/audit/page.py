@@ -40,7 +40,9 @@ def bars_plot(claims: Sequence[Claim]) -> str:
         share, y = claim.measured / claim.claimed, drawing.y(place)
         drawing.box((drawing.x(0), drawing.x(claim.design / claim.claimed)), y, 13, fill=PALE)
         drawing.box((drawing.x(0), drawing.x(share)), y, 8, fill=DARK if claim.held else INK)
-        drawing.text(drawing.x(max(share, claim.design / claim.claimed)) + 5, y + SIZE * 0.36, f"{share:.2f}")
+        # Behind the line of the claim, which would run through it.
+        end = max(1.0, share, claim.design / claim.claimed)
+        drawing.text(drawing.x(end) + 5, y + SIZE * 0.36, f"{share:.2f}")
     drawing.line((drawing.x(1), drawing.x(1)), (2, drawing.y(-0.5) + 2), width=1.4)
     said = ", ".join(f"{claim.name} {claim.measured / claim.claimed:.2f}" for claim in claims)
     return drawing.svg("measured epsilon as a share of the claimed one", f"Measured over claimed: {said}")
