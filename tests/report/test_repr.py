@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import comity
+from comity.data import Classes, Numeric, Schema
 from comity.report.result import load_result
 from comity.representation import NamedValues, in_brief, short_repr
 from comity.study.records.party_data import load_party_data
@@ -104,3 +106,23 @@ def test_values_are_shown_by_what_they_are(value: Any, shown: str) -> None:
 
 def test_a_number_of_numpy_is_shown() -> None:
     assert "2.5" in in_brief(np.float64(2.5)) and in_brief(np.array(3)) == "array(3)"
+
+
+def small_result() -> comity.Result:
+    schema = Schema((Numeric("x", 0, 1),), Classes("y", ("no", "yes")))
+    frame = pd.DataFrame({"x": np.linspace(0, 1, 20), "y": ["no", "yes"] * 10})
+    return comity.Synthetic(schema).simulate({"ash": frame, "birch": frame}, epsilon=1, delta=1e-6, seed=3)
+
+
+def test_results_plans_and_transcripts_are_shown_in_a_notebook_and_are_tables() -> None:
+    result = small_result()
+    shown = result._repr_html_()
+    assert "guarantee" in shown and "<table>" in shown and "synthetic" in shown
+    assert "counts" in set(result.plan.frame["release"]) and len(result.plan.frame) == len(result.plan.rows)
+    assert len(result.transcript.frame) == len(result.transcript) and "bytes" in result.transcript.frame
+    assert "<table>" in result.transcript._repr_html_()
+
+
+def test_names_of_a_result_act_in_no_notebook() -> None:
+    shown = replace(small_result(), study="<script>alert(1)</script>")._repr_html_()
+    assert "<script>" not in shown and "&lt;script&gt;" in shown

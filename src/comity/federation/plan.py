@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comity.crypto.share_holders import choose_degree
 from comity.federation.declare.consortium import Consortium, format_participants
@@ -26,6 +26,9 @@ from comity.privacy.loss import Loss, format_small, format_up
 from comity.privacy.unit import Neighbours, Unit
 from comity.representation import html_table, short_repr
 from comity.untrusted.text import escape_line
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,13 @@ class Plan:
             "notes": list(self.notes),
             "warnings": list(self.warnings),
         }
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row for each release."""
+        import pandas as pd
+
+        return pd.DataFrame([vars(row) for row in self.rows])
 
     def as_text(self) -> str:
         table = [_HEADS, *self._cells]

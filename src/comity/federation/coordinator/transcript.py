@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from comity.federation.agreement import Agreement
 from comity.federation.coordinator.journal import Journal, Trace
 from comity.federation.declare.protection import Entrusted, EntrustedRounds
 from comity.federation.part import steps_of
-from comity.representation import short_repr
+from comity.representation import html_frame, short_repr
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,16 @@ class Transcript:
 
     def as_rows(self) -> list[dict[str, object]]:
         return [asdict(line) for line in self.lines]
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row for each message and direction."""
+        import pandas as pd
+
+        return pd.DataFrame(self.as_rows())
+
+    def _repr_html_(self) -> str:
+        return html_frame(repr(self), self.frame)
 
 
 def entrusted_steps(agreement: Agreement) -> frozenset[str]:

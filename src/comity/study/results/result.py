@@ -33,7 +33,7 @@ from comity.privacy.ledger import format_rounded
 from comity.privacy.loss import float_above
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
-from comity.representation import NamedValues
+from comity.representation import NamedValues, html_table
 from comity.study.results.released import Released, describe_releases
 from comity.study.results.views import View, list_views
 from comity.untrusted.text import escape_line
@@ -239,24 +239,36 @@ class Result:
         return self.terms
 
     def __repr__(self) -> str:
+        lines = [self._title, *(f"  {name:<10} {text}" for name, text in self._brief())]
+        # A result that was read from a folder may have any names, and its `repr` goes to a terminal.
+        return "\n".join(map(escape_line, lines))
+
+    def _repr_html_(self) -> str:
+        """The same few lines, for a notebook."""
+        return html_table(self._title, ("", ""), self._brief())
+
+    @property
+    def _title(self) -> str:
+        return f"Result of {self.study!r}, run {self.run}"
+
+    def _brief(self) -> list[tuple[str, str]]:
+        """What the result is, in a few lines, each with its name."""
         took = f", {self.seconds:.1f} s" if self.seconds else ""
         kind = "a private release" if self.guarantee.private else "no private release"
         lines = [
-            f"Result of {self.study!r}, run {self.run}",
-            f"  protocol   {self.protocol}, {self.parties} parties{took}",
-            f"  guarantee  {self.guarantee.loss} per party; unit: {self.guarantee.unit}; {kind}",
+            ("protocol", f"{self.protocol}, {self.parties} parties{took}"),
+            ("guarantee", f"{self.guarantee.loss} per party; unit: {self.guarantee.unit}; {kind}"),
         ]
         if self.error is not None:
             beside = ", ".join(f"{one.name} {one.error:.3f}" for one in self.baselines)
-            lines.append(f"  error      {self.error:.3f}" + (f" ({beside})" if beside else ""))
+            lines.append(("error", f"{self.error:.3f}" + (f" ({beside})" if beside else "")))
         if self.evaluation is not None:
-            lines.append("  evaluated  on records that were set aside: .evaluation")
+            lines.append(("evaluated", "on records that were set aside: .evaluation"))
         made = ", ".join(f"{place} ({type(one).__name__})" for place, one in self.artefacts.items())
         named = list(dict.fromkeys(one.name for one in self.releases))
-        lines.append(f"  artefacts  {made or 'none'}")
-        lines.append(f"  released   {', '.join(named[:_SHOWN])}" + (", …" if len(named) > _SHOWN else ""))
-        # A result that was read from a folder may have any names, and its `repr` goes to a terminal.
-        return "\n".join(map(escape_line, lines))
+        lines.append(("artefacts", made or "none"))
+        lines.append(("released", ", ".join(named[:_SHOWN]) + (", …" if len(named) > _SHOWN else "")))
+        return lines
 
     @property
     def model(self) -> Any:
