@@ -149,8 +149,8 @@ def _labels(records: Records) -> NDArray[Any]:
 
 def _note(quick: bool) -> str:
     said = (
-        f"averaging: five parties of even shares, delta {DELTA:g} (averaging-pure: 0), the method's own defaults, "
-        "whose constants were chosen on training rows of these tables; the penalty without a delta with a look at test "
-        "rows too"
+        f"averaging: five parties with equal shares, delta {DELTA:g} (averaging-pure: 0), the method's defaults. Their "
+        "constants were chosen on training rows of these tables, the penalty without a delta after a look at test rows "
+        "too"
     )
     return said + ("; quick: fewer repeats and tables than the full comparison" if quick else "")

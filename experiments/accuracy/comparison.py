@@ -41,18 +41,21 @@ SHOWN = (
 )
 _HEAD = """# Accuracy
 
-Printed by `python -m experiments papers generalisation --out docs`, which needs the public tables in the folder that
-COMITY_DATA names. A case is a method on a table, over K parties of which t may collude, at ε and δ = 1e-6 (`pure`:
-δ = 0), a record being replaced, with soft labels a whole party. Figures are from test records:
+This page compares the defaults of Comity's methods with models without privacy, on public tables.
+`python -m experiments papers generalisation --out docs` prints it. COMITY_DATA names the folder of the tables, which
+`experiments/accuracy/tables.py` describes.
 
-- `ours`: mean accuracy of repeats with fresh noise, of a target that is a number R²; `spread` its standard deviation;
+A case is a method on a table, over K parties of which t may collude, at ε and δ = 1e-6 (`pure`: δ = 0). The guarantee
+protects one replaced record, with soft labels one replaced party. All figures are from test records:
+
+- `ours`: mean accuracy over repeats with fresh noise (R² if the target is a number); `spread`: its standard deviation;
 - `pooled`: the same kind of model on all records without noise; `below_pooled` is pooled − ours;
-- `own`: mean of the parties alone; `constant`: always the most frequent class, or the mean;
-- `reachable constant`: where whole parties are protected, what a constant that is named under privacy has at most on
-  average, whatever the mechanism (`src/comity/methods/softlabel/proof.md`, 7);
-- `sklearn`: scikit-learn's fit on all records by its defaults; `diffprivlib`: one owner, pure ε, by its defaults.
-
-What the tables are stands in `experiments/accuracy/tables.py`.
+- `own`: mean over the parties, each with a model of its records alone;
+- `constant`: a model that always says the most frequent class, or the mean;
+- `reachable constant`: where whole parties are protected, the largest mean accuracy of a constant that any mechanism
+  can choose under this privacy (`src/comity/methods/softlabel/proof.md`, 7);
+- `sklearn`: scikit-learn's fit on all records by its defaults;
+- `diffprivlib`: one owner of all records, pure ε, by its defaults.
 """
 
 

@@ -133,5 +133,5 @@ def _constant_log_loss(held: Layout) -> float:
 
 
 def _note(quick: bool) -> str:
-    said = f"softlabel: parties of {RECORDS} records, a whole one replaced, delta {DELTA:g}, the method's own defaults"
+    said = f"softlabel: parties of {RECORDS} records, a whole party replaced, delta {DELTA:g}, the method's defaults"
     return said + ("; quick: fewer repeats and tables than the full comparison" if quick else "")

@@ -181,8 +181,8 @@ class Dealt:
 
 def _note(quick: bool) -> str:
     said = (
-        "vertical: the method's own defaults, which make no rounds, as `vertical-quadratic`, where epsilon is small; "
-        f"columns to the parties in turn, delta {DELTA:g}; rounds lay their noise out for K - 1 parts at t = 0 "
-        "too, because parties read the weights; har-2 has two classes, moving and still"
+        "vertical: the method's defaults, which for a small epsilon make no rounds, like `vertical-quadratic`. Columns "
+        f"go to the parties in turn, delta {DELTA:g}. In rounds the noise of K - 1 parties suffices even at t = 0, "
+        "because parties read the weights. har-2 has two classes, moving and still"
     )
     return said + ("; quick: fewer repeats and tables than the full comparison" if quick else "")
