@@ -68,7 +68,7 @@ def _story(name: str, result: Result) -> dict[str, Any]:
     plots = [plot for section in (*result.assessment.sections, *own) for plot in section.plots]
     return {
         "name": name,
-        "method": method_of(name).__doc__,
+        "method": _first_sentence(method_of(name).__doc__ or ""),
         "learned": describe_presented(result),
         "verdict": describe_quality(result),
         "errors": draw_quality(result),
@@ -78,6 +78,11 @@ def _story(name: str, result: Result) -> dict[str, Any]:
         "warnings": list_warnings(result),
         "result": result,
     }
+
+
+def _first_sentence(docstring: str) -> str:
+    """What a method is. The rest of its docstring is for programmers."""
+    return " ".join(docstring.partition("\n\n")[0].split())
 
 
 def _row(result: Result) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from comity.cli.simulate import text_as_run
-from comity.demo import run_demo
+from comity.demo import _first_sentence, run_demo
 from comity.federation.evaluation.assessment import Assessment
-from comity.methods import PROTOCOLS
+from comity.methods import PROTOCOLS, entries, method_of
 from comity.report import matplotlib_plots
 from comity.report.result import load_result
 from tests.report.small_studies import small_text, write_records
@@ -87,3 +87,9 @@ def test_a_second_demo_replaces_the_first_and_may_have_no_score(demo: Any, monke
     assert again["report"] == found["report"] and list(again["runs"]) == ["averaging"]
     assert again["tables"]["averaging"][0]["error"] is None and again["plots"] == {}
     assert "Not measured." in Path(again["report"]).read_text()
+
+
+def test_the_page_says_what_a_method_is_without_its_code() -> None:
+    for name in entries():
+        sentence = _first_sentence(method_of(name).__doc__ or "")
+        assert sentence.endswith(".") and "(" not in sentence and len(sentence) < 140, sentence
