@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from comity.data import Bounded, Classes, Encoding, Records, split_evenly
 from comity.entropy import Stream
 from comity.methods.averaging import Averaging, AveragingProtocol, Kind
-from comity.protocol import Assessment, simulate
+from comity.protocol import Assessment, RunOptions, Terms, simulate
 from experiments.accuracy.rows import Beside, Case, Fitted, Scores, row
 from experiments.accuracy.tables import Table, table
 
@@ -118,13 +118,10 @@ def _run(held: Consortium, epsilon: float, delta: float, repeats: int) -> Assess
         epsilon=epsilon,
         delta=delta,
         unit="record",
-        colluders=COLLUDERS,
         seed=0,
         test=held.test,
-        baselines=False,
-        study="generalisation",
-        hosts=False if delta else held.protocol.model != "linear",
-        repeats=repeats,
+        terms=Terms(colluders=COLLUDERS, name="generalisation"),
+        options=RunOptions(baselines=False, hosts=False if delta else held.protocol.model != "linear", repeats=repeats),
     ).assessment
 
 

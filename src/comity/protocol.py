@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from comity.study.local.cohort import stack_parties as stack_parties
     from comity.study.local.stacks import NumberedParties as NumberedParties
     from comity.study.results.result import Result as Result
+    from comity.study.simulation.simulate import RunOptions as RunOptions
+    from comity.study.simulation.simulate import Terms as Terms
     from comity.study.simulation.simulate import simulate as simulate
 
 __all__ = [
@@ -100,11 +102,13 @@ __all__ = [
     "Records",
     "Release",
     "Result",
+    "RunOptions",
     "Schema",
     "Simplex",
     "Site",
     "Summed",
     "Table",
+    "Terms",
     "Total",
     "Unit",
     "auc",
@@ -145,7 +149,6 @@ _HOMES = {
     "Neighbours": "comity.privacy.unit",
     "Noised": "comity.federation.declare.protection",
     "NumberedParties": "comity.study.local.stacks",
-    "Result": "comity.study.results.result",
     "Parties": "comity.federation.coordinator.parties",
     "Protocol": "comity.federation.protocol",
     "Public": "comity.federation.declare.protection",
@@ -153,11 +156,14 @@ _HOMES = {
     "RecordSum": "comity.federation.declare.bounds",
     "Records": "comity.data",
     "Release": "comity.federation.declare.release",
+    "Result": "comity.study.results.result",
+    "RunOptions": "comity.study.simulation.simulate",
     "Schema": "comity.data",
     "Simplex": "comity.federation.declare.bounds",
     "Site": "comity.federation.owner.site",
     "Summed": "comity.federation.declare.protection",
     "Table": "comity.artefacts.table",
+    "Terms": "comity.study.simulation.simulate",
     "Total": "comity.federation.coordinator.released",
     "Unit": "comity.privacy.unit",
     "auc": "comity.federation.evaluation.assessment",

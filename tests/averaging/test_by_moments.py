@@ -25,7 +25,7 @@ from comity.methods.averaging.regression import TARGET_WEIGHT, Moments, clip_l1,
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import RunOptions, simulate
 from tests.averaging.default_consortium import make_consortium, make_records, parties, protocol
 
 SURE = 1 - 1e-7
@@ -182,7 +182,13 @@ def test_intervals_cover_where_no_ridge_is_needed() -> None:
     inside = []
     for seed in range(60):
         outcome = simulate(
-            built, parties=split, epsilon=1.0, delta=1e-6, unit="record", seed=seed, baselines=False, hosts=False
+            built,
+            parties=split,
+            epsilon=1.0,
+            delta=1e-6,
+            unit="record",
+            seed=seed,
+            options=RunOptions(baselines=False, hosts=False),
         )
         assert isinstance(outcome.model, LinearRegressor)
         low, high = outcome.model.interval(0.95).T
@@ -222,8 +228,7 @@ def test_a_linear_model_by_moments_beats_gradients_where_the_budget_is_small() -
                 unit="record",
                 seed=seed,
                 test=make_records("linear", (500,) * 5, width=12)["elm"],
-                baselines=False,
-                hosts=False,
+                options=RunOptions(baselines=False, hosts=False),
             ).error
             for seed in range(3)
         ]
@@ -262,7 +267,9 @@ def test_pure_classes_are_learned_from_moments() -> None:
     records = make_records("logistic", (4000,) * 5)
     built = protocol("logistic", records, solver="moments")
     test = make_records("logistic", (500,) * 5)["elm"]
-    outcome = simulate(built, parties=records, epsilon=1.0, unit="record", seed=1, test=test, hosts=False)
+    outcome = simulate(
+        built, parties=records, epsilon=1.0, unit="record", seed=1, test=test, options=RunOptions(hosts=False)
+    )
     assert isinstance(outcome.model, LinearClassifier)
     constant = outcome.baseline("constant")
     assert constant is not None and outcome.error is not None and outcome.error < 0.5 * constant.error

@@ -14,7 +14,7 @@ from comity.data import Records
 from comity.methods.averaging import Averaging, AveragingProtocol, calibration
 from comity.methods.averaging.calibration import PRIOR_DEVIATION, FactorEstimate, calibration_sums
 from comity.privacy.loss import Approx
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import RunOptions, simulate
 from tests.averaging.default_consortium import make_consortium, make_records, protocol
 from tests.support.audits import COUNT, DELTA, SURE, claimed_mu, draw_views
 
@@ -146,8 +146,7 @@ def test_a_model_that_a_low_clip_makes_too_sure_is_told_so(monkeypatch: pytest.M
             delta=1e-6,
             unit="record",
             seed=1,
-            baselines=False,
-            hosts=False,
+            options=RunOptions(baselines=False, hosts=False),
         )
         return next(figure.value for figure in outcome.assessment.figures if figure.name == "log loss")
 

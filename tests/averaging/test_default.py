@@ -21,7 +21,7 @@ from comity.methods.averaging.second_moments import Whitening
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.study.local.cohort import Cohort, stack_parties
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import Terms, simulate
 from tests.averaging.default_consortium import (
     KINDS,
     factor_in_one_place,
@@ -175,7 +175,7 @@ def test_every_model_learns_through_every_solver(kind: Any, solver: str) -> None
     built = protocol(kind, records, solver=solver, rounds=10)
     test = make_records(kind, (500,) * 5, seed=0)["elm"]
     outcome = simulate(
-        built, parties=records, epsilon=2.0, delta=1e-6, unit="record", seed=3, test=test, study_hash="ab" * 32
+        built, parties=records, epsilon=2.0, delta=1e-6, unit="record", seed=3, test=test, terms=Terms(hash="ab" * 32)
     )
     constant, pooled = outcome.baseline("constant"), outcome.baseline("pooled")
     assert outcome.error is not None and constant is not None and pooled is not None
@@ -203,7 +203,13 @@ def test_records_may_be_added_or_removed_where_sizes_are_lower_bounds() -> None:
     for delta in (1e-5, 0.0):
         replaced = protocol(records=records, sizes=bounds)
         outcome = simulate(
-            replaced, parties=records, epsilon=4.0, delta=delta, unit="record", neighbours="add-remove", seed=1
+            replaced,
+            parties=records,
+            epsilon=4.0,
+            delta=delta,
+            unit="record",
+            seed=1,
+            terms=Terms(neighbours="add-remove"),
         )
         assert outcome.guarantee.neighbours == "added or removed"
         assert np.isfinite(outcome.released["model"]).all()

@@ -23,7 +23,7 @@ from comity.methods.averaging.second_moments import (
     sum_moments,
 )
 from comity.privacy.loss import Approx, Pure
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import RunOptions, simulate
 from tests.averaging.default_consortium import factor_in_one_place, make_consortium, parties, ridge_in_one_place
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm")
@@ -157,8 +157,7 @@ def test_records_wider_than_four_hundred_features_are_learned() -> None:
         unit="record",
         seed=1,
         test=Records(rows, labels),
-        baselines=False,
-        hosts=False,
+        options=RunOptions(baselines=False, hosts=False),
     )
     assert outcome.error is not None and outcome.error < 0.05
 

@@ -19,7 +19,7 @@ from comity.methods.averaging.published.noise import PublishedNoise
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.results.result import Result
-from comity.study.simulation.simulate import simulate
+from tests.support.protocols import simulate_with
 from tests.support.published import build_published
 
 from .published_consortium import STUDY, Meeting, QuickKeys, make_consortium, records
@@ -133,8 +133,8 @@ def _two_parties() -> dict[str, Records]:
 
 
 def _simulated(method: PublishedAveraging, parties: dict[str, Records], **changes: object) -> Result:
-    settings: dict[str, object] = {"epsilon": 1.0, "unit": "record", "colluders": 0, "seed": 3, "study_hash": "b" * 64}
-    return simulate(method, parties=parties, **{**settings, **changes})  # type: ignore[arg-type]
+    settings: dict[str, object] = {"epsilon": 1.0, "unit": "record", "colluders": 0, "seed": 3, "hash": "b" * 64}
+    return simulate_with(method, parties=parties, **{**settings, **changes})
 
 
 def test_a_simulation_learns_and_compares() -> None:

@@ -21,7 +21,7 @@ from comity.methods.averaging.second_moments import (
     sum_moments,
 )
 from comity.privacy.loss import Approx
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import RunOptions, simulate
 from tests.averaging.default_consortium import make_consortium, whitening_in_one_place
 from tests.support.audits import COUNT, DELTA, SURE, claimed_mu, draw_views
 
@@ -151,7 +151,12 @@ def test_what_records_share_does_not_hide_what_tells_them_apart(monkeypatch: pyt
     records = {name: Records(rows[at::5], labels[at::5]) for at, name in enumerate(NAMES)}
 
     def error() -> float:
-        terms: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "unit": "record", "baselines": False, "hosts": False}
+        terms: dict[str, Any] = {
+            "epsilon": 2.0,
+            "delta": 1e-6,
+            "unit": "record",
+            "options": RunOptions(baselines=False, hosts=False),
+        }
         found = simulate(
             Averaging.over_rows(features=30, sizes=1200), parties=records, seed=1, test=Records(rows, labels), **terms
         ).error

@@ -13,7 +13,7 @@ from comity.data import Encoding, clinic_schema, clinics
 from comity.learn import load_model
 from comity.methods.averaging import Averaging
 from comity.study.results.result import Result
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import Terms, simulate
 from tests.support.study_folder import write_study
 
 ENCODING = Encoding(clinic_schema("readmitted"), rows="normalised", intercept=True)
@@ -23,7 +23,7 @@ ENCODING = Encoding(clinic_schema("readmitted"), rows="normalised", intercept=Tr
 def outcome() -> Result:
     protocol = Averaging.published_over_rows(width=ENCODING.width, classes=("no", "yes"), l2=0.1, encoding=ENCODING)
     # Two runs would cost two pairs of keys: everything below is made from this one.
-    return simulate(protocol, parties=clinics(3, 12), epsilon=1.0, unit="record", colluders=0, seed=3)
+    return simulate(protocol, parties=clinics(3, 12), epsilon=1.0, unit="record", seed=3, terms=Terms(colluders=0))
 
 
 @pytest.fixture

@@ -7,6 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,22 +43,29 @@ def each_paid_once(folder: Path, parties: int) -> None:
         ledger.verify()
 
 
+@contextmanager
+def interrupt(moment: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Interrupt every simulation at this step."""
+    run_simulation = cast(Any, simulation).run_simulation
+
+    def progress(words: str) -> None:
+        if words == moment:
+            raise KeyboardInterrupt
+
+    def interrupted(agreement: Any, party_data: Any, *, seed: Any, options: Any) -> Any:
+        return run_simulation(agreement, party_data, seed=seed, options=replace(options, progress=progress))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(simulation, "run_simulation", interrupted)
+        yield
+
+
 @pytest.mark.parametrize("moment", ["run.begin[0]", "train[0]", "run.end[0]"])
 def test_an_interrupted_run_says_how_to_go_on_and_does(
     comity: Any, study: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     whole = Path(comity("run", "study.toml", "--seed", "7", "--out", "whole", "--json").document["folder"])
-    simulated = cast(Any, simulation).run_simulation
-
-    def interrupted(agreed: Any, party_data: Any, **options: Any) -> Any:
-        def progress(words: str) -> None:
-            if words == moment:
-                raise KeyboardInterrupt
-
-        return simulated(agreed, party_data, **{**options, "progress": progress})
-
-    with monkeypatch.context() as patch:
-        patch.setattr(simulation, "run_simulation", interrupted)
+    with interrupt(moment, monkeypatch):
         ended = comity("run", "study.toml", "--seed", "7", "--json")
     (folder,) = Path("runs").iterdir()
     assert ended.code == 5 and f"comity run --resume {folder}" in ended.failure["sentence"]
@@ -138,17 +148,7 @@ def test_a_file_that_was_written_again_with_the_same_records_is_the_same(
 
 
 def interrupted_at(moment: str, comity: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
-    simulated = cast(Any, simulation).run_simulation
-
-    def interrupted(agreed: Any, party_data: Any, **options: Any) -> Any:
-        def progress(words: str) -> None:
-            if words == moment:
-                raise KeyboardInterrupt
-
-        return simulated(agreed, party_data, **{**options, "progress": progress})
-
-    with monkeypatch.context() as patch:
-        patch.setattr(simulation, "run_simulation", interrupted)
+    with interrupt(moment, monkeypatch):
         assert comity("run", "study.toml", "--seed", "7").code == 5
     (folder,) = Path("runs").iterdir()
     return folder

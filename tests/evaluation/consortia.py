@@ -14,7 +14,7 @@ from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.methods.softlabel import SoftLabel
 from comity.methods.vertical import Vertical
 from comity.study.results.result import Result
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import Terms, simulate
 from tests.support.vertical import HELD, make_people, make_schema
 
 Truth = dict[str, float]
@@ -51,10 +51,8 @@ def of_averaging(
         epsilon=2.0,
         delta=delta,
         unit="record",
-        neighbours=neighbours,
         seed=seed,
-        grant=2.0,
-        evaluation={},
+        terms=Terms(neighbours=neighbours, grant=2.0, evaluation={}),
     )
     return made, truth_of(made, drawn(_FRESH, generator, kind), kind)
 
@@ -68,8 +66,7 @@ def of_soft_labels(seed: int, *, parties: int = 16) -> tuple[Result, Truth]:
         epsilon=8.0,
         delta=1e-6,
         seed=seed,
-        grant=8.0,
-        evaluation={"budget": 0.4, "share": 0.3},
+        terms=Terms(grant=8.0, evaluation={"budget": 0.4, "share": 0.3}),
     )
     return made, truth_of(made, drawn(_FRESH, generator), "logistic")
 
@@ -87,13 +84,11 @@ def of_vertical(seed: int, *, linear: bool = True, delta: float = 1e-6, aligned:
             alignment="keyed" if aligned else "none",
         ),
         parties=dict.fromkeys(HELD[2], frame),
-        schema=agreed,
         epsilon=4.0,
         delta=delta,
         unit="record",
         seed=seed,
-        grant=4.0,
-        evaluation={},
+        terms=Terms(schema=agreed, grant=4.0, evaluation={}),
     )
     fresh = make_people(_FRESH, seed=10_000 + seed, linear=linear)
     if linear:

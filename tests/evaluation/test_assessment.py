@@ -14,8 +14,8 @@ from comity.data import Records, clinics
 from comity.federation.evaluation.assessment import Assessment, Baseline, Figure, assess_predictor, auc, log_loss
 from comity.learn import LinearClassifier, LinearRegressor
 from comity.report.page import render_result
+from comity.study.simulation.simulate import RunOptions, simulate
 from tests.report.small_run import protocol, simulated
-from tests.support.protocols import simulated_result
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -60,14 +60,14 @@ def test_it_comes_back_from_json_and_stands_on_page_and_card() -> None:
 
 
 def test_comparisons_are_left_out_where_nobody_asked() -> None:
-    result = simulated_result(
+    result = simulate(
         protocol(),
         parties=clinics(3, 12),
         epsilon=1,
         delta=1e-6,
         seed=3,
         test=clinics(1, 20)["clinic-01"],
-        baselines=False,
+        options=RunOptions(baselines=False),
     )
     assert result.baselines == () and result.error is not None and result.assessment.figures
 

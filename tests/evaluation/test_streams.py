@@ -15,7 +15,7 @@ from comity.federation.evaluation.score_card import MAX_RECORDS
 from comity.methods.averaging import Averaging
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import Terms, simulate
 from tests.evaluation.test_study import SCHEMA
 
 LOSS = Approx(1, "1e-6")
@@ -58,7 +58,13 @@ def test_figures_of_a_stream_are_those_of_its_records(held: tuple[Encoding, Reco
     built = Averaging.over_rows(features=encoding.width, sizes=400, rounds=1, classes=("no", "yes"))
     found = [
         simulate(
-            built, parties={"a": one, "b": whole}, epsilon=1.0, delta=1e-6, unit="record", seed=5, evaluation={}
+            built,
+            parties={"a": one, "b": whole},
+            epsilon=1.0,
+            delta=1e-6,
+            unit="record",
+            seed=5,
+            terms=Terms(evaluation={}),
         ).evaluation
         for one in (whole, stream)
     ]

@@ -14,7 +14,7 @@ from comity.errors import StudyError
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.report.result import load_result
 from comity.report.sentences import describe_evaluation
-from comity.study.simulation.simulate import run_study, simulate
+from comity.study.simulation.simulate import Terms, run_study, simulate
 from comity.study.study import Study
 from tests.evaluation.consortia import drawn, of_averaging
 
@@ -147,5 +147,5 @@ def test_stacks_of_parties_are_refused() -> None:
             epsilon=1.0,
             delta=1e-6,
             unit="record",
-            evaluation={},
+            terms=Terms(evaluation={}),
         )

@@ -13,8 +13,8 @@ from comity.federation.declare.consortium import MAX_NAME_LENGTH, Consortium, ch
 from comity.federation.declare.policy import Policy
 from comity.privacy.loss import Approx
 from comity.study.local.stacks import NumberedParties
+from comity.study.simulation.simulate import simulate
 from tests.support.consortia import make_identity
-from tests.support.protocols import simulated_result
 from tests.support.rounds import Rounds
 
 LOOK_ALIKE = {
@@ -88,7 +88,7 @@ def test_numbered_parties_need_no_look() -> None:
 def test_a_simulation_from_python_has_the_same_rule() -> None:
     rows = Records(np.zeros((4, 3)))
     with pytest.raises(StudyError, match="name of a party"):
-        simulated_result(Rounds(), parties={"north": rows, "so\u200buth": rows}, epsilon=50, delta=1e-6)
+        simulate(Rounds(), parties={"north": rows, "so\u200buth": rows}, epsilon=50, delta=1e-6)
 
 
 def test_a_pin_holds_for_a_name_in_other_letters() -> None:

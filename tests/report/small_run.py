@@ -9,7 +9,7 @@ from comity.data import Encoding, clinic_schema, clinics, public_cohort
 from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
 from comity.privacy.accounting import gdp_epsilon, gdp_square
 from comity.study.results.result import Result
-from tests.support.protocols import simulated_result
+from tests.support.protocols import simulate_with
 
 ENCODING = Encoding(clinic_schema("readmitted"), rows="normalised", intercept=True)
 AUXILIARY = ENCODING.encode_features(public_cohort(60))
@@ -22,9 +22,9 @@ def protocol(method: Any = "avg", classes: Any = ("no", "yes"), encoding: Any = 
 
 
 def simulated(method: str = "avg", parties: int = 6, **changed: Any) -> Result:
-    options: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "seed": 3, "grant": 2.5, "study": "triage <b>"} | changed
+    options: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "seed": 3, "grant": 2.5, "name": "triage <b>"} | changed
     frames = clinics(parties, 12)
-    return simulated_result(protocol(method), parties=frames, **options)
+    return simulate_with(protocol(method), parties=frames, **options)
 
 
 def left(granted: Any, spent: Any, delta: float = 1e-6) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from comity.report.page import render_result
 from comity.report.result import load_result
 from comity.study.results.released import load_received, safe_name
 from comity.study.results.result import Result
-from comity.study.simulation.simulate import RESULTS, simulate
+from comity.study.simulation.simulate import MAX_KEPT_RESULTS, RunOptions, simulate
 from tests.artefacts.methods import Drawn, Entrusting, Leaving, records
 from tests.report.test_page import Page
 
@@ -119,10 +120,10 @@ def test_what_a_step_leaves_with_its_owner_is_in_its_folder_alone(tmp_path: Path
 
 
 def test_many_parties_have_folders_when_somebody_asks(tmp_path: Path) -> None:
-    data = records(RESULTS + 1)
-    options = {"parties": data, "epsilon": 50, "delta": 1e-6, "seed": 1}
-    assert not simulate(Entrusting(), **options).received  # type: ignore[arg-type]
-    assert set(simulate(Entrusting(), **options, results=True).received) == set(data)  # type: ignore[arg-type]
+    data = records(MAX_KEPT_RESULTS + 1)
+    settings: dict[str, Any] = {"parties": data, "epsilon": 50, "delta": 1e-6, "seed": 1}
+    assert not simulate(Entrusting(), **settings).received
+    assert set(simulate(Entrusting(), options=RunOptions(results=True), **settings).received) == set(data)
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]", '{"format": "x"}', '{"format": "comity-received-1"}'])

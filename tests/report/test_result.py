@@ -20,9 +20,9 @@ from comity.privacy.loss import Pure
 from comity.report.page import render_result
 from comity.report.result import load_result
 from comity.study.results.views import list_views
+from comity.study.simulation.simulate import simulate
 from tests.report.small_run import AUXILIARY, left, protocol, simulated
 from tests.support.pages import list_leaves, replace_value
-from tests.support.protocols import simulated_result
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,7 @@ def test_views_split_parties_by_what_they_receive() -> None:
 def test_a_result_of_many_parties_has_one_account_for_all(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     one = Records(AUXILIARY[:2], rng.integers(0, 2, 2))
-    big = simulated_result(protocol(), parties={f"p{i}": one for i in range(1001)}, epsilon=1, delta=1e-6, seed=1)
+    big = simulate(protocol(), parties={f"p{i}": one for i in range(1001)}, epsilon=1, delta=1e-6, seed=1)
     text = big.report(tmp_path / "big.html").read_text()
     assert "1,001" in text and "masks are left out" in text and not big.masks
     assert "masks are left out" not in simulated().report(tmp_path / "few.html").read_text()

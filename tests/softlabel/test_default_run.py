@@ -27,7 +27,7 @@ from comity.learn.local_models import as_local_model
 from comity.methods.softlabel import SoftLabel
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.spherical import Spherical
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import Terms, simulate
 
 from .consortia import labels
 from .default_consortia import (
@@ -264,7 +264,14 @@ def test_a_file_a_pipeline_boosted_trees_and_a_callable_vote_in_one_run(statisti
     }
     test = clusters(3, 90, seed=7)
     outcome = simulate(
-        protocol, parties=named(records), epsilon=300.0, delta=1e-6, seed=4, test=test, models=models, colluders=1
+        protocol,
+        parties=named(records),
+        epsilon=300.0,
+        delta=1e-6,
+        seed=4,
+        test=test,
+        models=models,
+        terms=Terms(colluders=1),
     )
     assert outcome.error is not None and outcome.error < 0.5
     without = simulate(protocol, parties=named(records), epsilon=300.0, delta=1e-6, seed=4)

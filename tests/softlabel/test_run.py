@@ -21,7 +21,7 @@ from comity.privacy.accounting import gaussian_budget
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure, parse_loss
 from comity.privacy.unit import Neighbours, Unit
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import RunOptions, simulate
 from tests.support.channels import Whole, carry_messages
 from tests.support.consortia import STUDY
 from tests.support.noise import NoNoise
@@ -100,7 +100,10 @@ def noise_norms(request: pytest.FixtureRequest) -> dict[str, tuple[np.ndarray, f
         records, tried = ordinary(3), protocol(3, request.param, constants=constants)
         parties, _, _ = host_parties(tried, records)
         exact = run(parties)["model"]
-        runs = (simulate(tried, parties=named(records), epsilon=1.0, seed=seed, hosts=False) for seed in range(40))
+        runs = (
+            simulate(tried, parties=named(records), epsilon=1.0, seed=seed, options=RunOptions(hosts=False))
+            for seed in range(40)
+        )
         norms = np.array([np.linalg.norm(found.released["model"] - exact) for found in runs])
         out[constants] = norms, tried.sensitivity(5)
     return out
@@ -187,7 +190,7 @@ def test_each_party_is_debited_once_for_the_whole_loss(method: Any, loss: Any) -
     }
     delta = float(getattr(loss, "delta", 0))
     tried, parties = protocol(3, method), named(ordinary(3))
-    simulate(tried, parties=parties, epsilon=1.0, delta=delta, ledgers=ledgers, seed=1)
+    simulate(tried, parties=parties, epsilon=1.0, delta=delta, seed=1, options=RunOptions(ledgers=ledgers))
     charged = loss if isinstance(loss, Pure) else gaussian_budget(loss)
     for ledger in ledgers.values():
         drawn = [entry for entry in ledger.entries() if entry.kind == "draw"]
@@ -198,7 +201,7 @@ def test_each_party_is_debited_once_for_the_whole_loss(method: Any, loss: Any) -
     # The grant is used up: nothing else of any size is left for a second run.
     before = {name: len(ledger.entries()) for name, ledger in ledgers.items()}
     with pytest.raises(BudgetExceeded):
-        simulate(tried, parties=parties, epsilon=1.0, delta=delta, ledgers=ledgers, seed=1)
+        simulate(tried, parties=parties, epsilon=1.0, delta=delta, seed=1, options=RunOptions(ledgers=ledgers))
     assert {name: len(ledger.entries()) for name, ledger in ledgers.items()} == before
 
 

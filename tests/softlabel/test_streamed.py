@@ -13,14 +13,20 @@ from comity.errors import DataError
 from comity.federation.owner.site import Rows
 from comity.methods.softlabel.method import SoftLabel, SoftLabelProtocol
 from comity.methods.softlabel.record_sums import Cells, ClassSums
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import RunOptions, Terms, simulate
 
 from .default_consortia import WIDTH, clusters
 
 CLASSES = 3
 SCHEMA = Schema(tuple(Numeric(f"x{at}", -1, 1) for at in range(WIDTH)), Classes("y", ("0", "1", "2")))
 ENCODING = Encoding(SCHEMA)
-TERMS: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "unit": "party", "seed": 5, "baselines": False}
+TERMS: dict[str, Any] = {
+    "epsilon": 2.0,
+    "delta": 1e-6,
+    "unit": "party",
+    "seed": 5,
+    "options": RunOptions(baselines=False),
+}
 
 
 def table(records: Records) -> pd.DataFrame:
@@ -92,6 +98,7 @@ def test_a_party_without_records_says_nothing() -> None:
 def test_what_is_measured_on_blocks_that_were_set_aside_is_what_is_measured_on_the_whole() -> None:
     whole, streamed = make_consortium()
     found = [
-        simulate(protocol("class-sums"), parties=one, evaluation={}, **TERMS).evaluation for one in (whole, streamed)
+        simulate(protocol("class-sums"), parties=one, terms=Terms(evaluation={}), **TERMS).evaluation
+        for one in (whole, streamed)
     ]
     assert found[0] is not None and found[0] == found[1]

@@ -24,7 +24,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.study.local import consortium
 from comity.study.records.party_data import load_party_data
 from comity.study.results.result import Result
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import RunOptions, Terms, simulate
 from comity.study.study import Study
 from tests.support.asks import path_of
 from tests.support.channels import WholeLocal
@@ -150,14 +150,15 @@ def _simulated(study: Study, case: Case, ledgers: Mapping[str, Ledger], monkeypa
         parties=party_data.parties,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
-        schema=study.schema,
         unit=privacy.unit.value,
-        neighbours=privacy.neighbours.value,
-        colluders=privacy.colluders,
-        dropouts=privacy.dropouts,
         seed=1,
-        baselines=False,
-        ledgers=ledgers,
+        terms=Terms(
+            schema=study.schema,
+            neighbours=privacy.neighbours.value,
+            colluders=privacy.colluders,
+            dropouts=privacy.dropouts,
+        ),
+        options=RunOptions(baselines=False, ledgers=ledgers),
     )
 
 

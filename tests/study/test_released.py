@@ -30,9 +30,9 @@ from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.report.result import load_result
 from comity.study.results.released import Released, describe_releases, load_released, save_released
+from comity.study.simulation.simulate import Terms, simulate
 from tests.report.small_run import simulated
 from tests.report.small_studies import CASES, refusal, small_study
-from tests.support.protocols import simulated_result
 
 # Keys whose every value has to run with their variant; a study may refuse the keys of the other one.
 RUN = {
@@ -136,8 +136,13 @@ def test_a_stack_of_parties_keeps_the_same(tmp_path: Path) -> None:
     from comity.study.records.party_data import load_party_data
 
     one: Any = load_party_data(few).parties["clinic-01"]
-    many = simulated_result(
-        few.protocol, parties={f"p{i}": one for i in range(1001)}, epsilon=1, delta=1e-6, seed=1, schema=few.schema
+    many = simulate(
+        few.protocol,
+        parties={f"p{i}": one for i in range(1001)},
+        epsilon=1,
+        delta=1e-6,
+        seed=1,
+        terms=Terms(schema=few.schema),
     )
     assert set(load_result(many.save(tmp_path / "run")).released) == {"histograms", "model", "soft_labels"}
     assert many.released["histograms"]["parties"] == 1001

@@ -15,9 +15,9 @@ from comity.federation.evaluation.assessment import Assessment, Figure, Repeats
 from comity.methods.averaging import Averaging, AveragingProtocol
 from comity.report.result import load_result
 from comity.study.simulation.repeats import WITH_HOSTS, WITHOUT_MASKS
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import RunOptions, simulate
 from tests.averaging.default_consortium import make_records, protocol
-from tests.support.protocols import simulated_result
+from tests.support.protocols import simulate_with
 
 RECORDS = make_records("logistic", (300,) * 5)
 TEST = make_records("logistic", (200,) * 5)["elm"]
@@ -25,7 +25,7 @@ TEST = make_records("logistic", (200,) * 5)["elm"]
 
 def run(**options: Any) -> Any:
     given = {"epsilon": 2.0, "delta": 1e-6, "unit": "record", "test": TEST, "seed": 1, "baselines": False, **options}
-    return simulate(given.pop("protocol", protocol(records=RECORDS, rounds=3)), parties=RECORDS, **given)
+    return simulate_with(given.pop("protocol", protocol(records=RECORDS, rounds=3)), parties=RECORDS, **given)
 
 
 def test_repeats_have_fresh_noise_and_report_mean_spread_and_worst() -> None:
@@ -83,7 +83,7 @@ def test_repeats_need_something_to_measure() -> None:
 
 
 def test_repeats_are_saved_shown_and_read_again(tmp_path: Path) -> None:
-    result = simulated_result(
+    result = simulate(
         protocol(records=RECORDS, rounds=3),
         parties=RECORDS,
         epsilon=2.0,
@@ -91,8 +91,7 @@ def test_repeats_are_saved_shown_and_read_again(tmp_path: Path) -> None:
         unit="record",
         test=TEST,
         seed=1,
-        hosts=False,
-        repeats=3,
+        options=RunOptions(hosts=False, repeats=3),
     )
     result.save(tmp_path)
     assert load_result(tmp_path).assessment.repeats == result.assessment.repeats
@@ -142,6 +141,6 @@ def test_six_hundred_parties_as_stacks() -> None:
         unit="record",
         seed=1,
         test=many["p0"],
-        hosts=False,
+        options=RunOptions(hosts=False),
     )
     assert found.parties == 600 and found.error is not None and found.error < 0.3

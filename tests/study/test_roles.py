@@ -26,9 +26,10 @@ from comity.report.result import load_result
 from comity.study.records.party_data import PartyData
 from comity.study.results.result import Result
 from comity.study.simulation.ledgers import grants_by_party
-from comity.study.simulation.simulate import run_study, simulate
+from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
 from comity.study.tables import PartyTable, check_roles
+from tests.support.protocols import simulate_with
 
 ROLES = {"owner": ("ash", "birch"), "consumer": ("elm",)}
 PARTIES = {name: Records(np.full((4, 2), 0.1)) for name in ("ash", "birch", "elm")}
@@ -80,7 +81,7 @@ class Summary(Protocol):
 
 
 def simulated(**more: Any) -> Result:
-    return simulate(Summary(), parties=PARTIES, epsilon=1, unit="record", roles=ROLES, **more)
+    return simulate_with(Summary(), parties=PARTIES, epsilon=1, unit="record", roles=ROLES, **more)
 
 
 def test_a_simulation_keeps_roles_and_charges_each_what_it_pays() -> None:

@@ -15,7 +15,7 @@ from comity.data import clinic_schema, clinics, explain
 from comity.errors import BadInput, StudyError
 from comity.report.result import load_result
 from comity.study.records.party_data import load_party_data
-from comity.study.simulation.simulate import run_study, simulate
+from comity.study.simulation.simulate import RunOptions, run_study, simulate
 from comity.study.study import Study
 
 STUDY = """
@@ -121,7 +121,9 @@ def test_simulating_in_python_tells_it_too(folder: Path) -> None:
     one = study(folder)
     frames = {name: pd.read_csv(folder / f"{name}.csv") for name in "abc"}
     frames["b"]["age"] = float("inf")
-    outcome = simulate(one.protocol, parties=frames, epsilon=4, delta=1e-6, unit="record", seed=1, baselines=False)
+    outcome = simulate(
+        one.protocol, parties=frames, epsilon=4, delta=1e-6, unit="record", seed=1, options=RunOptions(baselines=False)
+    )
     assert any("b: age: 40 of 40 values are infinite" in line for line in outcome.findings)
 
 

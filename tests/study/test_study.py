@@ -16,7 +16,7 @@ from comity.errors import BadInput, StudyError
 from comity.methods.averaging import Averaging
 from comity.study.records.party_data import load_party_data
 from comity.study.simulation import simulate as simulation
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import RunOptions, Terms, simulate
 from comity.study.study import Study
 
 TEXT = """
@@ -260,9 +260,19 @@ def test_a_simulation_never_lowers_colluders_that_were_asked_for() -> None:
             epsilon=1.0,
             delta=1e-5,
             unit="record",
-            colluders=5,
+            terms=Terms(colluders=5),
         )
     assert caught.value.key == "privacy.colluders"
+
+
+def test_a_simulation_refuses_a_setting_that_it_does_not_know() -> None:
+    records = {"a": Records(np.eye(3), np.array([0, 1, 0]))}
+    unknown: dict[str, Any] = {"coluders": 1}
+    with pytest.raises(TypeError, match="coluders"):
+        simulate(Averaging.over_rows(features=3, sizes=3), parties=records, epsilon=1.0, **unknown)
+    for settings in (Terms, RunOptions):
+        with pytest.raises(TypeError, match="coluders"):
+            settings(**unknown)
 
 
 def test_more_parties_than_hosts_are_refused_before_a_ledger_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from comity.data import Records
 from comity.methods.summary.auction.method import AuctionSummary
 from comity.methods.summary.published.method import PublishedSummary
 from comity.study.results.result import Result
-from comity.study.simulation.simulate import simulate
+from tests.support.protocols import simulate_with
 
 from .consortia import COLUMNS, ROLES, build_summary, make_records
 
@@ -40,7 +40,7 @@ def run_seeded(protocol: Any, records: dict[str, Records] | None = None, **more:
         "unit": "record",
         "roles": ROLES,
         "seed": 3,
-        "study_hash": "00" * 32,
+        "hash": "00" * 32,
         "run_id": "run",
     }
-    return simulate(protocol, parties=records or make_records(), **{**known, **more})
+    return simulate_with(protocol, parties=records or make_records(), **{**known, **more})

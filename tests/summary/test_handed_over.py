@@ -14,7 +14,7 @@ from comity.errors import Refused
 from comity.methods.summary import OneShotSummary
 from comity.methods.summary.artefact import BoughtRecords
 from comity.methods.summary.auction.market import Market
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import RunOptions, Terms, simulate
 
 from .auctions import build_auction
 from .consortia import CONSUMER, ROLES, build_one_shot, join_records, make_consortium, make_records
@@ -65,8 +65,16 @@ def test_a_class_that_there_is_none_of_ends_the_run(monkeypatch: pytest.MonkeyPa
 
 
 def bought(method: Any, records: Any = None) -> Any:
-    options: Any = {"epsilon": 30.0, "delta": 1e-5, "unit": "record", "roles": ROLES, "seed": 1, "baselines": False}
-    return simulate(method, parties=records or make_records(), **options).presented
+    return simulate(
+        method,
+        parties=records or make_records(),
+        epsilon=30.0,
+        delta=1e-5,
+        unit="record",
+        seed=1,
+        terms=Terms(roles=ROLES),
+        options=RunOptions(baselines=False),
+    ).presented
 
 
 def with_rule(records: Records, *, turned: bool = False) -> Records:

@@ -20,7 +20,8 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.report.result import load_result
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import Terms, simulate
+from tests.support.protocols import simulate_with
 
 from .consortia import CONSUMER, OWNERS, ROLES, build_one_shot, make_cloud, make_consortium, make_records
 
@@ -29,7 +30,7 @@ def run(records: Any = None, *, epsilon: float = 8.0, seed: int = 1, **more: Any
     records = records or make_records(2)
     built = more.pop("built", None) or build_one_shot(records, **more.pop("protocol", {}))
     options = {"delta": 1e-5, "unit": "record", "roles": ROLES, **more}
-    return simulate(built, parties=records, epsilon=epsilon, seed=seed, **options)
+    return simulate_with(built, parties=records, epsilon=epsilon, seed=seed, **options)
 
 
 @pytest.fixture(scope="module")
@@ -259,9 +260,9 @@ def test_a_page_shows_what_was_bought_from_whom_and_pictures_where_records_are_s
         epsilon=5,
         delta=1e-5,
         unit="record",
-        roles=ROLES,
         seed=2,
         test=digit_pictures(30, "page test", tested=True),
+        terms=Terms(roles=ROLES),
     )
     result = outcome
     result.save(tmp_path / "run")

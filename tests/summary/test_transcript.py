@@ -14,7 +14,7 @@ import pytest
 from comity.data import Records
 from comity.federation.declare.protection import Derived
 from comity.federation.owner.site import Site
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import RunOptions, Terms, simulate
 
 from .consortia import CONSUMER, OWNERS, ROLES, build_one_shot, make_consortium, make_records
 
@@ -56,11 +56,9 @@ def run(records: Any, monkeypatch: pytest.MonkeyPatch, *, seen: Any = None) -> A
             epsilon=4,
             delta=1e-5,
             unit="record",
-            roles=ROLES,
             seed=3,
-            study="view",
-            study_hash="00" * 32,
-            run_id="run",
+            terms=Terms(roles=ROLES, name="view", hash="00" * 32),
+            options=RunOptions(run_id="run"),
         )
     return asked, outcome.received["ash"], found
 

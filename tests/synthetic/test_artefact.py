@@ -15,7 +15,7 @@ from comity.artefacts.artefact import load_artefact, save_artefact
 from comity.errors import DataError
 from comity.methods.synthetic.artefact import SyntheticDataset
 from comity.methods.synthetic.counts import expected_errors
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import Terms, simulate
 
 from .consortia import NAMES, build_synthetic, make_frame, make_schema
 
@@ -24,7 +24,9 @@ from .consortia import NAMES, build_synthetic, make_frame, make_schema
 def presented() -> SyntheticDataset:
     held = {name: make_frame(300, k) for k, name in enumerate(NAMES[:3])}
     built = build_synthetic(schema=make_schema(), rows=900)
-    found = simulate(built, parties=held, epsilon=2.0, delta=1e-6, unit="record", neighbours="add-remove", seed=1)
+    found = simulate(
+        built, parties=held, epsilon=2.0, delta=1e-6, unit="record", seed=1, terms=Terms(neighbours="add-remove")
+    )
     made: SyntheticDataset = found.presented
     return made
 
@@ -87,7 +89,9 @@ def test_its_section_shows_columns_and_expected_errors(presented: SyntheticDatas
 def test_the_expected_error_is_that_of_the_noise() -> None:
     built = build_synthetic(schema=make_schema())
     held = {name: make_frame(2000, k) for k, name in enumerate(NAMES[:3])}
-    found = simulate(built, parties=held, epsilon=1.0, delta=1e-6, unit="record", neighbours="add-remove", seed=5)
+    found = simulate(
+        built, parties=held, epsilon=1.0, delta=1e-6, unit="record", seed=5, terms=Terms(neighbours="add-remove")
+    )
     counts = found.presented.counts
     layout = counts.counting.layout
     exact = layout.tables(sum(layout.count(built.encoding.encode(own).records.features) for own in held.values()))

@@ -22,7 +22,7 @@ from comity.methods.synthetic.columns import PLACES
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import Terms, simulate
 from tests.support.channels import Stumbling
 from tests.support.noise import NoNoise
 from tests.support.vertical import encode_parts, host_parties
@@ -166,7 +166,7 @@ def test_at_no_colluders_no_party_reads_the_counts() -> None:
     assert isinstance(declared["counts"].protection, Summed)
     assert declared["tables"].to == "coordinator" and "keeps the dataset to itself" in declared.adversary
     assert tried.accepted(one)["tables"].to == "everyone"
-    out = simulate(tried, parties=encode_parts(tried, make_people(60)), colluders=0, **SMALL)
+    out = simulate(tried, parties=encode_parts(tried, make_people(60)), terms=Terms(colluders=0), **SMALL)
     assert len(out.presented) == 60 and all(found is None for found in out.presented_to.values())
 
 

@@ -21,7 +21,7 @@ from comity.methods.synthetic.fidelity import (
     total_variation,
 )
 from comity.report.plots import draw_plot
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import RunOptions, Terms, simulate
 
 from .consortia import CLASSES, NAMES, NUMBER, build_synthetic, make_frame, make_schema
 
@@ -99,10 +99,10 @@ def test_a_simulation_assesses_what_it_presents_and_a_page_draws_it(target: Any,
         epsilon=2.0,
         delta=1e-6,
         unit="record",
-        neighbours="add-remove",
         seed=1,
         test=make_frame(500, 9, target),
-        baselines=baselines,
+        terms=Terms(neighbours="add-remove"),
+        options=RunOptions(baselines=baselines),
     ).assessment
     named = {one.name: one.value for one in found.figures}
     assert 0 < named["one-way total variation"] < 0.1 and 0 < named["two-way total variation"] < 0.2

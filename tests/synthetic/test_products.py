@@ -18,7 +18,7 @@ from comity.methods.synthetic.statistics import cell_middles
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import RunOptions, Terms, simulate
 
 from .consortia import build_synthetic, make_frame, make_schema
 
@@ -192,8 +192,8 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         epsilon=2.0,
         delta=1e-6,
         unit="record",
-        neighbours="add-remove",
-        ledgers=ledgers,
+        terms=Terms(neighbours="add-remove"),
+        options=RunOptions(ledgers=ledgers),
     )
     found.save(place / "run")
     return place

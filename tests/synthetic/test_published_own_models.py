@@ -19,7 +19,7 @@ from comity.learn import LinearClassifier, LinearRegressor, load_model
 from comity.methods.synthetic.published.method import PublishedSynthetic
 from comity.methods.synthetic.published.predictor import measure_error
 from comity.study.results.released import load_received
-from comity.study.simulation.simulate import simulate
+from tests.support.protocols import simulate_with
 
 from .consortia import build_published
 
@@ -59,7 +59,7 @@ def run_simulation(kind: str = "logistic", **more: Any) -> Any:
     method = protocol(kind)
     parties = {name: frame(kind, place) for place, name in enumerate(NAMES)}
     options = {"epsilon": 1.0, "unit": "record", "neighbours": "add-remove", "seed": 1, **more}
-    return method, simulate(method, parties=parties, schema=method.schema, **options)
+    return method, simulate_with(method, parties=parties, schema=method.schema, **options)
 
 
 @pytest.mark.parametrize("kind", TARGETS)

@@ -25,9 +25,10 @@ from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.local.stacks import require_stacks
 from comity.study.results.result import Result
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import Terms, simulate
 from tests.support.asks import answer_ask, write_ask
 from tests.support.consortia import STUDY, make_consortium
+from tests.support.protocols import simulate_with
 from tests.support.rounds import host_party, set_up_run
 
 from .consortia import build_published
@@ -57,7 +58,7 @@ def run_simulation(protocol: Any, count: int = 3, **more: Any) -> Result:
     schema = protocol.schema
     parties = {f"site-{k}": frame(k, schema=schema) for k in range(count)}
     options = {"epsilon": 1.0, "unit": "record", "neighbours": "add-remove", "seed": 1, "schema": schema, **more}
-    return simulate(protocol, parties=parties, **options)
+    return simulate_with(protocol, parties=parties, **options)
 
 
 def terms(**more: Any) -> Consortium:
@@ -99,10 +100,9 @@ def test_much_budget_and_many_records_give_records_to_work_with() -> None:
         parties=parties,
         epsilon=500,
         unit="record",
-        neighbours="add-remove",
         seed=2,
-        schema=SCHEMA,
         test=frame(99, count=1000),
+        terms=Terms(neighbours="add-remove", schema=SCHEMA),
     )
     constant = next(one.error for one in found.assessment.baselines if one.name == "constant")
     assert cast(Any, found.error) < constant / 2
@@ -129,7 +129,7 @@ def test_only_sharers_pay_and_everybody_receives() -> None:
 
 
 def test_own_labels_and_sizes_without_least_squares_are_the_published_comparisons() -> None:
-    same: dict[str, Any] = {"study_hash": "5" * 64, "run_id": "run-1"}
+    same: dict[str, Any] = {"hash": "5" * 64, "run_id": "run-1"}
     by_vote, by_own = run_simulation(small(), **same), run_simulation(small(labelling="own"), **same)
     features = ["age", "dose", "sex"]
     pd.testing.assert_frame_equal(by_vote.presented.frame[features], by_own.presented.frame[features])

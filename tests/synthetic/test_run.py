@@ -15,14 +15,20 @@ from comity.federation.coordinator.lifecycle import run
 from comity.federation.declare.protection import Noised, Summed
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import Terms, simulate
 from tests.averaging.default_consortium import make_consortium as rostered
 from tests.averaging.default_consortium import parties
 from tests.support.consortia import NAMES as TOY
 
 from .consortia import CLASSES, NAMES, NUMBER, build_synthetic, encode_records, make_consortium, make_frame, make_schema
 
-SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "unit": "record", "neighbours": "add-remove", "seed": 1}
+SMALL: dict[str, Any] = {
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "unit": "record",
+    "seed": 1,
+    "terms": Terms(neighbours="add-remove"),
+}
 
 
 def counted(built: Any, consortium: Any, given: Any) -> Any:
@@ -83,7 +89,11 @@ def test_the_deviation_that_the_release_states_is_that_of_its_noise(loss: str, p
 
 def test_everyone_receives_the_noisy_counts_and_makes_the_same_rows_of_them() -> None:
     held = {name: make_frame(300, k) for k, name in enumerate(NAMES[:3])}
-    found = simulate(build_synthetic(schema=make_schema()), parties=held, schema=make_schema(), **SMALL)
+    found = simulate(
+        build_synthetic(schema=make_schema()),
+        parties=held,
+        **{**SMALL, "terms": Terms(schema=make_schema(), neighbours="add-remove")},
+    )
     assert set(found.presented_to) == set(held)
     for one in found.presented_to.values():
         pd.testing.assert_frame_equal(one.frame, found.presented.frame)
@@ -113,7 +123,7 @@ def test_the_number_of_rows_comes_from_the_noisy_total() -> None:
 def test_where_records_are_replaced_the_declared_number_is_the_number_of_rows() -> None:
     held = {name: make_frame(400, k) for k, name in enumerate(NAMES[:3])}
     built = build_synthetic(schema=make_schema(), rows=1200)
-    found = simulate(built, parties=held, **{**SMALL, "neighbours": "replace"})
+    found = simulate(built, parties=held, **{**SMALL, "terms": Terms()})
     assert len(found.presented) == 1200
     assert found.declaration["counts"].sensitivity == pytest.approx(
         sqrt(2) * built.declare(make_consortium())["counts"].sensitivity

@@ -27,7 +27,7 @@ from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.report.result import load_result
 from comity.study.results.result import Result
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import Terms, simulate
 from tests.averaging.default_consortium import make_consortium as rostered
 from tests.averaging.default_consortium import parties
 from tests.support.audits import SURE, draw_views
@@ -45,7 +45,13 @@ from .consortia import (
 )
 
 TWICE: dict[str, Any] = {"schema": make_schema(), "rounds": 2}
-SMALL: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "unit": "record", "neighbours": "add-remove", "seed": 1}
+SMALL: dict[str, Any] = {
+    "epsilon": 2.0,
+    "delta": 1e-6,
+    "unit": "record",
+    "seed": 1,
+    "terms": Terms(neighbours="add-remove"),
+}
 LAYOUTS = [
     Layout((2, 3, 2, 2), 3),
     Layout((2, 3, 2)),

@@ -26,7 +26,7 @@ from comity.methods.vertical.evaluation import (
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.study.records.encoding import encode_records
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import Terms, simulate
 from tests.evaluation.consortia import of_vertical
 from tests.support.vertical import HELD, make_people, make_schema
 
@@ -166,12 +166,11 @@ def test_figures_are_those_of_the_rows_that_were_set_aside(aligned: bool, produc
     made = simulate(
         built,
         parties=frames if aligned else {name: one.drop(columns="person") for name, one in frames.items()},
-        schema=agreed,
         epsilon=2000.0,
         delta=1e-6,
         unit="record",
         seed=3,
-        evaluation={"share": 0.4},
+        terms=Terms(schema=agreed, evaluation={"share": 0.4}),
     )
     found, truth = made.evaluation, make_people(20_000, seed=99, linear=True)
     assert found is not None
@@ -187,12 +186,11 @@ def test_the_model_after_rounds_is_the_one_that_is_measured() -> None:
     made = simulate(
         method(linear=False, solver="gradient", rounds=2),
         parties=dict.fromkeys(HELD[2], frame),
-        schema=make_schema(),
         epsilon=2000.0,
         delta=1e-6,
         unit="record",
         seed=3,
-        evaluation={"share": 0.4},
+        terms=Terms(schema=make_schema(), evaluation={"share": 0.4}),
     )
     found, truth = made.evaluation, make_people(5000, seed=99)
     assert found is not None
@@ -221,9 +219,14 @@ def test_ceilings_about_one_party_s_columns_are_refused() -> None:
 def test_nothing_to_measure_on_leaves_the_model() -> None:
     frame = make_people(4, linear=True).drop(columns="person")
     made = simulate(
-        method(), parties=dict.fromkeys(HELD[2], frame), schema=make_schema(linear=True), epsilon=1.0, delta=1e-6,
-        unit="record", seed=1, grant=1.0, evaluation={"share": 0.1},
-    )  # fmt: skip
+        method(),
+        parties=dict.fromkeys(HELD[2], frame),
+        epsilon=1.0,
+        delta=1e-6,
+        unit="record",
+        seed=1,
+        terms=Terms(schema=make_schema(linear=True), grant=1.0, evaluation={"share": 0.1}),
+    )
     assert made.evaluation is None and made.model is not None
     assert "quality" not in made.released
 

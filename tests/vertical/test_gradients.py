@@ -32,7 +32,7 @@ from comity.methods.vertical.rounds import (
 )
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import Terms, simulate
 from tests.support.channels import Stumbling
 from tests.support.noise import NoNoise
 from tests.support.vertical import (
@@ -257,8 +257,7 @@ def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does() -> No
         epsilon=1,
         delta=1e-5,
         unit="record",
-        colluders=1,
-        schema=tried.design.schema,
+        terms=Terms(colluders=1, schema=tried.design.schema),
     )
     assert 0.9 < found.guarantee.epsilon <= 1
     text = found.plan.as_text()

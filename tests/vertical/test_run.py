@@ -23,7 +23,7 @@ from comity.methods.vertical.design import PLACES
 from comity.methods.vertical.moments import fit_regression
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
-from comity.study.simulation.simulate import simulate
+from comity.study.simulation.simulate import Terms, simulate
 from tests.support.noise import NoNoise
 from tests.support.vertical import build_regression, encode_parts, host_parties, make_consortium, make_people
 
@@ -205,7 +205,9 @@ def _arrays(host: Any, tried: Any, parties: Any, letters: Any) -> Iterator[Any]:
 def test_every_party_pays_once_and_the_plan_shows_the_price_of_colluders() -> None:
     tried, frame = build_regression(3), make_people(300)
     records = encode_parts(tried, frame)
-    found = simulate(tried, parties=records, epsilon=0.5, delta=1e-6, unit="record", colluders=1, schema=tried.schema)
+    found = simulate(
+        tried, parties=records, epsilon=0.5, delta=1e-6, unit="record", terms=Terms(colluders=1, schema=tried.schema)
+    )
     assert found.guarantee.private and found.guarantee.epsilon <= 0.5
     assert len({account.spent for account in found.accounts}) == 1
     text = found.plan.as_text()

@@ -18,7 +18,7 @@ from comity.entropy import Stream
 from comity.methods.averaging import Averaging, penalty_for
 from comity.methods.averaging.descent import ROUNDS
 from comity.privacy import zcdp_rho
-from comity.protocol import Result, simulate
+from comity.protocol import Result, RunOptions, Terms, simulate
 from experiments.bench.methods import averaging_anchors as anchors
 from experiments.data.adult_bins import Adult, adult
 
@@ -117,6 +117,6 @@ def ours(data: Adult, parties: dict[str, Records], delta: float, seed: int) -> R
         unit="record",
         seed=seed,
         test=data.test,
-        baselines=False,
-        study="bench averaging",
+        terms=Terms(name="bench averaging"),
+        options=RunOptions(baselines=False),
     )

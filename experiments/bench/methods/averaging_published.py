@@ -12,7 +12,7 @@ from comity.data import Records
 from comity.entropy import Stream
 from comity.learn import fit_logistic
 from comity.methods.averaging import Averaging
-from comity.protocol import simulate
+from comity.protocol import RunOptions, Terms, simulate
 
 _L2 = 0.1
 
@@ -30,7 +30,12 @@ def _row(parties: int, width: int, bits: int, repeats: int) -> dict[str, Any]:
     for _ in range(repeats):
         started = perf_counter()
         simulate(
-            method, parties=records, epsilon=1.0, unit="record", colluders=0, baselines=False, study="bench averaging"
+            method,
+            parties=records,
+            epsilon=1.0,
+            unit="record",
+            terms=Terms(colluders=0, name="bench averaging"),
+            options=RunOptions(baselines=False),
         )
         seconds.append(perf_counter() - started)
         started = perf_counter()

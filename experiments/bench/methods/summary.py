@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from comity.data import Records
 from comity.entropy import Stream
 from comity.methods.summary import FourierFeatures, OneShotSummary, Summary, gamma_of_records, herd_features, mmd2
-from comity.protocol import simulate
+from comity.protocol import RunOptions, Terms, simulate
 
 RECORDS, OWNERS, COLUMNS, FEATURES, CHOSEN, WISHED = 1_000_000, 10, 140, 140, 1000, 2000
 # Rounds of the anchor that are timed.
@@ -77,8 +77,8 @@ def _run(held: dict[str, Records], gamma: float, dimensions: int | str, chosen: 
         epsilon=EPSILON,
         delta=DELTA,
         unit="record",
-        roles={"owner": tuple(list(held)[:-1]), "consumer": ("buyer",)},
-        results=False,
+        terms=Terms(roles={"owner": tuple(list(held)[:-1]), "consumer": ("buyer",)}),
+        options=RunOptions(results=False),
     )
     seconds = process_time() - started
     return seconds, mmd2(outcome.presented.rows, held["buyer"].features, gamma), built.width(outcome.consortium)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from comity.data import Records, dataset, split_evenly
 from comity.entropy import Stream
 from comity.methods.synthetic import Examples, Synthetic, SyntheticProtocol, Task, total_variation
-from comity.protocol import simulate
+from comity.protocol import RunOptions, Terms, simulate
 from experiments.bench.methods.synthetic_anchors import ABSENT, Anchor, anchors
 from experiments.data.adult import census_schema
 
@@ -94,12 +94,11 @@ def ours(split: Split, epsilon: float, owners: int) -> tuple[Integers, float]:
     found = simulate(
         split.method,
         parties=held,
-        schema=split.method.schema,
         epsilon=epsilon,
         delta=DELTA,
         unit="record",
-        neighbours="add-remove",
-        baselines=False,
+        terms=Terms(schema=split.method.schema, neighbours="add-remove"),
+        options=RunOptions(baselines=False),
     )
     frame = found.presented.frame
     seconds = process_time() - started

@@ -19,7 +19,7 @@ from comity.entropy import Stream
 from comity.errors import ComityError
 from comity.methods.synthetic import Synthetic, SyntheticColumnsProtocol
 from comity.methods.vertical import ProductMethod
-from comity.protocol import Result, simulate
+from comity.protocol import Result, Terms, simulate
 from experiments.data.adult import census_schema
 
 ROWS, OWNERS = 44_000, 3
@@ -95,4 +95,6 @@ def _measured(products: ProductMethod, rows: int) -> dict[str, Any]:
 
 
 def _run(protocol: SyntheticColumnsProtocol, parties: dict[str, Records]) -> Result:
-    return simulate(protocol, parties=parties, epsilon=1.0, delta=1e-6, unit="record", schema=protocol.schema)
+    return simulate(
+        protocol, parties=parties, epsilon=1.0, delta=1e-6, unit="record", terms=Terms(schema=protocol.schema)
+    )

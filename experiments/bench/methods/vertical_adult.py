@@ -12,7 +12,7 @@ import numpy as np
 from comity.data import Records
 from comity.entropy import Stream
 from comity.methods.vertical import Vertical
-from comity.protocol import simulate
+from comity.protocol import RunOptions, Terms, simulate
 from experiments.data.adult import adult, adult_columns, adult_schema
 
 DELTA = 1e-5
@@ -43,8 +43,8 @@ def beside(epsilons: tuple[float, ...], repeats: int = 5) -> list[dict[str, Any]
                 delta=DELTA,
                 unit="record",
                 test=tested,
-                baselines=False,
-                schema=protocol.schema,
+                terms=Terms(schema=protocol.schema),
+                options=RunOptions(baselines=False),
             )
             seconds.append(perf_counter() - started)
             assert found.error is not None

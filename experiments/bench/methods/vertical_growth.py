@@ -20,7 +20,7 @@ from comity.data import Bounded, Numeric, Records, Schema
 from comity.entropy import Stream
 from comity.errors import ComityError
 from comity.methods.vertical import ProductMethod, Vertical, VerticalRegression
-from comity.protocol import Result, simulate
+from comity.protocol import Result, Terms, simulate
 
 Floats = NDArray[np.float64]
 
@@ -93,7 +93,9 @@ def generated(parties: int, rows: int, features: int) -> dict[str, Records]:
 
 
 def simulated(protocol: VerticalRegression, parties: dict[str, Records]) -> Result:
-    return simulate(protocol, parties=parties, epsilon=1.0, delta=1e-6, unit="record", schema=protocol.schema)
+    return simulate(
+        protocol, parties=parties, epsilon=1.0, delta=1e-6, unit="record", terms=Terms(schema=protocol.schema)
+    )
 
 
 def pooled(parties: dict[str, Records], which: slice) -> tuple[Floats, Floats]:

@@ -30,7 +30,7 @@ from comity.entropy import Stream
 from comity.methods.averaging.calibration import CALIBRATIONS
 from comity.methods.averaging.descent import ROUNDS
 from comity.methods.averaging.second_moments import WHITENINGS
-from comity.protocol import simulate
+from comity.protocol import RunOptions, simulate
 from experiments.bench.kernels.product_stream import peak_mb
 
 COLUMNS, SMALL = 20, 10_000
@@ -104,7 +104,7 @@ def _ours(path: Path, rows: int) -> dict[str, float]:
         protocol = Averaging.over_rows(
             features=encoding.width, sizes={"a": rows, "b": SMALL, "c": SMALL}, solver="gradient", encoding=encoding
         )
-        simulate(protocol, parties=parties, epsilon=1.0, delta=1e-6, unit="record", baselines=False)
+        simulate(protocol, parties=parties, epsilon=1.0, delta=1e-6, unit="record", options=RunOptions(baselines=False))
         return {"seconds": process_time() - checked, "checking": checked - started, "peak_mb": peak_mb()}
 
 

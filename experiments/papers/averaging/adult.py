@@ -31,7 +31,7 @@ from comity.data import Records, split_by_sizes, split_evenly
 from comity.entropy import Stream
 from comity.learn import fit_logistic
 from comity.methods.averaging import Averaging, AveragingProtocol, penalty_for
-from comity.protocol import simulate
+from comity.protocol import RunOptions, Terms, simulate
 from experiments.data.adult_bins import A9A, Adult, adult
 from experiments.papers.plot import Curve, Level, Panel, draw
 
@@ -152,11 +152,10 @@ def released(protocol: AveragingProtocol, split: Split, epsilon: float, delta: f
         epsilon=epsilon,
         delta=delta,
         unit="record",
-        colluders=1,
         seed=seed,
         test=split.test,
-        baselines=False,
-        study="averaging-adult",
+        terms=Terms(colluders=1, name="averaging-adult"),
+        options=RunOptions(baselines=False),
     )
     assert outcome.error is not None
     return outcome.error

@@ -19,7 +19,7 @@ from comity.entropy import Stream
 from comity.learn import fit_softmax, linear_votes
 from comity.methods.softlabel import SoftLabelProtocol, Statistic, StatisticName
 from comity.privacy import SeededNoise
-from comity.protocol import NumberedParties, simulate
+from comity.protocol import NumberedParties, RunOptions, Terms, simulate
 from experiments.papers.softlabel.release import DELTA, make_consortium, noisy_means, opened, total
 
 Floats = NDArray[np.float64]
@@ -146,8 +146,8 @@ def over_hosts(layout: Layout, epsilon: float, *, seed: int, delta: float = DELT
         delta=delta,
         seed=seed,
         test=Records(layout.test, layout.truth),
-        baselines=False,
-        study="softlabel default",
+        terms=Terms(name="softlabel default"),
+        options=RunOptions(baselines=False),
     )
     assert outcome.error is not None
     return 1.0 - outcome.error

@@ -30,7 +30,7 @@ from comity.learn import fit_softmax, one_hot
 from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
 from comity.methods.softlabel.published import TOLERANCE, Constants, LearnsFrom, measure_error
 from comity.privacy import Neighbours, Pure, SeededNoise, Unit
-from comity.protocol import Cohort, Consortium, NumberedParties, perturb, simulate, stack_parties
+from comity.protocol import Cohort, Consortium, NumberedParties, RunOptions, Terms, perturb, simulate, stack_parties
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.softlabel.default import Layout, row_over_hosts
 from experiments.papers.softlabel.default import case_of as case_by_default
@@ -272,7 +272,13 @@ def over_hosts(protocol: PublishedSoftLabel, split: Split, epsilon: float) -> fl
     """Accuracy of one whole run: hosts, ledgers, messages, the coordinator's noise."""
     parties = dict(zip(NumberedParties(len(split.parties)), split.parties))
     outcome = simulate(
-        protocol, parties=parties, epsilon=epsilon, seed=_SEED, test=split.test, baselines=False, study="softlabel-har"
+        protocol,
+        parties=parties,
+        epsilon=epsilon,
+        seed=_SEED,
+        test=split.test,
+        terms=Terms(name="softlabel-har"),
+        options=RunOptions(baselines=False),
     )
     assert outcome.error is not None
     return 1.0 - outcome.error

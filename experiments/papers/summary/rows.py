@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from comity.methods.summary import Measured, Summary, compare_choices, measure_choice
 from comity.methods.summary.published import Bid
-from comity.protocol import Protocol, simulate
+from comity.protocol import Protocol, RunOptions, Terms, simulate
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.summary.tasks import SOURCES, Layout, Task, task
 
@@ -131,9 +131,8 @@ def _ran(name: str, protocol: Protocol, one: Task, epsilon: float, note: str = "
         epsilon=epsilon,
         delta=DELTA,
         unit="record",
-        colluders=1,
-        roles={"owner": tuple(one.owners), "consumer": ("consumer-0",)},
-        results=False,
+        terms=Terms(colluders=1, roles={"owner": tuple(one.owners), "consumer": ("consumer-0",)}),
+        options=RunOptions(results=False),
     )
     bought = outcome.presented
     target = one.consumer.features

@@ -44,7 +44,7 @@ from comity.methods.vertical import (
     run_rounds,
 )
 from comity.privacy import Approx, Loss, Neighbours, Pure, SeededNoise, Unit
-from comity.protocol import Consortium, simulate
+from comity.protocol import Consortium, RunOptions, Terms, simulate
 from experiments.data.adult import adult, adult_columns, adult_schema
 from experiments.papers.plot import Curve, Level, Panel, draw
 from experiments.papers.vertical.baselines import dpsgd
@@ -232,11 +232,10 @@ def over_hosts(protocol: ColumnRegression, train: pd.DataFrame, test: Records, e
         epsilon=epsilon,
         delta=DELTA,
         unit="record",
-        colluders=1,
         seed=_SEED,
         test=test,
-        baselines=False,
-        study="vertical-adult",
+        terms=Terms(colluders=1, name="vertical-adult"),
+        options=RunOptions(baselines=False),
     )
     assert outcome.error is not None
     return 1 - outcome.error

@@ -47,7 +47,6 @@ from comity.privacy.loss import Approx, loss_of
 from comity.privacy.unit import Unit
 from comity.study.records.party_data import PartyData
 from comity.study.results.result import Guarantee, Result
-from comity.study.simulation.ledgers import ledgers_in_memory
 from comity.study.simulation.simulate import run_simulation
 
 Value = TypeVar("Value")
@@ -152,7 +151,7 @@ class SimulatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             family=self._mark_family() if charge is None else None,
         )
         agreed = Agreement(fresh_seed().hex(), protocol, consortium, "estimator")
-        outcome = run_simulation(agreed, PartyData(parties), ledgers=ledgers_in_memory(agreed), seed=seed)
+        outcome = run_simulation(agreed, PartyData(parties), seed=seed)
         outcome = replace(outcome, settings=dict(settings))
         found = protocol.clipped_fractions(outcome.released, list(parties.values()), consortium)
         self.cut_ = {figure.name: figure.value for figure in found}

@@ -75,7 +75,7 @@ def test_stretches_do_not_change_the_model(monkeypatch: pytest.MonkeyPatch) -> N
     protocol, parties = protocol_of(3, 5, "dealer"), generated(3, 1700, 5)
 
     def model() -> Any:
-        from comity.study.simulation.simulate import simulate
+        from comity.study.simulation.simulate import Terms, simulate
 
         found = simulate(
             protocol,
@@ -83,9 +83,8 @@ def test_stretches_do_not_change_the_model(monkeypatch: pytest.MonkeyPatch) -> N
             epsilon=1.0,
             delta=1e-6,
             unit="record",
-            schema=protocol.schema,
             seed=5,
-            study_hash="7" * 64,
+            terms=Terms(schema=protocol.schema, hash="7" * 64),
         )
         return found.released["model"], [line.path for line in found.transcript if line.path.startswith("product.")]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,93 +46,111 @@ from comity.study.simulation.repeats import check_repeats, repeat_simulation
 from comity.study.study import Study
 
 
-def simulate(  # noqa: PLR0913 (public interface: a keyword for each setting of a study)
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a study file says beside its method, parties, loss and unit. `simulate` takes it in place of a file.
+
+    Without `colluders` one party may collude, as long as another stays honest. `roles` names the parties of each of
+    the method's roles. `evaluation` measures the model under privacy on records that are held out: {} for the
+    defaults, or "share" of the records and, for whole parties, "budget" (a share of the loss). `grant` limits the
+    ledger of each party that brings none. Without a `hash` the study's id is random.
+    """
+
+    name: str = "study"
+    hash: str | None = None
+    schema: Schema | None = None
+    neighbours: str = "replace"
+    colluders: int | None = None
+    dropouts: int = 0
+    roles: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    evaluation: Mapping[str, float | None] | None = None
+    grant: Grant = None
+
+
+MAX_KEPT_RESULTS = 16
+"""Up to this many parties a simulation keeps what each of them received without being asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How this machine runs a simulation, whatever the parties agreed on.
+
+    Without `hosts` few parties run as stacks too, as many do: with the same contributions and noise, but without masks,
+    messages and a ledger each, in a fraction of the time; the result says so. `baselines` fits other models on all
+    records, to compare the result with. `results` keeps what each party received; None keeps it for at most
+    `MAX_KEPT_RESULTS` parties. `repeats` runs the protocol that many more times with fresh simulated noise on the same
+    records, for mean, spread and worst of its figures (`comity.study.simulation.repeats`). `ledgers` are the parties'
+    own; a party without one has a ledger in memory. The same `run_id`, `journal` and `ledgers` again resume a run.
+    """
+
+    hosts: bool = True
+    baselines: bool = True
+    results: bool | None = None
+    repeats: int = 0
+    ledgers: Mapping[str, Ledger] | OpenLedger = field(default_factory=dict)
+    run_id: str | None = None
+    journal: Path | None = None
+    progress: Progress | None = None
+
+
+def simulate(
     protocol: Protocol,
     *,
     parties: Mapping[str, Data],
     epsilon: float,
     delta: float = 0.0,
-    schema: Schema | None = None,
     unit: str = "party",
-    neighbours: str = "replace",
-    colluders: int | None = None,
-    dropouts: int = 0,
-    roles: Mapping[str, Sequence[str]] | None = None,
-    evaluation: Mapping[str, float | None] | None = None,
-    study: str = "study",
-    study_hash: str | None = None,
     seed: int | None = None,
     test: pd.DataFrame | Records | None = None,
     models: Any = None,
-    grant: Grant = None,
-    ledgers: Mapping[str, Ledger] | None = None,
-    settings: Mapping[str, Any] | None = None,
-    hosts: bool = True,
-    journal: Path | None = None,
-    run_id: str | None = None,
-    progress: Progress | None = None,
-    baselines: bool = True,
-    results: bool | None = None,
-    repeats: int = 0,
+    terms: Terms | None = None,
+    options: RunOptions | None = None,
 ) -> Result:
-    """Run a protocol over these parties' records, as `simulated` says.
+    """Run a protocol over these parties' records, without a study file.
 
-    `ledgers` are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`.
-    `models` are local models, one for all parties or by party (`comity.study.records.local_models`). Where
-    `colluders` is left out it is one, as long as another party stays honest. `roles` names the parties of each role
-    that the method has. `evaluation` measures the model under privacy on records that are set aside: {} for the
-    defaults, or "share" of the records and, for whole parties, "budget" (a share of the loss). Without `hosts` few
-    parties run as stacks too, as many do: the same contributions and noise, without masks, messages and a ledger each,
-    in a fraction of the time; the result says so. `repeats` runs it so many times again with fresh simulated noise on
-    the same records, for mean, spread and worst of its figures (`comity.study.simulation.repeats`).
+        simulate(protocol, parties=records, epsilon=1, terms=Terms(dropouts=1), options=RunOptions(hosts=False))
+
+    Without a seed the noise is drawn as in a release; with one it is fast, reproducible and protects nobody. `test` are
+    records to measure on. `models` are local models, one for all parties or by party
+    (`comity.study.records.local_models`).
     """
+    terms, options = terms or Terms(), options or RunOptions()
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
     loss: Loss = loss_of(epsilon, delta)
     if not epsilon > 0:
         raise StudyError(f"privacy.epsilon must be positive, found {epsilon}", key="privacy.epsilon")
-    terms = None
-    if evaluation is not None:
-        loss, terms = split_budget(loss, Unit(unit), Neighbours(neighbours), **evaluation)
-        protocol = protocol.on_training_part(terms)
+    neighbours, evaluation = Neighbours(terms.neighbours), None
+    if terms.evaluation is not None:
+        loss, evaluation = split_budget(loss, Unit(unit), neighbours, **terms.evaluation)
+        protocol = protocol.on_training_part(evaluation)
     consortium = Consortium(
         parties=tuple(parties),
         loss=loss,
-        evaluation=terms,
+        evaluation=evaluation,
         unit=Unit(unit),
-        neighbours=Neighbours(neighbours),
-        colluders=default_colluders(len(parties), dropouts) if colluders is None else colluders,
-        dropouts=dropouts,
-        roles={role: tuple(names) for role, names in (roles or {}).items()},
-        schema=schema,
+        neighbours=neighbours,
+        colluders=default_colluders(len(parties), terms.dropouts) if terms.colluders is None else terms.colluders,
+        dropouts=terms.dropouts,
+        roles={role: tuple(names) for role, names in terms.roles.items()},
+        schema=terms.schema,
     )
-    # Nobody wrote a study, so that chance names it; a seed that sets records aside names the same one again.
-    named = study_hash or derive(secret_of(None if terms is None else seed), study).hex()
-    agreement = Agreement(named, protocol, consortium, study)
-    require_possible(agreement, hosts=hosts)
-    if (ledgers or journal is not None) and runs_as_stacks(len(parties), hosts=hosts):
+    # Parties that hold out the same records choose them by the study's id: a seed gives the same id again.
+    study = terms.hash or derive(secret_of(None if evaluation is None else seed), terms.name).hex()
+    agreement = Agreement(study, protocol, consortium, terms.name)
+    require_possible(agreement, hosts=options.hosts)
+    if (options.ledgers or options.journal is not None) and runs_as_stacks(len(parties), hosts=options.hosts):
         raise StudyError(
             "a simulation in stacks of parties keeps its ledger and its journal in memory; leave ledgers and "
             f"journal out, or run at most {REAL_HOSTS} parties with hosts"
         )
-    result = run_simulation(
-        agreement,
-        encode_party_data(agreement, parties, test, models),
-        ledgers=_given(ledgers or {}, ledgers_in_memory(agreement, grant, delta)),
-        seed=seed,
-        run_id=run_id,
-        journal=journal,
-        progress=progress,
-        hosts=hosts,
-        results=results,
-        baselines=baselines,
-        repeats=repeats,
-    )
-    return replace(result, settings=dict(settings or {}))
+    ledgers = _own_or_opened(options.ledgers, ledgers_in_memory(agreement, terms.grant, delta))
+    data = encode_party_data(agreement, parties, test, models)
+    return run_simulation(agreement, data, seed=seed, options=replace(options, ledgers=ledgers))
 
 
-def _given(ledgers: Mapping[str, Ledger], otherwise: OpenLedger) -> OpenLedger:
-    return lambda party: ledgers.get(party) or otherwise(party)
+def _own_or_opened(ledgers: Mapping[str, Ledger] | OpenLedger, otherwise: OpenLedger) -> OpenLedger:
+    return ledgers if callable(ledgers) else lambda party: ledgers.get(party) or otherwise(party)
 
 
 def run_study(
@@ -147,7 +165,6 @@ def run_study(
     test: pd.DataFrame | None = None,
     models: Any = None,
     ledgers: Mapping[str, Ledger] | None = None,
-    results: bool | None = None,
     repeats: int = 0,
 ) -> Result:
     """Simulate a study as its file says. The same folder and run id again resume it, and nothing is drawn twice.
@@ -155,8 +172,7 @@ def run_study(
     Without a folder, or where parties run as stacks, sites and journal live in memory and end with the process.
     `frames` are the parties' records by name, in place of those that the file names; `test` are records to measure on,
     `models` local models and `ledgers` the parties' own ledgers. A folder whose run began with other records
-    is refused: steps that ran and steps that are to come would not belong together. `results` and `repeats` are as in
-    `simulated`.
+    is refused: its finished steps would not belong to the remaining ones. `repeats` are those of `RunOptions`.
     """
     if frames is not None:
         data = _of_frames(study, frames, test)
@@ -174,25 +190,22 @@ def run_study(
     grants, delta = grants_by_party(study, agreement), study.privacy.delta
     if lasting is not None:
         require_same_data(study, data, lasting)
+    options = RunOptions(
+        hosts=study.simulation.hosts,
+        baselines=study.simulation.baselines,
+        repeats=repeats,
+        ledgers=_own_or_opened(
+            ledgers or {},
+            ledgers_in_memory(agreement, grants, delta)
+            if lasting is None
+            else ledgers_in_folder(agreement, grants, delta, lasting),
+        ),
+        run_id=run_id,
+        journal=None if lasting is None else lasting / "journal.sqlite",
+        progress=progress,
+    )
     try:
-        result = run_simulation(
-            agreement,
-            data,
-            ledgers=_given(
-                ledgers or {},
-                ledgers_in_memory(agreement, grants, delta)
-                if lasting is None
-                else ledgers_in_folder(agreement, grants, delta, lasting),
-            ),
-            seed=seed,
-            run_id=run_id,
-            journal=None if lasting is None else lasting / "journal.sqlite",
-            progress=progress,
-            hosts=study.simulation.hosts,
-            results=results,
-            baselines=study.simulation.baselines,
-            repeats=repeats,
-        )
+        result = run_simulation(agreement, data, seed=seed, options=options)
     except BudgetExceeded as refusal:
         grant = usual_grant(study)
         key = "simulation.grant" if study.simulation.grant is not None else "privacy.epsilon"
@@ -265,46 +278,21 @@ def settings_of(study: Study) -> dict[str, object]:
     return measured | {key: value for key, value in every.items() if key in known or key.startswith("simulation.")}
 
 
-RESULTS = 16
-"""Up to so many parties a simulation keeps what each of them received, without being asked."""
-
-
 def run_simulation(
-    agreement: Agreement,
-    data: PartyData,
-    *,
-    ledgers: OpenLedger,
-    seed: int | None = None,
-    run_id: str | None = None,
-    journal: Path | None = None,
-    progress: Progress | None = None,
-    hosts: bool = True,
-    results: bool | None = None,
-    baselines: bool = True,
-    repeats: int = 0,
+    agreement: Agreement, data: PartyData, *, seed: int | None = None, options: RunOptions | None = None
 ) -> Result:
-    """Run the agreed protocol in its consortium. The same run id, journal and ledgers again resume it.
-
-    Without a seed the noise is drawn as released; with one it is fast, reproducible and protects nobody. `results` asks
-    for what each party received beside what the coordinator has; where it is left out that is kept for at most
-    `RESULTS` parties. Without `hosts` few parties run as stacks too. What can be refused from public figures is refused
-    before any ledger hears of it.
-    """
+    """Run the agreed protocol in its consortium. What public figures rule out is refused before a ledger is opened."""
+    options = options or RunOptions()
     started, consortium = time.perf_counter(), agreement.consortium
-    check_repeats(repeats, data.test is not None)
-    require_possible(agreement, hosts=hosts)
-    stacked = runs_as_stacks(consortium.size, hosts=hosts)
+    check_repeats(options.repeats, data.test is not None)
+    require_possible(agreement, hosts=options.hosts)
+    stacked = runs_as_stacks(consortium.size, hosts=options.hosts)
     _require_memory(agreement, data, stacked=stacked)
-    run = run_id or new_run_id()
-    if stacked:
-        result = _run_stacks(agreement, data, ledgers, run, seed, progress)
-    else:
-        kept = consortium.size <= RESULTS if results is None else results
-        result = _run_hosts(agreement, data, ledgers, run, seed, progress, journal, results=kept)
-    assessment = _assess(agreement, data, result, baselines=baselines)
-    if repeats:
-        measured = repeat_simulation(agreement, data, count=repeats, seed=seed)
-        assessment = replace(assessment, repeats=measured, sections=(*assessment.sections, measured.section()))
+    result = (_run_stacks if stacked else _run_hosts)(agreement, data, seed, options)
+    assessment = _assess(agreement, data, result, baselines=options.baselines)
+    if options.repeats:
+        repeats = repeat_simulation(agreement, data, count=options.repeats, seed=seed)
+        assessment = replace(assessment, repeats=repeats, sections=(*assessment.sections, repeats.section()))
     return replace(result, assessment=assessment, seconds=time.perf_counter() - started, findings=data.warnings)
 
 
@@ -328,30 +316,21 @@ def _require_memory(agreement: Agreement, data: PartyData, *, stacked: bool) -> 
         )
 
 
-def _run_hosts(
-    agreement: Agreement,
-    data: PartyData,
-    ledgers: OpenLedger,
-    run: str,
-    seed: int | None,
-    progress: Progress | None,
-    journal: Path | None,
-    *,
-    results: bool,
-) -> Result:
+def _run_hosts(agreement: Agreement, data: PartyData, seed: int | None, options: RunOptions) -> Result:
+    run, protocol, consortium = options.run_id or new_run_id(), agreement.protocol, agreement.consortium
     local = LocalConsortium.create(
         agreement,
         data.parties,
         run=run,
-        ledgers=ledgers,
+        ledgers=_own_or_opened(options.ledgers, ledgers_in_memory(agreement)),
         seed=seed,
         models=data.models,
-        journal=journal,
-        progress=progress,
+        journal=options.journal,
+        progress=options.progress,
     )
     released, kept = local.execute()
-    protocol, consortium = agreement.protocol, agreement.consortium
-    received = {party: local.received(party) for party in local.hosts} if results else {}
+    keeps_results = consortium.size <= MAX_KEPT_RESULTS if options.results is None else options.results
+    received = {party: local.received(party) for party in local.hosts} if keeps_results else {}
     return replace(
         Result.of(agreement, released, local.coordinator.transcript, run=run, kept=kept, seed=seed),
         accounts=tuple(read_account(party, host.store.ledger, consortium) for party, host in local.hosts.items()),
@@ -361,10 +340,9 @@ def _run_hosts(
     )
 
 
-def _run_stacks(
-    agreement: Agreement, data: PartyData, ledgers: OpenLedger, run: str, seed: int | None, progress: Progress | None
-) -> Result:
+def _run_stacks(agreement: Agreement, data: PartyData, seed: int | None, options: RunOptions) -> Result:
     records, consortium = list(data.parties.values()), agreement.consortium
+    run, ledgers = options.run_id or new_run_id(), _own_or_opened(options.ledgers, ledgers_in_memory(agreement))
     cohort = Cohort(
         agreement.protocol,
         consortium,
@@ -373,7 +351,7 @@ def _run_stacks(
         ledger=ledgers(consortium.parties[0]),
         study=f"{agreement.title} {agreement.study[:12]}",
         run=run,
-        progress=progress,
+        progress=options.progress,
         local=next(iter(data.models.values()), None),
     )
     released = cohort.execute()
