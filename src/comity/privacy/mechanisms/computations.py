@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,7 +15,8 @@ from numpy.typing import NDArray
 from comity.errors import DataError, StudyError
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Loss, Pure
-from comity.privacy.mechanisms.scale import FINENESS, MAX_UNITS, ROUND_UP, Scale, check_size, grid_at_most, units
+from comity.privacy.mechanisms.pure import pure_share
+from comity.privacy.mechanisms.scale import FINENESS, MAX_UNITS, ROUND_UP, Scale, check_size, pick_grid, units
 from comity.privacy.permit import Permit
 
 if TYPE_CHECKING:
@@ -75,7 +75,36 @@ class NoisyCounts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyMax:
+class RowNoise:
+    """Pure noise on values that are rounded one by one, where one unit moves the values of at most `touched` rows."""
+
+    loss: Pure
+    sensitivity: float
+    touched: int = 1
+    grid: float | None = None
+    name: ClassVar[str]
+    norm: ClassVar[str] = "linf"
+
+    @property
+    def charged(self) -> Pure:
+        return self.loss
+
+    @property
+    def times(self) -> int:
+        """The noise of a row is this many times the sensitivity over its ε."""
+        return 1
+
+    @property
+    def scale(self) -> Scale:
+        epsilon = pure_share(self.loss, self.name, self.touched)
+        check_size(self.sensitivity, (1,), 1)
+        step = pick_grid(self.sensitivity / FINENESS, self.grid)
+        width = self.times * units(sensitivity=self.sensitivity, grid=step, rounding=1.0) / epsilon * ROUND_UP
+        return Scale(grid=step, part=width, total=width, tau=0.0, loss=self.loss)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyMax(RowNoise):
     """Names the largest score of each row after adding exponential noise of mean 2Δ/ε to each, and nothing else.
 
     The choice has the distribution of permute-and-flip (McKenna and Sheldon, 2020), which is never worse in
@@ -94,25 +123,15 @@ class NoisyMax:
                  keeps the direction in which it moves.
     """
 
-    loss: Pure
-    sensitivity: float
-    touched: int = 1
     monotone: bool = False
-    grid: float | None = None
     name: ClassVar[str] = "noisy max"
-    norm: ClassVar[str] = "linf"
 
     def __post_init__(self) -> None:
         _ = self.scale
 
     @property
-    def charged(self) -> Pure:
-        return self.loss
-
-    @property
-    def scale(self) -> Scale:
-        epsilon = pure_share(self.loss, self.name, self.touched)
-        return _scale_of_rows(self.loss, epsilon, self.sensitivity, self.grid, times=1 if self.monotone else 2)
+    def times(self) -> int:
+        return 1 if self.monotone else 2
 
     def check(self, values: NDArray[Any]) -> None:
         check_values(values, self.name, 1, MAX_UNITS / 2 * self.scale.grid)
@@ -126,7 +145,7 @@ class NoisyMax:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyThreshold:
+class NoisyThreshold(RowNoise):
     """Says of each value whether it is at least the public `threshold`, after adding discrete Laplace noise.
 
     Promise      ε-DP against anyone who learns the bits of all rows, when one unit moves at most `touched` of the
@@ -136,26 +155,12 @@ class NoisyThreshold:
     Sensitivity  Δ/h + 1 units per value.
     """
 
-    loss: Pure
-    sensitivity: float
     threshold: float
-    touched: int = 1
-    grid: float | None = None
     name: ClassVar[str] = "noisy threshold"
-    norm: ClassVar[str] = "linf"
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.threshold) or abs(self.threshold) / self.scale.grid > MAX_UNITS:
             raise StudyError(f"a threshold must be within 2^50 grid units, found {self.threshold!r}", key="threshold")
-
-    @property
-    def charged(self) -> Pure:
-        return self.loss
-
-    @property
-    def scale(self) -> Scale:
-        epsilon = pure_share(self.loss, self.name, self.touched)
-        return _scale_of_rows(self.loss, epsilon, self.sensitivity, self.grid, times=1)
 
     def check(self, values: NDArray[Any]) -> None:
         check_values(values, self.name, 0, MAX_UNITS * self.scale.grid)
@@ -167,23 +172,6 @@ class NoisyThreshold:
         steps = np.rint(np.asarray(values, np.float64) / scale.grid).astype(np.int64)
         noisy = steps + source.discrete_laplace(scale.total, steps.shape, permit=permit)
         return np.asarray(noisy >= math.ceil(self.threshold / scale.grid), np.int64)
-
-
-def _scale_of_rows(loss: Pure, epsilon: float, sensitivity: float, grid: float | None, *, times: int) -> Scale:
-    """Noise of `times` the sensitivity over ε, for values that are rounded one by one."""
-    check_size(sensitivity, (1,), 1)
-    step = grid_at_most(sensitivity / FINENESS if grid is None else grid)
-    width = times * units(sensitivity=sensitivity, grid=step, rounding=1.0) / epsilon * ROUND_UP
-    return Scale(grid=step, part=width, total=width, tau=0.0, loss=loss)
-
-
-def pure_share(loss: Loss, name: str, shares: int) -> float:
-    """The ε of each of `shares` equal parts of a pure loss, rounded down; the parts compose by addition."""
-    if not isinstance(loss, Pure) or loss.epsilon <= 0:
-        raise StudyError(f"{name} needs a pure epsilon above 0, found {loss}", key="privacy.epsilon")
-    if shares < 1:
-        raise StudyError(f"{name}: a loss needs at least one share, found {shares}")
-    return float(loss.epsilon / Decimal(shares)) * (1 - 2.0**-50)
 
 
 def check_values(values: NDArray[Any], name: str, axes: int, limit: float) -> NDArray[Any]:

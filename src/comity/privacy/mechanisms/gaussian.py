@@ -13,17 +13,7 @@ from numpy.typing import NDArray
 from comity.errors import StudyError
 from comity.privacy.accounting import NUMERICAL, gaussian_budget
 from comity.privacy.loss import GDP, Loss
-from comity.privacy.mechanisms.scale import (
-    FINENESS,
-    ROUND_UP,
-    Scale,
-    Shape,
-    check_size,
-    grid_at_most,
-    lattice_sum,
-    units,
-    whole_grid,
-)
+from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, Shape, check_size, lattice_sum, pick_grid, units
 from comity.privacy.permit import Permit
 
 if TYPE_CHECKING:
@@ -95,10 +85,8 @@ def _scale(loss: GDP, sensitivity: float, size: int, parts: int, grid: float | N
     # μ, the inverse of the noise multiplier, rounded down.
     allowed = math.sqrt(float(loss.square)) / ROUND_UP
     fine = sensitivity / (8 * allowed * math.sqrt(parts))
-    if exact:
-        step = whole_grid(fine, grid)
-    else:
-        step = grid_at_most(min(sensitivity / (FINENESS * math.sqrt(size)), fine) if grid is None else grid)
+    width = fine if exact else min(sensitivity / (FINENESS * math.sqrt(size)), fine)
+    step = pick_grid(width, grid, exact=exact)
     steps = units(sensitivity=sensitivity, grid=step, rounding=0.0 if exact else math.sqrt(size))
     sigma = steps / allowed * ROUND_UP
     part = sigma / math.sqrt(parts) * ROUND_UP if parts > 1 else sigma

@@ -10,17 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.privacy.loss import Pure
-from comity.privacy.mechanisms.scale import (
-    FINENESS,
-    ROUND_UP,
-    Scale,
-    Shape,
-    check_size,
-    grid_at_most,
-    units,
-    whole_grid,
-)
+from comity.privacy.mechanisms.pure import PureNoise
+from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, Shape, check_size, pick_grid, units
 from comity.privacy.permit import Permit
 from comity.privacy.sampling.lattice_noise import count_parts, part_width
 
@@ -33,7 +24,7 @@ _PRECISION, _NEGLIGIBLE = 2.0**-145, 2.0**-60
 
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(PureNoise):
     """Adds independent integers z with probability proportional to exp(−|z|/b).
 
     Promise      ε-DP against anyone who sees the noisy integers, for b = Δ₁/ε in grid units.
@@ -47,13 +38,8 @@ class Laplace:
     Sensitivity  Δ/h + d units in L1: rounding adds up to one unit per coordinate; Δ/h for whole numbers.
     """
 
-    loss: Pure
     name: ClassVar[str] = "discrete Laplace"
     norm: ClassVar[str] = "l1"
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.loss, Pure) or self.loss.epsilon <= 0:
-            raise StudyError(f"Laplace noise needs a pure epsilon above 0, found {self.loss}", key="privacy.epsilon")
 
     def scale(
         self, *, sensitivity: float, shape: Shape, parts: int = 1, grid: float | None = None, exact: bool = False
@@ -66,17 +52,10 @@ class Laplace:
                 f"{self.loss}: lower privacy.epsilon",
                 key="privacy.epsilon",
             )
-        if exact:
-            step = whole_grid(1.0, grid)
-        else:
-            step = grid_at_most(sensitivity / (FINENESS * size) if grid is None else grid)
+        step = pick_grid(1.0 if exact else sensitivity / (FINENESS * size), grid, exact=exact)
         steps = units(sensitivity=sensitivity, grid=step, rounding=0 if exact else size)
         width = steps / float(self.loss.epsilon) * ROUND_UP
         return Scale(grid=step, part=part_width(width, parts), total=width, tau=0.0, loss=self.loss)
-
-    @property
-    def charged(self) -> Pure:
-        return self.loss
 
     def draw(
         self, source: NoiseSource, scale: Scale, shape: Shape, *, permit: Permit, part: bool = False

@@ -15,7 +15,7 @@ from comity.entropy import derive
 from comity.errors import StudyError
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Loss
-from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, Shape, check_size, grid_at_most, units
+from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, Shape, check_size, pick_grid, units
 from comity.privacy.permit import Permit
 from comity.privacy.sampling.lazy_bits import LazyWords, Normals, normals
 
@@ -78,7 +78,7 @@ class PrefixSums:
         size = check_size(sensitivity, shape, parts)
         if parts != 1:
             raise StudyError(f"noise of running sums is drawn by one participant, found {parts} parts")
-        step = 1.0 if exact else grid_at_most(sensitivity / (FINENESS * math.sqrt(size)) if grid is None else grid)
+        step = 1.0 if exact else pick_grid(sensitivity / (FINENESS * math.sqrt(size)), grid)
         steps = units(sensitivity=sensitivity, grid=step, rounding=0.0 if exact else math.sqrt(size))
         sigma = steps * self.factor / math.sqrt(float(self.charged.square)) * ROUND_UP * ROUND_UP
         return Scale(grid=step, part=sigma, total=sigma, tau=0.0, loss=self.charged)

@@ -103,10 +103,11 @@ def grid_at_most(width: float) -> float:
     return math.ldexp(0.5, math.frexp(width)[1])
 
 
-def whole_grid(width: float, grid: float | None) -> float:
-    """The grid for whole numbers: the largest power of two that is at most 1 and at most `grid`, or at most `width`
-    without one. Whole numbers lie on every such grid, so nothing is rounded."""
-    return grid_at_most(min(1.0, width if grid is None else grid))
+def pick_grid(width: float, grid: float | None, *, exact: bool = False) -> float:
+    """The largest power of two that is at most `grid`, or at most `width` without one. For `exact` values it is at most
+    1 too: whole numbers lie on every such grid, so nothing is rounded."""
+    widest = width if grid is None else grid
+    return grid_at_most(min(1.0, widest) if exact else widest)
 
 
 def units(*, sensitivity: float, grid: float, rounding: float) -> float:

@@ -10,18 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.privacy.loss import Pure
-from comity.privacy.mechanisms.scale import (
-    FINENESS,
-    ROUND_UP,
-    Scale,
-    Shape,
-    check_size,
-    grid_at_most,
-    lattice_sum,
-    units,
-    whole_grid,
-)
+from comity.privacy.mechanisms.pure import PureNoise
+from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, Shape, check_size, lattice_sum, pick_grid, units
 from comity.privacy.permit import Permit
 from comity.privacy.sampling.lattice_noise import SMOOTHING, count_parts, part_width
 
@@ -33,7 +23,7 @@ MAX_COORDINATES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Spherical:
+class Spherical(PureNoise):
     """Adds one lattice vector z with probability proportional to exp(−|z|₂/β).
 
     Promise      ε-DP against anyone who sees the noisy integers, for β = Δ/ε in grid units. The draw is made in
@@ -49,13 +39,8 @@ class Spherical:
     Sensitivity  Δ/h + sqrt(d) units in L2: rounding adds up to one unit per coordinate.
     """
 
-    loss: Pure
     name: ClassVar[str] = "discrete spherical"
     norm: ClassVar[str] = "l2"
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.loss, Pure) or self.loss.epsilon <= 0:
-            raise StudyError(f"spherical noise needs a pure epsilon above 0, found {self.loss}", key="privacy.epsilon")
 
     def scale(
         self, *, sensitivity: float, shape: Shape, parts: int = 1, grid: float | None = None, exact: bool = False
@@ -70,7 +55,7 @@ class Spherical:
             )
         smoothed = math.sqrt(SMOOTHING * parts) if parts > 1 else 1.0
         finest = math.sqrt(size) * max(FINENESS, 10 * epsilon * smoothed)
-        step = (whole_grid if exact else _any_grid)(sensitivity / finest, grid)
+        step = pick_grid(sensitivity / finest, grid, exact=exact)
         steps = units(sensitivity=sensitivity, grid=step, rounding=0.0 if exact else math.sqrt(size))
         beta = steps / (epsilon - lost) * ROUND_UP
         least = math.sqrt(size) * smoothed
@@ -81,10 +66,6 @@ class Spherical:
                 key="grid",
             )
         return Scale(grid=step, part=part_width(beta, parts), total=beta, tau=0.0, loss=self.loss)
-
-    @property
-    def charged(self) -> Pure:
-        return self.loss
 
     def draw(
         self, source: NoiseSource, scale: Scale, shape: Shape, *, permit: Permit, part: bool = False
@@ -113,7 +94,3 @@ def gap(part: float, parts: int) -> float:
     """
     # The relative error of exp grows with its argument; arguments beyond −745 give zero.
     return 10 * lattice_sum(part, parts) * (1 + 1e-9)
-
-
-def _any_grid(width: float, grid: float | None) -> float:
-    return grid_at_most(width if grid is None else grid)
