@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,12 @@ from comity.federation.declare.consortium import COORDINATOR, Consortium
 from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.protection import Computed, Correlated, Curated, Perturbed, Summed
 from comity.federation.part import StepSpec
-from comity.federation.sum.coordinator import Sum, Summing, open_sum
+from comity.federation.sum.coordinator import Sum, open_sum
 from comity.privacy.permit import entrusted_permit
 from comity.privacy.randomness import NoiseSource
+
+if TYPE_CHECKING:
+    from comity.federation.coordinator.parties import Parties
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +45,11 @@ def summed_release(declaration: Declaration, spec: StepSpec) -> Release:
 
 
 def open_release(
-    summing: Summing, agreement: Agreement, release: Release, index: int, got: Mapping[str, Mapping[str, Any]]
+    parties: Parties, agreement: Agreement, release: Release, index: int, got: Mapping[str, Mapping[str, Any]]
 ) -> Total:
     """Open a release after the parties have replied with `got`: by the secure sum, or by adding what each site sent."""
     if isinstance(release.protection, Summed):
-        found = open_sum(summing, agreement.sum_group(f"{release.name}/{index}"), release, index)
+        found = open_sum(parties, agreement.sum_group(f"{release.name}/{index}"), release, index)
     else:
         units = np.zeros(release.shape, "<i8")
         for values in got.values():

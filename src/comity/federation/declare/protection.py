@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,7 @@ class Summed:
     """Masked at the site. Only the sum is opened, with every party's part of the noise in it."""
 
     noise: Noise
-
-    @property
-    def text(self) -> str:
-        return "secure sum + shared noise"
+    text: ClassVar[str] = "secure sum + shared noise"
 
 
 @dataclass(frozen=True)
@@ -33,10 +30,7 @@ class Noised:
     """The site adds all of the noise before the value leaves."""
 
     noise: Noise
-
-    @property
-    def text(self) -> str:
-        return "noised at the site"
+    text: ClassVar[str] = "noised at the site"
 
 
 @dataclass(frozen=True)
@@ -44,9 +38,7 @@ class Selected(Noised):
     """Every party draws noise for its secret size and is charged. One party's draw is selected under encryption and is
     opened only together with the value, in additive shares."""
 
-    @property
-    def text(self) -> str:
-        return "in additive shares, with the noise of one party; nobody learns which"
+    text: ClassVar[str] = "in additive shares, with the noise of one party; nobody learns which"
 
 
 class Mechanism(Protocol):
@@ -92,10 +84,7 @@ class Entrusted:
     sends."""
 
     noise: Noise
-
-    @property
-    def text(self) -> str:
-        return "in clear to the coordinator, which is trusted to add noise"
+    text: ClassVar[str] = "in clear to the coordinator, which is trusted to add noise"
 
 
 @dataclass(frozen=True)

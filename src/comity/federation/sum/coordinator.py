@@ -9,10 +9,10 @@ removed; the error names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,41 +26,8 @@ from comity.federation.declare.release import Release
 from comity.federation.messages.codec import decode, encode
 from comity.federation.sum.terms import degree_of, digest_of, to_units, word_type
 
-
-class Summing(Protocol):
-    """What opening a sum needs of a run (`coordinator.Parties`); `ask` asks for steps of the secure sum."""
-
-    @property
-    def study(self) -> str: ...
-
-    @property
-    def run(self) -> str: ...
-
-    @property
-    def consortium(self) -> Consortium: ...
-
-    @property
-    def alive(self) -> list[str]: ...
-
-    @property
-    def set_ups(self) -> dict[int, SetUp]: ...
-
-    @property
-    def run_keys(self) -> Mapping[str, Mapping[str, bytes]]: ...
-
-    def lose(self, party: str, why: str) -> None: ...
-
-    def ask(
-        self,
-        step: str,
-        *,
-        to: Iterable[str] | None = None,
-        each: Mapping[str, Mapping[str, Any]] | None = None,
-        label: str | int = 0,
-        need: int | None = None,
-        valid: Callable[[str, Mapping[str, Any]], None] | None = None,
-        **values: Any,
-    ) -> Mapping[str, Mapping[str, Any]]: ...
+if TYPE_CHECKING:
+    from comity.federation.coordinator.parties import Parties
 
 
 @dataclass(eq=False)
@@ -89,7 +56,7 @@ class Sum:
 
 
 # The rounds of one sum, with the check of each reply beside its round.
-def open_sum(parties: Summing, sum_group: SumGroup, release: Release, index: int) -> Sum:  # noqa: C901
+def open_sum(parties: Parties, sum_group: SumGroup, release: Release, index: int) -> Sum:  # noqa: C901
     """Open one sum of a group, after its parties have contributed."""
     label, consortium, degree = f"{release.name}/{index}", sum_group.consortium, degree_of(sum_group.consortium)
     set_up = _set_up(parties, sum_group)
@@ -165,7 +132,7 @@ def _remove_pair_masks(total: Any, seeds: Mapping[str, Mapping[str, bytes]], ali
 
 
 def _unlock_pair_seeds(
-    parties: Summing, set_up: SetUp, label: str, lost: str, key: bytes
+    parties: Parties, set_up: SetUp, label: str, lost: str, key: bytes
 ) -> Mapping[str, Mapping[str, bytes]]:
     """The pair seeds of a lost party, from its recovery seeds and their key."""
     context = encode([parties.study, parties.run, "will", label, lost])
@@ -185,20 +152,20 @@ def _of_holders(set_up: SetUp, party: str, signatures: Mapping[str, bytes], quor
     return {holder: signatures[holder] for holder in [h for h in set_up.holders[party] if h in signatures][:quorum]}
 
 
-def _verify(parties: Summing, party: str, signature: bytes, *what: Any) -> None:
+def _verify(parties: Parties, party: str, signature: bytes, *what: Any) -> None:
     parties.consortium.roster[party].verify(signature, encode([parties.study, parties.run, *what]))
 
 
 # The set-up, once per run and group, for all of its sums.
 
 
-def _set_up(parties: Summing, sum_group: SumGroup) -> SetUp:
+def _set_up(parties: Parties, sum_group: SumGroup) -> SetUp:
     if sum_group.place not in parties.set_ups:
         parties.set_ups[sum_group.place] = _make_set_up(parties, sum_group)
     return parties.set_ups[sum_group.place]
 
 
-def _make_set_up(parties: Summing, sum_group: SumGroup) -> SetUp:
+def _make_set_up(parties: Parties, sum_group: SumGroup) -> SetUp:
     consortium, label = sum_group.consortium, sum_group.place
     least, sums = consortium.survivors, set(sum_group.sums)
 

@@ -6,10 +6,12 @@ on which terms such a study runs, and against whom it holds. Errors name keys of
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from comity.data import Schema
 from comity.errors import DataError, StudyError
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declare.declaration import Release
@@ -23,7 +25,6 @@ from comity.methods.by_columns.products import Products
 from comity.privacy.unit import Unit
 
 if TYPE_CHECKING:
-    from comity.data import Schema
     from comity.federation.coordinator.parties import Parties
 
 NOT_AGAINST = "not a party that runs a modified program, which can read rows of the others"
@@ -34,20 +35,16 @@ reads what its peers hold of the same person (docs/security.md)."""
 class ByColumns(Protocol):
     """Rows are matched first, then shares of products across parties stay at the sites."""
 
-    if TYPE_CHECKING:
-        # Fields of each method. As properties at run time they would be taken for defaults of these fields.
-        @property
-        def schema(self) -> Schema: ...
-        @property
-        def columns(self) -> Mapping[str, tuple[str, ...]]: ...
-        @property
-        def alignment(self) -> str: ...
-        @property
-        def products(self) -> str: ...
-        @property
-        def max_rows(self) -> int: ...
-        @property
-        def product(self) -> Products: ...
+    # Fields of each method.
+    schema: Schema
+    columns: Mapping[str, tuple[str, ...]]
+    alignment: str
+    products: str
+    max_rows: int
+
+    @property
+    @abstractmethod
+    def product(self) -> Products: ...
 
     def __post_init__(self) -> None:
         super().__post_init__()
