@@ -8,15 +8,18 @@ from typing import Annotated
 
 import typer
 
-from comity.cli.options import AsJson, ConsortiumFolder
+from comity.cli.options import AsJson, ConsortiumFolder, make_group
 from comity.cli.output import show, table, warn
 
-app = typer.Typer(
-    help="Organisations that learn together over a relay: invite, join, admit, revoke.\n\n"
-    "Example: comity consortium init consortium --address relay.example.org --party north",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = make_group(
+    "Organisations that learn together over a relay: invite, join, admit, revoke.",
+    example="comity consortium init consortium --address relay.example.org --party north",
 )
+
+AuthorityFolder = Annotated[
+    Path | None, typer.Option(help="The authority's folder, if it is kept elsewhere.", show_default=False)
+]
+ValidDays = Annotated[int, typer.Option(help="How long the certificate is valid.", min=1, max=1825)]
 
 
 @app.command()
@@ -112,10 +115,8 @@ def add(
     party: Annotated[
         str, typer.Option(help="The member that sent the request; the name inside the request is ignored.")
     ],
-    authority: Annotated[
-        Path | None, typer.Option(help="The authority's folder, if it is kept elsewhere.", show_default=False)
-    ] = None,
-    days: Annotated[int, typer.Option(help="How long the certificate is valid.", min=1, max=1825)] = 365,
+    authority: AuthorityFolder = None,
+    days: ValidDays = 365,
     as_json: AsJson = False,
 ) -> None:
     """Admit a member: sign its certificate, and reload a relay that runs here.
@@ -137,10 +138,8 @@ def add(
 @app.command()
 def renew(
     folder: ConsortiumFolder,
-    authority: Annotated[
-        Path | None, typer.Option(help="The authority's folder, if it is kept elsewhere.", show_default=False)
-    ] = None,
-    days: Annotated[int, typer.Option(help="How long the certificate is valid.", min=1, max=1825)] = 365,
+    authority: AuthorityFolder = None,
+    days: ValidDays = 365,
     as_json: AsJson = False,
 ) -> None:
     """Sign a new certificate for the relay. Remove relay/key.pem first to give it a new key too.

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from comity.cli.options import AsJson
+from comity.cli.options import AsJson, make_group
 from comity.cli.output import show
 from comity.errors import BadInput
 
 if TYPE_CHECKING:
     from comity.crypto.sealing import PublicIdentity
 
-app = typer.Typer(
-    help="The keys of a party: one signs, the others open sealed messages.\n\nExample: comity keys new north.key",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = make_group(
+    "The keys of a party: one signs, the others open sealed messages.", example="comity keys new north.key"
 )
 
 KeyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The key file.", show_default=False)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from comity.cli.options import AsJson, ProtectedUnit, Relation
+from comity.cli.options import AsJson, ProtectedUnit, Relation, make_group
 from comity.cli.output import show, table, warn
 from comity.privacy.currency import Currency
 from comity.privacy.unit import Neighbours, Unit
@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from comity.privacy.ledger import Account
     from comity.privacy.loss import Approx, Pure
 
-app = typer.Typer(
-    help="An owner's privacy budget: granted, reserved, spent, left.\n\nExample: comity ledger show north.ledger",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = make_group(
+    "An owner's privacy budget: granted, reserved, spent, left.", example="comity ledger show north.ledger"
 )
 
 LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger's file.", show_default=False)]

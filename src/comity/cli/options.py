@@ -38,6 +38,11 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Answer yes to the question.")]
 
 
+def make_group(about: str, *, example: str) -> typer.Typer:
+    """A group of commands; without one of them it shows its help."""
+    return typer.Typer(help=f"{about}\n\nExample: {example}", no_args_is_help=True, rich_markup_mode=None)
+
+
 def confirm(question: str, *, yes: bool, as_json: bool) -> bool:
     """Ask at the terminal, unless --yes was given."""
     if yes:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import typer
-
-from comity.cli.options import AsJson, ConsortiumFolder
+from comity.cli.options import AsJson, ConsortiumFolder, make_group
 from comity.cli.output import show
 
-app = typer.Typer(
-    help="The server to which members of a consortium connect; it carries sealed messages and can read none.\n\n"
-    "Example: comity relay serve consortium",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = make_group(
+    "The server to which members of a consortium connect; it carries sealed messages and can read none.",
+    example="comity relay serve consortium",
 )
 
 

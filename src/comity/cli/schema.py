@@ -9,14 +9,10 @@ from typing import Annotated
 import typer
 
 from comity.cli.failure import BAD_INPUT
-from comity.cli.options import BY_SUFFIX, AsJson, Reading, reads_data
+from comity.cli.options import BY_SUFFIX, AsJson, Reading, make_group, reads_data
 from comity.cli.output import show, warn
 
-app = typer.Typer(
-    help="The public description of a record.\n\nExample: comity schema check schema.toml records.parquet",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = make_group("The public description of a record.", example="comity schema check schema.toml records.parquet")
 
 
 @app.command()

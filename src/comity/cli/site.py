@@ -12,7 +12,7 @@ import typer
 
 from comity.cli.failure import REFUSED
 from comity.cli.keys import TEXTS, read_key_texts
-from comity.cli.options import BY_SUFFIX, AsJson, ProtectedUnit, Reading, Relation, Yes, confirm, reads_data
+from comity.cli.options import BY_SUFFIX, AsJson, ProtectedUnit, Reading, Relation, Yes, confirm, make_group, reads_data
 from comity.cli.output import say, show, table
 from comity.errors import ComityError
 from comity.privacy.unit import Neighbours, Unit
@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     from comity.site.site_file import SiteFile
     from comity.study.study import Study
 
-app = typer.Typer(
-    help="An owner's site: take in studies, approve them, and answer their steps.\n\nExample: comity site inbox",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = make_group("An owner's site: take in studies, approve them, and answer their steps.", example="comity site inbox")
 
 SITE = Path("site.toml")
 SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]

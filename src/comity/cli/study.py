@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from comity.cli.options import RELAY, RUNS, AsJson, Quiet, RelayFolder, RunsFolder, StudyFile
+from comity.cli.options import RELAY, RUNS, AsJson, Quiet, RelayFolder, RunsFolder, StudyFile, make_group
 from comity.cli.output import progress_bar, show, warn
 
 if TYPE_CHECKING:
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from comity.study.results.result import Result
     from comity.study.study import Study
 
-app = typer.Typer(
-    help="Pack a study for its parties, or submit it to them and run it.\n\n"
-    "Example: comity study pack study.toml --keys coordinator.key",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = make_group(
+    "Pack a study for its parties, or submit it to them and run it.",
+    example="comity study pack study.toml --keys coordinator.key",
 )
 
 
