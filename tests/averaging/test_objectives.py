@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import Ridge
 
 from comity.errors import DataError
-from comity.learn.fits import Huber, SmoothedHinge, fit_ridge, fit_smoothed_hinge
+from comity.learn.fits import Huber, OneMargin, SmoothedHinge, fit_one_margin
 from comity.methods.averaging import descent
 from comity.methods.averaging.objectives import objective_of
 from tests.averaging.default_consortium import make_consortium, protocol
@@ -46,8 +46,8 @@ def test_residual_and_curvature_are_derivatives(loss: Any) -> None:
 @pytest.mark.parametrize("kind", ["hinge", "squared"])
 def test_fits_are_the_minimisers(l2: float, kind: str) -> None:
     x, classes, numbers = sample()
-    fit, loss, y = (fit_smoothed_hinge, SmoothedHinge(), classes) if kind == "hinge" else (fit_ridge, Huber(), numbers)
-    found = fit(x, y, l2)
+    loss, y = (SmoothedHinge(), classes) if kind == "hinge" else (Huber(), numbers)
+    found = fit_one_margin(x, y, l2, loss)
     assert found.converged and found.weights.shape == (5,)
 
     def objective(w: Any) -> float:
@@ -59,31 +59,31 @@ def test_fits_are_the_minimisers(l2: float, kind: str) -> None:
 
 def test_a_regression_whose_distances_stay_below_one_is_ridge_regression() -> None:
     x, _, y = sample()
-    found = fit_ridge(x, y, 0.1).weights
+    found = fit_one_margin(x, y, 0.1, Huber()).weights
     np.testing.assert_allclose(found, Ridge(alpha=0.1 * len(x), fit_intercept=False).fit(x, y).coef_, atol=1e-8)
 
 
-@pytest.mark.parametrize("fit", [fit_smoothed_hinge, fit_ridge])
-def test_padding_is_not_read_and_a_stack_is_its_parties(fit: Any) -> None:
+@pytest.mark.parametrize("loss", [SmoothedHinge(), Huber()])
+def test_padding_is_not_read_and_a_stack_is_its_parties(loss: OneMargin) -> None:
     x, y, _ = sample()
     stack = np.stack([x, np.full_like(x, np.nan)])
     stack[1, :30] = x[:30]
     mask = np.stack([np.ones(80, bool), np.arange(80) < 30])
     labels = np.stack([y, np.where(np.arange(80) < 30, y, 7.0)])
-    found = fit(stack, labels, 0.05, mask=mask).weights
-    np.testing.assert_allclose(found[0], fit(x, y, 0.05).weights, atol=1e-8)
-    np.testing.assert_allclose(found[1], fit(x[:30], y[:30], 0.05).weights, atol=1e-8)
+    found = fit_one_margin(stack, labels, 0.05, loss, mask=mask).weights
+    np.testing.assert_allclose(found[0], fit_one_margin(x, y, 0.05, loss).weights, atol=1e-8)
+    np.testing.assert_allclose(found[1], fit_one_margin(x[:30], y[:30], 0.05, loss).weights, atol=1e-8)
 
 
 def test_wrong_targets_are_refused() -> None:
     x, y, _ = sample()
     with pytest.raises(DataError, match="0 or 1"):
-        fit_smoothed_hinge(x, 2 * y, 0.1)
+        fit_one_margin(x, 2 * y, 0.1, SmoothedHinge())
     with pytest.raises(DataError, match="between -1 and 1"):
-        fit_ridge(x, 2 * y, 0.1)
-    for fit in (fit_smoothed_hinge, fit_ridge):
+        fit_one_margin(x, 2 * y, 0.1, Huber())
+    for loss in (SmoothedHinge(), Huber()):
         with pytest.raises(DataError, match="one entry per record"):
-            fit(x, y[:5], 0.1)
+            fit_one_margin(x, y[:5], 0.1, loss)
 
 
 @pytest.mark.parametrize("kind", ["logistic", "softmax", "svm", "linear"])

@@ -2,9 +2,10 @@
 
     minimise  mean_i loss(w·x_i, y_i) + l2/2·|w|²
 
-`fit_logistic` and `fit_softmax` take hard or soft labels, `fit_smoothed_hinge` fits a support-vector machine and
-`fit_ridge` a regression of a bounded target. No fit has a separate intercept: append a constant feature, which is
-penalised like the others. The norm bound of the minimiser (`norm_bound`) rests on that. `newton` is the solver.
+`fit_logistic` and `fit_softmax` take hard or soft labels. `fit_one_margin` fits a support-vector machine by the loss
+`SmoothedHinge` and a regression of a bounded target by `Huber`. No fit has a separate intercept: append a constant
+feature, which is penalised like the others. The norm bound of the minimiser (`norm_bound`) rests on that. `newton` is
+the solver.
 """
 
 from __future__ import annotations
@@ -83,17 +84,18 @@ class OneMargin(Likelihood, Protocol):
     def accepts(self, targets: Floats) -> NDArray[np.bool_]: ...
 
 
-def _fit_one_margin(
+def fit_one_margin(
     x: Floats,
     y: ArrayLike,
     l2: float,
     loss: OneMargin,
     *,
-    mask: NDArray[np.bool_] | None,
-    tol: float,
-    max_iterations: int,
+    mask: NDArray[np.bool_] | None = None,
+    tol: float = 1e-10,
+    max_iterations: int = 200,
 ) -> Fit:
-    """Weights (..., d) for features x (..., n, d) and targets y (..., n)."""
+    """Weights (..., d) for features x (..., n, d) and targets y (..., n); every leading index is a party. `mask` is
+    that of `fit_logistic`."""
     check_settings(l2, tol, max_iterations)
     x, weight = weigh_records(x, mask)
     targets = np.asarray(y, np.float64)
@@ -155,7 +157,7 @@ def fit_logistic(
     `mask` (..., n) marks the real records of parties padded to one size: padding is not read, and a party without
     records gets w = 0. At |x| <= 1 and l2 >= 1e-9 the gradient norm is below 1e-10.
     """
-    return _fit_one_margin(x, y, l2, Logistic(), mask=mask, tol=tol, max_iterations=max_iterations)
+    return fit_one_margin(x, y, l2, Logistic(), mask=mask, tol=tol, max_iterations=max_iterations)
 
 
 def contrasts(classes: int) -> Floats:
@@ -282,19 +284,6 @@ class SmoothedHinge:
         return np.asarray(self.curvature(probabilities)[:, :, 0, 0] * direction[:, :, 0] ** 2, np.float64)
 
 
-def fit_smoothed_hinge(
-    x: Floats,
-    y: ArrayLike,
-    l2: float,
-    *,
-    mask: NDArray[np.bool_] | None = None,
-    tol: float = 1e-10,
-    max_iterations: int = 200,
-) -> Fit:
-    """Weights (..., d) for features x (..., n, d) and labels y (..., n), 0 or 1; every leading index is a party."""
-    return _fit_one_margin(x, y, l2, SmoothedHinge(), mask=mask, tol=tol, max_iterations=max_iterations)
-
-
 @dataclass(frozen=True)
 class Huber:
     """q(w·x − y) for targets y in [−1, 1], with q(e) = e²/2 for |e| <= 1 and |e| − 1/2 beyond (Huber 1964).
@@ -324,19 +313,6 @@ class Huber:
 
     def bend(self, probabilities: Floats, direction: Floats) -> Floats:
         return np.asarray(self.curvature(probabilities)[:, :, 0, 0] * direction[:, :, 0] ** 2, np.float64)
-
-
-def fit_ridge(
-    x: Floats,
-    y: ArrayLike,
-    l2: float,
-    *,
-    mask: NDArray[np.bool_] | None = None,
-    tol: float = 1e-10,
-    max_iterations: int = 200,
-) -> Fit:
-    """Weights (..., d) for features x (..., n, d) and targets y (..., n) in [−1, 1]; every leading index is a party."""
-    return _fit_one_margin(x, y, l2, Huber(), mask=mask, tol=tol, max_iterations=max_iterations)
 
 
 def one_hot(labels: ArrayLike, classes: int) -> Floats:

@@ -24,7 +24,7 @@ from scipy.special import expit
 
 from comity.data.row_products import clip_received, row_norms, softmax_rows, unit_products
 from comity.errors import StudyError
-from comity.learn.fits import Fit, contrasts, fit_logistic, fit_ridge, fit_smoothed_hinge, fit_softmax, one_hot
+from comity.learn.fits import Fit, Huber, SmoothedHinge, contrasts, fit_logistic, fit_one_margin, fit_softmax, one_hot
 from comity.learn.norm_bound import minimiser_radius
 from comity.methods.averaging.published.noise import gradient_diameter
 
@@ -152,7 +152,7 @@ def _svm() -> Objective:
         curvature=lambda clip: 1.0,
         diameter=lambda l2: 2.0,
         radius=lambda l2: 0.5 / sqrt(l2),
-        fit=lambda x, y, l2: fit_smoothed_hinge(x, y, l2, tol=TOLERANCE),
+        fit=lambda x, y, l2: fit_one_margin(x, y, l2, SmoothedHinge(), tol=TOLERANCE),
     )
 
 
@@ -169,7 +169,7 @@ def _linear() -> Objective:
         curvature=lambda clip: 1.0,
         diameter=lambda l2: 2.0,
         radius=lambda l2: 0.5 / sqrt(l2),
-        fit=lambda x, y, l2: fit_ridge(x, y, l2, tol=TOLERANCE),
+        fit=lambda x, y, l2: fit_one_margin(x, y, l2, Huber(), tol=TOLERANCE),
     )
 
 

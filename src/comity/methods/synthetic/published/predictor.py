@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from comity.data import Bounded, Classes, Encoding, Records, Target
 from comity.errors import StudyError
 from comity.federation.evaluation.assessment import Baseline
-from comity.learn.fits import fit_logistic, fit_ridge, fit_smoothed_hinge, fit_softmax, hard_votes
+from comity.learn.fits import Huber, SmoothedHinge, fit_logistic, fit_one_margin, fit_softmax, hard_votes
 
 if TYPE_CHECKING:
     from comity.learn.classifiers import LinearClassifier
@@ -71,9 +71,9 @@ def train_model(
     length = max(1.0, sqrt(float((rows * rows).sum(axis=1).max())))
     inside, wanted, penalty = rows / length, scale_target(target, labels), l2 / length**2
     if learner == "linear":
-        fit = fit_ridge(inside, wanted, penalty, tol=TOLERANCE)
+        fit = fit_one_margin(inside, wanted, penalty, Huber(), tol=TOLERANCE)
     elif learner == "svm":
-        fit = fit_smoothed_hinge(inside, wanted, penalty, tol=TOLERANCE)
+        fit = fit_one_margin(inside, wanted, penalty, SmoothedHinge(), tol=TOLERANCE)
     elif classes == 2:
         fit = fit_logistic(inside, wanted, penalty, tol=TOLERANCE)
     else:
