@@ -194,9 +194,16 @@ class NeighbourRecords:
 
 
 def measure_pair(
-    name: str, agreement: Agreement, pair: Pair, party: str, *, effort: Effort, confidence: float
+    name: str,
+    agreement: Agreement,
+    pair: Pair,
+    party: str,
+    *,
+    effort: Effort,
+    confidence: float,
+    claimed: float | None = None,
 ) -> Claim:
-    """What the strongest pair shows, beside what this party pays."""
+    """What the strongest pair shows, beside what this party pays, or what is `claimed` instead."""
     consortium = agreement.consortium
     delta = delta_of(consortium)
     what = "parties" if consortium.unit is Unit.PARTY else "records"
@@ -204,7 +211,7 @@ def measure_pair(
     return measure_claim(
         name,
         pair.shifts,
-        claimed=float_above(spent_by(agreement.declaration, party, consortium).epsilon_at(delta)),
+        claimed=claimed or float_above(spent_by(agreement.declaration, party, consortium).epsilon_at(delta)),
         delta=float(delta),
         group=pair.group,
         view=agreement.declaration.adversary,
