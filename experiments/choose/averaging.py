@@ -118,12 +118,12 @@ def run_descent(own: PooledTable, consortium: Consortium, source: NoiseSource) -
     protocol, declared = own.protocol, own.protocol.declare(consortium)
     features, targets = own.everything
     noisy, rows = open_sum(declared["second_moment"], own.second_moments, consortium, source), features
-    white = Whitening.identity(protocol.features)
+    white, spread = Whitening.identity(protocol.features), declared["second_moment"].opened_deviation(consortium)
     for number in range(protocol.whitenings):
-        white = protocol.whiten(white, number, noisy, len(features), consortium)
+        white = protocol.whiten(white, number, noisy, len(features), spread)
         rows = white.map_into_ball(features)
         noisy = open_sum(declared["whitened_moment"], sum_moments(rows, protocol.blocks), consortium, source)
-    preconditioner = protocol.precondition(read_matrices(noisy, protocol.blocks), consortium)
+    preconditioner = protocol.precondition(read_matrices(noisy, protocol.blocks), consortium, declared)
     weights, kept, rounds = np.zeros(protocol.shape), np.zeros(protocol.shape), protocol.round_count
     first, filled, cut = first_averaged_round(rounds), np.ones(len(features), np.bool_), protocol.clip_norm(consortium)
     for number in range(rounds):

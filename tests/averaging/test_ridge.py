@@ -32,14 +32,14 @@ def test_features_that_say_nothing_do_not_shorten_the_steps_of_those_that_do() -
     lengths = []
     for width in (400, 800):
         built = Averaging.over_rows(features=width, sizes=1000)
-        moment = np.zeros((width, width))
+        moment, declared = np.zeros((width, width)), built.declare(consortium)
         moment[0, 0] = 1e4
-        preconditioner = built.precondition([moment], consortium)
+        preconditioner = built.precondition([moment], consortium, declared)
         lengths.append(float(preconditioner.step(np.eye(1, width))[0, 0]))
         # What the noise of the second moment alone could have made does not count as standing.
-        edge = np.sqrt(2 * width) * built.declare(consortium)["second_moment"].opened_deviation(consortium)
-        flat = built.precondition([np.eye(width) * edge * 0.9], consortium).step(np.eye(1, width))[0, 0]
-        alone = descent.solve_ridge(built.gradient_noise(consortium), width, np.zeros(0))
+        edge = np.sqrt(2 * width) * declared["second_moment"].opened_deviation(consortium)
+        flat = built.precondition([np.eye(width) * edge * 0.9], consortium, declared).step(np.eye(1, width))[0, 0]
+        alone = descent.solve_ridge(built.gradient_noise(consortium, declared), width, np.zeros(0))
         assert 1 / flat == pytest.approx(
             built.objective.curvature(built.clip_norm(consortium)) / 2 * edge * 0.9 + alone
         )

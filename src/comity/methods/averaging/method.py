@@ -592,7 +592,7 @@ class AveragingProtocol(Protocol):
             layout,
             total.value,
             records=self.count_records(consortium, total.names),
-            deviation=self.declare(consortium)["moments"].opened_deviation(consortium),
+            deviation=parties.declaration["moments"].opened_deviation(consortium),
             classes=self.model != "linear",
         )
         released = {"model": fit.coef[None], "errors": fit.errors[None], "shrunk": fit.shrunk[None]}
@@ -606,15 +606,16 @@ class AveragingProtocol(Protocol):
     def descend(self, parties: Parties) -> Floats:
         """Steps from zero along noisy gradients of whitened rows; the mean over the last half of the rounds,
         calibrated."""
-        consortium = parties.consortium
+        consortium, declaration = parties.consortium, parties.declaration
+        spread = declaration["second_moment"].opened_deviation(consortium)
         opened, whitening = parties.sum(self.second_moment), Whitening.identity(self.features)
         self._require_moments(parties, "second_moment", opened)
         for number in range(self.whitenings):
             records = self.count_records(consortium, opened.names)
-            whitening = self.whiten(whitening, number, opened.value, records, consortium)
+            whitening = self.whiten(whitening, number, opened.value, records, spread)
             opened = parties.sum(self.whitened_moment, whitening=whitening.factors)
             self._require_moments(parties, "whitened_moment", opened)
-        preconditioner = self.precondition(read_matrices(opened.value, self.blocks), consortium)
+        preconditioner = self.precondition(read_matrices(opened.value, self.blocks), consortium, declaration)
         weights, mean = np.zeros(self.shape), np.zeros(self.shape)
         first = first_averaged_round(self.round_count)
         for number in range(self.round_count):
@@ -629,34 +630,36 @@ class AveragingProtocol(Protocol):
         most = opened.parties * parties.declaration[name].bounded.limit
         parties.require(name, opened.parties, plausible_ranges(opened.value, self.blocks, most))
 
-    def whiten(self, before: Whitening, number: int, opened: Floats, records: int, consortium: Consortium) -> Whitening:
-        """One more stage of whitening, from opened second moments of rows after the stages before it."""
-        spread = self.declare(consortium)["second_moment"].opened_deviation(consortium)
+    def whiten(self, before: Whitening, number: int, opened: Floats, records: int, spread: float) -> Whitening:
+        """Add a stage of whitening, from opened second moments of rows after the stages before it. `spread` is the
+        noise's deviation in each moment."""
         moments = read_matrices(opened, self.blocks)
         scale, directions = fit_whitening(moments, read_square(opened), self.blocks, records=records, spread=spread)
         return before.with_stage(number, scale, directions)
 
-    def precondition(self, moments: Sequence[Floats], consortium: Consortium) -> Preconditioner:
+    def precondition(
+        self, moments: Sequence[Floats], consortium: Consortium, declaration: Declaration
+    ) -> Preconditioner:
         """From noisy second moments of the blocks."""
         return fit_preconditioner(
             moments,
             self.blocks,
             curvature=self.objective.curvature(self.clip_norm(consortium)),
-            noise=self.gradient_noise(consortium),
-            spread=self.declare(consortium)["second_moment"].opened_deviation(consortium),
+            noise=self.gradient_noise(consortium, declaration),
+            spread=declaration["second_moment"].opened_deviation(consortium),
             touched=self.touched_blocks,
         )
 
-    def gradient_noise(self, consortium: Consortium) -> float:
+    def gradient_noise(self, consortium: Consortium, declaration: Declaration) -> float:
         """Deviation of one number of a gradient that takes the budget of all rounds."""
         budget = self.budget(consortium)
         whole = sqrt(float(budget.gradient.square) * budget.rounds)
-        return self.declare(consortium)["gradient"].sensitivity / whole * shared_noise_factor(consortium)
+        return declaration["gradient"].sensitivity / whole * shared_noise_factor(consortium)
 
     def _calibrate(self, parties: Parties, weights: Floats) -> Floats:
         estimate = FactorEstimate()
         for _ in range(self.calibrations):
-            deviation = self.declare(parties.consortium)["calibration"].opened_deviation(parties.consortium)
+            deviation = parties.declaration["calibration"].opened_deviation(parties.consortium)
             opened = parties.sum(self.calibration, iterate=estimate.factor * weights).value
             estimate = estimate.update(opened, deviation)
         return estimate.factor * weights
@@ -787,9 +790,10 @@ class AveragingProtocol(Protocol):
     def _whiten_exactly(self, rows: Sequence[Floats], consortium: Consortium) -> Whitening:
         """The whitening that second moments without noise would give: what was opened is not kept."""
         whitening, mapped = Whitening.identity(self.features), rows
+        spread = self.declare(consortium)["second_moment"].opened_deviation(consortium)
         for number in range(self.whitenings):
             exact = np.sum([sum_moments(one, self.blocks) for one in mapped], axis=0)
-            whitening = self.whiten(whitening, number, exact, sum(map(len, rows)), consortium)
+            whitening = self.whiten(whitening, number, exact, sum(map(len, rows)), spread)
             mapped = [whitening.map_into_ball(one) for one in rows]
         return whitening
 
@@ -808,7 +812,7 @@ class AveragingProtocol(Protocol):
         records = self.count_records(consortium)
         progress = max_progress(
             curvature=self.objective.curvature(self.clip_norm(consortium)),
-            noise=self.gradient_noise(consortium),
+            noise=self.gradient_noise(consortium, self.declare(consortium)),
             records=records,
             features=self.features,
             rounds=self.round_count,
@@ -836,7 +840,7 @@ class AveragingProtocol(Protocol):
         release = declared["gradient" if solver == "gradient" else "models"]
         noise = release.opened_deviation(consortium) * sqrt(prod(self.shape)) / records
         if solver == "gradient":
-            clip, calibration = self.clip_norm(consortium), self._calibration_expectation(consortium)
+            clip, calibration = self.clip_norm(consortium), self._calibration_expectation(consortium, declared)
             return (
                 f"the mean gradient of a round carries noise of norm {noise:.3g}, a record's gradient is at most "
                 f"{clip:.3g}; {self.round_count} rounds are averaged{useless if noise > clip else ''}{calibration}"
@@ -848,10 +852,10 @@ class AveragingProtocol(Protocol):
             f"than {radius:.3g}{useless}"
         )
 
-    def _calibration_expectation(self, consortium: Consortium) -> str:
+    def _calibration_expectation(self, consortium: Consortium, declared: Declaration) -> str:
         if not self.calibrations:
             return ""
-        noise = self.declare(consortium)["calibration"].opened_deviation(consortium)
+        noise = declared["calibration"].opened_deviation(consortium)
         return (
             f"; {self.calibrations} more sums of two numbers calibrate its probabilities, with noise of deviation "
             f"{noise:.3g} where a record counts at most 1"
