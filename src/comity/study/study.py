@@ -1,9 +1,8 @@
 """A study file: schema, parties, protocol, parameters, privacy. The same file is simulated and deployed.
 
-`Study.load` reads public things only (the file, its schema, public auxiliary records). The hash covers all of them, by
-content, and leaves out `[simulation]`: two people who see the same hash agreed on the same study. A study comes from
-somebody else, so what it names outside `[simulation]` lies in its own folder: reading it opens nothing else of its
-reader's.
+`Study.load` reads public files only (the study, its schema, public auxiliary records). The hash covers their content
+and leaves out `[simulation]`: two people who see the same hash agreed on the same study. Somebody else may have written
+the study: outside `[simulation]` it names files in its own folder only, and reading it opens no other file.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A study as agreed. `folder` is where its relative paths start, `files` what its hash covers there, by key.
+    """A study as agreed. `folder` is where its relative paths start; `files` are those that its hash covers, by key.
 
         study = comity.Study.load("study.toml")
         study.hash, study.plan()
@@ -94,23 +93,25 @@ class Study:
         roster, roles = {}, {}
         if not isinstance(self.parties, int):
             roster = {
-                n: _pinned(p.keys, f"parties.{n}", self.where) for n, p in self.parties.items() if p.keys is not None
+                n: _read_identity(p.keys, f"parties.{n}", self.where)
+                for n, p in self.parties.items()
+                if p.keys is not None
             }
             for role in dict.fromkeys(p.role for p in self.parties.values() if p.role is not None):
                 roles[role] = tuple(n for n, p in self.parties.items() if p.role == role)
         if self.coordinator.keys is not None:
-            roster[COORDINATOR] = _pinned(self.coordinator.keys, "coordinator", self.where)
+            roster[COORDINATOR] = _read_identity(self.coordinator.keys, "coordinator", self.where)
         privacy = self.privacy
-        # No colluders at all is never a default of its own: the study says it, or its variant.
-        asked = "colluders" in privacy.model_fields_set or privacy.colluders == 0
-        loss, terms = privacy.split_budget(self.evaluation)
+        # Zero colluders is never the default: the study or its variant sets it.
+        colluders_set = "colluders" in privacy.model_fields_set or privacy.colluders == 0
+        loss, evaluation = privacy.split_budget(self.evaluation)
         return Consortium(
             parties=names,
             loss=loss,
-            evaluation=terms,
+            evaluation=evaluation,
             unit=privacy.unit,
             neighbours=privacy.neighbours,
-            colluders=privacy.colluders if asked else default_colluders(len(names), privacy.dropouts),
+            colluders=privacy.colluders if colluders_set else default_colluders(len(names), privacy.dropouts),
             dropouts=privacy.dropouts,
             roster=roster,
             roles=roles,
@@ -119,11 +120,12 @@ class Study:
 
     @cached_property
     def agreement(self) -> Agreement:
-        """What its participants agree on: hosts and coordinator are made from it, and the plan is its declaration."""
+        """What the participants agree on. Hosts and coordinator are built from it; the plan shows its declaration."""
         return Agreement(self.hash, self.protocol, self.consortium, self.name)
 
     def plan(self) -> Plan:
-        # A protocol knows the key that is wrong, not the file that it came from.
+        """What a run would release, to whom and at what loss. No records are read."""
+        # A protocol's refusal names the wrong key; the prefix adds the file.
         with prefix_errors(self.where):
             consortium, declaration = self.consortium, self.agreement.accepted
             if runs_as_stacks(consortium.size, hosts=self.simulation.hosts):
@@ -131,7 +133,7 @@ class Study:
             return plan(self.name, self.protocol, consortium, declaration)
 
     def defaults(self) -> dict[str, Any]:
-        """Every setting that the file left to its default, by dotted key; keys of another variant are none."""
+        """Every setting that the file left to its default, by dotted key; no keys of other variants."""
         return {key: value for key, value in self.settings().items() if not self._written(key)}
 
     def settings(self) -> dict[str, Any]:
@@ -193,7 +195,7 @@ class Study:
             return digest_file(folder, name, key, where)
 
         public = PublicFiles(read, digest, {"study.schema": file.study.schema_, **method.files()})
-        return cls._made(file, method, parties, schema, public, folder=folder, text=text, where=where, notices=notices)
+        return cls._build(file, method, parties, schema, public, folder=folder, text=text, where=where, notices=notices)
 
     @classmethod
     def of(
@@ -208,35 +210,34 @@ class Study:
         name: str = "study",
         **privacy: Any,
     ) -> Study:
-        """The study of a method that was made in Python. What it names is in memory, so that it can be planned and
-        simulated, and not packed."""
-        where, given = name, {key: value for key, value in privacy.items() if value is not None}
+        """The study of a method that was made in Python. Its schema and tables are in memory: it can be planned and
+        simulated, but not packed."""
         role_of = {party: role for role, names in (roles or {}).items() for party in names}
         strangers = [party for party in role_of if party not in parties]
         if strangers:
             raise StudyError(f"roles name {strangers[0]!r}, which is no party; the parties are {', '.join(parties)}")
         tables = {
             "study": {"name": name, "protocol": method.table, "schema": "<schema>"},
-            "privacy": {"epsilon": epsilon, "delta": delta, **given},
-            "parties": {party: _party(method, party, role_of) for party in parties},
+            "privacy": {"epsilon": epsilon, "delta": delta, **{k: v for k, v in privacy.items() if v is not None}},
+            "parties": {party: _describe_party(method, party, role_of) for party in parties},
             **({} if evaluation is None else {"evaluation": dict(evaluation)}),
         }
-        file = validate(StudyFile, tables, where, "")
+        file = validate(StudyFile, tables, name, "")
         public = PublicFiles(method.read_given, lambda _, key: method.digest_given(key), {})
-        return cls._made(
+        return cls._build(
             file,
             method,
-            read_parties(file.parties, where),
+            read_parties(file.parties, name),
             method.given_schema,
             public,
             folder=Path(),
             text="",
-            where=where,
+            where=name,
             notices=method.notices,
         )
 
     @classmethod
-    def _made(
+    def _build(
         cls,
         file: StudyFile,
         method: Method,
@@ -249,23 +250,23 @@ class Study:
         where: str,
         notices: tuple[str, ...],
     ) -> Study:
-        """Build the protocol from tables that were read, and name the study by the hash of all that is agreed on."""
-        held = {} if isinstance(parties, int) else {n: tuple(p.columns) for n, p in parties.items() if p.columns}
-        if held and not method.by_columns:
-            key = f"parties.{next(iter(held))}.columns"
+        """Build the protocol from these tables, and the hash from everything that is agreed on."""
+        columns = {} if isinstance(parties, int) else {n: tuple(p.columns) for n, p in parties.items() if p.columns}
+        if columns and not method.by_columns:
+            key = f"parties.{next(iter(columns))}.columns"
             raise StudyError(
                 f"{where}: {key}: in {method.table} every party holds whole records; leave it out, or choose a "
                 "protocol for columns of the same people at different owners",
                 key=key,
             )
-        setting = Setting(schema, where, public.read, held, pure=not file.privacy.delta)
+        setting = Setting(schema, where, public.read, columns, pure=not file.privacy.delta)
         privacy = file.privacy.with_defaults(method.privacy(setting))
         setting = replace(setting, privacy=privacy.model_dump(include={"delta", "colluders", "dropouts"}))
         files = dict(public.names)
         with prefix_errors(where):
             protocol = method.build(setting)
-            _, terms = privacy.split_budget(file.evaluation)
-            protocol = protocol if terms is None else protocol.on_training_part(terms)
+            _, evaluation = privacy.split_budget(file.evaluation)
+            protocol = protocol if evaluation is None else protocol.on_training_part(evaluation)
             if file.prediction is not None:
                 if file.evaluation is not None:
                     raise StudyError(
@@ -276,7 +277,7 @@ class Study:
                 files["prediction.weights"] = file.prediction.weights
                 protocol = build_prediction(file.prediction, protocol, schema, parties, folder, where)
         check_roles(parties, protocol, where)
-        agreed = {
+        content = {
             "study": {"name": file.study.name, "protocol": method.table, "version": protocol.version},
             "schema": schema.digest(),
             "privacy": privacy.model_dump(mode="json"),
@@ -287,10 +288,10 @@ class Study:
             "files": {name: public.digest(name, key) for key, name in method.files().items()},
         }
         if file.evaluation is not None:
-            agreed["evaluation"] = file.evaluation.model_dump()
+            content["evaluation"] = file.evaluation.model_dump()
         if file.prediction is not None:
             weights = public.digest(file.prediction.weights, "prediction.weights")
-            agreed["prediction"] = {**file.prediction.model_dump(), "weights": weights}
+            content["prediction"] = {**file.prediction.model_dump(), "weights": weights}
         return cls(
             name=file.study.name,
             schema=schema,
@@ -300,7 +301,7 @@ class Study:
             coordinator=file.coordinator,
             simulation=file.simulation,
             folder=folder,
-            hash=hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest(),
+            hash=hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(),
             text=text,
             where=where,
             protocol=protocol,
@@ -314,22 +315,22 @@ class Study:
 
 @dataclass(frozen=True)
 class PublicFiles:
-    """What a study names beside itself: how it is read and digested, by name and key, and the names by key."""
+    """The public files that a study names: how one is read and digested, by its name and key, and all names by key."""
 
     read: Callable[[str, str], pd.DataFrame]
     digest: Callable[[str, str], str]
     names: Mapping[str, str]
 
 
-def _party(method: Method, party: str, role_of: Mapping[str, str]) -> dict[str, Any]:
-    held = method.given_columns.get(party)
+def _describe_party(method: Method, party: str, role_of: Mapping[str, str]) -> dict[str, Any]:
+    columns = method.given_columns.get(party)
     return {
-        **({} if held is None else {"columns": list(held)}),
+        **({} if columns is None else {"columns": list(columns)}),
         **({"role": role_of[party]} if party in role_of else {}),
     }
 
 
-def _pinned(keys: Mapping[str, str], table: str, where: str) -> PublicIdentity:
+def _read_identity(keys: Mapping[str, str], table: str, where: str) -> PublicIdentity:
     try:
         return PublicIdentity.from_texts(keys)
     except (KeyError, ValueError):

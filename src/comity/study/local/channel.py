@@ -24,11 +24,11 @@ from comity.federation.owner.host import Answer
 log = logging.getLogger("comity.site")
 
 _LONG = 0.02
-"""Seconds after which a step is a long one, beside which others run."""
+"""A step that takes more seconds than this is long: steps of other parties run beside it."""
 
 
 class Answering(Protocol):
-    """A `Host`, or whatever else answers asks of one party."""
+    """Answers the asks of one party, as a `Host` does."""
 
     def answer(self, raw: bytes) -> Answer: ...
 
@@ -36,18 +36,18 @@ class Answering(Protocol):
 class LocalChannel:
     """Calls each party's host, with the same bytes as a deployment.
 
-    While steps are short one host is called at a time: threads that take turns in one interpreter cost more than they
-    gain. Beside a long step a few others run. A party that waits for its turn or computes is alive: it is in this
-    process. A message is made when its turn comes, so that no more are held than hosts are at work. A step that runs
-    when the ask is closed runs to its end. `refusals` are owners' sentences by party: in a simulation the coordinator
-    and the owner are one person.
+    While steps are short, one thread calls the hosts in turn: threads that share an interpreter cost more than they
+    gain. Beside a long step, other threads call a few more hosts. A party that waits for its turn or computes counts as
+    alive, because it is in this process. A message is made when its turn comes: memory holds one for each thread.
+    A step that is running when the ask is closed runs to its end. `refusals` are the owners' sentences by party: in a
+    simulation the coordinator and the owner are one person.
     """
 
     def __init__(self, hosts: Mapping[str, Answering], *, most: int = MAX_BYTES, beat: float = BEAT) -> None:
         self._hosts = hosts
         self._most = most
         self._beat = beat
-        # At least two: a slow site alone does not hold up the others.
+        # At least two: one slow site must not delay the others.
         self._workers = max(2, min(4, cpu_count() or 1))
         self.refusals: dict[str, ComityError] = {}
 
@@ -68,7 +68,7 @@ class LocalChannel:
                 if asking.waits_for(party):
                     self._answer(asking, party, make)
         except BaseException as raised:
-            # Not a fault of a site: a message can't be made, or the process is being ended.
+            # The site is not at fault: a message can't be made, or the process is ending.
             error = raised
         if turns.leave(error) and turns.error is not None:
             asking.failed(turns.error)
@@ -94,8 +94,8 @@ class LocalChannel:
 
 
 class _Turns:
-    """Parties and their messages, each handed to one worker. After an error no more are handed out, and the last worker
-    to leave tells of it: nothing runs any more when whoever asked hears."""
+    """Hands each party and its message to one worker. After an error it hands out no more, and the last worker to leave
+    reports the error: by then no step is running."""
 
     def __init__(self, messages: Mapping[str, Message], workers: int) -> None:
         self._left = iter(messages.items())
@@ -125,7 +125,7 @@ class _Turns:
                 return True
 
     def leave(self, error: BaseException | None) -> bool:
-        """Whether this was the last worker."""
+        """Count a worker out. Returns whether it was the last."""
         with self._lock:
             self.error = self.error or error
             self._workers -= 1

@@ -8,7 +8,7 @@ Up to 1,000 parties have a host each over the local channel. More, or with `host
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -175,7 +175,7 @@ def run_study(
     is refused: its finished steps would not belong to the remaining ones. `repeats` are those of `RunOptions`.
     """
     if frames is not None:
-        data = _of_frames(study, frames, test)
+        data = _encode_frames(study, frames, test)
     elif test is not None:
         raise StudyError("test records come with the parties' frames; give frames too, or set simulation.test")
     if data is None:
@@ -183,25 +183,22 @@ def run_study(
             progress("reading data")
         data = load_party_data(study)
     require_grant(study)
-    agreement = agreement_over(study, data)
+    agreement = _agreement_between(study, data.parties)
     if models is not None:
         data = replace(data, models=build_local_models(agreement.protocol, agreement.consortium, models))
-    lasting = folder if can_resume(study, data) else None
     grants, delta = grants_by_party(study, agreement), study.privacy.delta
-    if lasting is not None:
-        require_same_data(study, data, lasting)
+    if folder is None or not can_resume(study, data):
+        journal, opened = None, ledgers_in_memory(agreement, grants, delta)
+    else:
+        require_same_data(study, data, folder)
+        journal, opened = folder / "journal.sqlite", ledgers_in_folder(agreement, grants, delta, folder)
     options = RunOptions(
         hosts=study.simulation.hosts,
         baselines=study.simulation.baselines,
         repeats=repeats,
-        ledgers=_own_or_opened(
-            ledgers or {},
-            ledgers_in_memory(agreement, grants, delta)
-            if lasting is None
-            else ledgers_in_folder(agreement, grants, delta, lasting),
-        ),
+        ledgers=_own_or_opened(ledgers or {}, opened),
         run_id=run_id,
-        journal=None if lasting is None else lasting / "journal.sqlite",
+        journal=journal,
         progress=progress,
     )
     try:
@@ -220,17 +217,17 @@ def run_study(
         ) from refusal
     return replace(
         result,
-        guarantee=_with_counted_sizes(study, result.guarantee),
+        guarantee=_check_counted_sizes(study, result.guarantee),
         settings=settings_of(study),
         findings=(*study.notices, *result.findings),
     )
 
 
-def _with_counted_sizes(study: Study, guarantee: Guarantee) -> Guarantee:
-    """Withdraw the claim where sizes were counted and a neighbour may have others: nothing covers an exact count.
+def _check_counted_sizes(study: Study, guarantee: Guarantee) -> Guarantee:
+    """Withdraw the claim if sizes were counted and neighbouring data may have other sizes: no noise covers an exact
+    count.
 
-    A record that is replaced leaves every size as it is. One that is added or removed does not, nor does a whole party
-    that is replaced.
+    Replacing a record changes no size. Adding or removing one does, and so does replacing a whole party.
     """
     same_sizes = study.privacy.unit is not Unit.PARTY and study.privacy.neighbours is Neighbours.REPLACE
     if not study.method.sizes_were_counted or same_sizes:
@@ -238,7 +235,7 @@ def _with_counted_sizes(study: Study, guarantee: Guarantee) -> Guarantee:
     return replace(guarantee, claim="not private as claimed: sizes were counted from the records; declare them")
 
 
-def _of_frames(study: Study, frames: Mapping[str, Data], test: pd.DataFrame | None) -> PartyData:
+def _encode_frames(study: Study, frames: Mapping[str, Data], test: pd.DataFrame | None) -> PartyData:
     study.plan()
     names = list(frames) if isinstance(study.parties, int) else list(study.parties)
     if sorted(names) != sorted(frames) or (isinstance(study.parties, int) and len(names) != study.parties):
@@ -247,28 +244,25 @@ def _of_frames(study: Study, frames: Mapping[str, Data], test: pd.DataFrame | No
             f"{', '.join(map(str, frames)) or 'none'}",
             key="parties",
         )
-    agreement = study.agreement
-    if isinstance(study.parties, int):
-        agreement = replace(agreement, consortium=replace(agreement.consortium, parties=tuple(names)))
-    return encode_party_data(agreement, {name: frames[name] for name in names}, test, None)
+    return encode_party_data(_agreement_between(study, names), {name: frames[name] for name in names}, test, None)
 
 
-def agreement_over(study: Study, data: PartyData) -> Agreement:
-    """What is agreed on, by the parties that hold this data: a study that counts its parties leaves their names to
-    the data."""
+def _agreement_between(study: Study, parties: Iterable[str]) -> Agreement:
+    """The study's agreement. If the study only counts its parties, these are their names."""
     agreement = study.agreement
     if not isinstance(study.parties, int):
         return agreement
-    return replace(agreement, consortium=replace(agreement.consortium, parties=tuple(data.parties)))
+    return replace(agreement, consortium=replace(agreement.consortium, parties=tuple(parties)))
 
 
 def can_resume(study: Study, data: PartyData) -> bool:
-    """Whether each party has a host, with a store that outlives the process; stacks of parties have none."""
+    """Whether a folder can resume the run: each party needs a host with a store, and stacks of parties have none."""
     return not runs_as_stacks(len(data.parties), hosts=study.simulation.hosts)
 
 
 def settings_of(study: Study) -> dict[str, object]:
-    """Every setting that the run used, by dotted key, whether written or left to its default; no other variant's."""
+    """Every setting that the run used, by dotted key, whether written or left to its default; no keys of other
+    variants."""
     tables = {"privacy": study.privacy, study.protocol_name: study.method, "simulation": study.simulation}
     every = {
         f"{name}.{key}": value for name, table in tables.items() for key, value in table.model_dump(mode="json").items()
@@ -297,16 +291,16 @@ def run_simulation(
 
 
 def require_possible(agreement: Agreement, *, hosts: bool) -> None:
-    """Refuse whatever public figures rule out."""
+    """Refuse what public figures rule out."""
     declaration = agreement.accepted
     if runs_as_stacks(agreement.consortium.size, hosts=hosts):
         require_stacks(agreement.protocol, declaration, agreement.consortium)
 
 
 def _require_memory(agreement: Agreement, data: PartyData, *, stacked: bool) -> None:
-    for held in data.parties.values():
-        if isinstance(held, StreamedRecords) and (stacked or not agreement.protocol.streams(agreement.consortium)):
-            held.require_memory()
+    for records in data.parties.values():
+        if isinstance(records, StreamedRecords) and (stacked or not agreement.protocol.streams(agreement.consortium)):
+            records.require_memory()
     models = data.models
     if stacked and models and (len(set(map(id, models.values()))) > 1 or len(models) < agreement.consortium.size):
         raise StudyError(
@@ -363,20 +357,22 @@ def _run_stacks(agreement: Agreement, data: PartyData, seed: int | None, options
 
 
 def _assess(agreement: Agreement, data: PartyData, result: Result, *, baselines: bool) -> Assessment:
-    """How good the result is on the test records, beside fits on all records, which need all of them at once; and what
-    share of them the method's bounds cut."""
+    """Measure the result on the test records. If the parties' records are all in memory, compare it with fits on them,
+    and add the shares of them that the method's bounds clip."""
     if data.test is None:
         return Assessment()
     train = data.in_memory if baselines else None
-    found = agreement.protocol.assess(result.presented, train, data.test)
+    assessment = agreement.protocol.assess(result.presented, train, data.test)
     if train is not None:
-        cut = agreement.protocol.clipped_fractions(result.released, train, agreement.consortium)
-        found = replace(found, figures=(*found.figures, *cut))
+        clipped = agreement.protocol.clipped_fractions(result.released, train, agreement.consortium)
+        assessment = replace(assessment, figures=(*assessment.figures, *clipped))
     if not data.models:
-        return found
-    return replace(found, baselines=tuple(replace(one, note=_without_models(one)) for one in found.baselines))
+        return assessment
+    noted = tuple(replace(one, note=_note_built_in(one)) for one in assessment.baselines)
+    return replace(assessment, baselines=noted)
 
 
-def _without_models(baseline: Baseline) -> str:
-    """What is compared with is trained by the protocol, which does not see local models; the constant has none."""
+def _note_built_in(baseline: Baseline) -> str:
+    """A baseline's note beside local models: the protocol trains baselines with its built-in classifier. The constant
+    trains none."""
     return baseline.note if baseline.name == "constant" else f"{baseline.note}; built-in classifier".lstrip("; ")
