@@ -7,6 +7,7 @@ released model is fixed. `cross_val_score` scores the released model on each fol
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, Self
@@ -81,6 +82,7 @@ class ReleasedClassifier(ReleasedEstimator):
         return {"predicted": self.predict(rows), **{f"p({label})": share for label, share in shares}}
 
 
+@dataclass(eq=False, repr=False)
 class LinearClassifier(ReleasedClassifier):
     """A linear classifier over encoded rows, or over raw frames if it has the schema's encoding.
 
@@ -101,19 +103,11 @@ class LinearClassifier(ReleasedClassifier):
 
     kind: ClassVar[str] = "linear"
 
-    def __init__(
-        self,
-        coef: ArrayLike,
-        classes: Sequence[Any] | NDArray[Any],
-        encoding: FeatureEncoding | None = None,
-        feature_map: FeatureMap | None = None,
-        constant: float | None = None,
-    ) -> None:
-        self.coef = coef
-        self.classes = classes
-        self.encoding = encoding
-        self.feature_map = feature_map
-        self.constant = constant
+    coef: ArrayLike
+    classes: Sequence[Any] | NDArray[Any]
+    encoding: FeatureEncoding | None = None
+    feature_map: FeatureMap | None = None
+    constant: float | None = None
 
     @property
     def weights(self) -> Floats:
@@ -284,6 +278,7 @@ class RowwiseClassifier:
         return np.asarray(self._model.classes_[self.predict_proba(X).argmax(1)])
 
 
+@dataclass(eq=False, repr=False)
 class ConstantClassifier(ReleasedClassifier):
     """The same answer for every record: the likeliest class, with `shares` as probabilities.
 
@@ -293,9 +288,8 @@ class ConstantClassifier(ReleasedClassifier):
     kind: ClassVar[str] = "constant"
     encoding = None
 
-    def __init__(self, shares: ArrayLike, classes: Sequence[Any] | NDArray[Any]) -> None:
-        self.shares = shares
-        self.classes = classes
+    shares: ArrayLike
+    classes: Sequence[Any] | NDArray[Any]
 
     @property
     def shares_(self) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -33,6 +34,7 @@ _DECIDED = 0.25
 tuned on data."""
 
 
+@dataclass(eq=False, repr=False)
 class LinearRegressor(ReleasedEstimator):
     """Predicts a number in the units of the target.
 
@@ -53,23 +55,13 @@ class LinearRegressor(ReleasedEstimator):
     place: ClassVar[str] = "model"
     measure: ClassVar[str] = "mean squared error, the target's bounds being -1 and 1"
 
-    def __init__(
-        self,
-        coef: ArrayLike,
-        low: float = -1.0,
-        high: float = 1.0,
-        encoding: FeatureEncoding | None = None,
-        errors: ArrayLike | None = None,
-        shrunk: ArrayLike | None = None,
-        constant: float | None = None,
-    ) -> None:
-        self.coef = coef
-        self.low = low
-        self.high = high
-        self.encoding = encoding
-        self.errors = errors
-        self.shrunk = shrunk
-        self.constant = constant
+    coef: ArrayLike
+    low: float = -1.0
+    high: float = 1.0
+    encoding: FeatureEncoding | None = None
+    errors: ArrayLike | None = None
+    shrunk: ArrayLike | None = None
+    constant: float | None = None
 
     @property
     def weights(self) -> Floats:
