@@ -101,7 +101,7 @@ def test_a_constant_comes_back(tmp_path: Path) -> None:
     ("key", "value", "sentence"),
     [
         ("format", "pickle", "format"),
-        ("version", 2, "newer comity"),
+        ("version", 2, "another version of comity"),
         ("kind", "forest", "forest"),
         ("kind", None, "kind"),
         ("classes", "no", "classes"),

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Final, Protocol, Self, cast, runtime_checkable
 
 from comity.artefacts.section import Section
 from comity.errors import DataError, did_you_mean
@@ -115,15 +115,25 @@ def load_artefact(folder: str | Path) -> Artefact:
     """
     folder = Path(folder)
     path = folder / PAGE
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ValueError("it is larger than any such page")
-        page = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: can't be read ({error}); give a folder that a run released") from error
-    if not isinstance(page, dict) or page.get("format") != _FORMAT:
-        raise DataError(f"{path}: expected format {_FORMAT!r}; it is of another program, or of another comity")
+    page = read_document(path, "artefact", "give a folder that a run released", form=_FORMAT, max_bytes=_MAX_BYTES)
     return kind_of(page.get("kind"), str(path)).load(folder)
+
+
+def read_document(
+    path: Path, what: str, remedy: str, *, form: str, version: int | None = None, max_bytes: int
+) -> dict[str, Any]:
+    """A JSON object from an untrusted file, of this format and version; errors say `what` was expected."""
+    try:
+        if path.stat().st_size > max_bytes:
+            raise ValueError(f"it is larger than any {what}")
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: no {what} can be read here ({error}); {remedy}") from error
+    expected = f"format {form!r}" + ("" if version is None else f", version {version}")
+    fits = isinstance(document, dict) and document.get("format") == form
+    if not fits or (version is not None and document.get("version") != version):
+        raise DataError(f"{path}: expected {expected}; it is of another program, or of another version of comity")
+    return cast(dict[str, Any], document)
 
 
 def kind_of(kind: Any, where: str) -> type[Artefact]:

@@ -24,7 +24,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from comity.artefacts.arrays import MAX_BYTES, read_arrays
-from comity.artefacts.artefact import Card
+from comity.artefacts.artefact import Card, read_document
 from comity.data.encoding import Encoding
 from comity.data.schemas.schema import Schema
 from comity.errors import DataError, SchemaError
@@ -159,17 +159,8 @@ def write_page(folder: Path, kind: str, classes: Iterable[Any], **content: Any) 
 
 def read_page(folder: Path) -> dict[str, Any]:
     """The page of a model, with classes that are labels."""
-    path = folder / PAGE
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise DataError(f"{path}: is larger than any model's page; give the folder of a released model")
-        page = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: no model can be read here ({error}); give the folder of a released model") from error
-    if not isinstance(page, dict) or page.get("format") != _FORMAT or page.get("version") != _VERSION:
-        raise DataError(
-            f"{path}: expected format {_FORMAT!r}, version {_VERSION}; it is of another program, or of a newer comity"
-        )
+    path, remedy = folder / PAGE, "give the folder of a released model"
+    page = read_document(path, "model", remedy, form=_FORMAT, version=_VERSION, max_bytes=MAX_BYTES)
     classes = read_value(page, "classes", list, path)
     if any(not isinstance(label, str | int | float) for label in classes) or len(set(classes)) != len(classes):
         raise DataError(f"{path}: classes must be different strings or numbers, found {classes}; fetch the model again")
@@ -177,10 +168,11 @@ def read_page(folder: Path) -> dict[str, Any]:
     return page
 
 
-def read_value(page: dict[str, Any], key: str, kind: type, path: Path) -> Any:
+def read_value(page: dict[str, Any], key: str, kind: type, path: Path, what: str = "model") -> Any:
+    """The value of a key, if it is of this kind. True and False are no numbers."""
     value = page.get(key)
-    if not isinstance(value, kind):
-        raise DataError(f"{path}: {key} must be a {kind.__name__}, found {value!r}; fetch the model again")
+    if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool):
+        raise DataError(f"{path}: {key} must be a {kind.__name__}, found {value!r}; fetch the {what} again")
     return value
 
 
@@ -192,16 +184,16 @@ def encoding_as_page(encoding: Any) -> dict[str, Any] | None:
     return {"schema": encoding.schema.to_toml()} | {key: getattr(encoding, key) for key in _OPTIONS}
 
 
-def read_encoding(page: dict[str, Any], path: Path) -> Encoding | None:
+def read_encoding(page: dict[str, Any], path: Path, what: str = "model") -> Encoding | None:
     if page.get("encoding") is None:
         return None
-    stored = read_value(page, "encoding", dict, path)
-    text = read_value(stored, "schema", str, path)
-    options: dict[str, Any] = {key: read_value(stored, key, kind, path) for key, kind in _OPTIONS.items()}
+    stored = read_value(page, "encoding", dict, path, what)
+    text = read_value(stored, "schema", str, path, what)
+    options: dict[str, Any] = {key: read_value(stored, key, kind, path, what) for key, kind in _OPTIONS.items()}
     try:
         return Encoding(Schema.parse(text, f"{path}, schema"), **options)
     except SchemaError as error:
-        raise DataError(f"{path}: the model's encoding can't be used ({error}); fetch the model again") from error
+        raise DataError(f"{path}: the encoding can't be used ({error}); fetch the {what} again") from error
 
 
 @dataclass(frozen=True, eq=False)

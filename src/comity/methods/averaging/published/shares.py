@@ -17,12 +17,13 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.artefacts.artefact import Card
+from comity.artefacts.artefact import Card, read_document
 from comity.artefacts.section import Grid, Section
 from comity.crypto.products.fixed_point import join_shares
-from comity.data import Encoding, Schema
-from comity.errors import DataError, SchemaError
+from comity.data import Encoding
+from comity.errors import DataError
 from comity.files import write_file
+from comity.learn.released_model import encoding_as_page, read_encoding, read_value
 from comity.representation import short_repr
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ SUFFIX: Final = ".share.json"
 _FORMAT: Final = "comity-share"
 _VERSION: Final = 1
 _MAX_BYTES: Final = 1 << 28
-_OPTIONS: Final = {"scaling": str, "rows": str, "intercept": bool, "bins": bool}
 
 
 @dataclass(frozen=True)
@@ -133,14 +133,7 @@ def combine_shares(shares: Sequence[Share]) -> LinearClassifier:
 
 
 def _comparable(terms: Terms) -> tuple[Terms, dict[str, Any] | None]:
-    return replace(terms, encoding=None), _encoding_options(terms)
-
-
-def _encoding_options(terms: Terms) -> dict[str, Any] | None:
-    encoding = terms.encoding
-    if encoding is None:
-        return None
-    return {"schema": encoding.schema.to_toml()} | {key: getattr(encoding, key) for key in _OPTIONS}
+    return replace(terms, encoding=None), encoding_as_page(terms.encoding)
 
 
 def save_share(share: Share, path: Path) -> None:
@@ -155,7 +148,7 @@ def save_share(share: Share, path: Path) -> None:
         "parties": terms.parties,
         "grid": terms.grid,
         "classes": list(terms.classes),
-        "encoding": _encoding_options(terms),
+        "encoding": encoding_as_page(terms.encoding),
         "words": [f"{word:016x}" for word in share.words.tolist()],
     }
     write_file(path, json.dumps(page, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
@@ -163,14 +156,8 @@ def save_share(share: Share, path: Path) -> None:
 
 def load_share(path: Path) -> Share:
     """A share from an untrusted file: it is checked before use, and no code is run."""
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise DataError(f"{path}: is larger than any share; give a file that a participant published")
-        page = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: no share can be read here ({error}); give a file that was published") from error
-    if not isinstance(page, dict) or page.get("format") != _FORMAT or page.get("version") != _VERSION:
-        raise DataError(f"{path}: expected format {_FORMAT!r}, version {_VERSION}; it is of another program or version")
+    remedy = "give a file that a participant published"
+    page = read_document(path, "share", remedy, form=_FORMAT, version=_VERSION, max_bytes=_MAX_BYTES)
     grid = _get(page, "grid", float, path)
     parties = _get(page, "parties", int, path)
     if not 0 < grid < float("inf") or not 2 <= parties < 1 << 20:
@@ -182,7 +169,7 @@ def load_share(path: Path) -> Share:
         parties=parties,
         grid=grid,
         classes=tuple(_get_texts(page, "classes", path)),
-        encoding=None if page.get("encoding") is None else _parse_encoding(_get(page, "encoding", dict, path), path),
+        encoding=read_encoding(page, path, "share"),
     )
     words = _parse_words(_get_texts(page, "words", path), path)
     if len(set(terms.classes)) != 2 or (terms.encoding is not None and terms.encoding.width != words.size):
@@ -199,15 +186,6 @@ def _parse_words(texts: list[str], path: Path) -> Words:
         raise DataError(f"{path}: words can't be read ({error}); fetch the share again") from error
 
 
-def _parse_encoding(page: dict[str, Any], path: Path) -> Encoding:
-    text = _get(page, "schema", str, path)
-    options: dict[str, Any] = {key: _get(page, key, kind, path) for key, kind in _OPTIONS.items()}
-    try:
-        return Encoding(Schema.parse(text, f"{path}, schema"), **options)
-    except SchemaError as error:
-        raise DataError(f"{path}: the encoding can't be used ({error}); fetch the share again") from error
-
-
 def _get_texts(page: dict[str, Any], key: str, path: Path) -> list[str]:
     values: list[str] = _get(page, key, list, path)
     if any(not isinstance(value, str) for value in values):
@@ -216,7 +194,4 @@ def _get_texts(page: dict[str, Any], key: str, path: Path) -> list[str]:
 
 
 def _get(page: dict[str, Any], key: str, kind: type, path: Path) -> Any:
-    value = page.get(key)
-    if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool):
-        raise DataError(f"{path}: {key} must be a {kind.__name__}, found {value!r}; fetch the share again")
-    return value
+    return read_value(page, key, kind, path, "share")
