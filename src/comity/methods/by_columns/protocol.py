@@ -32,6 +32,11 @@ NOT_AGAINST = "not a party that runs a modified program, which can read rows of 
 reads what its peers hold of the same person (docs/security.md)."""
 
 
+def release_size(max_rows: int, why: str) -> Release:
+    """The number of a party's rows, where no alignment finds the common ones; `why` says what it tells."""
+    return Release(name="size", source=EVERY_PARTY, to=COORDINATOR, protection=Public(why), form=Count(max_rows))
+
+
 class ByColumns(Protocol):
     """Rows are matched first, then shares of products across parties stay at the sites."""
 
@@ -121,15 +126,8 @@ class ByColumns(Protocol):
     def declared_by_parts(self, consortium: Consortium) -> tuple[Release, ...]:
         """The releases of the alignment and of the products. A release that both declare is listed once."""
         if self.aligned is None:
-            before: tuple[Release, ...] = (
-                Release(
-                    name="size",
-                    source=EVERY_PARTY,
-                    to=COORDINATOR,
-                    protection=Public("how many records a party has; replacing one does not change it"),
-                    form=Count(self.max_rows),
-                ),
-            )
+            why = "how many records a party has; replacing one does not change it"
+            before: tuple[Release, ...] = (release_size(self.max_rows, why),)
         else:
             before = self.aligned.declare(consortium).releases
         names = {release.name for release in before}

@@ -37,6 +37,7 @@ from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
 from comity.methods.by_columns.alignment import ROWS, Alignment
+from comity.methods.by_columns.protocol import release_size
 
 if TYPE_CHECKING:
     from comity.federation.messages.received import Received
@@ -133,13 +134,7 @@ class JointPrediction(Protocol):
             )
         aligned = self.parts.get("align")
         before = (
-            Release(
-                name="size",
-                source=EVERY_PARTY,
-                to=COORDINATOR,
-                protection=Public("how many new records a party has"),
-                form=Count(self.max_rows),
-            ),
+            release_size(self.max_rows, "how many new records a party has"),
             Release(
                 name="rows",
                 source=COORDINATOR,
