@@ -7,7 +7,7 @@ a release that nobody accounted for, and the sensitivities derived from it prove
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import pairwise
@@ -72,19 +72,9 @@ class Numeric:
                 (self.low, self.high),
                 "round them outwards",
             )
-        if (self.missing == "fill") != (self.fill is not None):
-            _refuse(f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither")
-        if self.fill is not None:
-            _set(self, "fill", _check_number(self.fill, f"{at}.fill"))
-            if not self.low <= self.fill <= self.high:
-                _refuse(
-                    f"{at}.fill",
-                    f"a number in [{self.low:g}, {self.high:g}]",
-                    self.fill,
-                    "choose a public value in it",
-                )
-            if self.integer and not self.fill.is_integer():
-                _refuse(f"{at}.fill", "a whole number where integer = true", self.fill, "round it")
+        _check_fill(self, at, _check_number, f"a number in [{self.low:g}, {self.high:g}]")
+        if self.fill is not None and self.integer and not self.fill.is_integer():
+            _refuse(f"{at}.fill", "a whole number where integer = true", self.fill, "round it")
         if self.edges is not None:
             _set(self, "edges", self._check_edges(self.edges, f"{at}.edges"))
 
@@ -228,14 +218,7 @@ class Date:
                 (str(self.low), str(self.high)),
                 "give the range that any record can have",
             )
-        if (self.missing == "fill") != (self.fill is not None):
-            _refuse(f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither")
-        if self.fill is not None:
-            _set(self, "fill", _check_day(self.fill, f"{at}.fill"))
-            if not self.low <= self.fill <= self.high:
-                _refuse(
-                    f"{at}.fill", f"a date from {self.low} to {self.high}", str(self.fill), "choose a public one in it"
-                )
+        _check_fill(self, at, _check_day, f"a date from {self.low} to {self.high}")
         if self.format is not None and not self._spells(self.format):
             _refuse(
                 f"{at}.format",
@@ -327,6 +310,18 @@ def _check_name(name: Any, table: str) -> str:
     if not isinstance(name, str) or not name.strip():
         _refuse(f"{table}.name", "a name that is not blank", name, "write the column's name as in the data")
     return str(name)
+
+
+def _check_fill(column: Numeric | Date, at: str, check: Callable[[Any, str], Any], expected: str) -> None:
+    """Refuse a `fill` that is missing, not asked for, or outside the column's range."""
+    if (column.missing == "fill") != (column.fill is not None):
+        _refuse(f"{at}.fill", "a value exactly where missing = 'fill'", column.fill, "set both keys or neither")
+    if column.fill is not None:
+        fill = check(column.fill, f"{at}.fill")
+        _set(column, "fill", fill)
+        if not column.low <= fill <= column.high:
+            found = fill if isinstance(fill, float) else str(fill)
+            _refuse(f"{at}.fill", expected, found, "choose a public value in it")
 
 
 def _check_number(value: Any, key: str) -> float:
