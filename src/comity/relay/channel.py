@@ -35,7 +35,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from io import BytesIO
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any
 
 from nats.aio.msg import Msg
@@ -381,9 +380,7 @@ class NatsChannel:
     def __enter__(self) -> NatsChannel:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # Threads.

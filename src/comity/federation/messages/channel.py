@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Condition
-from types import TracebackType
 from typing import Protocol
 
 from comity.federation.messages.codec import LIMIT
@@ -212,9 +211,7 @@ class PendingAsk:
     def __enter__(self) -> PendingAsk:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def open_with(self, opened: Callable[[str, bytes], bytes]) -> None:
