@@ -47,8 +47,8 @@ PLANS: dict[str, Callable[[], Plan]] = {
 }
 SAID = {
     # about, to, claimed, true
-    "softlabel": ("a whole party", "whoever sees the model", "eps 1.00", "at most eps 0.50"),
-    "averaging": ("a record", "whoever sees the model and did not draw its noise", "eps 1.00", "at most eps 0.16"),
+    "softlabel": ("a whole party", "anyone who sees the model", "eps 1.00", "at most eps 0.50"),
+    "averaging": ("a record", "anyone who sees the model and did not draw its noise", "eps 1.00", "at most eps 0.16"),
     "summary": ("a record of an owner", "each other owner", "(eps 1.00, delta 1e-5)", "infinite at delta 1e-5"),
     "synthetic": ("a record", "everyone who sees all trees and datasets", "eps 1.00", "at most eps 0.7813"),
     "vertical": ("a record", "everyone who sees the coefficients or the model", "eps 1.00", "at most eps 0.50"),

@@ -1,7 +1,7 @@
 """How many records a study declares for each party, and a warning where a party has a different number.
 
 Weights, penalties and layouts come from the declared figures alone. A site that reported a different count would
-release it. Its owner is told instead, and nobody else, because a wrong figure costs accuracy."""
+release it. The warning goes to its owner alone, because a wrong figure costs accuracy."""
 
 from __future__ import annotations
 

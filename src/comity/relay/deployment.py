@@ -121,7 +121,7 @@ def _refusal_code(reply: bytes) -> str:
 
 
 def unnotified_parties(journal: Path, run: str) -> list[str]:
-    """The parties that were not told that a run ended and still have it open; resuming the run tells them."""
+    """The parties that have not heard that a run ended and still have it open; resuming the run tells them."""
     unheard = Journal(journal).unheard(run, (str(END), str(ABANDON)))
     return sorted({party for parties in unheard.values() for party in parties})
 

@@ -2,7 +2,7 @@
 
     studies/HASH/study/          the files of the study, as they were packed
     studies/HASH/arrival.json    who submitted it, and when
-    studies/HASH/read            exists once the owner has looked at it
+    studies/HASH/read            exists once the owner has opened it
     studies/HASH/decision.json   approved for a dataset and a number of runs, or refused with the reason
 
 A study is identified by its hash. Its files are read and hashed again at each use: a study that was edited after it

@@ -12,7 +12,7 @@ Adversary: semi-honest, up to K − 1 of the parties colluding, with the coordin
 below n·λ and so, given n, within (K − 1)·2^(2 − bits/2) in distribution of being independent of the primes and of d, at
 any computing power. From the partial decryptions of c they learn m and nothing else: the last one equals (1 + n·m) over
 the product of theirs.
-Learned: the party that combines learns m; a share holder learns n, and m only if it is told or combines.
+Learned: the party that combines learns m; a share holder learns n, and m only if it combines, or if a party sends it m.
 """
 
 from __future__ import annotations

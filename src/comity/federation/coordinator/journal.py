@@ -87,7 +87,7 @@ class PartyAsk:
 
 
 class Journal:
-    """A SQLite file; in memory where `path` is None, so that a killed run can't be resumed."""
+    """A SQLite file; in memory where `path` is None: then a killed run can't be resumed."""
 
     def __init__(self, path: Path | str | None = None) -> None:
         self._lock = ForkLock()

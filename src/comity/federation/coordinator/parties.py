@@ -91,7 +91,7 @@ class Parties:
     """The parties of one run.
 
     `keys` are the coordinator's, pinned in the roster. `noise` is the trusted coordinator's, where the method has one.
-    `timeouts` is how long an ask waits unless it says otherwise; `watch` is told what is heard of each party meanwhile.
+    `timeouts` is how long an ask waits unless it says otherwise; `watch` receives what is heard of each party meanwhile.
     """
 
     def __init__(
@@ -269,12 +269,12 @@ class Parties:
         path = self._path(step, 0)
         if self.progress is not None:
             self.progress(str(path))
-        told = list(to)
-        self._open(path, told, values, each or {})
+        receivers = list(to)
+        self._open(path, receivers, values, each or {})
         if self.journal.is_closed(self.run, str(path)):
             return True
-        # No reply decides this ask, so that none shortens the wait for the others.
-        done = self._send(path, Terms(need=len(told), timeouts=replace(self.timeouts, grace=None)))
+        # No reply decides this ask: none may shorten the wait for the others.
+        done = self._send(path, Terms(need=len(receivers), timeouts=replace(self.timeouts, grace=None)))
         for party, refusal in done.refusals.items():
             if refusal.code != "stopped":
                 done.answers[party] = encode({"refused": refusal.code, "key": refusal.key})

@@ -298,7 +298,7 @@ Message = Callable[[], bytes]
 """Makes a message, the same bytes each time: a channel may drop them and make them again."""
 
 MAX_BYTES = LIMIT
-"""The largest message or reply that a channel carries, unless it is told to carry less."""
+"""The largest message or reply that a channel carries, unless its caller sets a lower limit."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ head of its ledger that the ledger does not know freezes the ledger before it an
 
     holds for    a ledger restored from a copy, if the coordinator kept its journal, or if one of the `WATCHERS` parties
                  before the restored one in the study's order took part in a run with it since, and is relayed
-    does not     a coordinator that hides what it was told, together with a machine that lost its witness
+    does not     a coordinator that hides what it received, together with a machine that lost its witness
 
 A head names its ledger: an owner of two ledgers is shown heads of both, and each ledger ignores the other's.
 """

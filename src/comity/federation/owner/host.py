@@ -50,7 +50,7 @@ class Answer:
 
 class RunLocks:
     """One lock per run: a host answers one ask of a run at a time. A repeated ask waits for the stored reply, and the
-    second of two asks sees what the first one kept, so that nothing is given out twice."""
+    second of two asks sees what the first one kept: nothing is given out twice."""
 
     def __init__(self) -> None:
         self._guard = Lock()

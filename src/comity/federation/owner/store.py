@@ -7,7 +7,7 @@ head after it: participants that saw a later head notice a file that was restore
 in between.
 
 When a run ends or is abandoned, the same commit deletes its state and the bodies of its replies, overwrites their pages
-and truncates the log. Digests stay, so that no ask is answered a second time. Values that were delivered to the owner
+and truncates the log. Digests stay, so no ask is answered a second time. Values that were delivered to the owner
 stay after an end, and are deleted with an abandoned run.
 """
 

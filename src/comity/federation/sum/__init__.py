@@ -5,7 +5,7 @@ site does) and `coordinator.py` (what the coordinator does), in this order. `com
 `masks`, the secret sharing (`shamir`), and how many `share_holders` a party needs.
 
 Masks      A party adds a *self mask* to its vector, and *pair masks*: of two parties with a pair seed, one adds the
-           mask and the other subtracts it, so that pair masks cancel in the sum. The self mask protects a vector that
+           mask and the other subtracts it, so pair masks cancel in the sum. The self mask protects a vector that
            arrives after its party was counted as lost and its pair masks were recovered.
 Shares     Each party picks share holders at random. For each sum it gives every holder a Shamir share of the seed of
            its self mask, and a Shamir share of a key. Under that key it locks its pair seeds of that sum, its *recovery
@@ -33,7 +33,7 @@ Why no vector is opened
       masks and recovery keys of different sums are independent, so the rule need not reach across sums.
     - The threshold is so high that a coordinator can't collect enough shares of both kinds by showing different lists
       to different parties.
-    - A site answers `enlist` and `agree` once for each label, so that it signs one list of each kind.
+    - A site answers `enlist` and `agree` once for each label, so it signs one list of each kind.
     - A party accepts a list only if a quorum of its own share holders are on it and signed it. So it never masks for a
       list on which it stands alone, and never opens one.
     - Seeds and shares are sealed to keys that are deleted with the run: pinned keys that are stolen later open no

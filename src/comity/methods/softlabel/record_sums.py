@@ -53,7 +53,7 @@ _NOISY = 0.25
 _ROUNDS = (1, 2)
 # How many classes keep the frequencies that were opened, and how uncertain each is, in deviations of the noise. On
 # training rows, 24 to 100 parties, ε from 0.3 to 3, by 12 draws, two classes are worth .0025 more on Adult, .0012 on
-# credit defaults and .0063 on KDD-99 with it, so that whichever is left out the others choose it. With 1 deviation less
+# credit defaults and .0063 on KDD-99 with it: whichever is left out, the others choose it. With 1 deviation less
 # is gained; with none Adult loses up to .005 of accuracy where there are many directions. Of several
 # classes each frequency is noisier: Adult by state of marriage gains .007, rentals nothing, and HAR loses .03.
 _MATCHED_CLASSES = 2
@@ -136,7 +136,7 @@ class ClassSums(RecordTotal):
         filled = rows.filled
         placed = self.select_columns(self.map(rows.features))
         shown = np.where(filled, 1.0 / np.maximum(1, rows.count), 0.0)
-        # The class of padding is never looked at: its weight is zero.
+        # The class of padding is never read: its weight is zero.
         sides = contrasts(self.classes).T[np.where(filled, rows.labels, 0)] * shown[..., None]
         return np.asarray(sides.swapaxes(-1, -2) @ np.where(filled[..., None], placed, 0.0), np.float64)
 

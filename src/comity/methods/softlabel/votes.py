@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 
 _TOLERANCE = 1e-8
 # The penalty for exact moments, and how it grows with the noise on them. Chosen on training rows of KDD-99, after its
-# test rows had been looked at.
+# test rows had been seen.
 _LEAST_L2 = 1e-4
 _L2_PER_DEVIATION = 4.0
 # The model's risk is averaged over about this many of the public rows: more of them change it by less than the noise.

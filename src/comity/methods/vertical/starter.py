@@ -54,7 +54,7 @@ def write(folder: Path) -> None:
     tested = pd.concat(clinics(TESTED // 100, 100, "comity new, vertical test").values(), ignore_index=True)
     for name, columns, left_out in (("hospital", HOSPITAL, 0), ("surgery", SURGERY, 1)):
         order = Stream.public("comity new", name).permutation(len(together))
-        # Each owner knows some patients that the other does not, in an order of its own.
+        # Each owner knows some patients that the other does not, in another order.
         kept = order[np.arange(len(order)) % 20 != left_out]
         together.iloc[kept][["patient", *columns]].to_parquet(folder / f"{name}.parquet", index=False)
     tested.drop(columns="disposition").to_parquet(folder / "test.parquet", index=False)

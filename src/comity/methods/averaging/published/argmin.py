@@ -125,7 +125,7 @@ class Argmin(Part):
             )
             others = f"any other parties except the dealer {self.dealer}"
         masked = Blob(max((_bytes(2 * gates) for gates in self.tournament.gates), default=0))
-        uniform = Public("uniform bits: inputs of gates, each masked by a triple of its own")
+        uniform = Public("uniform bits: inputs of gates, each masked by a separate triple")
         return Declaration(
             (
                 *transfers,

@@ -414,7 +414,9 @@ class PublishedAveraging(Protocol):
         if self.noise == "literal":
             why += "; the bound in L2 is taken for one in L1"
         return (
-            TrueLoss("a record", "whoever sees the model and did not draw its noise", claimed, f"at most {true}", why),
+            TrueLoss(
+                "a record", "anyone who sees the model and did not draw its noise", claimed, f"at most {true}", why
+            ),
             TrueLoss(
                 about="a record of another party",
                 to="the party with the fewest records",

@@ -323,7 +323,7 @@ class PublishedSoftLabel(Protocol):
         return (
             TrueLoss(
                 about="a whole party" + (" and an auxiliary record" if self.hides_auxiliary else ""),
-                to="whoever sees the model",
+                to="anyone who sees the model",
                 claimed=str(consortium.loss),
                 true=f"at most {_true_loss(consortium.loss, derived / used)}",
                 why=why,

@@ -120,7 +120,7 @@ class Pool:
         return len(self.winners) + len(self.left_over)
 
     def summary(self, records: int) -> dict[str, Any]:
-        """The winners, and the best offers left over in place of rounds without one. No owner is told which, and no
+        """The winners, and the best offers left over in place of rounds without one. No owner learns which, and no
         broadcast follows."""
         spare = sorted(self.left_over, key=lambda one: -one.bid)
         entries = [*self.winners, *spare[: records - len(self.winners)]]
