@@ -193,7 +193,7 @@ def _deliver_and_run(
             save_signed(outcome, folder, identity)
         if missing := unnotified_parties(folder / JOURNAL, run):
             warn(
-                f"{', '.join(missing)}: not yet told that the run ended, and without its results; when they serve "
+                f"{', '.join(missing)}: have not heard that the run ended and have no results; when they serve "
                 f"again, run: {remedy}"
             )
 

@@ -91,7 +91,7 @@ class Parties:
     """The parties of one run.
 
     `keys` are the coordinator's, pinned in the roster. `noise` is the trusted coordinator's, where the method has one.
-    `timeouts` is how long an ask waits unless it says otherwise; `watch` receives what is heard of each party meanwhile.
+    `timeouts` is how long an ask waits unless it says otherwise; `watch` receives what each party shows meanwhile.
     """
 
     def __init__(

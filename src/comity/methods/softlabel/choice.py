@@ -58,7 +58,7 @@ _MOSTLY_NOISE = 0.25
 # five states of marriage and hourly rentals of bicycles in five classes, 24 to 500 parties of 20 records, ε from 0.1 to
 # 10, by accuracy less a fifth of the log loss.
 #
-# Several classes are told apart by clusters where sums have fewer directions than this for each class. Of 1 to 6 and 8 within
+# Clusters tell several classes apart where sums have fewer directions than this for each class. Of 1 to 6 and 8 within
 # .001 of the best, 8. Without MNIST 4, without Adult or KDD-99 5, without rentals or HAR 8. Rentals alone prefer sums,
 # by up to .08 between 2 and 5 directions for each class.
 _DIRECTIONS_PER_CLASS = 4
