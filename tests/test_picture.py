@@ -22,7 +22,7 @@ def test_the_picture_of_the_packages_is_up_to_date() -> None:
 def test_the_page_describes_every_package_and_shows_both_pictures() -> None:
     page = (DOCS / "architecture.md").read_text()
     described = set(
-        re.findall(r"`([a-z]+)`", "".join(line.split("|")[1] for line in page.splitlines() if "| `" in line))
+        re.findall(r"`([a-z_]+)`", "".join(line.split("|")[1] for line in page.splitlines() if "| `" in line))
     )
     assert described == set(read_architecture(ROOT).packages)
     assert f"]({PACKAGES_SVG})" in page and f"]({RUN_SVG})" in page

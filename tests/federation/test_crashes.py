@@ -39,7 +39,12 @@ def members() -> Consortium:
 
 def answering(folder: Any) -> Any:
     """What a site's process answers with."""
-    return lambda name: host_party(PROTOCOL, members(), name, folder).answer
+
+    def answer_as(name: str) -> Any:
+        host = host_party(PROTOCOL, members(), name, folder)
+        return lambda raw: host.answer(raw).reply
+
+    return answer_as
 
 
 def coordinate(folder: Any) -> int:
