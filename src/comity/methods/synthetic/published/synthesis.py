@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from comity.compiled import compiled
 from comity.data import Bounded, Categorical, Classes, Column, Date, Ordinal
+from comity.data.schemas.columns import OTHER_NAME
 from comity.entropy import Stream
 from comity.errors import DataError
 from comity.methods.synthetic.published.tree import Attributes, Shape, Tree
@@ -243,8 +244,6 @@ def vote(trees: Iterable[Tree], values: Floats, classes: int) -> Integers:
 
 # Records as a table of the schema: numbers in their units, dates as days, categories by name.
 
-OTHER = "(other)"
-
 
 def build_table(attributes: Attributes, values: Floats, target: NDArray[Any]) -> pd.DataFrame:
     """Records (n, attributes) and their targets, as the schema reads them: `target` holds classes or numbers."""
@@ -268,7 +267,7 @@ def _build_column(column: Column, values: Floats, missing: NDArray[np.bool_]) ->
     import pandas as pd
 
     if isinstance(column, Categorical):
-        words = [*column.values, *((OTHER,) * column.other), *((None,) * (column.missing == "cell"))]
+        words = [*column.values, *((OTHER_NAME,) * column.other), *((None,) * (column.missing == "cell"))]
         return np.array(words, object)[values.astype(np.int64)]
     if isinstance(column, Ordinal):
         at = np.rint(values * (len(column.values) - 1)).astype(np.int64)
