@@ -184,9 +184,30 @@ class RunSetting:
 
 
 @dataclass(frozen=True, eq=False)
-class BoughtRecords:
-    """Real records of the owners, and what was paid for them. `rows` are encoded; `sellers` has the index of each row's
-    owner.
+class BoughtRows:
+    """Rows that were bought, the index of each row's owner (`sellers`), and what was paid for them."""
+
+    place: ClassVar[str] = "data"
+
+    rows: Floats
+    labels: NDArray[Any] | None
+    sellers: NDArray[np.int64]
+    bought: Bought
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def save_rows(self, folder: Path, **others: NDArray[Any]) -> None:
+        arrays = {"rows": self.rows, "sellers": self.sellers, **others}
+        if self.labels is not None:
+            arrays["labels"] = self.labels
+        write_arrays(folder / _ARRAYS, arrays)
+        self.bought.save(folder)
+
+
+@dataclass(frozen=True, eq=False)
+class BoughtRecords(BoughtRows):
+    """Real records of the owners. `rows` are encoded.
 
     `setting` is known only right after a run, where a simulation measures the records.
     """
@@ -194,18 +215,10 @@ class BoughtRecords:
     __repr__ = short_repr
 
     kind: ClassVar[str] = "summary"
-    place: ClassVar[str] = "data"
 
-    rows: Floats
-    labels: NDArray[Any] | None
-    sellers: NDArray[np.int64]
-    bought: Bought
     schema: Schema | None = None
     image: tuple[int, int] | None = None
     setting: RunSetting | None = None
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -221,12 +234,7 @@ class BoughtRecords:
         return [self.bought.owners[place] for place in self.sellers]
 
     def save(self, folder: Path) -> None:
-        arrays: dict[str, NDArray[Any]] = {"rows": self.rows, "sellers": self.sellers}
-        arrays["image"] = np.array(self.image or (), np.int64)
-        if self.labels is not None:
-            arrays["labels"] = self.labels
-        write_arrays(folder / _ARRAYS, arrays)
-        self.bought.save(folder)
+        self.save_rows(folder, image=np.array(self.image or (), np.int64))
         if self.schema is not None:
             (folder / "schema.toml").write_text(self.schema.to_toml(), encoding="utf-8")
         self.frame.assign(owner=self.owners).to_parquet(folder / "summary.parquet", index=False)
@@ -274,24 +282,18 @@ class BoughtRecords:
 
 
 @dataclass(frozen=True, eq=False)
-class BoughtHashes:
+class BoughtHashes(BoughtRows):
     """Features of the owners' records under a seed that the curator does not know, with labels.
 
     `with_seed` gives the map that made them. Owners and consumer have the seed and can hash their own records too.
     """
 
-    kind: ClassVar[str] = "hashes"
-    place: ClassVar[str] = "data"
+    __repr__ = short_repr
 
-    rows: Floats
-    labels: NDArray[Any] | None
-    sellers: NDArray[np.int64]
-    bought: Bought
+    kind: ClassVar[str] = "hashes"
+
     gamma: float
     columns: int
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     def with_seed(self, seed: bytes) -> FourierFeatures:
         """The map of the hashes; consumer and owners have the seed."""
@@ -311,16 +313,7 @@ class BoughtHashes:
         return LinearSVC(C=regularisation).fit(self.rows, self.labels)
 
     def save(self, folder: Path) -> None:
-        arrays: dict[str, NDArray[Any]] = {
-            "rows": self.rows,
-            "sellers": self.sellers,
-            "gamma": np.array(self.gamma),
-            "columns": np.array(self.columns),
-        }
-        if self.labels is not None:
-            arrays["labels"] = self.labels
-        write_arrays(folder / _ARRAYS, arrays)
-        self.bought.save(folder)
+        self.save_rows(folder, gamma=np.array(self.gamma), columns=np.array(self.columns))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
