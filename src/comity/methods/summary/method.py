@@ -61,6 +61,7 @@ from comity.methods.summary.protocol import (
     Ranges,
     SummaryProtocol,
     find_consumer,
+    release_wish,
     subtract_square,
 )
 from comity.methods.summary.published.method import Bid, PublishedSummary
@@ -378,14 +379,7 @@ class OneShotSummary(SummaryProtocol):
                     }
                 ),
             ),
-            Release(
-                name="wish",
-                source=CONSUMER,
-                to=COORDINATOR,
-                protection=Noised(Gaussian(budget.wish)),
-                form=Array((MAX_RANK,), "<i8"),
-                bound=RecordSum(2.0, float(wished), wished),
-            ),
+            release_wish(budget.wish, MAX_RANK, RecordSum(2.0, float(wished), wished)),
             Release(
                 name="ratio",
                 source=COORDINATOR,

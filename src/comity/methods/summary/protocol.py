@@ -16,12 +16,16 @@ from numpy.typing import NDArray
 from comity.data import Classes, Encoding, LocalRecords, Records, Schema
 from comity.errors import StudyError
 from comity.federation.constraints import Positive
-from comity.federation.declare.consortium import Consortium
+from comity.federation.declare.bounds import RecordSum
+from comity.federation.declare.consortium import COORDINATOR, Consortium
+from comity.federation.declare.protection import Noised
+from comity.federation.declare.release import Array, Release
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol
 from comity.methods.declared_records import Sizes, check_sizes, size_of, sum_sizes, warn_owner
 from comity.methods.summary.features import LENGTH
 from comity.privacy.loss import GDP
+from comity.privacy.mechanisms import Gaussian
 from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
@@ -43,6 +47,18 @@ OWNER, CONSUMER = "owner", "consumer"
 # of integers and moves no noise: a limit of size.
 HEADROOM = 2
 _KEY = "summary.sizes"
+
+
+def release_wish(loss: GDP, width: int, bound: RecordSum) -> Release:
+    """The noisy sum of the consumer's features, `width` of them."""
+    return Release(
+        name="wish",
+        source=CONSUMER,
+        to=COORDINATOR,
+        protection=Noised(Gaussian(loss)),
+        form=Array((width,), "<i8"),
+        bound=bound,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

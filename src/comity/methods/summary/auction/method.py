@@ -29,16 +29,16 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import OpenedValue, RecordSum
 from comity.federation.declare.consortium import COORDINATOR, Consortium
 from comity.federation.declare.declaration import DISCLOSING, Declaration, Release
-from comity.federation.declare.protection import Noised, Perturbed
+from comity.federation.declare.protection import Perturbed
 from comity.federation.declare.release import Array
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.methods.summary.auction.market import MAX_BID, Market, Pool, find_best_bid, rank_bids
 from comity.methods.summary.features import LENGTH
-from comity.methods.summary.protocol import CONSUMER, HEADROOM, OWNER, ROUND_DOWN, subtract_square
+from comity.methods.summary.protocol import HEADROOM, OWNER, ROUND_DOWN, release_wish, subtract_square
 from comity.privacy.accounting import gaussian_budget, pure_square
 from comity.privacy.loss import GDP, LOSSES, Pure
-from comity.privacy.mechanisms import Gaussian, NoisyThreshold, PrefixSums
+from comity.privacy.mechanisms import NoisyThreshold, PrefixSums
 
 # Whom the curator asks: owners with rank + Laplace(1/ε) <= 1 + ln(1/(2β))/ε. The best bidder is missed with probability
 # β.
@@ -183,14 +183,7 @@ class AuctionSummary(Market):
         wished = HEADROOM * self.count_wished(consortium)
         return Declaration(
             (
-                Release(
-                    name="wish",
-                    source=CONSUMER,
-                    to=COORDINATOR,
-                    protection=Noised(Gaussian(budget.wish)),
-                    form=Array((width,), "<i8"),
-                    bound=RecordSum(2.0 * LENGTH, LENGTH * wished, wished),
-                ),
+                release_wish(budget.wish, width, RecordSum(2.0 * LENGTH, LENGTH * wished, wished)),
                 *self.declare_bidding(
                     consortium,
                     loss=budget.owner,
