@@ -38,8 +38,7 @@ class Setting:
     """The public facts that a method builds its protocol from.
 
     `where` names the study in errors, `read` opens a file that an option names (by its name and that option), `columns`
-    says which columns each party holds, `pure` that the study grants no delta, and `privacy` holds the values of
-    [privacy].
+    says which columns each party holds, and `privacy` holds values of [privacy].
     """
 
     __repr__ = short_repr
@@ -48,8 +47,12 @@ class Setting:
     where: str
     read: Callable[[str, str], pd.DataFrame]
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    pure: bool = False
     privacy: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def pure(self) -> bool:
+        """Whether the study grants no delta."""
+        return self.privacy.get("delta") == 0
 
 
 class Only:

@@ -259,7 +259,7 @@ class Study:
                 "protocol for columns of the same people at different owners",
                 key=key,
             )
-        setting = Setting(schema, where, public.read, columns, pure=not file.privacy.delta)
+        setting = Setting(schema, where, public.read, columns, {"delta": file.privacy.delta})
         privacy = file.privacy.with_defaults(method.privacy(setting))
         setting = replace(setting, privacy=privacy.model_dump(include={"delta", "colluders", "dropouts"}))
         files = dict(public.names)
