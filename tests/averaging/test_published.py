@@ -205,6 +205,6 @@ def test_parameters_are_checked_when_a_study_is_read(changes: Any) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(("size", "width", "bar"), [(5, 124, 20.0), (50, 20, 60.0)])
 def test_a_run_ends_in_time(size: int, width: int, bar: float) -> None:
-    parties = {f"party {place}": records(200 + 10 * place, width, place) for place in range(size)}
+    parties = {f"party-{place}": records(200 + 10 * place, width, place) for place in range(size)}
     method = Averaging.published_over_rows(width=width, l2=0.1)
     assert _simulated(method, parties, seed=None).seconds < bar

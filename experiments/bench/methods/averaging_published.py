@@ -24,7 +24,7 @@ def measure(*, quick: bool = False) -> list[dict[str, Any]]:
 
 
 def _row(parties: int, width: int, bits: int, repeats: int) -> dict[str, Any]:
-    records = {f"party {place}": _records(200 + 10 * place, width, place) for place in range(parties)}
+    records = {f"party-{place}": _records(200 + 10 * place, width, place) for place in range(parties)}
     method = Averaging.published_over_rows(width=width, l2=_L2, key_bits=bits)
     seconds, anchors = [], []
     for _ in range(repeats):
