@@ -19,7 +19,7 @@ _L2 = 0.1
 
 def measure(*, quick: bool = False) -> list[dict[str, Any]]:
     """Seconds of a whole run over hosts, keys and noise as released; the anchor fits and adds up the models alone."""
-    sizes = [(3, 12, 1024)] if quick else [(5, 124, 2048), (50, 20, 2048)]
+    sizes = [(3, 12, 2048)] if quick else [(5, 124, 2048), (50, 20, 2048)]
     return [_row(parties, width, bits, repeats=1 if quick else 3) for parties, width, bits in sizes]
 
 
