@@ -30,3 +30,11 @@ def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_there_are_documents_with_code() -> None:
     assert {path.name for path in with_code()} >= {"README.md", "CONTRIBUTING.md"}
+
+
+def test_every_file_that_a_guarantee_names_exists() -> None:
+    rows = [line for line in (ROOT / "docs" / "guarantees.md").read_text("utf-8").splitlines() if line.startswith("| ")]
+    rules = [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in rows if not row.startswith("| rule |")]
+    assert len(rules) >= 233 and {len(cells) for cells in rules} == {3}
+    named = {name for _, enforced, tested in rules for name in re.findall(r"`([^`]+)`", f"{enforced}, {tested}")}
+    assert not {name for name in named if not any([*ROOT.glob(name), *(ROOT / "src" / "comity").glob(name)])}
