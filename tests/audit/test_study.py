@@ -16,7 +16,7 @@ from comity.audit.neighbours import corner_rows, generated_rows, with_identifier
 from comity.audit.page import write_page
 from comity.audit.row import Audit, Check, Claim, Control
 from comity.audit.study import NeighbourRecords, audit_study, debit_check, encode, find_pair, sensitivity_check
-from comity.audit.suite import wiring_check
+from comity.audit.suite import wiring_checks
 from comity.data import Bounded, Categorical, Classes, Numeric, Schema
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
@@ -93,12 +93,22 @@ def test_debits_and_sensitivities_are_checked_and_faults_in_them_found() -> None
 
 
 def test_the_wiring_has_the_declared_variance() -> None:
-    assert wiring_check(6).held
+    assert all(check.held for check in wiring_checks(6))
 
 
 def test_a_part_of_the_noise_that_is_lost_on_the_way_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("comity.audit.suite.ReleasedNoise", NoNoise)
-    assert not wiring_check(2).held
+    class Lost(NoNoise):
+        drawn: tuple[Any, ...] = ()
+
+    monkeypatch.setattr("comity.audit.suite.KeptNoise", Lost)
+    assert not any(check.held for check in wiring_checks(2))
+
+
+def test_noise_that_counts_on_the_part_of_a_colluder_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum whose noise is as wide as declared only with the part of the party that reads it."""
+    monkeypatch.setattr("comity.federation.declare.release.Release.parts", lambda release, consortium: consortium.size)
+    whole, less_own = wiring_checks(6)
+    assert whole.held and not less_own.held
 
 
 @pytest.mark.parametrize("target", [Classes("y", ("a", "b", "c")), Bounded("y", 0, 5), None])

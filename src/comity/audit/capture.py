@@ -34,6 +34,7 @@ from comity.federation.declare.release import Release
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.federation.part import spec_of
+from comity.privacy.currency import Grant
 from comity.privacy.ledger import Ledger
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import Integers, NoiseSource, Shape
@@ -144,13 +145,50 @@ def capture(
 
     `coordinate` takes the place of the method's own coordinator. `noise` makes each participant's source.
     """
+    hosted = host_parties(agreement, records, noise=noise, local=local)
+    parties = hosted.coordinator("audit", replay=replay)
+    with without_warnings():
+        ready(parties)
+        begin(parties)
+        (coordinate or release_values)(parties)
+    return Run(hosted.agreement.consortium, tuple(parties.opened), hosted.ledgers)
+
+
+@dataclass(frozen=True, eq=False)
+class HostedParties:
+    """Real hosts over given records, and the coordinator's keys: several runs may be made over them."""
+
+    agreement: Agreement
+    keys: Identity
+    hosts: Mapping[str, Host]
+    ledgers: Mapping[str, Ledger]
+    noise: Callable[[], NoiseSource]
+
+    def coordinator(self, run: str, replay: Sequence[Opened] | None = None) -> Watching:
+        channel, journal = LocalChannel(self.hosts), Journal(None)
+        parties = Watching(
+            self.agreement, run=run, channel=channel, journal=journal, keys=self.keys, noise=self.noise()
+        )
+        parties.opened, parties.replay = [], replay
+        return parties
+
+
+def host_parties(
+    agreement: Agreement,
+    records: Mapping[str, LocalRecords],
+    *,
+    grant: Grant | None = None,
+    noise: Callable[[], NoiseSource] = NoNoise,
+    local: Mapping[str, Any] | None = None,
+) -> HostedParties:
+    """Hosts with ledgers in memory, which count, or refuse what exceeds a `grant`."""
     names = (COORDINATOR, *agreement.consortium.parties)
     keys = {name: Identity(fresh_seed()) for name in names}
     roster = {name: identity.public for name, identity in keys.items()}
     pinned = replace(agreement, consortium=replace(agreement.consortium, roster=roster))
     consortium = pinned.consortium
     ledgers = {
-        party: Ledger.in_memory(dataset=party, unit=consortium.unit, neighbours=consortium.neighbours)
+        party: Ledger.in_memory(dataset=party, unit=consortium.unit, neighbours=consortium.neighbours, grant=grant)
         for party in consortium.parties
     }
     hosts = {
@@ -168,19 +206,11 @@ def capture(
         )
         for party in consortium.parties
     }
-    parties = Watching(
-        pinned, run="audit", channel=LocalChannel(hosts), journal=Journal(None), keys=keys[COORDINATOR], noise=noise()
-    )
-    parties.opened, parties.replay = [], replay
-    with _without_warnings():
-        ready(parties)
-        begin(parties)
-        (coordinate or release_values)(parties)
-    return Run(consortium, tuple(parties.opened), ledgers)
+    return HostedParties(pinned, keys[COORDINATOR], hosts, ledgers, noise)
 
 
 @contextmanager
-def _without_warnings() -> Iterator[None]:
+def without_warnings() -> Iterator[None]:
     """Sites warn their owners of records that are not as declared. Here they never are, and nobody is to be warned."""
     log = logging.getLogger("comity.site")
     level = log.level

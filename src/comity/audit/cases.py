@@ -61,6 +61,8 @@ def method_cases() -> Iterator[Case]:
     yield Case("averaging with an evaluation", evaluated, _circle(24), "ash", ask_undecided)
     synthetic = Synthetic(PLANE)
     yield Case("synthetic", synthetic.study(PARTIES, **terms), corner_rows(PLANE, 8), "ash")
+    colluding = synthetic.study(PARTIES, **terms, colluders=1)
+    yield Case("synthetic, a party colludes", colluding, corner_rows(PLANE, 8), "ash")
     yield Case("synthetic, pure", synthetic.study(PARTIES, epsilon=EPSILON), corner_rows(PLANE, 8), "ash")
     wide = Schema(tuple(Numeric(f"x{place}", -1, 1) for place in range(8)), Classes("outcome", tuple("abcdef")))
     public = corner_rows(wide, 60, "public").drop(columns="outcome")

@@ -1,0 +1,47 @@
+"""The audit's checks of batches and of stopped runs hold, and find the faults that they are for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.audit import batches
+from comity.audit.batches import batch_checks, batch_steps, centring_control
+from comity.audit.stopping import draw_until_refused, forgetting_control
+from comity.methods.averaging import second_moments
+
+
+def test_no_record_changes_the_part_of_another() -> None:
+    checks = list(batch_checks())
+    assert len(checks) == len(list(batch_steps())) == 12 and all(check.held for check in checks)
+    assert {check.name.partition(",")[0] for check in checks} == {"averaging", "summary", "synthetic", "vertical"}
+
+
+def test_steps_that_centre_on_their_own_rows_are_caught() -> None:
+    assert centring_control().caught
+
+
+def test_a_map_that_depends_on_the_number_of_rows_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = second_moments.Whitening.map_into_ball
+
+    def scaled(self: second_moments.Whitening, rows: np.ndarray) -> np.ndarray:
+        return honest(self, rows) * (1 - 1e-6 * len(rows))
+
+    monkeypatch.setattr(second_moments.Whitening, "map_into_ball", scaled)
+    failed = {check.name.partition(":")[0] for check in batch_checks() if not check.held}
+    assert failed == {"averaging, whitened_moment", "averaging, gradient"}
+
+
+def test_results_that_are_no_numbers_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = next(step for step in batch_steps() if step.name == "averaging, second_moment")
+    monkeypatch.setattr(batches.BatchSite, "total", lambda self, part: part(self) * np.nan)
+    assert batches.excess(step, 3) > 1
+
+
+def test_a_coordinator_that_stops_draws_no_more_than_granted() -> None:
+    drawn, granted, runs = draw_until_refused(lambda hosted: hosted)
+    assert 0.5 * granted < drawn <= granted and runs > 10
+
+
+def test_ledgers_that_forget_are_caught() -> None:
+    assert forgetting_control().caught
