@@ -294,3 +294,7 @@ def test_tables_fit_a_telephone_before_they_scroll(result: Any) -> None:
 def test_a_deployed_run_is_not_called_simulated(result: Any) -> None:
     assert "Simulated on one machine" in render_result(result)
     assert "Simulated on one machine" not in render_result(replace(result, simulated=False))
+
+
+def test_the_page_says_how_to_attack_the_study(result: Any) -> None:
+    assert "<code>comity audit study.toml</code>" in render_result(result)

@@ -10,11 +10,18 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from comity.audit.bound import epsilon_lower_bound, epsilon_of_event, gaussian_epsilon, mu_of_test
+from comity.audit.capture import host_parties, without_warnings
+from comity.audit.cases import PLANE
 from comity.audit.row import Control
+from comity.audit.study import NeighbourRecords, encode
 from comity.entropy import Stream, fresh_seed
+from comity.federation.coordinator.lifecycle import begin, ready, release_values
+from comity.federation.messages.codec import decode
+from comity.methods.vertical import Vertical
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
@@ -183,6 +190,34 @@ def noise_drawn_twice(confidence: float) -> Control:
     return _control("noise drawn anew for a repeated ask", gaussian_epsilon(mu / group, _DELTA))
 
 
+def sums_between_parties(confidence: float) -> Control:
+    """The published vertical regression adds noise after a pair of parties has opened its sums: what one of them reads
+    of the other's columns is exact. Runs on two tables that differ in one record are told apart every time."""
+    claimed, runs, held = 0.1, 20, {"ash": ["x", "outcome"], "birch": ["y"]}
+    agreement = Vertical(PLANE, columns=held, variant="published").study(tuple(held), epsilon=claimed).agreement
+    made = NeighbourRecords(PLANE, agreement.consortium, "ash", by_columns=True, group=1, others=12)
+    ends = [pd.DataFrame({"x": [end], "y": [end], "outcome": ["yes"]}) for end in (-1.0, 1.0)]
+
+    def sums(row: pd.DataFrame) -> int:
+        """All products of birch's column with ash's, as birch puts its own shares and those of ash together."""
+        parties = host_parties(agreement, encode(agreement, made.candidate(row)), noise=ReleasedNoise)
+        with without_warnings():
+            run = parties.coordinator("audit")
+            ready(run)
+            begin(run)
+            release_values(run)
+        shares = [
+            decode(parties.hosts[reader].store.state("audit", f"in:sums:{writer}") or b"")
+            for reader, writer in (("ash", "birch"), ("birch", "ash"))
+        ]
+        return int(sum(shares).view(np.int64).sum())
+
+    exact = sums(ends[0])
+    equal = [sum(sums(row) == exact for _ in range(runs)) for row in ends]
+    lost = epsilon_of_event(hits=equal[0], hits_other=equal[1], draws=runs, confidence=confidence)
+    return Control("published sums between two parties, without noise", lost > claimed, lost, claimed)
+
+
 def _control(name: str, lost: float) -> Control:
     return Control(name, lost > _EPSILON, lost, _EPSILON)
 
@@ -196,4 +231,5 @@ _CONTROLS: tuple[Callable[[float], Control], ...] = (
     floating_laplace,
     second_survivor_list,
     noise_drawn_twice,
+    sums_between_parties,
 )
