@@ -30,7 +30,7 @@ from comity.privacy.permit import Permit
 from comity.privacy.randomness import Integers, Shape
 
 _GRANT = 2.0
-_MOST_RUNS = 60
+_MOST_RUNS = 48
 
 
 class CountedNoise(NoNoise):
