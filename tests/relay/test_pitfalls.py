@@ -287,6 +287,7 @@ def test_the_end_of_a_connection_does_not_fill_the_log(caplog: pytest.LogCapture
 
 HOLDS_THE_LOCK = """
     import ctypes, pathlib, sys, threading
+    from comity.federation.owner.host import Answer
     from comity.relay.membership import load_membership
     from comity.relay.endpoint import serve
 
@@ -296,7 +297,7 @@ HOLDS_THE_LOCK = """
         def answer(self, raw):
             if raw == b"hold":
                 ctypes.PyDLL(None).usleep(3_000_000)    # PyDLL keeps the interpreter's lock
-            return raw[::-1]
+            return Answer(raw[::-1])
 
     Site.party = party
     serve(Site(), relay)
