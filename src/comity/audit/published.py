@@ -46,8 +46,8 @@ def corrected_loss(agreement: Agreement) -> float:
 def published_claims(effort: Effort, confidence: float) -> Iterator[Claim]:
     """Each at this confidence: methods whose noise meets the value under encryption, or inside a tree."""
     # Noise that is drawn vector by vector takes most of the time, and wide margins need few draws.
-    effort = replace(effort, pure_draws=effort.pure_draws // 3, spherical_draws=effort.spherical_draws // 6)
-    yield _averaged(effort, confidence, noise="spherical", parties=3, width=1, group=20)
+    effort = replace(effort, pure_draws=effort.pure_draws // 3, spherical_draws=effort.spherical_draws // 3)
+    yield _averaged(effort, confidence, noise="spherical", parties=3, width=1, group=12)
     yield _averaged(effort, confidence, noise="literal", parties=2, width=36, group=48)
     yield _trees(effort, confidence, neighbours="add-remove")
     yield _trees(effort, confidence, neighbours="replace")
