@@ -6,11 +6,14 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
 
 from comity.audit.attack import attack
-from comity.audit.bound import gaussian_epsilon
+from comity.audit.bound import epsilon_of_event, gaussian_epsilon, mu_of_test
 from comity.audit.row import Claim, Control
-from comity.audit.shift import Shift, Twin, design_epsilon, design_mu
+from comity.audit.shift import Shift, Twin, design_mu
 from comity.errors import StudyError
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.randomness import NoiseSource, ReleasedNoise
@@ -24,8 +27,9 @@ TWINS = (
     Twin("one honest part missing", missing_part=True),
 )
 
-_SHOWN = 0.94
-"""Of a twin's design: what a bound from some ten thousand draws shows of it at least."""
+_SURE = 3
+"""A twin is a control where the attack would catch it even at this power of the chance that its bound may miss: then an
+unlucky draw does not let it pass."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +70,13 @@ def measure_claim(
 ) -> Claim:
     """Attack neighbours that lie these shifts apart. Noise comes from `source`, by default as releases draw it.
 
-    Twins that lose too little more for this pair to show it with endless draws are left out.
+    Twins that lose too little more for this pair and so many draws to show it surely are left out.
     """
     started, draws = time.perf_counter(), effort.draws_for(shifts)
     if not any(len(shift.units) for shift in shifts):
         raise StudyError(f"{name}: no tried neighbour changes what is opened, so the audit would show nothing")
-    twins = [twin for twin in TWINS if _SHOWN * _design_under(twin, shifts, delta, group) > claimed]
+    strict = 1 - (1 - confidence) ** _SURE
+    twins = [twin for twin in TWINS if _expected_under(twin, shifts, delta, group, draws, strict) > claimed]
     honest, *broken = attack(
         shifts,
         source or ReleasedNoise(),
@@ -101,12 +106,23 @@ def measure_claim(
     )
 
 
-def _design_under(twin: Twin, shifts: Sequence[Shift], delta: float, group: int) -> float:
-    """What endless draws would show of a twin."""
+def _expected_under(
+    twin: Twin, shifts: Sequence[Shift], delta: float, group: int, draws: int, confidence: float
+) -> float:
+    """What the attack on a twin would show if every count were as often as expected."""
     parts = min(shift.parts for shift in shifts)
     if twin.missing_part and parts < 2:
         return 0.0
-    wider = twin.shrink * (math.sqrt(parts / (parts - 1)) if twin.missing_part else 1.0)
+    narrower = twin.shrink * (math.sqrt(parts / (parts - 1)) if twin.missing_part else 1.0)
     if all(shift.gaussian for shift in shifts):
-        return gaussian_epsilon(wider * design_mu(shifts) / group, delta)
-    return wider * design_epsilon(shifts) / group
+        errors = round(draws * NormalDist().cdf(-narrower * design_mu(shifts) / 2))
+        return gaussian_epsilon(
+            mu_of_test(missed=errors, false=errors, draws=draws, confidence=confidence) / group, delta
+        )
+    total = 0.0
+    for shift in shifts:
+        for loss, count in zip(*np.unique(shift.epsilons, return_counts=True), strict=True):
+            tried = int(draws * count)
+            rare = round(tried / 2 * math.exp(-narrower * loss))
+            total += count * epsilon_of_event(hits=tried // 2, hits_other=rare, draws=tried, confidence=confidence)
+    return float(total) / group
