@@ -20,7 +20,6 @@ from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from comity.artefacts.arrays import MAX_BYTES, read_arrays
@@ -131,6 +130,9 @@ def split_constant(weights: Floats, constant: float | None) -> tuple[Floats, Flo
 def encoded_rows(X: Any, width: int, constant: float | None, encoding: Any) -> Floats:
     """Rows of `width` entries from a frame of raw columns, from encoded rows, or from encoded rows without their
     constant."""
+    # Imported here: a plan loads this module, and reads no tables.
+    import pandas as pd
+
     if encoding is not None and isinstance(X, pd.DataFrame):
         rows = np.asarray(encoding.encode_features(X), np.float64)
     else:
