@@ -17,10 +17,10 @@ from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.messages.codec import decode, encode
 from comity.privacy.loss import GDP, Approx, Pure
-from comity.privacy.mechanisms import NoisyCounts, NoisyMax, NoisyThreshold
+from comity.privacy.mechanisms import ExponentialMechanism, NoisyCounts, NoisyMax, NoisyThreshold
 from comity.privacy.randomness import NoiseSource, ReleasedNoise, SeededNoise
 from comity.privacy.sampling import lazy_bits
-from comity.privacy.sampling.lazy_bits import LazyWords, permute_and_flip
+from comity.privacy.sampling.lazy_bits import LazyWords, exponential_choice, permute_and_flip
 
 ALARM, SURE = 1e-8, 1 - 1e-7
 SOURCES = [pytest.param(ReleasedNoise(), id="released"), pytest.param(SeededNoise(7), id="seeded")]
@@ -73,6 +73,74 @@ def test_rows_are_chosen_independently_with_the_chances_of_permute_and_flip(sour
     wanted = np.outer(chances(scores[0], 4.0), chances(scores[1], 4.0)).ravel() * 10_000
     seen, wanted = together[wanted > 1], wanted[wanted > 1]
     assert chisquare(seen, wanted * seen.sum() / wanted.sum()).pvalue > ALARM
+
+
+# The exponential mechanism.
+
+
+def exponential_chances(scores: np.ndarray, scale: float) -> np.ndarray:
+    weights = np.exp((scores - scores.max()) / scale)
+    return np.asarray(weights / weights.sum())
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_exponential_mechanism_names_scores_in_proportion_to_their_weights(source: Any) -> None:
+    scores = np.array([[0, 3, 5, 5], [4, 4, -900, 2]])
+    won = source.exponential_choice(np.tile(scores, (10_000, 1, 1)), 4.0, permit=make_permit())
+    assert won.shape == (10_000, 2)
+    for row in range(2):
+        expected = exponential_chances(scores[row], 4.0) * 10_000
+        seen = np.bincount(won[:, row], minlength=4)
+        assert chisquare(seen[expected > 1e-6], expected[expected > 1e-6]).pvalue > ALARM
+    # Permute-and-flip, which names better scores more often, is told apart by the same test.
+    assert chisquare(np.bincount(won[:, 0], minlength=4), chances(scores[0], 4.0) * 10_000).pvalue < ALARM
+
+
+def test_the_exponential_mechanism_is_within_its_loss_for_all_small_scores() -> None:
+    """Three scores and all that a unit turns them into; half of the noise is found out."""
+
+    def worst(scale: float, *, monotone: bool) -> float:
+        found = 0.0
+        for base in itertools.product((0, 2, 60), repeat=3):
+            for move in itertools.product((-1, 0, 1), repeat=3):
+                if monotone and {-1, 1} <= set(move):
+                    continue
+                chances_of = (exponential_chances(np.array(base) + step, scale) for step in (0, np.array(move)))
+                found = max(found, float(np.abs(np.subtract(*map(np.log, chances_of))).max()))
+        return found
+
+    for monotone in (False, True):
+        scale = ExponentialMechanism(loss=Pure(1), sensitivity=1.0, monotone=monotone).scale
+        width = scale.total * scale.grid
+        assert 0.95 < worst(width, monotone=monotone) <= 1
+        assert worst(width / 2, monotone=monotone) > 1.4
+
+
+def test_exact_exponential_choices_are_those_of_the_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = np.random.default_rng(1).integers(-9, 9, (60, 5))
+    words = [LazyWords(bytes(32)) for _ in range(2)]
+    fast = exponential_choice(scores, 3.7, words[0])
+    monkeypatch.setattr(lazy_bits, "SLACK", 2.0)
+    assert np.array_equal(fast, exponential_choice(scores, 3.7, words[1]))
+
+
+def test_words_beyond_the_largest_multiple_are_drawn_again() -> None:
+    class Large(LazyWords):
+        def take(self, rows: Any, count: Any) -> Any:
+            start, words = super().take(rows, count)
+            if not hasattr(self, "large"):
+                self.large, words = True, np.full_like(words, 2**64 - 1)
+            return start, words
+
+    drawn = lazy_bits._draw_below(10, 4000, Large(bytes(32)))
+    assert chisquare(np.bincount(drawn, minlength=10)).pvalue > ALARM
+
+
+@pytest.mark.parametrize("mechanism", [NoisyMax, ExponentialMechanism])
+def test_choices_with_much_budget_name_the_largest_score(mechanism: Any) -> None:
+    made = mechanism(loss=Pure(200), sensitivity=0.5)
+    scores = np.array([[[0.0, 7.5, 3.0], [9.0, 1.0, 2.0]]])
+    assert made.run(ReleasedNoise(), scores, permit=make_permit()).tolist() == [[1, 0]]
 
 
 def test_exact_coins_are_those_of_the_doubles(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,9 @@ SURE = 1 - 1e-7
 
 
 def chances(scores: np.ndarray, scale: float) -> np.ndarray:
-    """Of two scores by noisy max with exponential noise: the smaller one wins with half of exp(−gap/scale)."""
-    less = math.exp(-abs(float(scores[0] - scores[1])) / scale) / 2
-    return np.array([1 - less, less] if scores[0] >= scores[1] else [less, 1 - less])
+    """Of two scores by the exponential mechanism."""
+    kept = np.exp((np.asarray(scores, np.float64) - np.max(scores)) / scale)
+    return np.asarray(kept / kept.sum(), np.float64)
 
 
 def log_laplace(noise: int, width: float) -> float:
@@ -39,7 +39,7 @@ class Transcript:
     def __init__(self, truth: np.ndarray, choices: list[int], measured: list[int]) -> None:
         self.truth, self.choices, self.measured, self.log = truth, iter(choices), iter(measured), 0.0
 
-    def noisy_max(self, scores: Any, scale: Any, *, permit: Any) -> np.ndarray:
+    def exponential_choice(self, scores: Any, scale: Any, *, permit: Any) -> np.ndarray:
         permit.use()
         self.choice = next(self.choices)
         self.log += math.log(chances(scores[0], scale)[self.choice])
@@ -117,6 +117,9 @@ def test_the_mean_of_a_tilted_grid_is_that_of_its_definition() -> None:
     tilted = np.exp(np.outer(weights, grid) - np.abs(weights)[:, None])
     expected = tilted @ grid / tilted.sum(axis=1)
     assert grid_mean(weights) == pytest.approx(expected, rel=1e-6, abs=1e-12)
+    coarse = np.arange(-7, 8) / 7
+    tilted = np.exp(np.outer(weights[:6], coarse) - np.abs(weights[:6])[:, None])
+    assert grid_mean(weights[:6], 7) == pytest.approx(tilted @ coarse / tilted.sum(axis=1), rel=1e-6, abs=1e-12)
     assert np.abs(grid_mean(np.array([1e300, -1e300]))).max() <= 1
 
 

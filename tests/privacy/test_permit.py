@@ -18,6 +18,7 @@ DRAWS = {
     "gaussian": lambda source, permit: source.rounded_gaussian(2.0, (3,), permit=permit),
     "spherical": lambda source, permit: source.spherical(20.0, (3,), permit=permit),
     "noisy max": lambda source, permit: source.noisy_max(np.array([1, 2]), 2.0, permit=permit),
+    "exponential": lambda source, permit: source.exponential_choice(np.array([1, 2]), 2.0, permit=permit),
 }
 SOURCES: list[Any] = [ReleasedNoise(), SeededNoise(1)]
 

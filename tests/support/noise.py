@@ -41,6 +41,9 @@ class NoNoise:
         permit.use()
         return np.asarray(np.argmax(scores, axis=-1), np.int64)
 
+    def exponential_choice(self, scores: Any, scale: float, *, permit: Any) -> Integers:
+        return self.noisy_max(scores, scale, permit=permit)
+
     def seed(self, *, permit: Any) -> bytes:
         permit.use()
         return bytes(32)

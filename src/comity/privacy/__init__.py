@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from comity.privacy.loss import Loss as Loss
     from comity.privacy.loss import Pure as Pure
     from comity.privacy.loss import loss_of as loss_of
+    from comity.privacy.mechanisms import ExponentialMechanism as ExponentialMechanism
     from comity.privacy.mechanisms import Gaussian as Gaussian
     from comity.privacy.mechanisms import Laplace as Laplace
     from comity.privacy.mechanisms import NoisyCounts as NoisyCounts
@@ -53,6 +54,7 @@ __all__ = [
     "Account",
     "Approx",
     "Draw",
+    "ExponentialMechanism",
     "Gaussian",
     "Laplace",
     "Ledger",
@@ -85,6 +87,7 @@ _HOMES = {
     "Account": "comity.privacy.ledger",
     "Approx": "comity.privacy.loss",
     "Draw": "comity.privacy.ledger",
+    "ExponentialMechanism": "comity.privacy.mechanisms",
     "Gaussian": "comity.privacy.mechanisms",
     "Laplace": "comity.privacy.mechanisms",
     "Ledger": "comity.privacy.ledger",

@@ -26,7 +26,7 @@ from comity.privacy.sampling.lattice_noise import (
     part_variance,
     spherical_variance,
 )
-from comity.privacy.sampling.lazy_bits import LazyWords, normals, permute_and_flip
+from comity.privacy.sampling.lazy_bits import LazyWords, exponential_choice, normals, permute_and_flip
 from comity.privacy.sampling.precise import PRECISE
 
 Integers = NDArray[np.int64]
@@ -63,6 +63,10 @@ class NoiseSource(Protocol):
 
     def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
         """The index of the largest score along the last axis after adding exponential noise of mean `scale`."""
+        ...
+
+    def exponential_choice(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
+        """An index along the last axis, with probability proportional to exp(score/scale)."""
         ...
 
     def seed(self, *, permit: Permit) -> bytes:
@@ -112,6 +116,13 @@ class ReleasedNoise:
         permit.use()
         rows = listed.reshape(-1, listed.shape[-1])
         return permute_and_flip(rows, float(scale), LazyWords(fresh_seed())).reshape(listed.shape[:-1])
+
+    def exponential_choice(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
+        _count_draws(scale, ())
+        listed = _check_scores(scores)
+        permit.use()
+        rows = listed.reshape(-1, listed.shape[-1])
+        return exponential_choice(rows, float(scale), LazyWords(fresh_seed())).reshape(listed.shape[:-1])
 
     def seed(self, *, permit: Permit) -> bytes:
         permit.use()
@@ -166,6 +177,13 @@ class SeededNoise:
         listed = _check_scores(scores)
         permit.use()
         return np.asarray(np.argmax(listed + self._generator.exponential(scale, listed.shape), axis=-1), np.int64)
+
+    def exponential_choice(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
+        _count_draws(scale, ())
+        listed = _check_scores(scores)
+        permit.use()
+        # The largest score with Gumbel noise has exactly these probabilities.
+        return np.asarray(np.argmax(listed + self._generator.gumbel(0.0, scale, listed.shape), axis=-1), np.int64)
 
     def seed(self, *, permit: Permit) -> bytes:
         permit.use()
@@ -266,6 +284,9 @@ class SeededDraws:
 
     def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
         return self._stream(permit).noisy_max(scores, scale, permit=permit)
+
+    def exponential_choice(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
+        return self._stream(permit).exponential_choice(scores, scale, permit=permit)
 
     def seed(self, *, permit: Permit) -> bytes:
         return self._stream(permit).seed(permit=permit)

@@ -8,6 +8,7 @@ must follow, `storage.py` files and memory, and `witness.py` the defence against
 from comity.privacy.currency import Currency
 from comity.privacy.ledger.balance import Account, currency_for, format_rounded
 from comity.privacy.ledger.chain import CommitHead, Entry
+from comity.privacy.ledger.history import Moment
 from comity.privacy.ledger.ledger import Ledger, Run
 from comity.privacy.ledger.storage import SharedFile
 from comity.privacy.ledger.tables import numbered_parameters
@@ -23,6 +24,7 @@ __all__ = [
     "Draw",
     "Entry",
     "Ledger",
+    "Moment",
     "Run",
     "SharedFile",
     "Sign",

@@ -23,6 +23,7 @@ from comity.files import open_private
 from comity.privacy.currency import Currency, Grant
 from comity.privacy.ledger.balance import Account
 from comity.privacy.ledger.chain import CommitHead, Entry
+from comity.privacy.ledger.history import Moment, replay_history
 from comity.privacy.ledger.storage import FileStorage, MemoryStorage, SharedFile, SharedStorage
 from comity.privacy.ledger.tables import (
     entry_rows,
@@ -324,6 +325,11 @@ class Ledger:
     def entries(self) -> list[Entry]:
         with self._querying() as connection:
             return [Entry(*row) for row in entry_rows(connection, self._storage.owner)]  # type: ignore[arg-type]
+
+    def history(self) -> list[Moment]:
+        """What was granted, spent and left of each dataset after each event, derived from the entries alone."""
+        with self._querying() as connection:
+            return replay_history(entry_rows(connection, self._storage.owner), self._storage.name)
 
     def runs(self) -> list[Run]:
         """Every run that reserved here, in the order of their ids."""

@@ -1,6 +1,6 @@
 """Mechanisms: what each adds, what that promises, and why. The longer proofs are in proof.md."""
 
-from comity.privacy.mechanisms.computations import NoisyCounts, NoisyMax, NoisyThreshold
+from comity.privacy.mechanisms.computations import ExponentialMechanism, NoisyCounts, NoisyMax, NoisyThreshold
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.mechanisms.prefix_sums import PrefixSums
@@ -9,6 +9,7 @@ from comity.privacy.mechanisms.scale import Noise, Scale
 from comity.privacy.mechanisms.spherical import Spherical
 
 __all__ = [
+    "ExponentialMechanism",
     "Gaussian",
     "Laplace",
     "MeanWeights",

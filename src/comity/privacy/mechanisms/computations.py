@@ -1,4 +1,4 @@
-"""Private computations of a site on its values: noisy counts, the largest noisy score, and a noisy threshold.
+"""Private computations of a site on its values: noisy counts, choices by score, and a noisy threshold.
 
 Each is one loss, however often it draws. Rows of a table that one unit can't touch cost nothing more.
 """
@@ -104,7 +104,29 @@ class RowNoise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyMax(RowNoise):
+class Choice(RowNoise):
+    """Names one score of each row. Where all scores of a row move the same way (`monotone`), half the noise
+    suffices."""
+
+    monotone: bool = False
+
+    def __post_init__(self) -> None:
+        _ = self.scale
+
+    @property
+    def times(self) -> int:
+        return 1 if self.monotone else 2
+
+    def check(self, values: NDArray[Any]) -> None:
+        check_values(values, self.name, 1, MAX_UNITS / 2 * self.scale.grid)
+
+    def _on_grid(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        self.check(values)
+        return np.rint(np.asarray(values, np.float64) / self.scale.grid).astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyMax(Choice):
     """Names the largest score of each row after adding exponential noise of mean 2Δ/ε to each, and nothing else.
 
     The choice has the distribution of permute-and-flip (McKenna and Sheldon, 2020), which is never worse in
@@ -123,25 +145,32 @@ class NoisyMax(RowNoise):
                  keeps the direction in which it moves.
     """
 
-    monotone: bool = False
     name: ClassVar[str] = "noisy max"
-
-    def __post_init__(self) -> None:
-        _ = self.scale
-
-    @property
-    def times(self) -> int:
-        return 1 if self.monotone else 2
-
-    def check(self, values: NDArray[Any]) -> None:
-        check_values(values, self.name, 1, MAX_UNITS / 2 * self.scale.grid)
 
     def run(self, source: NoiseSource, values: NDArray[Any], *, permit: Permit) -> NDArray[np.int64]:
         """The index of the winner along the last axis of scores."""
-        self.check(values)
-        scale = self.scale
-        scores = np.rint(np.asarray(values, np.float64) / scale.grid).astype(np.int64)
-        return source.noisy_max(scores, scale.total, permit=permit)
+        return source.noisy_max(self._on_grid(values), self.scale.total, permit=permit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExponentialMechanism(Choice):
+    """Names one score of each row, with probability proportional to exp(εq/(2Δ)) (McSherry and Talwar, 2007).
+
+    Promise      ε-DP against anyone who learns the choices of all rows, under the conditions of `NoisyMax`. At the
+                 same ε, the score that it names is lower in expectation than that of `NoisyMax`, or equal.
+    Why          with b = 2Δ/ε, P[i] = exp(q_i/b)/Σ_j exp(q_j/b). For a neighbour the numerator moves by a factor of
+                 at most exp(Δ/b), and so does the sum: together exp(2Δ/b) = e^(ε/touched). Rows are independent, and
+                 the factors of the rows that differ multiply to at most e^ε.
+                 Where all scores of a row move the same way (`monotone`), numerator and sum do too, each by a factor
+                 from 1 to exp(Δ/b): their quotient moves by at most exp(Δ/b), and b = Δ/ε suffices.
+    Sensitivity  that of `NoisyMax`.
+    """
+
+    name: ClassVar[str] = "exponential mechanism"
+
+    def run(self, source: NoiseSource, values: NDArray[Any], *, permit: Permit) -> NDArray[np.int64]:
+        """The index of the choice along the last axis of scores."""
+        return source.exponential_choice(self._on_grid(values), self.scale.total, permit=permit)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 STEPS = 128
-"""Each record's entries in [−1, 1] are rounded to multiples of 1/STEPS, so sums are exact integers."""
+"""Each record's entries in [−1, 1] are rounded to multiples of 1/STEPS, so sums are exact integers. The paper's η is
+1/STEPS; a mechanism may have other `steps`."""
 
 _MAX_COUNT = 1 << 33
 _SMALL = 1e-4
@@ -49,13 +50,15 @@ class MeanWeights:
     on the grid of each coordinate, so λ describes it fully. It releases λ and the means, averaged over iterations.
 
     Promise      against anyone who sees means, λ, and every choice and measurement on the way.
-    Why          a choice by noisy max with noise of mean 1/ε, of scores that a unit moves by Δ, is 2εΔ-DP; measuring
-                 with discrete Laplace noise of scale 1/ε is εΔ-DP: 3εΔ an iteration, and all else is made from them.
+    Why          a choice with probability proportional to exp(ε·score), of scores that a unit moves by Δ, is 2εΔ-DP;
+                 measuring with discrete Laplace noise of scale 1/ε is εΔ-DP: 3εΔ an iteration, and all else is made
+                 from them.
                  Concentrated, 2εΔ and εΔ are (2εΔ)²/2 and (εΔ)²/2 (Bun and Steinke 2016): 2.5·ε²Δ².
     Sensitivity  Δ on each coordinate of the sum: a record that is added or removed moves it by at most 1, one that is
                  replaced by at most 2. The number of records that scales the weights is public.
 
-    `epsilon` is the printed figure; an iteration costs 3Δ times it, not once.
+    `epsilon` is the printed figure; an iteration costs 3Δ times it, not once. The grid has `steps` points to either
+    side of 0.
     """
 
     epsilon: float
@@ -63,11 +66,16 @@ class MeanWeights:
     dimensions: int
     sensitivity: float = 1.0
     concentrated: bool = True
+    steps: int = STEPS
     name: ClassVar[str] = "multiplicative weights"
     norm: ClassVar[str] = "linf"
 
     def __post_init__(self) -> None:
-        for key, value in (("iterations", self.iterations), ("dimensions", self.dimensions)):
+        for key, value in (
+            ("iterations", self.iterations),
+            ("dimensions", self.dimensions),
+            ("steps", self.steps),
+        ):
             if not 1 <= value <= _MAX_COUNT:
                 raise StudyError(f"{key} of multiplicative weights must be between 1 and 2^33, found {value}", key=key)
         for key, figure in (("epsilon", self.epsilon), ("sensitivity", self.sensitivity)):
@@ -86,7 +94,7 @@ class MeanWeights:
         return weights_cost(self.epsilon, self.iterations, self.sensitivity, concentrated=self.concentrated)
 
     def check(self, values: Any) -> None:
-        """`values` are the sums in units of 1/STEPS, the first λ, and the public number of records."""
+        """`values` are the sums in units of 1/steps, the first λ, and the public number of records."""
         sums, start, records = values
         if not 1 <= records <= _MAX_COUNT:
             raise DataError(f"{self.name} needs between 1 and 2^33 records, found {records}")
@@ -101,25 +109,25 @@ class MeanWeights:
                     f"{self.name} needs {self.dimensions} whole sums and as many weights, found {found.dtype} of shape "
                     f"{found.shape}"
                 )
-        if np.abs(np.asarray(sums, np.float64)).max() > records * STEPS:
+        if np.abs(np.asarray(sums, np.float64)).max() > records * self.steps:
             raise DataError(f"{self.name} needs sums of at most {records} records in [-1, 1]")
 
     def run(self, source: NoiseSource, values: Any, *, permit: Permit) -> Floats:
         """Two rows: the means in [−1, 1], averaged over the iterations, and the last λ."""
         self.check(values)
-        width = STEPS / self.epsilon * ROUND_UP
+        width = self.steps / self.epsilon * ROUND_UP
         sums, start, records = values
         truth, weights = np.asarray(sums, np.int64), np.array(start, np.float64)
-        means = grid_mean(weights)
+        means = grid_mean(weights, self.steps)
         total = np.zeros(self.dimensions)
         with permit.several(2 * self.iterations) as within:
             for _ in range(self.iterations):
-                answers = np.rint(records * STEPS * means).astype(np.int64)
-                (worst,) = source.noisy_max(np.abs(answers - truth)[None], width, permit=within)
+                answers = np.rint(records * self.steps * means).astype(np.int64)
+                (worst,) = source.exponential_choice(np.abs(answers - truth)[None], width, permit=within)
                 (noise,) = source.discrete_laplace(width, (1,), permit=within)
-                measured = float(truth[worst] + noise) / STEPS
+                measured = float(truth[worst] + noise) / self.steps
                 weights[worst] += (measured - records * means[worst]) / (2 * records)
-                means[worst] = grid_mean(weights[worst : worst + 1])[0]
+                means[worst] = grid_mean(weights[worst : worst + 1], self.steps)[0]
                 total += means
         return np.stack([total / self.iterations, weights])
 
@@ -133,18 +141,18 @@ def weights_cost(epsilon: float, iterations: int, sensitivity: float, *, concent
     return ZCDP(LOSSES.multiply(square, Decimal(iterations)))
 
 
-def quantise(rows: Floats) -> Integers:
-    """Entries in [−1, 1] as multiples of 1/STEPS; entries outside are clipped, NaN counts as 0."""
-    return np.rint(np.clip(np.nan_to_num(rows, nan=0.0), -1.0, 1.0) * STEPS).astype(np.int64)
+def quantise(rows: Floats, steps: int = STEPS) -> Integers:
+    """Entries in [−1, 1] as multiples of 1/steps; entries outside are clipped, NaN counts as 0."""
+    return np.rint(np.clip(np.nan_to_num(rows, nan=0.0), -1.0, 1.0) * steps).astype(np.int64)
 
 
-def grid_mean(weights: Floats) -> Floats:
-    """Σ s·exp(λs) / Σ exp(λs) over the grid −1, −1 + 1/STEPS, …, 1, for each λ.
+def grid_mean(weights: Floats, steps: int = STEPS) -> Floats:
+    """Σ s·exp(λs) / Σ exp(λs) over the grid −1, −1 + 1/steps, …, 1, for each λ.
 
-    With x = λ/STEPS it is ((n + ½)·coth((n + ½)x) − ½·coth(x/2))/n for n = STEPS, the derivative of the logarithm of
+    With x = λ/n it is ((n + ½)·coth((n + ½)x) − ½·coth(x/2))/n for n = steps, the derivative of the logarithm of
     sinh((n + ½)x)/sinh(x/2).
     """
-    x, n = np.asarray(weights, np.float64) / STEPS, STEPS
+    x, n = np.asarray(weights, np.float64) / steps, steps
     size = np.abs(x)
     big = np.maximum(size, _SMALL / n)
     closed = ((n + 0.5) / np.tanh((n + 0.5) * big) - 0.5 / np.tanh(big / 2)) / n

@@ -1,4 +1,4 @@
-"""Samplers that draw as many bits as a decision needs and make no error: normal variables, and permute-and-flip.
+"""Samplers that draw as many bits as a decision needs and make no error: normal variables, and choices by score.
 
 Normal variables   |Y| for Y of N(0, σ²) is drawn by rejection (von Neumann 1951) under a step curve. The half line is
                    split into cells of 2^e units, a sixteenth to a thirty-second of σ. A 62-bit word chooses a cell by
@@ -11,6 +11,9 @@ Permute-and-flip   Which of several scores is largest (McKenna and Sheldon 2020)
                    order, and each is taken with probability exp(−gap/b) for its gap to the best score. All coins are
                    independent, so this is the same as tossing one coin per candidate and choosing uniformly among
                    those with heads; the best one always has heads.
+Exponential        One of several scores with probability proportional to exp(score/b) (McSherry and Talwar 2007), row
+                   by row. A candidate is drawn uniformly and taken with probability exp(−gap/b); if it is not, another
+                   one is drawn, which may be the same again.
 """
 
 from __future__ import annotations
@@ -240,14 +243,18 @@ def permute_and_flip(scores: Integers, scale: float, words: LazyWords) -> Intege
 
 def _choose_winners(scores: Integers, scale: float, words: LazyWords) -> Integers:
     gaps = (scores.max(axis=1, keepdims=True) - scores).ravel()
+    return _choose_marked(_toss_coins(gaps, scale, words).reshape(scores.shape), words)
+
+
+def _toss_coins(gaps: Integers, scale: float, words: LazyWords) -> NDArray[np.bool_]:
+    """An independent coin for each gap, with heads of probability exp(−gap/scale)."""
     start, (uniforms,) = words.take(1, gaps.size)
     margins = np.exp(gaps / -scale) - uniforms * 2.0**-64
     heads = margins > 0
     for index in np.flatnonzero((np.abs(margins) <= SLACK) & (gaps > 0)).tolist():
         x = Fraction(int(gaps[index])) / Fraction(scale)
         heads[index] = words.below(start + index, int(uniforms[index]), partial(exponential_between, x, x))
-    heads |= gaps == 0
-    return _choose_marked(heads.reshape(scores.shape), words)
+    return np.asarray(heads | (gaps == 0), np.bool_)
 
 
 def _choose_marked(heads: NDArray[np.bool_], words: LazyWords) -> Integers:
@@ -262,3 +269,28 @@ def _choose_marked(heads: NDArray[np.bool_], words: LazyWords) -> Integers:
         winners[waiting] = keys.argmax(axis=1)
         waiting = waiting[(keys == top).sum(axis=1) > 1]
     return winners
+
+
+def exponential_choice(scores: Integers, scale: float, words: LazyWords) -> Integers:
+    """An index of each row of integer scores, with probability proportional to exp(score/scale)."""
+    gaps = scores.max(axis=1, keepdims=True) - scores
+    chosen, waiting = np.empty(len(scores), np.int64), np.arange(len(scores))
+    while waiting.size:
+        proposed = _draw_below(scores.shape[1], waiting.size, words)
+        taken = _toss_coins(gaps[waiting, proposed], scale, words)
+        chosen[waiting[taken]] = proposed[taken]
+        waiting = waiting[~taken]
+    return chosen
+
+
+def _draw_below(bound: int, count: int, words: LazyWords) -> Integers:
+    """Uniform integers below a bound. Words at or above its largest multiple are drawn again: a remainder would be more
+    likely by them."""
+    drawn, waiting = np.empty(count, np.int64), np.arange(count)
+    whole = np.uint64((1 << 64) // bound * bound - 1)
+    while waiting.size:
+        _, (found,) = words.take(1, waiting.size)
+        kept = found <= whole
+        drawn[waiting[kept]] = (found[kept] % np.uint64(bound)).astype(np.int64)
+        waiting = waiting[~kept]
+    return drawn
