@@ -204,3 +204,15 @@ def test_bad_schema_names_file_key_value_and_remedy(text: str, sentence: str) ->
 def test_python_schema_refuses_what_is_no_column() -> None:
     with pytest.raises(SchemaError, match="expected Numeric, Categorical, Ordinal or Date, found 'age'"):
         Schema(("age",))  # type: ignore[arg-type]
+
+
+def test_a_draft_is_part_of_the_schema_and_changes_nothing_where_there_is_none() -> None:
+    text = '[columns.age]\nkind = "numeric"\nlow = 0\nhigh = 110\n{}[target]\nname = "ill"\nclasses = ["no", "yes"]\n{}'
+    plain, marked = Schema.parse(text.format("", "")), Schema.parse(text.format("draft = true\n", "draft = true\n"))
+    assert plain.drafts == () and marked.drafts == ("age", "ill")
+    assert Schema.parse(text.format("draft = false\n", "draft = false\n")).digest() == plain.digest()
+    assert marked.digest() != plain.digest() and Schema.parse(marked.to_toml()) == marked
+    assert marked.restrict("age").drafts == ("age",)
+    for wrong in (text.format('draft = "yes"\n', ""), text.format("", "draft = 1\n")):
+        with pytest.raises(SchemaError, match=r"draft: expected true or false"):
+            Schema.parse(wrong)

@@ -76,3 +76,16 @@ def test_nothing_was_measured_says_so() -> None:
     assert not Assessment().measured and not Assessment(measure="x").measured
     for one in (Assessment(0.0), Assessment(figures=(Figure("a", 1.0),)), Assessment(sections=(Section("x"),))):
         assert one.measured
+
+
+@pytest.mark.parametrize(
+    ("error", "other", "tested", "told"),
+    [(0.30, 0.32, 100, False), (0.30, 0.32, 100_000, True), (0.2, 0.4, 1000, True), (0.3, 0.32, 0, True)],
+)
+def test_a_difference_is_told_where_chance_does_not_explain_it(
+    error: float, other: float, tested: int, told: bool
+) -> None:
+    assert Assessment(error, "share of test records that is predicted wrongly", tested=tested).can_tell(other) is told
+    # Chance of test records says nothing about a mean squared error, nor about a figure that is no share.
+    assert Assessment(error, "mean squared error", tested=tested).can_tell(other)
+    assert Assessment(-1e308, "share of test records", tested=tested).interval is None

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from comity.data import Numeric, Schema
 from comity.errors import Refused
 from comity.federation.declare.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declare.declaration import Declaration, Release
@@ -46,6 +47,22 @@ def test_a_policy_is_checked_before_the_reservation() -> None:
 
     assert reply(Policy(approved=once), Unproven()) == ("policy", "unproven")
     assert reply(Policy(approved=once, unproven=True), Unproven())[0] == "ok"
+
+
+def test_bounds_that_were_drafted_from_records_run_in_simulations_alone() -> None:
+    def schema(*, draft: bool) -> Schema:
+        return Schema((Numeric("age", 0, 100), Numeric("dose", 0, 1, draft=draft)))
+
+    def reply(policy: Policy, *, draft: bool) -> Any:
+        one = host_party(Rounds(), replace(make_consortium(), schema=schema(draft=draft)), "ash", policy=policy)
+        out = decode(ask_host(one, "run.begin[0]"))
+        return out.get("refused", "ok"), out.get("key")
+
+    site = Policy(approved={STUDY: 1})
+    assert reply(site, draft=True) == ("policy", "schema")
+    assert reply(site, draft=False)[0] == "ok" and reply(SIMULATION, draft=True)[0] == "ok"
+    with pytest.raises(Refused, match="marks dose as a draft"):
+        site.check_drafts(replace(make_consortium(), schema=schema(draft=True)))
 
 
 def test_whoever_nothing_is_bounded_against_needs_the_owners_word_too() -> None:

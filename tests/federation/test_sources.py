@@ -371,7 +371,12 @@ def test_each_distinct_payer_is_shown_and_the_largest_is_the_guarantee() -> None
     text = shown.as_text()
     assert "in all         eps 1.44 for consumer (elm)" in text
     assert "in all         eps 1.00 for each owner (ash, birch)" in text and "each party" not in text
-    assert shown.as_json()["payers"][0] == {"name": "consumer (elm)", "parties": 1, "loss": "eps 1.44"}
+    assert shown.as_json()["payers"][0] == {
+        "name": "consumer (elm)",
+        "parties": 1,
+        "loss": "eps 1.44",
+        "epsilon": "1.44",
+    }
     # A person at two owners is two units of one release; one at an owner and the consumer pays for both of theirs.
     (note,) = [note for note in shown.notes if note.startswith("the unit is")]
     assert note.endswith("at eps 2.44 instead of 1.44; each ledger is charged for one party")

@@ -39,7 +39,7 @@ def averaging(kind: Any = "spherical") -> Plan:
 
 
 PLANS: dict[str, Callable[[], Plan]] = {
-    "softlabel": lambda: plan("s", softlabel(2, l2=1.0, constants="paper"), softlabel_parties(4)),
+    "softlabel": lambda: plan("s", softlabel(2, l2=1.0, sensitivity="paper"), softlabel_parties(4)),
     "averaging": averaging,
     "summary": lambda: plan("s", summary(), summary_parties(Approx(1.0, 1e-5))),
     "synthetic": lambda: plan("s", small(TOY, depth=8, levels=4), terms()),
@@ -49,7 +49,7 @@ SAID = {
     # about, to, claimed, true
     "softlabel": ("a whole party", "anyone who sees the model", "eps 1.00", "at most eps 0.50"),
     "averaging": ("a record", "anyone who sees the model and did not draw its noise", "eps 1.00", "at most eps 0.16"),
-    "summary": ("a record of an owner", "each other owner", "(eps 1.00, delta 1e-5)", "infinite at delta 1e-5"),
+    "summary": ("a record of an owner", "each other owner", "(eps 0.04809, delta 1e-5)", "infinite at delta 1e-5"),
     "synthetic": ("a record", "everyone who sees all trees and datasets", "eps 1.00", "at most eps 0.7813"),
     "vertical": ("a record", "everyone who sees the coefficients or the model", "eps 1.00", "at most eps 0.50"),
 }
@@ -127,7 +127,7 @@ def test_the_command_prints_both_and_gives_both_as_json(tmp_path: Path, capsys: 
     (tmp_path / "study.toml").write_text(PUBLISHED)
     assert main(["plan", str(tmp_path / "study.toml")]) == 0
     said = capsys.readouterr().out
-    assert "\n  true loss      a record, to each other party: infinite: no epsilon holds; the paper claims" in said
+    assert "\n  true loss  a record, to each other party: infinite: no epsilon holds; the paper claims" in said
     assert main(["plan", str(tmp_path / "study.toml"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["true_losses"]
     assert {one["to"] for one in found} == {"everyone who sees the coefficients or the model", "each other party"}

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from comity.data import clinic_schema
 from comity.errors import StudyError
+from comity.methods.averaging import Averaging
 from comity.methods.averaging import starter as averaging
 from comity.methods.summary import starter as summary
-from comity.study.simulation.ledgers import require_grant
+from comity.privacy.loss import Pure
+from comity.study.simulation.ledgers import grants_by_party, require_grant
 from comity.study.study import Study
 
 
@@ -29,3 +32,16 @@ def test_a_grant_that_no_epsilon_makes_large_enough_is_refused_with_what_to_do(t
     with pytest.raises(StudyError, match=r"remove simulation\.grant"):
         require_grant(Study.load(tmp_path / "study.toml", overrides={"summary.variant": "published"}))
     require_grant(Study.load(tmp_path / "study.toml"))
+
+
+def test_a_simulation_is_granted_the_true_loss_where_that_is_above_the_claimed_one() -> None:
+    """Of few parties and many weights the claimed epsilon does not cover what the paper's noise loses."""
+    study = Averaging(clinic_schema("readmitted"), variant="published").study(["ash", "birch"], epsilon=1.0)
+    lost = study.agreement.declaration["noise"].loss
+    assert isinstance(lost, Pure) and lost.epsilon > 1.5
+    granted = grants_by_party(study, study.agreement)
+    assert isinstance(granted, dict) and set(granted) == {"ash", "birch"}
+    for one in granted.values():
+        assert isinstance(one, float) and lost.epsilon <= one < 1.01 * float(lost.epsilon)
+    default = Averaging(clinic_schema("readmitted"), sizes=10).study(["ash", "birch"], epsilon=1.0, delta=1e-6)
+    assert grants_by_party(default, default.agreement) == 1.0

@@ -286,10 +286,10 @@ def test_more_parties_than_hosts_are_refused_before_a_ledger_hears_of_it(monkeyp
 
 
 def test_the_plan_of_published_soft_labels_says_which_constants_scale_the_noise(folder: Path) -> None:
-    tight = load(folder).plan()
-    paper = load(folder, "l2 = 0.01", 'l2 = 0.01\nconstants = "paper"').plan()
-    assert any(one.startswith('constants: "tight"') and "proof.md" in one for one in tight.notes)
-    assert any(one.startswith('constants: "paper"') and "as printed" in one for one in paper.notes)
+    tight = load(folder, "l2 = 0.01", 'l2 = 0.01\nsensitivity = "tight"').plan()
+    paper = load(folder).plan()
+    assert any(one.startswith('sensitivity: "tight"') and "proof.md" in one for one in tight.notes)
+    assert any(one.startswith('sensitivity: "paper"') and "as printed" in one for one in paper.notes)
     figures = [next(one for one in plan.notes if "sensitivity of" in one).split()[-4] for plan in (tight, paper)]
     assert float(figures[1]) == pytest.approx(2 * float(figures[0]), rel=0.01)
     unused = load(folder, "l2 = 0.01", 'l2 = 0.01\nmethod = "avg"').plan().notes

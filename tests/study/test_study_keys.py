@@ -65,8 +65,12 @@ BASES: dict[str, tuple[str, str, str]] = {
     "vertical default": ("vertical", RECORD + DELTA, 'products = "dealer"'),
     "vertical default pure": ("vertical", RECORD + PURE, 'products = "dealer"'),
     "vertical default gradient": ("vertical", RECORD + DELTA, 'products = "dealer"\nsolver = "gradient"'),
-    "vertical published": ("vertical", RECORD + PURE, 'variant = "published"'),
-    "vertical published aligned": ("vertical", RECORD + PURE, 'variant = "published"\nalignment = "keyed"'),
+    "vertical published": ("vertical", RECORD + PURE, 'variant = "published"\nintercept = true'),
+    "vertical published aligned": (
+        "vertical",
+        RECORD + PURE,
+        'variant = "published"\nalignment = "keyed"\nintercept = true',
+    ),
 }
 
 # Other values than the bases have, per key; the first that is not refused must change something.
@@ -79,13 +83,13 @@ VALUES: dict[str, list[str]] = {
     "averaging.clip": ["0.1"],
     "averaging.scaling": ['"normalised"'],
     "averaging.bins": ["false"],
-    "averaging.intercept": ["false"],
-    "averaging.noise": ['"literal"'],
+    "averaging.intercept": ["false", "true"],
+    "averaging.noise": ['"literal"', '"spherical"'],
     "averaging.key_bits": ["3072"],
     "averaging.most": ["4096"],
     "softlabel.auxiliary": ['"other.csv"'],
     "softlabel.scaling": ['"normalised"'],
-    "softlabel.intercept": ["false"],
+    "softlabel.intercept": ["false", "true"],
     "softlabel.statistic": ['"histograms"', '"models"'],
     "softlabel.sizes": ["500", "50"],
     "softlabel.feature_map": ['"scaling"'],
@@ -93,7 +97,7 @@ VALUES: dict[str, list[str]] = {
     "softlabel.local_l2": ["10.0"],
     "softlabel.method": ['"vote"', '"avg"'],
     "softlabel.l2": ["0.3"],
-    "softlabel.constants": ['"paper"'],
+    "softlabel.sensitivity": ['"paper"', '"tight"'],
     "softlabel.auxiliary_privacy": ['"private"', '"public"'],
     "softlabel.auxiliary_records": ["41"],
     "summary.sizes": ["{north = 14, south = 15, east = 15, west = 15}"],
@@ -103,7 +107,14 @@ VALUES: dict[str, list[str]] = {
     "summary.selection": ['"auction"', '"one-shot"'],
     "summary.missed": ["0.2"],
     "summary.ask_share": ["0.3"],
-    "summary.bid_sign": ['"printed"'],
+    "summary.bid_sign": ['"corrected"'],
+    "summary.features": ['"paired"'],
+    "summary.epsilon_v": ["0.02"],
+    "summary.epsilon_first": ["0.5"],
+    "summary.epsilon_l": ['"study"'],
+    "summary.t_init": ["30"],
+    "summary.t_sub": ["3"],
+    "summary.eta": ["0.1"],
     "summary.tau": ["2"],
     "summary.auction_epsilon": ["0.25"],
     "summary.gamma": ["2.5"],
@@ -126,7 +137,9 @@ VALUES: dict[str, list[str]] = {
     "synthetic.leaves": ["40"],
     "synthetic.labelling": ['"own"'],
     "synthetic.consistency": ["false"],
+    "synthetic.choice": ['"permute-and-flip"'],
     "synthetic.learner": ['"svm"'],
+    "synthetic.losses": ['"smooth"'],
     "synthetic.l2": ["0.1"],
     "synthetic.seed": ["1"],
     "vertical.label_at": ['"south"'],
@@ -139,6 +152,8 @@ VALUES: dict[str, list[str]] = {
     "vertical.bins": ["true"],
     "vertical.party_epsilon": ["{north = 0.01}"],
     "vertical.block_epsilon": ['{north = 0.1, south = 0.1, "north+south" = 0.1}'],
+    "vertical.sensitivity": ['"tight"'],
+    "vertical.repair": ['"zhang"', '"floor"'],
     "vertical.max_rows": ["1000"],
 }
 
@@ -256,8 +271,6 @@ EXPECTED_REFUSALS = {
     "softlabel.auxiliary_privacy": ("softlabel published", "softlabel published private"),
     "softlabel.auxiliary_records": ("softlabel published private",),
     "softlabel.feature_map": ("softlabel default",),
-    "softlabel.method": ("softlabel published private",),
-    "summary.deliver": ("summary auction", "summary published"),
     "summary.selection": ("summary hashes", "summary weights"),
     "synthetic.rounds": ("synthetic default pure",),
     "synthetic.sizes": ("synthetic default pure",),
@@ -286,4 +299,5 @@ def test_defaults_and_settings_show_the_keys_of_the_variant_alone(base: Any, tmp
     assert mine == set(study.method.own_keys(study.setting))
     assert ("key_bits" in mine) == (base == "averaging published")
     assert ("statistic" in mine) == base.startswith("softlabel default")
-    assert ("intercept" in mine) == (not base.startswith(("vertical published", "synthetic", "summary")))
+    assert ("intercept" in mine) == (not base.startswith(("synthetic", "summary")))
+    assert ("repair" in mine) == base.startswith("vertical published")

@@ -50,3 +50,9 @@ def test_what_nests_too_deeply_is_one_short_error() -> None:
         page = [page]
     with pytest.raises(ValueError, match="nested"):
         validate(list[Any], page)
+
+
+def test_an_integer_that_would_be_an_infinite_number_is_refused() -> None:
+    assert validate(float, 10**300) == 1e300
+    with pytest.raises(ValueError, match="more digits"):
+        validate(float, 10**400)

@@ -39,10 +39,13 @@ class Bars:
 
 @dataclass(frozen=True)
 class Dot:
+    """`deviation` is the standard deviation of the value itself, where it is known."""
+
     __repr__ = short_repr
 
     label: str
     value: float
+    deviation: float | None = None
 
 
 @dataclass(frozen=True)

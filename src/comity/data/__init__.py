@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from comity.data.schemas.check import Finding as Finding
     from comity.data.schemas.check import explain as explain
     from comity.data.schemas.check import explain_size as explain_size
+    from comity.data.schemas.check import explain_source as explain_source
     from comity.data.schemas.drafting import draft as draft
     from comity.data.tables.csv_file import Csv as Csv
     from comity.data.tables.parquet_file import Parquet as Parquet
@@ -83,6 +84,7 @@ __all__ = [
     "draft",
     "explain",
     "explain_size",
+    "explain_source",
     "fits_in_memory",
     "open_source",
     "public_cohort",
@@ -123,6 +125,7 @@ _HOMES = {
     "split_evenly": "comity.data.partition",
     "explain": "comity.data.schemas.check",
     "explain_size": "comity.data.schemas.check",
+    "explain_source": "comity.data.schemas.check",
     "fits_in_memory": "comity.data.tables.streamed_records",
     "open_source": "comity.data.tables.sources",
     "public_cohort": "comity.data.public.visits",

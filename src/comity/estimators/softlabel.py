@@ -120,7 +120,9 @@ class SoftLabelClassifier(SimulatedClassifier):
         self, auxiliary: Floats, classes: tuple[str, ...], records: int
     ) -> SoftLabelProtocol | PublishedSoftLabel:
         if self.method is not None:
-            return SoftLabel.published_over_rows(auxiliary=auxiliary, classes=classes, method=self.method, l2=self.l2)
+            return SoftLabel.published_over_rows(
+                auxiliary=auxiliary, classes=classes, method=self.method, l2=self.l2, sensitivity="tight"
+            )
         return SoftLabel.over_rows(
             auxiliary=auxiliary,
             classes=classes,

@@ -13,6 +13,7 @@ from threading import RLock
 from typing import Any
 
 from comity.errors import Malformed, Refused
+from comity.federation.declare.about import UNSTATED, About
 from comity.federation.declare.consortium import COORDINATOR, Consortium
 from comity.federation.declare.declaration import Declaration, Release, SumGroup
 from comity.federation.declare.release import is_release_name
@@ -31,7 +32,7 @@ _MOUNT = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """`study` is the study's hash; `title` names the study in ledger entries.
+    """`study` is the study's hash; `title` names the study in ledger entries; `about` is what its author says of it.
 
     Each declaration is made once. In a simulation all hosts share one agreement.
     """
@@ -42,6 +43,7 @@ class Agreement:
     protocol: Protocol
     consortium: Consortium
     title: str = "study"
+    about: About = UNSTATED
     _declared: dict[str, Declaration] = field(default_factory=dict, init=False, repr=False)
     _sent: dict[tuple[str, str], Release] = field(default_factory=dict, init=False, repr=False)
     _declaring: Any = field(default_factory=RLock, init=False, repr=False)

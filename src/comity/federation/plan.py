@@ -8,6 +8,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from comity.crypto.share_holders import choose_degree
+from comity.data import Schema
+from comity.federation.declare.about import UNSTATED, About
 from comity.federation.declare.consortium import Consortium, format_participants
 from comity.federation.declare.declaration import PRIVATE, Declaration, TrueLoss, is_unproven
 from comity.federation.declare.payers import (
@@ -33,12 +35,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlanRow:
+    """One release. `kind` names its protection (`summed`, `sealed`, `disclosed`, ...), and `why` says what its receiver
+    sees where the protection is not noise."""
+
     release: str
     source: str
     to: str
     protection: str
     loss: str
     noise_sd: float | None
+    kind: str = ""
+    times: int = 1
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Reads:
+    """The columns that a run reads at one party, or at each party."""
+
+    __repr__ = short_repr
+
+    party: str
+    columns: tuple[str, ...]
+    target: str = ""
+    identifier: str = ""
 
 
 _HEADS = ("release", "from", "to", "protection", "loss per party")
@@ -49,7 +69,8 @@ class Plan:
     """Every release with its receiver, protection and cost; the cost to each party; the adversary; the claim.
 
     `guarantee` is the largest cost of a run to a party. `payers` are groups of parties with the same cost, the largest
-    first. `true_losses` are those of a published method, beside what its paper claims.
+    first. `true_losses` are those of a published method, beside what its paper claims. `makes` names what comes out,
+    and `reads` the columns that go in.
     """
 
     __repr__ = short_repr
@@ -70,6 +91,9 @@ class Plan:
     payers: tuple[Payer, ...] = ()
     true_losses: tuple[TrueLoss, ...] = ()
     exposed: str = ""
+    about: About = UNSTATED
+    makes: str = ""
+    reads: tuple[Reads, ...] = ()
 
     @property
     def in_all(self) -> str:
@@ -92,8 +116,11 @@ class Plan:
     def as_json(self) -> dict[str, Any]:
         return {
             "study": self.study,
+            "about": self.about.given(),
             "protocol": self.protocol,
             "parties": self.parties,
+            "makes": self.makes,
+            "reads": [vars(one) for one in self.reads],
             "unit": self.unit,
             "neighbours": self.neighbours,
             "releases": [vars(row) for row in self.rows],
@@ -141,7 +168,8 @@ class Plan:
     @property
     def _remarks(self) -> list[tuple[str, str]]:
         paid = [format_payers((payer,)) for payer in self.payers] or [self.in_all]
-        found = [("in all", one) for one in paid]
+        found = [(key.replace("_", " "), text) for key, text in self.about.given().items()]
+        found += [("in all", one) for one in paid]
         found += [("true loss", str(loss)) for loss in self.true_losses]
         found += [("WARNING", one) for one in (*self.claim_warnings, *self.warnings)]
         found.append(("holds against", self.adversary))
@@ -149,9 +177,15 @@ class Plan:
         return found + [("note", note) for note in self.notes]
 
 
-def plan(study: str, protocol: Protocol, consortium: Consortium, declaration: Declaration | None = None) -> Plan:
-    """The plan of a study; `declaration` is what the protocol declares there, where that is known already."""
-    """Plan a run of a protocol in a consortium. Refuses what the declaration rules out."""
+def plan(
+    study: str,
+    protocol: Protocol,
+    consortium: Consortium,
+    declaration: Declaration | None = None,
+    about: About = UNSTATED,
+) -> Plan:
+    """Plan a run of a protocol in a consortium. Refuses what the declaration rules out. `declaration` is what the
+    protocol declares there, where that is known already; `about` is what the study's author says of it."""
     declaration = declaration or protocol.accepted(consortium)
     rows, noise_notes = [], dict[str, list[str]]()
     for release in declaration.releases:
@@ -162,7 +196,10 @@ def plan(study: str, protocol: Protocol, consortium: Consortium, declaration: De
             noise_sd = None if scale is None else release.deviation(scale) * scale.grid
         loss = "-" if release.loss is None else str(release.loss * release.debits)
         source, to = format_participants(release.source), format_participants(release.to)
-        rows.append(PlanRow(release.name + times, source, to, release.protection.text, loss, noise_sd))
+        protection = release.protection
+        kind, why = type(protection).__name__.lower(), str(getattr(protection, "why", ""))
+        named = release.name + times
+        rows.append(PlanRow(named, source, to, protection.text, loss, noise_sd, kind, release.times, why))
         if isinstance(release.protection, Summed):
             over, parts = release.summed_over(consortium), release.parts(consortium)
             if over.size != parts:
@@ -173,13 +210,13 @@ def plan(study: str, protocol: Protocol, consortium: Consortium, declaration: De
     notes += _evaluation_notes(consortium)
     if consortium.unit is not Unit.PARTY and any(release.loss is not None for release in declaration.releases):
         charged = protocol.charged_once or two_parties_note(declaration, consortium)
-        notes.append(f"the unit is {_UNITS[consortium.unit.value]}. {charged[0].upper()}{charged[1:]}")
+        notes.append(f"the unit is {_WORDS[consortium.unit.value]}. {charged[0].upper()}{charged[1:]}")
     spent = payer_groups(declaration, consortium)[0].spent
     return Plan(
         study=study,
         protocol=protocol.title_in(consortium),
         parties=consortium.size,
-        unit=_UNITS[consortium.unit.value],
+        unit=_WORDS[consortium.unit.value],
         neighbours="replaced" if consortium.neighbours.value == "replace" else "added or removed",
         rows=tuple(rows),
         total=consortium.loss,
@@ -195,7 +232,24 @@ def plan(study: str, protocol: Protocol, consortium: Consortium, declaration: De
         ),
         payers=payers(declaration, consortium),
         true_losses=_true_losses(protocol, consortium),
+        about=about,
+        makes=protocol.makes,
+        reads=_reads(protocol, consortium),
     )
+
+
+def _reads(protocol: Protocol, consortium: Consortium) -> tuple[Reads, ...]:
+    """What each party reads: its own columns where these differ, otherwise all columns of the schema."""
+    by_party = getattr(protocol, "encoding_of", None)
+    if by_party is not None:
+        return tuple(_columns_of(by_party(party).schema, party) for party in consortium.parties)
+    schema = getattr(getattr(protocol, "encoding", None), "schema", None) or consortium.schema
+    return () if schema is None else (_columns_of(schema, "each party"),)
+
+
+def _columns_of(schema: Schema, party: str) -> Reads:
+    target = "" if schema.target is None else schema.target.name
+    return Reads(party, schema.names, target, schema.identifier or "")
 
 
 def _true_losses(protocol: Protocol, consortium: Consortium) -> tuple[TrueLoss, ...]:
@@ -291,7 +345,7 @@ def loose_warnings(spent: Spent, units: int | None, consortium: Consortium) -> t
     if epsilon > LOOSE_EPSILON:
         found.append(
             f"eps {format_up(epsilon, decimals=2)} is above {LOOSE_EPSILON}: someone who sees the result may be almost "
-            f"sure which of two versions of {_UNITS[consortium.unit.value]} it was made from; lower privacy.epsilon"
+            f"sure which of two versions of {_WORDS[consortium.unit.value]} it was made from; lower privacy.epsilon"
         )
     if delta * (units or _UNDECLARED) > 1:
         counted = f"1/{units}, and the study declares {units} units" if units else f"1/{_UNDECLARED}"
@@ -302,4 +356,6 @@ def loose_warnings(spent: Spent, units: int | None, consortium: Consortium) -> t
     return tuple(found)
 
 
-_UNITS: Mapping[str, str] = {"record": "a record", "person": "a person", "party": "a whole party"}
+_WORDS: Mapping[str, str] = {"record": "a record", "person": "a person", "party": "a whole party"}
+UNITS = tuple(_WORDS.values())
+"""What plans call the units."""

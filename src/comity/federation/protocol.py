@@ -39,6 +39,8 @@ class Protocol(Part):
     """The form of the method, as an owner's policy names it: `published` is that of the paper."""
     roles: ClassVar[tuple[str, ...]] = ()
     """The roles that its releases name, where not all parties do the same."""
+    assesses_own: ClassVar[bool] = False
+    """Whether a simulation measures what owners keep at their sites (`assess_own`)."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -49,6 +51,11 @@ class Protocol(Part):
     def __post_init__(self) -> None:
         """Check every field against its type. A method with further checks calls this first."""
         check_fields(self)
+
+    @property
+    def makes(self) -> str:
+        """What a run makes, in the words of a plan: "one classifier"."""
+        return "released values"
 
     @property
     def stackable(self) -> bool:
@@ -144,6 +151,11 @@ class Protocol(Part):
         comparison is wanted. The default is for models that predict."""
         compared = [] if train is None else self.compare(train, test)
         return assess_predictor(presented, test, self.score(presented, test), compared)
+
+    def assess_own(self, found: Assessment, own: Mapping[str, Mapping[str, Artefact]], test: Records) -> Assessment:
+        """Simulation only: the assessment with what owners keep at their sites (`present_own`, by party). Called where
+        `assesses_own` is set."""
+        return found
 
     def clipped_fractions(
         self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium

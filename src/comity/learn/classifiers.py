@@ -259,10 +259,13 @@ class LinearClassifier(ReleasedClassifier):
             return Section("The model")
         two = len(self.classes) == 2
         axis = f"weight in favour of {self.classes[1]}" if two else "weight in favour of the class"
-        return Section(
-            "The model",
-            plots=(Dots("Strongest weights of the model", axis, strongest, weight_deviation(self, noise)),),
+        deviation = weight_deviation(self, noise)
+        known = (
+            ()
+            if deviation is not None
+            else ("How far noise moves a single weight is not known: small ones may be noise.",)
         )
+        return Section("The model", known, plots=(Dots("Strongest weights of the model", axis, strongest, deviation),))
 
 
 class RowwiseClassifier:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from comity.artefacts.artefact import Card
-from comity.artefacts.section import Grid, Section
+from comity.artefacts.section import Dot, Dots, Grid, Section
 from comity.data import Encoding
 from comity.data.row_products import clip_received, products
 from comity.errors import DataError
@@ -210,7 +210,11 @@ class LinearRegressor(ReleasedEstimator):
         if self.dominated_.any():
             note += f" {int(self.dominated_.sum())} of all are decided by the ridge as much as by the records."
         heads = ("feature", "coefficient", "standard error")
-        return Section("The model", tables=(Grid(heads, strongest, note),) if strongest else ())
+        if not strongest:
+            return Section("The model")
+        dots = tuple(Dot(name, value, error) for name, value, error in strongest)
+        plot = Dots("Strongest coefficients of the model", "coefficient, in units of the target", dots)
+        return Section("The model", plots=(plot,), tables=(Grid(heads, strongest, note),))
 
     def _strongest(self) -> tuple[tuple[str, float, float | None], ...]:
         """The largest coefficients with the names of their features and their standard errors."""

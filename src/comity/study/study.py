@@ -19,7 +19,9 @@ from comity.crypto.sealing import PublicIdentity
 from comity.data import Schema
 from comity.errors import StudyError
 from comity.federation.agreement import Agreement
+from comity.federation.declare.about import UNSTATED, About
 from comity.federation.declare.consortium import COORDINATOR, Consortium, default_colluders
+from comity.federation.declare.policy import name_drafts
 from comity.federation.plan import Plan, plan
 from comity.federation.protocol import Protocol
 from comity.methods import PROTOCOLS, Method, Setting, method_of
@@ -76,6 +78,7 @@ class Study:
     files: Mapping[str, str]
     evaluation: EvaluationTable | None = None
     prediction: PredictionTable | None = None
+    about: About = UNSTATED
     notices: tuple[str, ...] = ()
     """What its author should know: options by their earlier names, sizes that were counted."""
 
@@ -121,7 +124,7 @@ class Study:
     @cached_property
     def agreement(self) -> Agreement:
         """What the participants agree on. Hosts and coordinator are built from it; the plan shows its declaration."""
-        return Agreement(self.hash, self.protocol, self.consortium, self.name)
+        return Agreement(self.hash, self.protocol, self.consortium, self.name, self.about)
 
     def plan(self) -> Plan:
         """What a run would release, to whom and at what loss. No records are read."""
@@ -130,7 +133,7 @@ class Study:
             consortium, declaration = self.consortium, self.agreement.accepted
             if runs_as_stacks(consortium.size, hosts=self.simulation.hosts):
                 require_stacks(self.protocol, declaration, consortium)
-            return plan(self.name, self.protocol, consortium, declaration)
+            return plan(self.name, self.protocol, consortium, declaration, self.about)
 
     def defaults(self) -> dict[str, Any]:
         """Every setting that the file left to its default, by dotted key; no keys of other variants."""
@@ -141,6 +144,7 @@ class Study:
         own = self.method.own_keys(self.setting)
         measured = {} if self.evaluation is None else self.evaluation.model_dump()
         return {
+            **{f"study.{key}": text for key, text in self.about.given().items()},
             **{f"evaluation.{key}": value for key, value in measured.items() if value is not None},
             **{f"privacy.{key}": getattr(self.privacy, key) for key in type(self.privacy).model_fields},
             **{f"{self.protocol_name}.{key}": getattr(self.method, key) for key in own},
@@ -148,7 +152,7 @@ class Study:
 
     def _written(self, dotted: str) -> bool:
         table, _, key = dotted.partition(".")
-        if table == "evaluation":
+        if table in ("study", "evaluation"):
             return True
         return key in (self.privacy if table == "privacy" else self.method).model_fields_set
 
@@ -278,7 +282,9 @@ class Study:
                 protocol = build_prediction(file.prediction, protocol, schema, parties, folder, where)
         check_roles(parties, protocol, where)
         content = {
-            "study": {"name": file.study.name, "protocol": method.table, "version": protocol.version},
+            "study": {"name": file.study.name, "protocol": method.table, "version": protocol.version}
+            # Studies that were agreed on before these keys existed keep their hashes.
+            | file.study.about.given(),
             "schema": schema.digest(),
             "privacy": privacy.model_dump(mode="json"),
             # In their order: shares, positions and columns depend on it.
@@ -309,7 +315,8 @@ class Study:
             files=files,
             evaluation=file.evaluation,
             prediction=file.prediction,
-            notices=notices,
+            about=file.study.about,
+            notices=(*notices, *_notice_drafts(schema)),
         )
 
 
@@ -320,6 +327,16 @@ class PublicFiles:
     read: Callable[[str, str], pd.DataFrame]
     digest: Callable[[str, str], str]
     names: Mapping[str, str]
+
+
+def _notice_drafts(schema: Schema) -> tuple[str, ...]:
+    if not schema.drafts:
+        return ()
+    return (
+        f"the schema's bounds of {name_drafts(schema.drafts)} are a draft (draft = true): if they were taken from "
+        "private records, the stated guarantee does not hold. Simulations go on; a study between organisations is "
+        "refused until each is replaced by public knowledge and its mark is deleted",
+    )
 
 
 def _describe_party(method: Method, party: str, role_of: Mapping[str, str]) -> dict[str, Any]:

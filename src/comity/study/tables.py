@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from comity.errors import BudgetExceeded, ComityError, StudyError
+from comity.federation.declare.about import About
 from comity.federation.declare.consortium import check_party_names
 from comity.federation.declare.evaluation import Evaluation, split_budget
 from comity.federation.protocol import Protocol
@@ -30,10 +31,21 @@ def prefix_errors(where: str) -> Iterator[None]:
         raise type(error)(f"{where}: {error}", code=error.code, key=error.key) from error
 
 
+_ONE_LINE = r"^[^\r\n]+$"
+
+
 class StudyTable(Table):
     name: str = Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9._ -]+$")
     protocol: str
     schema_: str = Field(alias="schema")
+    purpose: str | None = Field(None, max_length=500, pattern=_ONE_LINE)
+    contact: str | None = Field(None, max_length=200, pattern=_ONE_LINE)
+    legal_basis: str | None = Field(None, max_length=500, pattern=_ONE_LINE)
+    retention: str | None = Field(None, max_length=200, pattern=_ONE_LINE)
+
+    @property
+    def about(self) -> About:
+        return About(self.purpose or "", self.contact or "", self.legal_basis or "", self.retention or "")
 
 
 class PrivacyTable(Table):

@@ -7,8 +7,11 @@ noticed where it is read.
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
+
+_TOO_LONG = re.compile(r"[0-9]{309}")
 
 
 def validate(kind: Any, page: Any) -> Any:
@@ -17,7 +20,11 @@ def validate(kind: Any, page: Any) -> Any:
     from pydantic import ValidationError
 
     try:
-        return _adapter(kind).validate_json(json.dumps(page, allow_nan=False), strict=True)
+        text = json.dumps(page, allow_nan=False)
+        if _TOO_LONG.search(text):
+            # As a float it would be infinite.
+            raise ValueError("an integer of more digits than any number has here")
+        return _adapter(kind).validate_json(text, strict=True)
     except (ValidationError, TypeError, RecursionError) as error:
         raise ValueError(_describe_first(error)) from None
 

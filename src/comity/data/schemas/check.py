@@ -6,7 +6,7 @@ functions of private records and are sent to nobody.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -27,7 +27,9 @@ from comity.data.schemas.reading import (
     read_numbers,
 )
 from comity.data.schemas.schema import Schema
+from comity.data.tables.source import Source
 from comity.data.tables.table import column_of
+from comity.data.tables.translation import TranslatedSource
 from comity.errors import DataError
 
 # A number of records that differs from the declared one by this factor is reported.
@@ -85,6 +87,38 @@ def explain(
     return findings
 
 
+def explain_source(
+    schema: Schema, source: Source, where: str = "the data", *, unit: str | None = None, records: int | None = None
+) -> tuple[list[Finding], int]:
+    """`explain` for the records of a source, and how many they are. Values that the source's own keys (`format`,
+    `unit`) can't translate are findings too."""
+    if not isinstance(source, TranslatedSource):
+        frame = source.read()
+        return explain(schema, frame, where, unit=unit, records=records), len(frame)
+    frame, wrong = source.read_all_wrong()
+    findings = [
+        _name_wrong(name, found.series, found.wrong, where, *source.translation.expected(name))
+        for name, found in wrong.items()
+        if name in _read_names(schema)
+    ]
+    return findings + explain(_without(schema, set(wrong)), frame, where, unit=unit, records=records), len(frame)
+
+
+def _read_names(schema: Schema) -> tuple[str, ...]:
+    target = () if schema.target is None else (schema.target.name,)
+    return (*schema.names, *target, *(() if schema.identifier is None else (schema.identifier,)))
+
+
+def _without(schema: Schema, names: set[str]) -> Schema:
+    """The schema without columns that have findings already. One column always stays: a schema needs one."""
+    kept = [column for column in schema.columns if column.name not in names]
+    columns = tuple(column if column.follows not in names else replace(column, follows=None) for column in kept)
+    target = None if schema.target is None or schema.target.name in names else schema.target
+    if not columns and target is None:
+        return schema
+    return Schema(columns, target, None if schema.identifier in names else schema.identifier)
+
+
 def explain_size(records: int, where: str, *, unit: str | None = None, declared: int | None = None) -> list[Finding]:
     """Warn if an owner has no records, or many more or fewer than the study declares."""
     if records == 0:
@@ -109,7 +143,7 @@ def _check_numbers(column: Numeric | Bounded, series: pd.Series, where: str) -> 
     findings = []
     if read.wrong.any():
         kind, remedy = "whole numbers" if integer else "numbers", remedy_for_numbers(series, read.wrong)
-        findings.append(_name_wrong(column, series, read.wrong, where, f"expected {kind}", remedy))
+        findings.append(_name_wrong(column.name, series, read.wrong, where, f"expected {kind}", remedy))
     infinite = int(np.isinf(read.values).sum())
     if infinite:
         sentence = (
@@ -133,7 +167,9 @@ def _check_dates(column: Date, series: pd.Series, where: str) -> list[Finding]:
     findings = []
     if read.wrong.any():
         remedy = remedy_for_dates(column, series, read.wrong)
-        findings.append(_name_wrong(column, series, read.wrong, where, f"expected {expected_dates(column)}", remedy))
+        findings.append(
+            _name_wrong(column.name, series, read.wrong, where, f"expected {expected_dates(column)}", remedy)
+        )
     steps = column.since_low(read.days)
     outside = int(((steps < 0) | (steps > column.steps)).sum())
     if outside:
@@ -152,13 +188,11 @@ def _severity(count: int, total: int) -> Literal["warning", "note"]:
 
 
 def _name_wrong(
-    column: Column | Target, series: pd.Series, wrong: NDArray[np.bool_], where: str, expected: str, remedy: str
+    column: str, series: pd.Series, wrong: NDArray[np.bool_], where: str, expected: str, remedy: str
 ) -> Finding:
     first, more = int(np.argmax(wrong)), int(wrong.sum()) - 1
-    sentence = (
-        f"{where}: {column.name}: {expected}, found others in record {first + 1} and {more} more like it; {remedy}."
-    )
-    return Finding("error", column.name, sentence, (quote_value(series, wrong),))
+    sentence = f"{where}: {column}: {expected}, found others in record {first + 1} and {more} more like it; {remedy}."
+    return Finding("error", column, sentence, (quote_value(series, wrong),))
 
 
 def _check_categories(column: Categorical | Ordinal | Classes, series: pd.Series, where: str) -> list[Finding]:

@@ -1,7 +1,8 @@
 """The kinds of columns that a schema can have: what is public about one value of a record.
 
 All parties agree on every bound, value and edge before data are read. A bound that was looked up in private records is
-a release that nobody accounted for, and the sensitivities derived from it prove nothing.
+a release that nobody accounted for, and the sensitivities derived from it prove nothing. `draft` marks a column whose
+bounds, values or fill were: a simulation takes it, a site does not.
 """
 
 from __future__ import annotations
@@ -55,9 +56,11 @@ class Numeric:
     bins: int | None = None
     scale: Spacing = "linear"
     follows: str | None = None
+    draft: bool = False
 
     def __post_init__(self) -> None:
         at = f"columns.{_check_name(self.name, 'columns')}"
+        _check_flag(self.draft, f"{at}.draft")
         _check_choice(self.scale, ("linear", "log"), f"{at}.scale", "say how the range is measured")
         _check_bins(self.bins, self.edges, at)
         _set(self, "low", _check_number(self.low, f"{at}.low"))
@@ -128,9 +131,11 @@ class Categorical:
     other: bool = False
     missing: Other = "error"
     follows: str | None = None
+    draft: bool = False
 
     def __post_init__(self) -> None:
         at = f"columns.{_check_name(self.name, 'columns')}"
+        _check_flag(self.draft, f"{at}.draft")
         _set(self, "values", _check_values(self.values, f"{at}.values", least=1))
         _check_flag(self.other, f"{at}.other")
         _check_choice(self.missing, ("error", "other", "cell"), f"{at}.missing")
@@ -156,9 +161,11 @@ class Ordinal:
     edges: tuple[str, ...] | None = None
     bins: int | None = None
     follows: str | None = None
+    draft: bool = False
 
     def __post_init__(self) -> None:
         at = f"columns.{_check_name(self.name, 'columns')}"
+        _check_flag(self.draft, f"{at}.draft")
         _set(self, "values", _check_values(self.values, f"{at}.values", least=2))
         _check_choice(self.missing, ("error", "fill", "cell"), f"{at}.missing")
         _check_bins(self.bins, self.edges, at)
@@ -202,9 +209,11 @@ class Date:
     fill: date | None = None
     bins: int | None = None
     follows: str | None = None
+    draft: bool = False
 
     def __post_init__(self) -> None:
         at = f"columns.{_check_name(self.name, 'columns')}"
+        _check_flag(self.draft, f"{at}.draft")
         _set(self, "low", _check_day(self.low, f"{at}.low"))
         _set(self, "high", _check_day(self.high, f"{at}.high"))
         _check_choice(self.missing, ("error", "fill", "cell"), f"{at}.missing")
@@ -273,9 +282,11 @@ class Classes:
 
     name: str
     values: tuple[str, ...]
+    draft: bool = False
 
     def __post_init__(self) -> None:
         _check_name(self.name, "target")
+        _check_flag(self.draft, "target.draft")
         _set(self, "values", _check_values(self.values, "target.classes", least=2))
 
 
@@ -286,9 +297,11 @@ class Bounded:
     name: str
     low: float
     high: float
+    draft: bool = False
 
     def __post_init__(self) -> None:
         _check_name(self.name, "target")
+        _check_flag(self.draft, "target.draft")
         _set(self, "low", _check_number(self.low, "target.low"))
         _set(self, "high", _check_number(self.high, "target.high"))
         _check_range(self.low, self.high, "target")

@@ -42,30 +42,32 @@ def draft(frame: pd.DataFrame, *, target: str, identifier: str | None = None, wh
     with `other`, ordered pandas categories ordinal ones. A comment names the columns that can't be drafted (free text,
     no values).
     """
+    schema, left_out = draft_schema(frame, target=target, identifier=identifier, where=where)
+    comments = [f"# left out: {name!r} {reason}" for name, reason in left_out.items()]
+    return "\n".join([_WARNING, *comments, *([""] if comments else []), schema.to_toml()])
+
+
+def draft_schema(
+    frame: pd.DataFrame, *, target: str | None, identifier: str | None = None, where: str = "the sample"
+) -> tuple[Schema, dict[str, str]]:
+    """A schema for a table like this sample, and why columns that can't be drafted were left out."""
     if len(frame) == 0:
         raise DataError(f"{where}: expected a sample with records, found none; give a public sample.")
-    label = _draft_target(column_of(frame, target, where), target, where)
+    label = None if target is None else _draft_target(column_of(frame, target, where), target, where)
     if identifier is not None:
         column_of(frame, identifier, where)
     columns: list[Column] = []
-    left_out: list[str] = []
+    left_out: dict[str, str] = {}
     for name in map(str, frame.columns):
         if name not in (target, identifier):
             drafted = _draft_column(column_of(frame, name, where), name)
             if isinstance(drafted, str):
-                left_out.append(f"# left out: {name!r} {drafted}")
+                left_out[name] = drafted
             else:
                 columns.append(drafted)
     if not columns:
         raise DataError(f"{where}: no column beside the target can be drafted; write the schema by hand.")
-    return "\n".join(
-        [
-            _WARNING,
-            *left_out,
-            *([""] if left_out else []),
-            Schema(tuple(columns), label, identifier).to_toml(),
-        ]
-    )
+    return Schema(tuple(columns), label, identifier), left_out
 
 
 def _draft_column(series: pd.Series, name: str) -> Column | str:

@@ -71,7 +71,7 @@ def read_numbers(series: pd.Series, *, integer: bool = False) -> Numbers:
         missing = np.isnan(values)
         wrong = np.zeros(len(values), np.bool_)
     else:
-        missing = _find_blank(series)
+        missing = find_blank(series)
         text = isinstance(series.dtype, pd.CategoricalDtype) or pd.api.types.is_string_dtype(series.dtype)
         if text or series.dtype == object:
             plain = series.astype(object).where(~missing, None)
@@ -161,7 +161,7 @@ def _whole_text(text: str) -> tuple[str, ...]:
 
 def read_ids(series: pd.Series) -> tuple[NDArray[np.object_], NDArray[np.bool_]]:
     """Identifiers as texts, and which of them are missing or blank."""
-    missing = _find_blank(series)
+    missing = find_blank(series)
     ids = np.empty(len(series), object)
     ids[:] = [category_text(value) for value in series.astype(object)]
     ids[missing] = ""
@@ -173,7 +173,8 @@ def canonical_id(one: str) -> str:
     return unicodedata.normalize("NFC", one).strip()
 
 
-def _find_blank(series: pd.Series) -> NDArray[np.bool_]:
+def find_blank(series: pd.Series) -> NDArray[np.bool_]:
+    """Which values are missing, or texts of blanks."""
     import pandas as pd
 
     missing = series.isna().to_numpy(dtype=np.bool_).copy()

@@ -110,6 +110,12 @@ class Schema:
     def _target_name(self) -> tuple[str, ...]:
         return () if self.target is None else (self.target.name,)
 
+    @property
+    def drafts(self) -> tuple[str, ...]:
+        """Names of the columns, and of the target, whose bounds or values are still a draft."""
+        drafted = tuple(column.name for column in self.columns if column.draft)
+        return (*drafted, *(self._target_name if self.target is not None and self.target.draft else ()))
+
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:
             if column.name == name:
@@ -146,10 +152,10 @@ class Schema:
     def to_toml(self) -> str:
         """TOML text that parses to an equal schema."""
         tables = self._tables()
-        columns = {f"columns.{_toml_key(name)}": table for name, table in tables.pop("columns").items()}
+        columns = {f"columns.{toml_key(name)}": table for name, table in tables.pop("columns").items()}
         lines: list[str] = []
         for name, table in (columns | tables).items():
-            lines += [f"[{name}]", *(f"{key} = {_to_toml(value)}" for key, value in table.items()), ""]
+            lines += [f"[{name}]", *(f"{key} = {to_toml_value(value)}" for key, value in table.items()), ""]
         return "\n".join(lines)
 
     def digest(self) -> str:
@@ -168,6 +174,8 @@ class Schema:
                 tables["target"] = {"name": name, "classes": list(values)}
             case Bounded(name, low, high):
                 tables["target"] = {"name": name, "low": low, "high": high}
+        if self.target is not None and self.target.draft:
+            tables["target"]["draft"] = True
         if self.identifier is not None:
             tables["identifier"] = {"name": self.identifier}
         return tables
@@ -214,22 +222,22 @@ def _parse_column(name: str, table: Mapping[str, Any]) -> Column:
 
 
 def _parse_target(table: Mapping[str, Any]) -> Target:
-    _check_keys(table, ("name", "classes", "low", "high"), "target")
-    name = _require_key(table, "name", "target")
+    _check_keys(table, ("name", "classes", "low", "high", "draft"), "target")
+    name, draft = _require_key(table, "name", "target"), table.get("draft", False)
     if "classes" in table:
         if "low" in table or "high" in table:
             raise SchemaError(
                 "target: expected classes or low and high, found both; a class target has no bounds, so remove one.",
                 key="target",
             )
-        return Classes(name, table["classes"])
+        return Classes(name, table["classes"], draft)
     if "low" not in table and "high" not in table:
         raise SchemaError(
             "target.classes: expected classes, or low and high, found neither; "
             'write classes = ["no", "yes"] or low = 0 and high = 1.',
             key="target.classes",
         )
-    return Bounded(name, _require_key(table, "low", "target"), _require_key(table, "high", "target"))
+    return Bounded(name, _require_key(table, "low", "target"), _require_key(table, "high", "target"), draft)
 
 
 def _require_table(value: Any, at: str) -> Mapping[str, Any]:
@@ -258,11 +266,13 @@ def _to_iso(value: Any) -> str:
     raise TypeError(f"a schema holds no {type(value).__name__}")
 
 
-def _toml_key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _to_toml(name)
+def toml_key(name: str) -> str:
+    """A name as TOML writes a key."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else to_toml_value(name)
 
 
-def _to_toml(value: Any) -> str:
+def to_toml_value(value: Any) -> str:
+    """A value as TOML writes it on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -270,6 +280,8 @@ def _to_toml(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, date):
         return value.isoformat()
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_to_toml, value)) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{toml_key(key)} = {to_toml_value(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(to_toml_value, value)) + "]"
     return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))

@@ -12,7 +12,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -29,6 +29,7 @@ _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
 # Digits after a leading zero are an identifier or a code (007, 01067), not a number.
 _CODE = r"^\s*[+-]?0[0-9]"
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?[0-9]+,[0-9]+\s*")
+_COMMA_NUMBER = r"^(\s*[+-]?[0-9]+),([0-9]+\s*)$"
 _DECIMAL_POINT = re.compile(r"\s*[+-]?[0-9]*\.[0-9]+\s*")
 _HEAD_BYTES = 1 << 16
 _HEAD_LINES = 50
@@ -47,6 +48,12 @@ class Csv(Source):
     separator: str | None = None
     decimal: str = "."
     encoding: str = "utf-8"
+    missing: tuple[str, ...] = ()
+    """Texts that stand for no value, beside empty fields and NA: without them a column of numbers stays one."""
+    blanks: tuple[tuple[str, str], ...] = ()
+    """The same for single columns: pairs of a column and a text."""
+    texts: tuple[str, ...] = ()
+    """Columns that stay text."""
 
     def __post_init__(self) -> None:
         separator = self.separator
@@ -69,8 +76,8 @@ class Csv(Source):
             if _is_empty(self):
                 return select_columns(pd.DataFrame(), columns, str(self.path))
             _check_form(self)
-            table = _open_reader(self).read_all()
-            kinds = [_narrowest(column, _Kind.WHOLE, self) for column in table.columns]
+            table = _without_marks(_open_reader(self).read_all(), self)
+            kinds = [_narrowest(column, kind, self) for column, kind in zip(table.columns, _least(table, self))]
             return select_columns(_to_frame(table, kinds, self), columns, str(self.path))
 
     def batches(self, columns: Columns = None, rows: int = 100_000) -> Iterator[pd.DataFrame]:
@@ -89,14 +96,15 @@ class Csv(Source):
         _check_form(self)
         kinds: list[_Kind] | None = None
         for batch in _open_reader(self):
-            least = kinds or [_Kind.WHOLE] * batch.num_columns
-            kinds = [_narrowest(column, kind, self) for column, kind in zip(batch.columns, least)]
+            table = _without_marks(pa.Table.from_batches([batch]), self)
+            least = kinds or _least(table, self)
+            kinds = [_narrowest(column, kind, self) for column, kind in zip(table.columns, least)]
         reader = _open_reader(self)
         if kinds is None:
             yield _to_frame(reader.read_all(), [_Kind.TEXT] * len(reader.schema), self)
             return
         for batch in reader:
-            yield _to_frame(pa.Table.from_batches([batch]), kinds, self)
+            yield _to_frame(_without_marks(pa.Table.from_batches([batch]), self), kinds, self)
 
     def rows_at_most(self, columns: int) -> int:
         # A field may be empty, but the separator or line end after it takes a byte.
@@ -109,6 +117,15 @@ class Csv(Source):
 
 def _refuse_key(key: str, expected: str, found: object) -> NoReturn:
     raise StudyError(f"{key}: expected {expected}, found {found!r}; correct it or leave it out.", key=key)
+
+
+def guess_dialect(path: Path) -> Csv:
+    """The file with the encoding and the separator that it is most likely written with."""
+    file = Csv(path)
+    with translate_errors(path):
+        encoding = _guess_utf16(_read_start(file)) or _find_encoding(file)
+        file = file if encoding is None else replace(file, encoding=encoding)
+        return replace(file, separator=_find_separator(*_read_head(file)))
 
 
 def _open(table: Mapping[str, Any], place: Place) -> Csv:
@@ -151,6 +168,27 @@ def _open_reader(file: Csv) -> Any:
     return arrow_csv.open_csv(file.path, parse_options=parse, read_options=reading, convert_options=convert)
 
 
+def _least(table: Any, file: Csv) -> list[_Kind]:
+    """The narrowest kind that each column may have."""
+    return [_Kind.TEXT if name in file.texts else _Kind.WHOLE for name in table.column_names]
+
+
+def _without_marks(table: Any, file: Csv) -> Any:
+    """The table of texts with missing values for the texts that stand for none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not file.missing and not file.blanks:
+        return table
+    for place, name in enumerate(table.column_names):
+        marks = [text.strip() for text in (*file.missing, *(text for column, text in file.blanks if column == name))]
+        if marks:
+            column = table.column(place)
+            marked = pc.is_in(pc.utf8_trim_whitespace(column), value_set=pa.array(marks, pa.string()))
+            table = table.set_column(place, name, pc.if_else(marked, pa.scalar(None, pa.string()), column))
+    return table
+
+
 def _narrowest(column: Any, least: _Kind, file: Csv) -> _Kind:
     """The narrowest kind that holds the column and is no narrower than `least`."""
     import pyarrow as pa
@@ -184,6 +222,7 @@ def _cast(column: Any, kind: _Kind, file: Csv) -> Any:
 
 def _to_frame(table: Any, kinds: list[_Kind], file: Csv) -> pd.DataFrame:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     for name, kind in zip(table.column_names, kinds):
         if kind is _Kind.DOTTED:
@@ -194,6 +233,11 @@ def _to_frame(table: Any, kinds: list[_Kind], file: Csv) -> pd.DataFrame:
                 key="decimal",
             )
     columns = [_cast(column, kind, file) for column, kind in zip(table.columns, kinds)]
+    if file.decimal == ",":
+        # One text among numbers must not make texts with commas of all of them: a check would name every number.
+        for place, (name, kind) in enumerate(zip(table.column_names, kinds)):
+            if kind is _Kind.TEXT and name not in file.texts:
+                columns[place] = pc.replace_substring_regex(columns[place], _COMMA_NUMBER, r"\1.\2")
     frame: pd.DataFrame = pa.table(columns, names=table.column_names).to_pandas()
     return frame
 

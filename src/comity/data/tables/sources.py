@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from comity.data.tables.csv_file import CSV
+from comity.data.tables.csv_file import CSV, Csv
 from comity.data.tables.parquet_file import PARQUET
 from comity.data.tables.source import Frame, Kind, Place, Source
 from comity.data.tables.sql import SQL
+from comity.data.tables.translation import KEYS, TranslatedSource, read_translation
 from comity.errors import DataError, StudyError, did_you_mean
 
 KINDS: dict[str, Kind] = {"parquet": PARQUET, "csv": CSV, "sql": SQL}
@@ -39,7 +41,15 @@ def open_source(value: Any, where: str = "the data", *, base: Path | None = None
             f"{where}: expected a DataFrame, a path or a table with source = ..., found "
             f"{type(value).__name__}; give one of these."
         )
-    return KINDS[check_table(value, where)].open(value, Place(where, base, confined))
+    kind, translation = check_table(value, where), read_translation(value, where)
+    place = Place(where, base, confined)
+    if translation is None:
+        return KINDS[kind].open(value, place)
+    inner = KINDS[kind].open({key: entry for key, entry in value.items() if key not in KEYS}, place)
+    if isinstance(inner, Csv):
+        # The reader needs to know these before it takes a column for numbers, or for text.
+        inner = replace(inner, missing=translation.missing, blanks=translation.blanks, texts=translation.texts)
+    return TranslatedSource(inner, translation, f"{where} ({value['path']})" if "path" in value else where)
 
 
 def check_table(table: Mapping[str, Any], where: str) -> str:
@@ -50,15 +60,18 @@ def check_table(table: Mapping[str, Any], where: str) -> str:
         kind = _suffix(Path(table["path"]))
     if not isinstance(kind, str) or kind not in KINDS:
         raise StudyError(f"{where}: source: unknown source {kind!r}{did_you_mean(str(kind), KINDS)}", key="source")
-    known = KINDS[kind].keys
+    known = (*KINDS[kind].keys, *KEYS)
     for key, entry in table.items():
         if key not in known:
             raise StudyError(f"{where}: {key}: unknown key {key!r}{did_you_mean(str(key), known)}", key=str(key))
+        if key in KEYS:
+            continue
         # A tab is blank, and is a separator.
         if not isinstance(entry, str | Path) or not (str(entry).strip() or key == "separator"):
             form = "a blank one" if isinstance(entry, str) else type(entry).__name__
             raise StudyError(f"{where}: {key}: expected text, found {form}; write it in quotes.", key=key)
     KINDS[kind].check(table, where)
+    read_translation(table, where)
     return kind
 
 

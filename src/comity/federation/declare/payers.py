@@ -23,11 +23,13 @@ _NAMES = 3
 
 @dataclass(frozen=True)
 class Payer:
-    """Parties with the same cost: what to call them, how many they are, what each of them pays."""
+    """Parties with the same cost: what to call them, how many they are, what each of them pays. `epsilon` is that cost
+    at the study's delta, rounded up; empty for those who pay nothing."""
 
     name: str
     parties: int
     loss: str
+    epsilon: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,16 +100,19 @@ def _parts(declaration: Declaration, consortium: Consortium) -> dict[str, str]:
 def payers(declaration: Declaration, consortium: Consortium) -> tuple[Payer, ...]:
     """Each distinct payer, the largest cost first."""
     found = payer_groups(declaration, consortium)
+    delta = delta_of(consortium)
+
+    def payer(name: str, group: Group) -> Payer:
+        if not group.releases:
+            return Payer(name, len(group.parties), "nothing")
+        epsilon = format_up(group.spent.epsilon_at(delta), decimals=2)
+        return Payer(name, len(group.parties), format_spent(group.spent, delta), epsilon)
+
     if len(found) == 1:
-        return (Payer("each party", consortium.size, format_spent(found[0].spent, delta_of(consortium))),)
-    return tuple(
-        Payer(
-            _called(group.parties, consortium),
-            len(group.parties),
-            format_spent(group.spent, delta_of(consortium)) if group.releases else "nothing",
-        )
-        for group in found
-    )
+        spent = found[0].spent
+        epsilon = format_up(spent.epsilon_at(delta), decimals=2)
+        return (Payer("each party", consortium.size, format_spent(spent, delta), epsilon),)
+    return tuple(payer(_called(group.parties, consortium), group) for group in found)
 
 
 def format_payers(paid: Sequence[Payer]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -165,6 +165,8 @@ class Policy:
                          refused: the holder of that key would read and answer in its place.
     `unproven`           Allows methods that are not private as their authors claim, at the loss that does hold. If
                          nothing is bounded against someone, `records_may_leave` must allow it too.
+    `drafts`             Allows a schema with bounds that were drafted from records, for simulations only: a site has no
+                         key for it. A sensitivity that rests on such a bound proves nothing.
     `joint_predictions`  How many new records a run may score jointly. Each score is exact, and so is each of two
                          parties' part of it.
     """
@@ -179,6 +181,7 @@ class Policy:
     disclosures: frozenset[str] = frozenset()
     joint_predictions: int = 0
     unproven: bool = False
+    drafts: bool = False
     approved: Mapping[str, int] | None = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -228,6 +231,7 @@ class Policy:
                     code="policy",
                     key=key,
                 )
+        self.check_drafts(consortium)
         self.check_unproven(declaration)
         self.check_disclosures(declaration, party, consortium)
         if self.epsilon_per_study is not None:
@@ -257,6 +261,18 @@ class Policy:
                     code="keys",
                     key=f"pinned.{name}",
                 )
+
+    def check_drafts(self, consortium: Consortium) -> None:
+        """Refuse a schema whose bounds its author has not replaced by public knowledge."""
+        drafted = () if consortium.schema is None else consortium.schema.drafts
+        if drafted and not self.drafts:
+            raise Refused(
+                f"refused: the study's schema marks {name_drafts(drafted)} as a draft: these bounds may come from "
+                "private records, and then the stated loss proves nothing; its author must replace them by public "
+                "knowledge and remove draft = true",
+                code="policy",
+                key="schema",
+            )
 
     def check_unproven(self, declaration: Declaration) -> None:
         """Refuse a method whose claim does not hold, unless the owner allows it at the loss that does hold. Someone
@@ -320,6 +336,12 @@ class Policy:
                 )
 
 
+def name_drafts(names: Sequence[str]) -> str:
+    """The first few columns whose bounds are a draft, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
 def _runs(number: int) -> str:
     return f"{number} run" if number == 1 else f"{number} runs"
 
@@ -331,6 +353,7 @@ _NAMED = 5
 SIMULATION = Policy(
     approved=None,
     unproven=True,
+    drafts=True,
     disclosures=frozenset({"records_may_leave", "sizes_may_leave"}),
     joint_predictions=1 << 62,
 )

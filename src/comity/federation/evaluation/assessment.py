@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import isfinite, sqrt
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -145,7 +146,7 @@ class Assessment:
     """`error` is compared with baselines, where a method has one such number; `measure` says what it measures.
 
     `figures` are further numbers, `sections` become sections of the page, `repeats` says how far fresh noise moves the
-    figures.
+    figures. `tested` is the number of test records, 0 where it is not known.
     """
 
     __repr__ = short_repr
@@ -156,6 +157,31 @@ class Assessment:
     figures: tuple[Figure, ...] = ()
     sections: tuple[Section, ...] = ()
     repeats: Repeats | None = None
+    tested: int = 0
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Where the error of new records lies with 95 % confidence, as far as the chance of the test records goes;
+        None where the error is no share of records."""
+        return None if self.error is None else self.interval_of(self.error)
+
+    def interval_of(self, error: float) -> tuple[float, float] | None:
+        """The interval of another error on the same test records, such as a baseline's."""
+        return wilson_interval(error, self.tested) if self._is_share(error) else None
+
+    def _is_share(self, *errors: float) -> bool:
+        """Whether these errors are shares of known test records. A result that was read from a folder may hold any
+        number."""
+        return self.tested > 0 and self.measure.startswith(_SHARE) and all(0 <= error <= 1 for error in errors)
+
+    def can_tell(self, other: float) -> bool:
+        """Whether the test records suffice to tell the error from `other`, another share of the same records that is
+        predicted wrongly. Two predictors disagree in correctness on at most the share that either gets wrong, which
+        bounds the variance of the difference. True where the error is no share of records."""
+        if self.error is None or not self._is_share(self.error, other):
+            return True
+        deviation = sqrt(min(1.0, self.error + other) / self.tested)
+        return abs(self.error - other) > _NORMAL_95 * deviation
 
     @property
     def measured(self) -> bool:
@@ -170,19 +196,39 @@ class Assessment:
             "figures": [asdict(figure) for figure in self.figures],
             "sections": [section_page(section) for section in self.sections],
             "repeats": None if self.repeats is None else self.repeats.as_json(),
+            "tested": self.tested,
         }
 
     @classmethod
     def from_json(cls, page: dict[str, Any]) -> Assessment:
         """What `as_json` wrote; KeyError, TypeError or ValueError where it is something else."""
+        error, tested = validate(float | None, page["error"]), validate(int, page.get("tested", 0))
+        if (error is not None and not isfinite(error)) or not 0 <= tested < 1 << 53:
+            raise ValueError("error or tested is no number that a run measures")
         return cls(
-            error=validate(float | None, page["error"]),
+            error=error,
             measure=validate(str, page["measure"]),
             baselines=validate(tuple[Baseline, ...], page["baselines"]),
             figures=validate(tuple[Figure, ...], page["figures"]),
             sections=tuple(map(read_section, page["sections"])),
             repeats=None if page.get("repeats") is None else Repeats.from_json(page["repeats"]),
+            # Results of earlier releases do not say.
+            tested=tested,
         )
+
+
+_SHARE = "share of"
+"""How the `measure` of an error begins that is a share of test records."""
+_NORMAL_95 = 1.959964
+
+
+def wilson_interval(share: float, records: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share that was counted among so many records."""
+    square = _NORMAL_95**2 / records
+    middle = (share + square / 2) / (1 + square)
+    reach = _NORMAL_95 * sqrt(share * (1 - share) / records + square / (4 * records)) / (1 + square)
+    # Rounding may leave the share itself outside by an ulp.
+    return max(0.0, min(share, middle - reach)), min(1.0, max(share, middle + reach))
 
 
 def assess_predictor(presented: Any, test: Records, error: float | None, baselines: Sequence[Baseline]) -> Assessment:

@@ -6,13 +6,14 @@ Randomness is fresh, as in a release, or repeatable from a seed, which protects 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from comity.artefacts.artefact import Artefact
 from comity.crypto.sealing import Identity
 from comity.data import LocalRecords
 from comity.entropy import derive, fresh_seed
@@ -122,3 +123,11 @@ class LocalConsortium:
     def received(self, party: str) -> Received:
         """What a party has of the run after its end."""
         return self.hosts[party].received(self.coordinator.run)
+
+    def present_own(self, parties: Iterable[str] | None = None) -> dict[str, Mapping[str, Artefact]]:
+        """What these parties keep at their sites, or all of them: artefacts that nobody else has."""
+        agreement = self.coordinator.agreement
+        return {
+            party: agreement.protocol.present_own(self.received(party).own, agreement.consortium)
+            for party in (self.hosts if parties is None else parties)
+        }

@@ -188,7 +188,7 @@ class Result:
         protocol, consortium = agreement.protocol, agreement.consortium
         declaration = agreement.accepted
         spent, delta = largest_cost(declaration, consortium), delta_of(consortium)
-        shown = plan(agreement.title, protocol, consortium, declaration)
+        shown = plan(agreement.title, protocol, consortium, declaration, agreement.about)
         return cls(
             study=agreement.title,
             study_hash=agreement.study,

@@ -81,7 +81,7 @@ def _score(
     identity = derive(
         bytes.fromhex(study.hash), "joint prediction", protocol.coef.tobytes().hex(), protocol.max_rows
     ).hex()
-    agreement = Agreement(identity, protocol, study.consortium, study.name)
+    agreement = Agreement(identity, protocol, study.consortium, study.name, study.about)
     ledgers = ledgers_in_memory(agreement)
     local = LocalConsortium.create(agreement, records, run=new_run_id(), ledgers=ledgers, policies=policies)
     released, _ = local.execute()

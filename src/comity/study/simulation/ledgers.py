@@ -4,6 +4,7 @@ the process."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from math import isinf
 from pathlib import Path
@@ -13,11 +14,13 @@ from comity.errors import StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration
-from comity.federation.declare.payers import delta_of, payer_groups
+from comity.federation.declare.payers import delta_of, payer_groups, payers
 from comity.files import make_folder
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger, SharedFile, currency_for
+from comity.privacy.ledger.balance import Balance
 from comity.privacy.loss import LOSSES, Approx, Pure, float_above, format_up, loss_of
+from comity.privacy.parallel import Parts
 from comity.study.local.consortium import OpenLedger
 from comity.study.results.released import safe_name
 from comity.study.results.result import Account
@@ -48,10 +51,11 @@ def require_grant(study: Study) -> None:
 
 def grants_by_party(study: Study, agreement: Agreement) -> float | dict[str, float | Approx]:
     """`usual_grant`, for every party. Where the file sets no grant, a role that pays more than the study's epsilon is
-    granted what it pays. A published method that does not keep its claim may lose what no epsilon covers at the
-    study's delta: that is granted with the delta that covers it."""
+    granted what it pays, and so is each party of a published method that does not keep its claim: its epsilon is the
+    claimed one. Such a method may lose what no epsilon covers at the study's delta: that is granted with the delta that
+    covers it."""
     usual, consortium = float(usual_grant(study).epsilon), agreement.consortium
-    if study.simulation.grant is not None or not consortium.roles:
+    if study.simulation.grant is not None or not (consortium.roles or agreement.accepted.unproven):
         return usual
     grants: dict[str, float | Approx] = {}
     for group in payer_groups(agreement.accepted, consortium):
@@ -64,6 +68,42 @@ def grants_by_party(study: Study, agreement: Agreement) -> float | dict[str, flo
         own = usual if asked <= usual else float(format_up(Decimal(repr(asked * (1 + 1e-6))), decimals=2))
         grants.update(dict.fromkeys(group.parties, own))
     return grants
+
+
+@dataclass(frozen=True)
+class BudgetForecast:
+    """What a run would cost each of these owners, as epsilon at the study's delta: granted and left are rounded down,
+    spent is rounded up. `left` is None where the grant does not suffice; `squares` says that losses add as squares."""
+
+    owners: str
+    granted: Decimal
+    spent: Decimal
+    left: Decimal | None
+    squares: bool
+
+
+def forecast_budgets(study: Study) -> tuple[BudgetForecast, ...]:
+    """What would be left of `simulation.grant` at each kind of owner; empty where the study names no grant. It opens no
+    ledger."""
+    grant = study.simulation.grant
+    if grant is None:
+        return ()
+    consortium, declaration = study.consortium, study.agreement.accepted
+    named = payers(declaration, consortium)
+    forecasts = []
+    for group, payer in zip(payer_groups(declaration, consortium), named, strict=True):
+        terms = grant_in_currency(grant, study.privacy.delta, declaration, consortium, group.parties[0])
+        balance = Balance.open(terms["grant"], terms["currency"])
+        cost = Parts()
+        for release in group.releases:
+            assert release.loss is not None
+            cost.add(group.parts[release.name], balance.in_currency(release.loss), release.debits)
+        assert balance.granted is not None and balance.currency is not None
+        spent = balance.epsilon_of(cost.cost)
+        left = balance.reserve(cost.cost).left if balance.covers(cost.cost) else None
+        squares = balance.currency.adds_squares
+        forecasts.append(BudgetForecast(payer.name, balance.granted.epsilon, spent, left, squares))
+    return tuple(forecasts)
 
 
 # Up to so many parties have a file each, which costs several durable writes. More, up to REAL_HOSTS, share one.

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.artefacts.artefact import Artefact
 from comity.entropy import derive
 from comity.errors import StudyError
 from comity.federation.agreement import Agreement
@@ -59,20 +60,21 @@ def repeat_simulation(agreement: Agreement, data: PartyData, *, count: int, seed
     released = _by_stacks(agreement, data) if stacked else _by_hosts(agreement, data)
     assessments: list[Assessment] = []
     for number in range(count):
-        values = released(number, derive(secret, "repeat", str(number)))
-        assessments.append(protocol.assess(protocol.present(values, consortium), None, data.test))
+        values, own = released(number, derive(secret, "repeat", str(number)))
+        found = protocol.assess(protocol.present(values, consortium), None, data.test)
+        assessments.append(protocol.assess_own(found, own, data.test) if protocol.assesses_own else found)
     return Repeats.of(WITHOUT_MASKS if stacked else WITH_HOSTS, assessments)
 
 
-Released = Callable[[int, bytes], Mapping[str, Any]]
-"""What the repeat of this number releases, with noise from this secret."""
+Released = Callable[[int, bytes], tuple[Mapping[str, Any], Mapping[str, Mapping[str, Artefact]]]]
+"""What the repeat of this number releases, with noise from this secret; what owners keep, where that is assessed."""
 
 
 def _by_stacks(agreement: Agreement, data: PartyData) -> Released:
     records, known = list(data.parties.values()), dict[str, tuple[NDArray[np.int64], int]]()
     ledgers, consortium = ledgers_in_memory(agreement), agreement.consortium
 
-    def released(number: int, secret: bytes) -> Mapping[str, Any]:
+    def released(number: int, secret: bytes) -> tuple[Mapping[str, Any], Mapping[str, Mapping[str, Artefact]]]:
         cohort = Cohort(
             agreement.protocol,
             consortium,
@@ -84,13 +86,13 @@ def _by_stacks(agreement: Agreement, data: PartyData) -> Released:
             local=next(iter(data.models.values()), None),
             known=known,
         )
-        return cohort.execute()
+        return cohort.execute(), {}
 
     return released
 
 
 def _by_hosts(agreement: Agreement, data: PartyData) -> Released:
-    def released(_: int, secret: bytes) -> Mapping[str, Any]:
+    def released(_: int, secret: bytes) -> tuple[Mapping[str, Any], Mapping[str, Mapping[str, Artefact]]]:
         local = LocalConsortium.create(
             agreement,
             data.parties,
@@ -99,6 +101,7 @@ def _by_hosts(agreement: Agreement, data: PartyData) -> Released:
             seed=int.from_bytes(secret[:7], "big"),
             models=data.models,
         )
-        return local.execute()[0]
+        values, _kept = local.execute()
+        return values, local.present_own() if agreement.protocol.assesses_own else {}
 
     return released

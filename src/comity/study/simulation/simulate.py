@@ -330,7 +330,7 @@ def _run_hosts(agreement: Agreement, data: PartyData, seed: int | None, options:
         accounts=tuple(read_account(party, host.store.ledger, consortium) for party, host in local.hosts.items()),
         received=received,
         presented_to={party: presented_to(protocol, one, consortium) for party, one in received.items()},
-        kept={party: protocol.present_own(one.own, consortium) for party, one in received.items()},
+        kept=local.present_own() if protocol.assesses_own else local.present_own(received),
     )
 
 
@@ -362,7 +362,10 @@ def _assess(agreement: Agreement, data: PartyData, result: Result, *, baselines:
     if data.test is None:
         return Assessment()
     train = data.in_memory if baselines else None
-    assessment = agreement.protocol.assess(result.presented, train, data.test)
+    assessed = agreement.protocol.assess(result.presented, train, data.test)
+    assessment = replace(assessed, tested=assessed.tested or len(data.test))
+    if agreement.protocol.assesses_own:
+        assessment = agreement.protocol.assess_own(assessment, result.kept, data.test)
     if train is not None:
         clipped = agreement.protocol.clipped_fractions(result.released, train, agreement.consortium)
         assessment = replace(assessment, figures=(*assessment.figures, *clipped))

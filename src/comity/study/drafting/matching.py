@@ -1,0 +1,265 @@
+"""Columns and values of several owners' files in the terms of the first file: names, codes and units of measure.
+
+Every change is a proposal. What nothing matches is named, so that its owner can say what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data.schemas.drafting import MAX_CATEGORIES
+from comity.data.schemas.reading import canonical_id, read_ids, read_numbers
+from comity.data.tables.translation import Translation
+from comity.errors import BadInput
+from comity.study.drafting.own_files import OwnFile, are_compatible, holds_codes, kind_of, require_column, texts_of
+from comity.study.drafting.proposals import Decisions
+from comity.study.drafting.similar import SIMILAR, match_names, match_values, same_name, says_identifier, stem, units_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FACTORS: dict[tuple[str, str], float] = {
+    ("m", "cm"): 100,
+    ("cm", "m"): 0.01,
+    ("mm", "cm"): 0.1,
+    ("cm", "mm"): 10,
+    ("m", "mm"): 1000,
+    ("mm", "m"): 0.001,
+    ("in", "cm"): 2.54,
+    ("inch", "cm"): 2.54,
+    ("inches", "cm"): 2.54,
+    ("kg", "g"): 1000,
+    ("g", "kg"): 0.001,
+    ("mg", "g"): 0.001,
+    ("g", "mg"): 1000,
+    ("lb", "kg"): 0.45359237,
+    ("lbs", "kg"): 0.45359237,
+    ("kpa", "mmhg"): 7.50062,
+}
+"""Factors between units that column names show."""
+_POWERS = (10.0, 100.0, 1000.0, 0.1, 0.01, 0.001)
+_SHARED = 1 / 3
+"""The share of the smaller file's identifiers that the other file has, from which two columns identify the same people.
+Not tuned on data."""
+
+
+# Names.
+
+
+def match_columns(first: OwnFile, other: OwnFile, given: Mapping[str, str], decisions: Decisions) -> OwnFile:
+    """The other file with the first file's names of its columns: those `given`, and those that most likely mean the
+    same."""
+    for own in given:
+        require_column(other, own, "rename")
+    known = [name for name in first.columns if name not in given.values()]
+    others = [name for name in other.columns if name not in given]
+    fits = {
+        (name, own): are_compatible(first.frame[name], other.frame[own])
+        for name in known
+        for own in others
+        if same_name(name, own)
+    }
+    rename = dict(given)
+    for own, name in match_names(known, others, fits).items():
+        why = same_name(name, own)
+        if own != name and decisions.propose(other.party, name, f"{own} is {name} ({why})", sure=why != SIMILAR):
+            rename[own] = name
+    settled = {*rename.values(), *(set(others) & set(known))}
+    rename |= _match_by_values(first, other, settled, set(rename) | set(known), decisions)
+    return with_names(other, rename)
+
+
+def _match_by_values(
+    first: OwnFile, other: OwnFile, settled: set[str], taken: set[str], decisions: Decisions
+) -> dict[str, str]:
+    """Columns whose values are the same codes, or the only columns of days that are left in both files."""
+    free = [name for name in first.columns if name not in settled]
+    left = [name for name in other.columns if name not in taken]
+    pairs = [(own, name) for own in left for name in free if _alike(first.frame[name], other.frame[own])]
+    found: dict[str, str] = {}
+    for own, name in pairs:
+        alone = sum(one == own for one, _ in pairs) == 1 and sum(two == name for _, two in pairs) == 1
+        if alone and decisions.propose(other.party, name, f"{own} is {name} (a guess by its values)", sure=False):
+            found[own] = name
+    return found
+
+
+def _alike(known: pd.Series, other: pd.Series) -> bool:
+    kinds = {kind_of(known), kind_of(other)}
+    if kinds == {"day"}:
+        return True
+    if kinds != {"category"}:
+        return False
+    values, own = texts_of(known), texts_of(other)
+    if max(len(values), len(own)) > MAX_CATEGORIES:
+        return False
+    matched = match_values(values, own)
+    return bool(own) and all(value in values or value in matched for value in own) and not _is_bare(values, own)
+
+
+def _is_bare(values: Sequence[str], own: Sequence[str]) -> bool:
+    """Codes such as 0 and 1, or yes and no, are those of many columns: they match nothing."""
+    common = {"0", "1", "yes", "no", "y", "n", "true", "false", "ja", "nein", "j"}
+    return {value.lower() for value in (*values, *own)} <= common
+
+
+def with_names(file: OwnFile, rename: Mapping[str, str]) -> OwnFile:
+    """The file with these names, which its other translations then use."""
+    kept = file.translation
+    return file.with_translation(
+        Translation(
+            rename=dict(rename),
+            missing=kept.missing,
+            recode={rename.get(name, name): codes for name, codes in kept.recode.items()},
+            format={rename.get(name, name): format for name, format in kept.format.items()},
+            unit={rename.get(name, name): factor for name, factor in kept.unit.items()},
+            complete=kept.complete,
+        )
+    )
+
+
+# Values.
+
+
+def match_codes(
+    first: OwnFile, other: OwnFile, columns: Sequence[str], given: Mapping[str, Mapping[str, str]], decisions: Decisions
+) -> OwnFile:
+    """The other file with the first file's codes: those `given`, and those that most likely mean the same."""
+    recode = {name: dict(codes) for name, codes in other.translation.recode.items()}
+    for name, codes in given.items():
+        require_column(other, name, "recode")
+        recode.setdefault(name, {}).update(codes)
+    for name in columns:
+        known, own = first.frame[name], other.frame[name]
+        numbers = not read_numbers(known).wrong.any() and not read_numbers(own).wrong.any()
+        if numbers or not holds_codes(known) or not holds_codes(own):
+            continue
+        values = texts_of(known)
+        if max(len(values), len(texts_of(own))) > MAX_CATEGORIES:
+            continue
+        strange = [value for value in texts_of(own) if value not in values and value not in recode.get(name, {})]
+        matched = match_values(values, [*strange, *(value for value in texts_of(own) if value in values)])
+        codes = {value: matched[value] for value in strange if value in matched}
+        said = ", ".join(f"{value} is {code}" for value, code in codes.items())
+        if codes and decisions.propose(other.party, name, f"{name}: {said}"):
+            recode.setdefault(name, {}).update(codes)
+        unknown = [value for value in strange if value not in recode.get(name, {})]
+        if unknown and len(unknown) <= 12:
+            decisions.unmatched.append(
+                f"{other.party}: {name}: {', '.join(unknown)} {'matches' if len(unknown) == 1 else 'match'} none of "
+                f"{', '.join(values[:12])}; if one means the same, give --recode {other.party}.{name}.{unknown[0]}=..."
+            )
+    return other.with_translation(replace(other.translation, recode=recode))
+
+
+# Units of measure.
+
+
+def match_units(first: OwnFile, other: OwnFile, columns: Sequence[str], decisions: Decisions) -> OwnFile:
+    """The other file with factors for columns that are measured in another unit: by their names, or by a power of ten
+    between values that do not overlap otherwise."""
+    unit = dict(other.translation.unit)
+    for name in columns:
+        known, own = first.frame[name], other.frame[name]
+        if kind_of(known) != "number" or kind_of(own) != "number":
+            continue
+        own_name = other.translation.own_name(name)
+        named = FACTORS.get((next(iter(units_of(own_name)), ""), next(iter(units_of(name)), "")))
+        if named is not None and stem(own_name) == stem(name):
+            sentence = f"{name}: {own_name} times {named:g} is {name}"
+            if decisions.propose(other.party, name, sentence):
+                unit[name] = named
+            continue
+        factor = _power_between(_values(known), _values(own))
+        if factor is not None and decisions.propose(
+            other.party,
+            name,
+            f"{name}: its values times {factor:g} have the size of the others (a guess by its values)",
+            sure=False,
+        ):
+            unit[name] = factor
+    return other.with_translation(replace(other.translation, unit=unit))
+
+
+def _values(series: pd.Series) -> NDArray[np.float64]:
+    read = read_numbers(series)
+    return read.values[np.isfinite(read.values)]
+
+
+def _power_between(known: NDArray[np.float64], own: NDArray[np.float64]) -> float | None:
+    """The power of ten with which the middle halves of two columns overlap, where without it whole ranges don't."""
+    if known.min() <= 0 or own.min() <= 0 or (own.min() <= known.max() and known.min() <= own.max()):
+        return None
+    low, high = np.quantile(known, (0.25, 0.75))
+    first, last = np.quantile(own, (0.25, 0.75))
+    fitting = [power for power in _POWERS if first * power <= high and low <= last * power]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+# People.
+
+
+def find_identifier(files: Sequence[OwnFile], named: str | None, decisions: Decisions) -> tuple[str, list[OwnFile]]:
+    """The column that identifies the same people in every file, by the first file's name of it, and the files with that
+    name."""
+    first, *others = files
+    if named is not None:
+        require_column(first, named, "identifier")
+    candidates = [named] if named is not None else [name for name in first.columns if _may_identify(first, name)]
+    best: tuple[float, str, list[str]] | None = None
+    for name in candidates:
+        found = [_same_people(first.frame[name], other, name) for other in others]
+        share = min((share for share, _ in found), default=0.0)
+        if share >= _SHARED and (best is None or share > best[0]):
+            best = share, name, [own for _, own in found]
+    if best is None:
+        raise BadInput(
+            "no column identifies the same people in every file"
+            + (f" as {named!r} does in {first.path}" if named else "")
+            + "; check that identifiers are written alike, and name the first file's: --identifier COLUMN",
+            key="identifier",
+        )
+    _, name, owns = best
+    renamed = [first]
+    for other, own in zip(others, owns):
+        if own != name:
+            decisions.propose(other.party, name, f"{own} is {name} (they hold the same identifiers)")
+        renamed.append(with_names(other, {} if own == name else {own: name}))
+    return name, renamed
+
+
+def _may_identify(file: OwnFile, name: str) -> bool:
+    """Whether a column most likely identifies people: distinct codes, or distinct numbers under a name that says so. A
+    small file may have every age once."""
+    series = file.frame[name]
+    return is_distinct(series) and (says_identifier(name) or bool(read_numbers(series).wrong.all()))
+
+
+def _same_people(known: pd.Series, other: OwnFile, name: str) -> tuple[float, str]:
+    """The column of the other file with most of the same identifiers, and which share of the smaller file they are."""
+    people = _people(known)
+    shares = [
+        (len(people & found) / max(1, min(len(people), len(found))), own == name, own)
+        for own in other.columns
+        if is_distinct(other.frame[own]) and (found := _people(other.frame[own]))
+    ]
+    share, _, own = max(shares, default=(0.0, False, ""))
+    return share, own
+
+
+def _people(series: pd.Series) -> set[str]:
+    ids, missing = read_ids(series)
+    return {canonical_id(one) for one in ids[~missing]}
+
+
+def is_distinct(series: pd.Series) -> bool:
+    """Whether every record has an own value, which is a text or a whole number."""
+    ids, missing = read_ids(series)
+    numbers = read_numbers(series)
+    whole = numbers.wrong.any() or (numbers.values == np.floor(numbers.values)).all()
+    return not missing.any() and bool(whole) and len(set(ids)) == len(ids)
