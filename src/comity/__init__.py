@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from comity.methods.vertical import Vertical as Vertical
     from comity.privacy.ledger import Ledger as Ledger
     from comity.report.result import load_result as load_result
+    from comity.study.forecast.forecast import forecast as forecast
     from comity.study.results.result import Result as Result
     from comity.study.study import Study as Study
 
@@ -64,6 +65,7 @@ __all__ = [
     "VerticalClassifier",
     "VerticalRegressor",
     "__version__",
+    "forecast",
     "load_artefact",
     "load_model",
     "load_result",
@@ -89,6 +91,7 @@ _HOMES = {
     "Vertical": "comity.methods.vertical",
     "VerticalClassifier": "comity.estimators",
     "VerticalRegressor": "comity.estimators",
+    "forecast": "comity.study.forecast.forecast",
     "load_artefact": "comity.artefacts.artefact",
     "load_model": "comity.learn",
     "load_result": "comity.report.result",

@@ -28,7 +28,7 @@ WIDTH = 12
 
 
 def protocol(**changes: object) -> QuickKeys:
-    settings: dict[str, object] = {"width": WIDTH, "l2": 0.1}
+    settings: dict[str, object] = {"width": WIDTH, "l2": 0.1, "noise": "spherical"}
     return build_published(QuickKeys, **{**settings, **changes})
 
 

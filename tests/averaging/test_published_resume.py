@@ -17,7 +17,7 @@ SIZES = (30, 20, 40)
 
 
 def asks_of_a_run() -> int:
-    room = Meeting(build_published(QuickKeys, width=3, l2=0.1), SIZES)
+    room = Meeting(build_published(QuickKeys, width=3, l2=0.1, noise="spherical"), SIZES)
     channel = Mortal(room.hosts)
     run(room.parties(channel))
     return channel.calibrations
@@ -38,7 +38,7 @@ def whole(room: Meeting) -> np.ndarray:
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("die_at", [6, 17, 19, 21])
 def test_a_coordinator_that_ended_goes_on(die_at: int, after: bool) -> None:
-    room = Meeting(build_published(QuickKeys, width=3, l2=0.1), SIZES)
+    room = Meeting(build_published(QuickKeys, width=3, l2=0.1, noise="spherical"), SIZES)
     np.testing.assert_array_equal(ended_and_resumed(room, die_at, after=after), whole(room))
     assert all(len(noise.drawn) == 1 for noise in room.noises.values())
     assert all(room.spent(name) == 1.0 for name in room.consortium.parties)
@@ -49,13 +49,13 @@ def test_a_coordinator_that_ended_goes_on(die_at: int, after: bool) -> None:
 def test_a_coordinator_may_end_before_or_after_any_ask(after: bool) -> None:
     # The last ask ends the run at the sites; whatever happens there, the model is journalled already.
     for die_at in range(asks_of_a_run() - 1):
-        room = Meeting(build_published(QuickKeys, width=3, l2=0.1), SIZES)
+        room = Meeting(build_published(QuickKeys, width=3, l2=0.1, noise="spherical"), SIZES)
         np.testing.assert_array_equal(ended_and_resumed(room, die_at, after=after), whole(room))
         assert all(len(noise.drawn) == 1 for noise in room.noises.values())
 
 
 def test_sites_that_ended_too_go_on_from_their_files(tmp_path: Path) -> None:
-    room = Meeting(build_published(QuickKeys, width=3, l2=0.1), SIZES, folder=tmp_path)
+    room = Meeting(build_published(QuickKeys, width=3, l2=0.1, noise="spherical"), SIZES, folder=tmp_path)
     with pytest.raises(Interrupted):
         run(room.parties(Mortal(room.hosts, 18)))
     room.open_sites()
@@ -64,7 +64,7 @@ def test_sites_that_ended_too_go_on_from_their_files(tmp_path: Path) -> None:
 
 
 def test_a_finished_run_gives_the_same_shares_again() -> None:
-    room = Meeting(build_published(QuickKeys, width=3, l2=0.1), SIZES)
+    room = Meeting(build_published(QuickKeys, width=3, l2=0.1, noise="spherical"), SIZES)
     first, again = (run(room.parties())["shares"] for _ in range(2))
     for name, share in first.items():
         np.testing.assert_array_equal(share, again[name])

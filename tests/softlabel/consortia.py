@@ -48,14 +48,14 @@ def auxiliary(rows: int = 20, width: int = 4, seed: int = 9) -> np.ndarray:
 
 
 def protocol(
-    classes: int = 3, method: Any = "soft", *, l2: float = 1e-2, public: Any = None, constants: Any = "tight"
+    classes: int = 3, method: Any = "soft", *, l2: float = 1e-2, public: Any = None, sensitivity: Any = "tight"
 ) -> PublishedSoftLabel:
     return SoftLabel.published_over_rows(
         auxiliary=auxiliary() if public is None else public,
         classes=labels(classes),
         method=method,
         l2=l2,
-        constants=constants,
+        sensitivity=sensitivity,
     )
 
 

@@ -94,10 +94,10 @@ def test_runs_without_a_seed_differ_and_are_private() -> None:
 
 @pytest.fixture(scope="module", params=["soft", "avg"])
 def noise_norms(request: pytest.FixtureRequest) -> dict[str, tuple[np.ndarray, float]]:
-    """By constants: distances of released models from the one without noise over forty seeds, and the sensitivity."""
+    """By sensitivity: distances of released models from the one without noise over forty seeds, and the sensitivity."""
     out = {}
-    for constants in ("tight", "paper"):
-        records, tried = ordinary(3), protocol(3, request.param, constants=constants)
+    for bound in ("tight", "paper"):
+        records, tried = ordinary(3), protocol(3, request.param, sensitivity=bound)
         parties, _, _ = host_parties(tried, records)
         exact = run(parties)["model"]
         runs = (
@@ -105,7 +105,7 @@ def noise_norms(request: pytest.FixtureRequest) -> dict[str, tuple[np.ndarray, f
             for seed in range(40)
         )
         norms = np.array([np.linalg.norm(found.released["model"] - exact) for found in runs])
-        out[constants] = norms, tried.sensitivity(5)
+        out[bound] = norms, tried.sensitivity(5)
     return out
 
 

@@ -123,7 +123,7 @@ def test_the_global_fit_refuses_shares_that_do_not_sum_to_one() -> None:
     "changed",
     [
         {"method": "median"},
-        {"constants": "loose"},
+        {"sensitivity_bound": "loose"},
         {"l2": 0.0},
         {"l2": float("nan")},
         {"classes": ("only",)},

@@ -66,7 +66,9 @@ def test_the_published_method_runs_where_its_loss_is_granted_and_nowhere_else(fo
 @pytest.mark.parametrize(
     ("more", "key"),
     [
-        ({"selection": "auction", "deliver": "hashes"}, "summary.deliver"),
+        ({"selection": "auction", "deliver": "weights"}, "summary.deliver"),
+        ({"variant": "published", "deliver": "weights"}, "summary.deliver"),
+        ({"selection": "auction", "deliver": "hashes", "hash_dimensions": 20}, "summary.hash_dimensions"),
         ({"ask_share": 0.2}, "summary.ask_share"),
         ({"variant": "published", "selection": "auction"}, "summary.selection"),
         ({"selection": "auction", "tau": 3}, "summary.tau"),

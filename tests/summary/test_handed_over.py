@@ -72,8 +72,8 @@ def bought(method: Any, records: Any = None) -> Any:
         delta=1e-5,
         unit="record",
         seed=1,
-        terms=Terms(roles=ROLES),
-        options=RunOptions(baselines=False),
+        terms=Terms(hash="00" * 32, roles=ROLES),
+        options=RunOptions(baselines=False, run_id="run"),
     ).presented
 
 

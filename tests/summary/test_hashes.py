@@ -24,7 +24,8 @@ def hashed() -> Any:
 def recovered(hashes: np.ndarray, features: FourierFeatures) -> np.ndarray:
     """Records from their hashes and the seed: angles by atan2, whole turns by the slowest frequencies first."""
     half = features.dimensions // 2
-    angles = np.arctan2(hashes[:, half:], hashes[:, :half])
+    assert features.phases is not None
+    angles = np.arctan2(hashes[:, half:], hashes[:, :half]) - features.phases
     order = np.argsort(np.linalg.norm(features.frequencies, axis=0))
     rows = np.full((len(hashes), features.columns), 0.5)
     for count in (*range(features.columns, half, 4), half):

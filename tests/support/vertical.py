@@ -76,8 +76,10 @@ def build_gradients(parties: int = 2, **options: Any) -> GradientRegression:
     return built
 
 
-def build_published(of: Schema, columns: Mapping[str, tuple[str, ...]], *, max_rows: int) -> PublishedVertical:
-    method = Vertical(of, columns=columns, variant="published", max_rows=max_rows)
+def build_published(
+    of: Schema, columns: Mapping[str, tuple[str, ...]], *, max_rows: int, **options: Any
+) -> PublishedVertical:
+    method = Vertical(of, columns=columns, variant="published", max_rows=max_rows, **options)
     built = method.study(list(columns), epsilon=1).protocol
     assert isinstance(built, PublishedVertical)
     return built

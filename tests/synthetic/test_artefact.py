@@ -13,7 +13,7 @@ import pytest
 from comity.artefacts.arrays import write_arrays
 from comity.artefacts.artefact import load_artefact, save_artefact
 from comity.errors import DataError
-from comity.methods.synthetic.artefact import SyntheticDataset
+from comity.methods.synthetic.artefact import SyntheticDataset, _moved
 from comity.methods.synthetic.counts import expected_errors
 from comity.study.simulation.simulate import Terms, simulate
 
@@ -83,7 +83,19 @@ def test_its_card_says_what_it_is_and_what_to_expect(presented: SyntheticDataset
 def test_its_section_shows_columns_and_expected_errors(presented: SyntheticDataset) -> None:
     section = presented.section()
     assert [grid.heads[0] for grid in section.tables] == ["column", "table"]
-    assert all(0 < bar.value <= 1 for bar in cast(Any, section.plots[0]).bars)
+    drawn = cast(Any, section.plots[0])
+    assert drawn.named == ("public: all cells alike", "dataset")
+    assert [panel.label for panel in drawn.panels] == list(presented.counts.counting.cells.names)[: len(drawn.panels)]
+    sizes = presented.counts.counting.layout.sizes
+    for panel, size in zip(drawn.panels, sizes):
+        assert len(panel.cells) == len(panel.first) == len(panel.second) == min(size, 8)
+        assert panel.first == pytest.approx([1 / size] * len(panel.first))
+        assert sum(panel.second) == pytest.approx(1) or size > 8
+    assert all(str(row[2]).endswith(("%", "too few records to tell")) for row in section.tables[1].rows)
+
+
+def test_a_table_that_noise_drowns_is_said_to_tell_nothing() -> None:
+    assert _moved(0.51).endswith("too few records to tell") and _moved(0.042) == "4.2%"
 
 
 def test_the_expected_error_is_that_of_the_noise() -> None:

@@ -12,6 +12,7 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.data import Records
 from comity.entropy import Stream
+from comity.methods.synthetic.published.baselines import agent_release
 from comity.methods.synthetic.published.method import Budget
 from comity.methods.synthetic.published.tree import Attribute, Attributes, count_levels, draw_shape, grow_tree
 from comity.privacy.loss import Pure
@@ -19,7 +20,6 @@ from comity.privacy.permit import simulated_permit
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
 from experiments.data.adult import census_schema
-from experiments.papers.synthetic.published import agent_release
 
 DRAWS, LEVELS = 20_000, 3
 SHAPE = draw_shape((Attribute("x", 0),), depth=4, candidates=1, leaves=100, stream=Stream.public("counts"))

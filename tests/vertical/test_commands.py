@@ -134,7 +134,9 @@ def test_the_plan_says_who_can_predict(tmp_path: Path, comity: Any) -> None:
     """After rounds parties have read weights also where the study counts with no colluders."""
     for text, kept in ((QUADRATIC, "coordinator alone has the model"), (TEXT, "needs privacy.colluders >= 1")):
         write(tmp_path, text=text)
-        everyone, without = (comity("plan", "study.toml", "--set", f"privacy.colluders={t}")[1] for t in (1, 0))
+        everyone, without = (
+            comity("plan", "study.toml", "--all", "--set", f"privacy.colluders={t}")[1] for t in (1, 0)
+        )
         assert "model goes to everyone" in everyone and "NOT private" in everyone and "exact part to" in everyone
         assert kept in without and ("model goes to everyone" in without) is (text is TEXT)
 
@@ -201,7 +203,7 @@ def test_a_study_with_budgets_by_block_runs_and_costs_what_they_come_to(tmp_path
         'max_rows = 20000\n[vertical.block_epsilon]\nnorth = 0.5\nsouth = 0.5\n"north+south" = 0.5\n',
     )
     write(tmp_path, text=text)
-    code, out, said = comity("plan", "study.toml")
+    code, out, said = comity("plan", "study.toml", "--all")
     assert code == 0 and "blocks' budgets come to eps 1." in out, said
     code, out, said = comity("run", "study.toml", "--seed", 1, "--quiet", "--json")
     assert code == 0, said

@@ -18,10 +18,9 @@ from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.policy import Policy
 from comity.federation.messages.codec import decode
 from comity.federation.plan import plan
-from comity.methods.vertical.published.protocol import (
-    PublishedVertical,
-    coefficients,
-    minimise_polynomial,
+from comity.methods.vertical.published.polynomial import coefficients, minimise_polynomial
+from comity.methods.vertical.published.protocol import PublishedVertical
+from comity.methods.vertical.published.sensitivities import (
     printed_sensitivity,
     printed_share,
     true_record_share,
@@ -45,8 +44,10 @@ from tests.support.vertical import (
 UNIT = 2.0**-28
 
 
-def method(parties: int = 2, *, linear: bool = False) -> PublishedVertical:
-    return build_published(make_schema(linear=linear), HELD[parties], max_rows=1 << 12)
+def method(parties: int = 2, *, linear: bool = False, **options: Any) -> PublishedVertical:
+    """With a constant feature, at the label's holder."""
+    options = {"intercept": True, **options}
+    return build_published(make_schema(linear=linear), HELD[parties], max_rows=1 << 12, **options)
 
 
 def whole_rows(tried: PublishedVertical, frame: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -150,7 +151,7 @@ def test_one_replaced_record_is_told_by_the_other_party_with_all_noise_in_place(
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("count", [2, 4])
 def test_without_noise_the_model_is_that_of_all_columns_in_one_place(linear: bool, count: int) -> None:
-    tried, frame = method(count, linear=linear), make_people(300, linear=linear)
+    tried, frame = method(count, linear=linear, repair="floor"), make_people(300, linear=linear)
     parties, _ = host_parties(tried, encode_parts(tried, frame), make_consortium(tried, Pure(1000)), NoNoise())
     coef = run(parties)["model"]
     features, label = whole_rows(tried, frame)
@@ -158,7 +159,7 @@ def test_without_noise_the_model_is_that_of_all_columns_in_one_place(linear: boo
     scale = release.scale(parties.consortium)
     plain = coefficients(features.T @ features, features.T @ label, logistic=not linear)
     np.testing.assert_allclose(
-        coef, minimise_polynomial(plain, len(coef), release.deviation(scale) * scale.grid), atol=1e-9
+        coef, minimise_polynomial(plain, len(coef), release.deviation(scale) * scale.grid, "floor"), atol=1e-9
     )
 
 
@@ -174,12 +175,12 @@ def test_all_coefficients_of_the_objective_are_allocated_once() -> None:
         z[:, order], z[:, at] = features, label
         gram = z.T @ z
         sent = {party: tried.allocate_coefficients(party, gram[own]) for party, own in tried._places.items()}
-        assert sum(tried._sizes.values()) == features.shape[1] * (features.shape[1] + 1) + linear
+        assert sum(tried.coefficient_counts.values()) == features.shape[1] * (features.shape[1] + 1) + linear
         wanted = coefficients(features.T @ features, features.T @ label, logistic=not linear).tolist()
         wanted += [float(label @ label)] if linear else []
-        got = [value for party, values in sent.items() for value in values[: tried._sizes[party]]]
+        got = [value for party, values in sent.items() for value in values[: tried.coefficient_counts[party]]]
         np.testing.assert_allclose(sorted(got), sorted(wanted), atol=1e-9)
-        assert all((values[tried._sizes[party] :] == 0).all() for party, values in sent.items())
+        assert all((values[tried.coefficient_counts[party] :] == 0).all() for party, values in sent.items())
 
 
 # What it loses.
@@ -245,7 +246,9 @@ def test_what_the_run_sends_moves_as_far_as_the_plan_says(linear: bool) -> None:
     """Two numbers, a constant and a label at two parties: all records of whole and half steps, through the method."""
     target = Bounded("y", -1, 1) if linear else Classes("y", ("0", "1"))
     columns = {"ash": ("a", "y"), "birch": ("b",)}
-    tried = build_published(Schema((Numeric("a", -1, 1), Numeric("b", -1, 1)), target), columns, max_rows=64)
+    tried = build_published(
+        Schema((Numeric("a", -1, 1), Numeric("b", -1, 1)), target), columns, max_rows=64, intercept=True
+    )
     order, at = tried._order
     steps = (-1.0, 0.0, 1.0)
     sent, rows = [], []
@@ -311,6 +314,7 @@ def test_categories_lose_less_than_numbers() -> None:
         Schema((Categorical("a", ("x", "y", "z")), Numeric("b", -1, 1)), Classes("y", ("0", "1"))),
         {"ash": ("a", "y"), "birch": ("b",)},
         max_rows=64,
+        intercept=True,
     )
     rows = np.array([(*one, b, 1.0, y) for one in np.eye(3) for b in (-1.0, 0.0, 1.0) for y in (0.0, 1.0)])
     made = polynomials(rows, logistic=True)

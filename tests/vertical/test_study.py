@@ -115,8 +115,8 @@ def test_the_held_out_rows_are_the_same_at_every_party_and_at_none(tmp_path: Pat
         ({"vertical.product": "rlwe"}, "products"),
         ({"vertical.block_epsilon": {"north": 1.0}, "privacy.delta": 0.0}, r"nothing for south, north\+south"),
         (
-            {"vertical.block_epsilon": {"north": 1.0}, "vertical.variant": "published"},
-            r"remove vertical\.products and vertical\.block_epsilon, and set privacy\.delta to 0, or leave",
+            {"vertical.party_epsilon": {"north": 1.0}, "vertical.variant": "published"},
+            r"remove vertical\.products and vertical\.party_epsilon, and set privacy\.delta to 0, or leave",
         ),
     ],
 )
@@ -212,7 +212,7 @@ def test_the_published_method_aligns_by_itself_where_there_is_an_identifier(tmp_
 
 
 @pytest.mark.parametrize(
-    "key", ['solver = "auto"', "rounds = 2", 'products = "dealer"', "intercept = true", "bins = true"]
+    "key", ['solver = "auto"', "rounds = 2", 'products = "dealer"', "party_epsilon = {north = 1.0}", "bins = true"]
 )
 def test_the_published_method_refuses_keys_that_it_has_no_use_for(tmp_path: Path, key: str) -> None:
     with pytest.raises(StudyError, match=r'belongs to vertical.variant = "default"') as found:

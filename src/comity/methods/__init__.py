@@ -31,12 +31,14 @@ class Entry:
 
     `method`      its class: what its table in a study becomes, and what Python calls.
     `starter`     writes a study that runs as it is into an empty folder: `comity new`.
+    `published_starter`  the same with `variant = "published"`; empty where the method has no published form.
     `estimators`  its scikit-learn estimators, by their names in `comity.estimators`.
     `artefacts`   the kinds of artefacts that it presents, by the name in a saved folder.
     """
 
     method: ImportPath
     starter: ImportPath
+    published_starter: ImportPath = ""
     estimators: Mapping[str, ImportPath] = field(default_factory=dict)
     artefacts: Mapping[str, ImportPath] = field(default_factory=dict)
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 
 from comity.data import Schema
 from comity.errors import StudyError
 from comity.federation.protocol import Protocol
+from comity.methods.constants import Constant, Constants
 from comity.methods.tables import describe_first_error
 from comity.representation import in_brief, short_repr
 
@@ -92,6 +93,8 @@ class Method(BaseModel):
     facts: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     """Facts of the study that options may depend on, by name: each value in words, for refusals. `resolved` has their
     values."""
+    paper: ClassVar[Mapping[str, Constant]] = {}
+    """What the paper fixes, by name. Under an option's name it is that option's default where variant = "published"."""
     variant_privacy: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Values that keys of [privacy] must have, by variant. The protocol refuses others too; listed here, a study with
     another variant gets one error about all of them."""
@@ -117,6 +120,15 @@ class Method(BaseModel):
             raise describe_first_error(error, type(self), type(self).__name__, f"{self.table}.") from None
         self._schema, self._frames = schema, frames
         self._columns = {party: tuple(names) for party, names in (columns or {}).items()}
+
+    @model_validator(mode="after")
+    def _take_constants_of_paper(self) -> Self:
+        if getattr(self, "variant", "") == "published":
+            for key, constant in self.paper.items():
+                if key in type(self).model_fields and key not in self.model_fields_set:
+                    # Not an assignment: the option stays one that nobody set.
+                    self.__dict__[key] = constant.value
+        return self
 
     def __repr__(self) -> str:
         options = ", ".join(
@@ -186,6 +198,18 @@ class Method(BaseModel):
     def count_sizes(self, frames: Mapping[str, pd.DataFrame]) -> dict[str, int] | int:
         """What `sizes` would declare of these frames."""
         return {party: len(frame) for party, frame in frames.items()}
+
+    @property
+    def constants(self) -> Constants:
+        """What the paper fixes, with the values in use; empty unless `variant="published"`."""
+        if getattr(self, "variant", "") != "published":
+            return Constants()
+        return Constants(
+            {
+                name: replace(one, in_use=getattr(self, name)) if name in type(self).model_fields else one
+                for name, one in self.paper.items()
+            }
+        )
 
     # What a study asks.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -27,13 +28,17 @@ def validate(model: type[Model], value: Any, where: str, prefix: str, extra: Seq
         raise describe_first_error(error, model, where, prefix, extra) from None
 
 
+# What a value that may be of several types was tried as: no part of its key.
+_ALTERNATIVE = re.compile(r"(constrained-)?(float|int)$|literal\[|dict\[|none$")
+
+
 def describe_first_error(
     error: ValidationError, model: type[BaseModel], where: str, prefix: str, extra: Sequence[str] = ()
 ) -> BadInput:
     """One error for the first thing that is wrong. A misspelt key comes first: it is why the right one is missing."""
     everything = error.errors()
     wrong = next((one for one in everything if one["type"] == "extra_forbidden"), everything[0])
-    key = prefix + ".".join(str(part) for part in wrong["loc"])
+    key = prefix + ".".join(str(part) for part in wrong["loc"] if not _ALTERNATIVE.match(str(part)))
     if wrong["type"] == "extra_forbidden":
         names = [*_names(model, wrong["loc"][:-1]), *(extra if len(wrong["loc"]) == 1 else ())]
         return StudyError(

@@ -7,6 +7,7 @@ from comity.methods import Entry
 ENTRY = Entry(
     method="comity.methods.averaging.method:Averaging",
     starter="comity.methods.averaging.starter:write",
+    published_starter="comity.methods.averaging.starter:write_published",
     estimators={
         "AveragedClassifier": "comity.estimators.averaging:AveragedClassifier",
         "AveragedRegressor": "comity.estimators.averaging:AveragedRegressor",

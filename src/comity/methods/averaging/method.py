@@ -63,6 +63,7 @@ from comity.methods.averaging.objectives import (
     penalty_for,
     penalty_for_numbers,
 )
+from comity.methods.averaging.published.constants import PAPER
 from comity.methods.averaging.published.method import MaxRecords, PublishedAveraging
 from comity.methods.averaging.published.noise import Kind as NoiseKind
 from comity.methods.averaging.regression import Moments, fit_regression, moments_are_better
@@ -80,6 +81,7 @@ from comity.methods.averaging.second_moments import (
     sensitivity,
     sum_moments,
 )
+from comity.methods.constants import Constant
 from comity.methods.declared_records import Sizes, check_sizes, largest_size, size_of, sum_sizes, warn_owner
 from comity.methods.method import Method, Only, Setting
 from comity.methods.tables import validate
@@ -98,9 +100,6 @@ Solver = Literal["auto", "gradient", "average", "moments"]
 ResolvedSolver = Literal["gradient", "average", "moments"]
 """What `auto` becomes."""
 
-PUBLISHED_PENALTY = 1e-2
-"""What `l2 = "auto"` means in the published variant."""
-
 # Sums have room for parties that hold so many times their declared records; beyond, they are shrunk. Not tuned on data:
 # it sets the width of the integers, and changes no noise.
 HEADROOM = 4
@@ -117,7 +116,8 @@ class Averaging(Method):
         result.model.predict_proba(frame)
 
     It protects each record, against a curious coordinator with up to `colluders` parties and against everyone who sees
-    the model. `variant="published"` is the protocol of Pathak, Rane and Raj (2010), with the guarantee that it has.
+    the model. `variant="published"` is the protocol of Pathak, Rane and Raj (2010) with the paper's constants, and with
+    the guarantee that it has.
     """
 
     table: ClassVar[str] = "averaging"
@@ -126,6 +126,7 @@ class Averaging(Method):
     variant_privacy: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "published": {"delta": 0, "colluders": 0, "dropouts": 0}
     }
+    paper: ClassVar[Mapping[str, Constant]] = PAPER
 
     variant: Literal["default", "published"] = Field(
         "default", description="secure sums with shared noise, or the three stages of Pathak, Rane and Raj (2010)"
@@ -141,7 +142,7 @@ class Averaging(Method):
         None, description="records of each party (replace), or public lower bounds on them (add-remove); one for all"
     )
     l2: Annotated[float | Literal["auto"], Only(solver="average", why="gradients have no local fits")] = Field(
-        "auto", description="penalty of local fits; auto: by a public rule"
+        "auto", description="penalty of local fits; auto: by a public rule, published: 1"
     )
     rounds: Annotated[int | Literal["auto"], Only(variant="default", solver="gradient")] = Field(
         "auto", description="gradient sums; auto: 20, above 400 features 40"
@@ -151,9 +152,11 @@ class Averaging(Method):
     )
     scaling: Literal["scaled", "clipped", "normalised"] = Field("scaled", description="how records enter the unit ball")
     bins: bool = Field(True, description="numbers with edges in the schema become one-hot bins")
-    intercept: bool = Field(True, description="append a constant feature, bounded and penalised like any other")
+    intercept: bool = Field(
+        True, description="append a constant feature, bounded and penalised like any other; published: false"
+    )
     noise: Annotated[NoiseKind, Only(variant="published")] = Field(
-        "spherical", description="published only: as corrected, or as printed"
+        "spherical", description="published only: literal as printed, which is what it takes; spherical as corrected"
     )
     key_bits: Annotated[int, Only(variant="published")] = Field(
         2048, description="published only: of the Paillier keys"
@@ -244,7 +247,7 @@ class Averaging(Method):
 
     def _published(self, **rows: Any) -> PublishedAveraging:
         return PublishedAveraging(
-            l2=PUBLISHED_PENALTY if self.l2 == "auto" else self.l2,
+            l2=self.paper["l2"].value if self.l2 == "auto" else self.l2,
             noise=self.noise,
             key_bits=self.key_bits,
             most=self.most,
@@ -292,6 +295,14 @@ def choose_solver(
 # What runs.
 
 
+_MODELS = {
+    "logistic": "logistic model",
+    "softmax": "softmax model",
+    "svm": "support-vector classifier",
+    "linear": "linear regression",
+}
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AveragingProtocol(Protocol):
     """One linear model of all parties' records, by gradients or by local models, summed securely with shared noise.
@@ -321,6 +332,10 @@ class AveragingProtocol(Protocol):
     rounds: Annotated[int, Interval(ge=1, le=1000)] | None
     clip: Positive | None
     encoding: Encoding | None = field(repr=False)
+
+    @property
+    def makes(self) -> str:
+        return f"one {_MODELS[self.model]}"
 
     def __post_init__(self) -> None:
         super().__post_init__()

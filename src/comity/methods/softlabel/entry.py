@@ -7,6 +7,7 @@ from comity.methods import Entry
 ENTRY = Entry(
     method="comity.methods.softlabel.method:SoftLabel",
     starter="comity.methods.softlabel.starter:write",
+    published_starter="comity.methods.softlabel.starter:write_published",
     estimators={
         "SoftLabelClassifier": "comity.estimators.softlabel:SoftLabelClassifier",
     },

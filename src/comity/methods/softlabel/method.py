@@ -34,6 +34,7 @@ from comity.federation.evaluation.score_card import PredictionTask
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.local_models import Ballot, linear_votes, local_votes
+from comity.methods.constants import Constant
 from comity.methods.declared_records import warn_owner
 from comity.methods.method import Method, Only, Setting
 from comity.methods.softlabel.baselines import fit_baselines, measure_error
@@ -47,12 +48,13 @@ from comity.methods.softlabel.choice import (
     choose,
     choose_noise,
 )
+from comity.methods.softlabel.published.constants import PAPER
 from comity.methods.softlabel.published.method import (
     WHY_PUBLISHED_ONLY,
     AuxiliaryPrivacy,
-    Constants,
     LearnsFrom,
     PublishedSoftLabel,
+    SensitivityBound,
     read_private_auxiliary,
 )
 from comity.methods.softlabel.record_sums import NamedClass
@@ -87,14 +89,17 @@ class SoftLabel(Method):
 
     table: ClassVar[str] = "softlabel"
     counts_sizes: ClassVar[bool] = True
-    renamed: ClassVar[Mapping[str, str]] = {"scaling": "rows", "sizes": "records_per_party"}
+    renamed: ClassVar[Mapping[str, str]] = {"scaling": "rows", "sizes": "records_per_party", "sensitivity": "constants"}
+    paper: ClassVar[Mapping[str, Constant]] = PAPER
 
     variant: Literal["default", "published"] = Field(
         "default", description="parties sum a noisy statistic securely; or the method of Hamm, Cao and Belkin (2016)"
     )
     auxiliary: str = Field(description="file of public, unlabelled records, beside the study")
     scaling: Literal["scaled", "clipped", "normalised"] = Field("scaled", description="how records enter the unit ball")
-    intercept: bool = Field(True, description="append a constant feature, regularised like any other")
+    intercept: bool = Field(
+        True, description="append a constant feature, regularised like any other; published: none by default"
+    )
     statistic: Annotated[StatisticName, Only(variant="default")] = Field(
         "auto", description="what is summed; auto chooses from public quantities and the plan says why"
     )
@@ -114,13 +119,13 @@ class SoftLabel(Method):
         "soft", description="published: what the coordinator learns from"
     )
     l2: Annotated[Positive, Only(variant="published")] = Field(
-        1e-2, description="published: regularisation; the noise is scaled by its inverse"
+        1e-2, description="published: regularisation, there 1e-4 by default; the noise is scaled by its inverse"
     )
-    constants: Annotated[Constants, Only(variant="published")] = Field(
-        "tight", description="published: sensitivity as derived, or as printed"
+    sensitivity: Annotated[SensitivityBound, Only(variant="published")] = Field(
+        "tight", description="published: sensitivity as printed (paper, its default there), or as derived (tight)"
     )
     auxiliary_privacy: Annotated[AuxiliaryPrivacy, Only(variant="published", why=WHY_PUBLISHED_ONLY)] = Field(
-        "public", description="published, soft: private records stay with the coordinator, who votes on them"
+        "public", description="published, soft and vote: private records stay with the coordinator, who votes on them"
     )
     auxiliary_records: Annotated[
         int | None,
@@ -198,7 +203,7 @@ class SoftLabel(Method):
         return PublishedSoftLabel(
             method=self.method,
             l2=self.l2,
-            constants=self.constants,
+            sensitivity_bound=self.sensitivity,
             auxiliary_privacy=self.auxiliary_privacy,
             **rows,
         )
@@ -239,6 +244,10 @@ class SoftLabelProtocol(Protocol):
     dimensions: int | None
     local_l2: Positive
     encoding: Encoding | None = field(repr=False)
+
+    @property
+    def makes(self) -> str:
+        return "one classifier"
 
     def __post_init__(self) -> None:
         super().__post_init__()

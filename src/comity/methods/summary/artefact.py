@@ -21,8 +21,9 @@ from comity.artefacts.section import Bar, Bars, Grid, Pictures, Section
 from comity.data import Encoding, Schema
 from comity.errors import DataError, SchemaError
 from comity.federation.declare.consortium import Consortium
-from comity.methods.summary.features import FourierFeatures
+from comity.methods.summary.features import FeatureMap, FourierFeatures
 from comity.methods.summary.protocol import OWNER, find_consumer
+from comity.methods.summary.published.hashes import PhasedCosines
 from comity.methods.summary.ratio import Ratio, Spectrum
 from comity.representation import short_repr
 
@@ -41,7 +42,7 @@ class Bought:
     `before` and `after` are MMD² between owners and consumer without and with the purchase, estimated from the
     releases; in an auction they are the distance of the consumer from zero and from the summary. `payment` is what is
     paid in all, `asked` the number of records that the study asks for, and `seen` the number of records or hashes that
-    the curator received.
+    the curator received. `bids` are the winning bids of each owner added up, in an auction.
     """
 
     owners: tuple[str, ...]
@@ -53,6 +54,7 @@ class Bought:
     asked: int
     seen: int
     basis: Basis = "masses"
+    bids: tuple[float, ...] = ()
 
     @classmethod
     def of(
@@ -77,6 +79,7 @@ class Bought:
             asked,
             seen,
             basis,
+            tuple(float(bid) for bid in released.get("bids", ())),
         )
 
     @property
@@ -99,6 +102,10 @@ class Bought:
         return tuple(cent / 100 for cent in cents)
 
     def grid(self) -> Grid:
+        paid = f"Of {self.payment:g} paid. {_BASIS_SENTENCES[self.basis]}"
+        if self.bids:
+            heads = ("owner", "records", "winning bids, added up", "share of the value", "payout")
+            return Grid(heads, tuple(zip(self.owners, self.quotas, self.bids, self.shares, self.payouts())), paid)
         rows = tuple(
             (owner, quota, share, share * self.value, payout)
             for owner, quota, share, payout in zip(self.owners, self.quotas, self.shares, self.payouts())
@@ -106,7 +113,7 @@ class Bought:
         return Grid(
             ("owner", "records", "share of the value", "MMD² that it takes away", "payout"),
             rows,
-            f"Of {self.payment:g} paid. {_BASIS_SENTENCES[self.basis]}",
+            paid,
         )
 
     def sentences(self) -> tuple[str, ...]:
@@ -115,8 +122,9 @@ class Bought:
             f"{self.parsimony:.2f})."
         )
         if self.basis == "bids":
+            moves = "falls" if self.after <= self.before else "rises"
             return (
-                f"Measured against the consumer's noisy mean, the objective falls from {self.before:.4f} without any "
+                f"Measured against the consumer's noisy mean, the objective {moves} from {self.before:.4f} without any "
                 f"record to {self.after:.4f}.",
                 received,
             )
@@ -142,13 +150,16 @@ class Bought:
                 raise ValueError("a quota and a share for each owner were expected")
             before, after, payment = (float(page.pop(key)) for key in ("before", "after", "payment"))
             asked, seen = (int(page.pop(key)) for key in ("asked", "seen"))
-            basis = page.pop("basis", "masses")
+            basis, bids = page.pop("basis", "masses"), tuple(map(float, page.pop("bids", ())))
             if basis not in get_args(Basis):
                 raise ValueError("shares are of masses or of bids")
             shares = tuple(map(float, shares))
-            if page or not all(map(math.isfinite, (before, after, payment, *shares))) or asked < 1:
+            if len(bids) not in (0, len(owners)):
+                raise ValueError("winning bids of each owner were expected")
+            if page or not all(map(math.isfinite, (before, after, payment, *shares, *bids))) or asked < 1:
                 raise ValueError("finite figures and no others were expected")
-            return cls(tuple(owners), tuple(map(int, quotas)), shares, before, after, payment, asked, seen, basis)
+            figures = before, after, payment, asked, seen
+            return cls(tuple(owners), tuple(map(int, quotas)), shares, *figures, basis, bids)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(f"{path}: can't be read ({error!r}); fetch the folder again") from error
 
@@ -281,6 +292,11 @@ class BoughtRecords(BoughtRows):
         return Section("What was bought from whom", (number, *self.bought.sentences()), plots, tables)
 
 
+HashForm = Literal["pairs", "shifted", "cosines"]
+"""Cosines and sines without phases, as folders of earlier versions have them; with phases; cosines alone with phases,
+as the paper prints them. The order is that of the numbers in saved folders."""
+
+
 @dataclass(frozen=True, eq=False)
 class BoughtHashes(BoughtRows):
     """Features of the owners' records under a seed that the curator does not know, with labels.
@@ -294,12 +310,16 @@ class BoughtHashes(BoughtRows):
 
     gamma: float
     columns: int
+    form: HashForm = "pairs"
 
-    def with_seed(self, seed: bytes) -> FourierFeatures:
+    def with_seed(self, seed: bytes) -> FeatureMap:
         """The map of the hashes; consumer and owners have the seed."""
         from comity.entropy import Stream
 
-        return FourierFeatures.draw(self.columns, self.rows.shape[1], self.gamma, Stream(seed))
+        if self.form == "cosines":
+            return PhasedCosines.draw(self.columns, self.rows.shape[1], self.gamma, Stream(seed))
+        shifted = self.form == "shifted"
+        return FourierFeatures.draw(self.columns, self.rows.shape[1], self.gamma, Stream(seed), shifted=shifted)
 
     def linear_model(self, regularisation: float = 1.0) -> Any:
         """A linear classifier of hashes (scikit-learn's LinearSVC), which is a classifier of records with the Gaussian
@@ -313,7 +333,8 @@ class BoughtHashes(BoughtRows):
         return LinearSVC(C=regularisation).fit(self.rows, self.labels)
 
     def save(self, folder: Path) -> None:
-        self.save_rows(folder, gamma=np.array(self.gamma), columns=np.array(self.columns))
+        form = np.array(get_args(HashForm).index(self.form))
+        self.save_rows(folder, gamma=np.array(self.gamma), columns=np.array(self.columns), form=form)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -321,9 +342,10 @@ class BoughtHashes(BoughtRows):
         try:
             rows, labels, sellers = _read_rows(arrays)
             gamma, columns = float(arrays["gamma"]), int(arrays["columns"])
-        except (KeyError, ValueError, TypeError) as error:
+            form = get_args(HashForm)[int(arrays.get("form", np.array(0)))]
+        except (KeyError, ValueError, TypeError, IndexError) as error:
             raise DataError(f"{folder}: no hashes can be read here ({error!r}); fetch the folder again") from error
-        return cls(rows, labels, sellers, bought, gamma, columns)
+        return cls(rows, labels, sellers, bought, gamma, columns, form)
 
     def card(self) -> Card:
         return Card(
@@ -436,6 +458,6 @@ def _read_rows(arrays: Mapping[str, NDArray[Any]]) -> tuple[Floats, NDArray[Any]
 def _bars(bought: Bought) -> Bars:
     return Bars(
         "Share of the value by owner",
-        "share of the noisy masses",
+        "share of the noisy masses" if bought.basis == "masses" else "share of winning bids",
         tuple(Bar(owner, share, ours=False) for owner, share in list(zip(bought.owners, bought.shares))[:20]),
     )

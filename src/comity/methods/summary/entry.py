@@ -7,6 +7,7 @@ from comity.methods import Entry
 ENTRY = Entry(
     method="comity.methods.summary.method:Summary",
     starter="comity.methods.summary.starter:write",
+    published_starter="comity.methods.summary.starter:write_published",
     artefacts={
         "hashes": "comity.methods.summary.artefact:BoughtHashes",
         "summary": "comity.methods.summary.artefact:BoughtRecords",

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import sqrt
-from typing import TypeVar
+from math import pi, sqrt
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,23 +35,59 @@ _CERTAINLY_SHORT = LENGTH**2 * (1 - 1e-9)
 _BLOCK_ENTRIES = 1 << 15
 
 
+class FeatureMap(Protocol):
+    """Rows of `columns` numbers become rows of `dimensions` features."""
+
+    @property
+    def columns(self) -> int: ...
+
+    @property
+    def dimensions(self) -> int: ...
+
+    def __call__(self, rows: Floats) -> Floats: ...
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """The map of rows that are features already. A row longer than `longest` is divided by its length: it comes from a
+    party that need not be honest."""
+
+    dimensions: int
+    longest: float
+
+    @property
+    def columns(self) -> int:
+        return self.dimensions
+
+    def __call__(self, rows: Floats) -> Floats:
+        found = np.asarray(rows, np.float64)
+        return found / np.maximum(1.0, row_norms(found) / self.longest)[:, None]
+
+
 @dataclass(frozen=True, eq=False)
 class FourierFeatures:
-    """φ(x) = √(2/D)·(cos(xᵀΩ), sin(xᵀΩ)), of length one; φ(x)·φ(y) is about exp(−γ·|x − y|²).
+    """φ(x) = √(2/D)·(cos(xᵀΩ + b), sin(xᵀΩ + b)), of length one; φ(x)·φ(y) is about exp(−γ·|x − y|²).
 
-    `frequencies` Ω is (columns, D/2). The length of a pair does not depend on the angle, so a row has length one, up to
-    `LENGTH`, however large or inexact x is. A row that is not finite becomes zero. Features of a row do not depend on
-    other rows, to the last bit: angles are exact products (`comity.data.row_products`).
+    `frequencies` Ω is (columns, D/2), and `phases` b is (D/2,), or None for zeros. Products of features do not depend
+    on phases. Under a secret seed, phases hide where the origin is (proof.md, 6).
+
+    The length of a pair does not depend on the angle, so a row has length one, up to `LENGTH`, however large or inexact
+    x is. A row that is not finite becomes zero. Features of a row do not depend on other rows, to the last bit: angles
+    are exact products (`comity.data.row_products`).
     """
 
     frequencies: Floats
+    phases: Floats | None = None
 
     @classmethod
-    def draw(cls, columns: int, dimensions: int, gamma: float, stream: Stream) -> FourierFeatures:
+    def draw(
+        cls, columns: int, dimensions: int, gamma: float, stream: Stream, *, shifted: bool = False
+    ) -> FourierFeatures:
         """An even number `dimensions` of features of rows with `columns` columns, for the kernel exp(−γ·|x − y|²).
 
         In each block of `columns` frequencies, these are orthogonal and as long as normal vectors. Products of features
-        have the same expectation as with independent frequencies, and less variance.
+        have the same expectation as with independent frequencies, and less variance. With `shifted` the phases are
+        uniform on [0, 2π].
         """
         if columns < 1 or dimensions < 2 or dimensions % 2:
             raise DataError(
@@ -68,7 +104,8 @@ class FourierFeatures:
             rotation = rotation * np.where(np.diag(upper) < 0, -1.0, 1.0)
             lengths = np.linalg.norm(stream.normal((columns, columns)), axis=0)
             blocks.append((rotation * lengths)[:, : dimensions // 2 - start])
-        return cls(np.concatenate(blocks, axis=1) * sqrt(2 * gamma))
+        phases = 2 * pi * stream.uniform(dimensions // 2) if shifted else None
+        return cls(np.concatenate(blocks, axis=1) * sqrt(2 * gamma), phases)
 
     @property
     def columns(self) -> int:
@@ -95,7 +132,10 @@ class FourierFeatures:
         half, length = self.dimensions // 2, np.float64(sqrt(2 / self.dimensions))
         # Entries that are not finite, here or in single precision, become zero below.
         with np.errstate(invalid="ignore", over="ignore"):
-            angles = self._angles.of_rows(rows).astype(np.float32)
+            angles = self._angles.of_rows(rows)
+            if self.phases is not None:
+                angles = angles + self.phases
+            angles = angles.astype(np.float32)
             np.multiply(np.cos(angles), length, out=block[:, :half])
             np.multiply(np.sin(angles), length, out=block[:, half:])
             # Products clip an infinite entry, so only the sum of all entries shows it.

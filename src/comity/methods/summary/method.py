@@ -28,10 +28,11 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import RecordSum
 from comity.federation.declare.consortium import COORDINATOR, EVERYONE, Consortium
 from comity.federation.declare.declaration import DISCLOSING, PRIVATE, Declaration, Release
-from comity.federation.declare.protection import Derived, Disclosed, Noised, Sealed, Summed
-from comity.federation.declare.release import Array, Blob, Count, Fields
+from comity.federation.declare.protection import Derived, Disclosed, Noised, Summed
+from comity.federation.declare.release import Array, Count, Fields
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
+from comity.methods.constants import Constant
 from comity.methods.declared_records import size_of, sum_sizes
 from comity.methods.method import Method, Only, Setting
 from comity.methods.summary.auction.market import FEATURES
@@ -61,10 +62,20 @@ from comity.methods.summary.protocol import (
     Ranges,
     SummaryProtocol,
     find_consumer,
+    release_seed,
     release_wish,
     subtract_square,
 )
-from comity.methods.summary.published.method import Bid, PublishedSummary
+from comity.methods.summary.published.constants import PAPER
+from comity.methods.summary.published.method import (
+    Bid,
+    Constants,
+    Hash,
+    Iterations,
+    PrintedEpsilon,
+    PublishedSummary,
+    Spacing,
+)
 from comity.methods.summary.ratio import (
     MAX_RANK,
     MAX_RATIO,
@@ -86,6 +97,8 @@ Deliver = Literal["records", "hashes", "weights"]
 
 # Options.
 
+_PUBLISHED_ONLY = ("features", "epsilon_v", "epsilon_first", "epsilon_l", "t_init", "t_sub", "eta")
+
 
 class Summary(Method):
     """Records of many owners, chosen so that together they look like a consumer's.
@@ -102,6 +115,7 @@ class Summary(Method):
 
     table: ClassVar[str] = "summary"
     counts_sizes: ClassVar[bool] = True
+    paper: ClassVar[Mapping[str, Constant]] = PAPER
 
     variant: Literal["default", "published"] = Field(
         "default",
@@ -126,19 +140,48 @@ class Summary(Method):
         description="file of public records beside the study, for the width of the kernel; the published auction also "
         "starts its summary with them",
     )
-    gamma: Positive | None = Field(
-        None, description="of the kernel exp(-gamma |x - y|^2); from auxiliary records or the schema if left out"
+    gamma: Positive | Literal["auto"] | None = Field(
+        None,
+        description="of the kernel exp(-gamma |x - y|^2); auto, or left out: from auxiliary records or the schema; "
+        "published: 0.1 if left out",
     )
     dimensions: int | Literal["auto"] = Field(
         "auto", description="number of random features; auto: by a public rule, 140 in an auction"
     )
-    hash_dimensions: Annotated[Features, Only(deliver="hashes")] = Field(140, description="numbers in a hash")
+    hash_dimensions: Annotated[Features, Only(variant="default", selection="one-shot", deliver="hashes")] = Field(
+        140, description="numbers in a hash"
+    )
     payment: Payment = Field(100.0, description="the sum that the payout table divides")
     image: Annotated[tuple[int, int] | None, Only(deliver="records")] = Field(
         None, description="rows and columns if a record is a picture: the page then shows chosen ones"
     )
     bid_sign: Annotated[Bid, Only(variant="published")] = Field(
-        "corrected", description="published only: bids by the objective's marginal gain, or as printed, sign reversed"
+        "corrected", description="published only: bids as printed, sign reversed, or by the objective's marginal gain"
+    )
+    features: Annotated[Hash, Only(variant="published")] = Field(
+        "printed", description="published only: cosines with random phases as printed, or pairs of cosine and sine"
+    )
+    epsilon_v: Annotated[PrintedEpsilon, Only(variant="published")] = Field(
+        0.01,
+        description="published only: printed epsilon of an iteration for the consumer's mean; study: from "
+        "privacy.epsilon by the paper's formula",
+    )
+    epsilon_first: Annotated[Positive, Only(variant="published")] = Field(
+        0.05, description="published only: printed epsilon of an iteration for the first broadcast, of public seeds"
+    )
+    epsilon_l: Annotated[PrintedEpsilon, Only(variant="published")] = Field(
+        0.01,
+        description="published only: an iteration of a later broadcast has epsilon_l / sqrt(records t_sub); study: "
+        "from privacy.epsilon by the paper's formula",
+    )
+    t_init: Annotated[Iterations, Only(variant="published")] = Field(
+        "d^1.5", description="published only: iterations for the consumer's mean and for the first broadcast"
+    )
+    t_sub: Annotated[AtLeastOne, Only(variant="published")] = Field(
+        5, description="published only: iterations for each later broadcast"
+    )
+    eta: Annotated[Spacing, Only(variant="published")] = Field(
+        "1/d", description="published only: spacing of the grid on [-1, 1] that features are rounded to"
     )
     tau: Annotated[AtLeastOne, Only(variant="published")] = Field(
         5, description="published only: after this many rounds as its owner's choice a record is asked for anyway"
@@ -165,6 +208,14 @@ class Summary(Method):
     def files(self) -> Mapping[str, str]:
         return {} if self.auxiliary is None else {"summary.auxiliary": self.auxiliary}
 
+    def options_for_hash(self) -> dict[str, Any]:
+        found = super().options_for_hash()
+        if self.variant == "default":
+            # Studies from before these options keep their hash.
+            found = {key: value for key, value in found.items() if key not in _PUBLISHED_ONLY}
+        # Hashes under a secret seed have random phases: participants without them must not agree on the study.
+        return {**found, "hash_phases": True} if self.deliver == "hashes" else found
+
     def declared_records(self, party: str) -> int | None:
         return self.sizes.get(party) if isinstance(self.sizes, dict) else self.sizes
 
@@ -183,10 +234,10 @@ class Summary(Method):
         return super().study(parties, epsilon=epsilon, delta=delta, **terms)
 
     def make_protocol(self, setting: Setting) -> OneShotSummary | AuctionSummary | PublishedSummary:
-        if self.deliver != "records" and (self.variant, self.selection) != ("default", "one-shot"):
+        if self.deliver == "weights" and (self.variant, self.selection) != ("default", "one-shot"):
             raise StudyError(
-                f'{setting.where}: summary.deliver = "{self.deliver}" needs the default variant with selection = '
-                '"one-shot": an auction hands over records; leave one of them out',
+                f'{setting.where}: summary.deliver = "weights" needs the default variant with selection = "one-shot": '
+                "an auction hands over records or hashes; leave one of them out",
                 key="summary.deliver",
             )
         encoding = Encoding(setting.schema, scaling="unit")
@@ -229,14 +280,16 @@ class Summary(Method):
                 **common,
             )
         dimensions = FEATURES if self.dimensions == "auto" else self.dimensions
+        common = {"dimensions": dimensions, "deliver": self.deliver, **common}
         if self.variant == "default":
-            return AuctionSummary(dimensions=dimensions, missed=self.missed, ask_share=self.ask_share, **common)
+            return AuctionSummary(missed=self.missed, ask_share=self.ask_share, **common)
         return PublishedSummary(
-            dimensions=dimensions,
             seeds=np.zeros((0, rows["columns"])) if seeds is None else seeds,
             bid_sign=self.bid_sign,
+            hash_features=self.features,
             tau=self.tau,
             auction_epsilon=self.auction_epsilon,
+            constants=Constants(self.epsilon_v, self.epsilon_first, self.epsilon_l, self.t_init, self.t_sub, self.eta),
             **common,
         )
 
@@ -248,8 +301,9 @@ class Summary(Method):
 
     def _choose_gamma(self, encoding: Encoding, public: Floats | None) -> tuple[float, str]:
         """The kernel's gamma, and what it was chosen by."""
-        if self.gamma is not None:
-            return self.gamma, "by the study"
+        if isinstance(self.gamma, float):
+            printed = self.variant == "published" and "gamma" not in self.model_fields_set
+            return self.gamma, "as in the paper" if printed else "by the study"
         if public is None:
             return gamma_of_schema(encoding), "by the schema alone; public records of the kind give a better one"
         return gamma_of_records(public), f"by {len(public)} public records"
@@ -334,7 +388,7 @@ class OneShotSummary(SummaryProtocol):
 
     def hash_features(self, seed: bytes) -> FourierFeatures:
         """The map of hashes. Owners and consumer keep its seed from the curator."""
-        return FourierFeatures.draw(self.columns, self.hash_dimensions, self.gamma, Stream(seed))
+        return FourierFeatures.draw(self.columns, self.hash_dimensions, self.gamma, Stream(seed), shifted=True)
 
     def title_in(self, consortium: Consortium) -> str:
         return f"summary (one-shot, {self.width(consortium)} features, delivers {self.deliver})"
@@ -440,14 +494,7 @@ class OneShotSummary(SummaryProtocol):
         )
         if not hashed:
             return quota, chosen, summary
-        seed = Release(
-            name="seed",
-            source=CONSUMER,
-            to=OWNER,
-            protection=Sealed("the seed of the hashes, which the curator does not know"),
-            form=Blob(32),
-        )
-        return seed, quota, chosen, summary
+        return release_seed(), quota, chosen, summary
 
     def _adversary(self, consortium: Consortium, owners: int) -> str:
         if not self.discloses:
@@ -585,12 +632,6 @@ class OneShotSummary(SummaryProtocol):
         parts = [ratio(features(rows[start : start + _BLOCK_ROWS])) for start in range(0, len(rows), _BLOCK_ROWS)]
         return np.concatenate([np.zeros(0), *parts])
 
-    @step(times=1)
-    def deal_seed(self, site: Site) -> None:
-        seed = site.secret()
-        site.deliver("hash_seed", seed)
-        site.send_all(site.consortium.among(OWNER), "seed", seed)
-
     @step(gives=("chosen",))
     def choose(self, site: Site, quota: int) -> dict[str, Any]:
         weighed = site.kept("weighed")
@@ -609,10 +650,7 @@ class OneShotSummary(SummaryProtocol):
         )
         sent = np.ascontiguousarray(rows[places], "<f8")
         if self.deliver == "hashes":
-            seeds = site.received("seed")
-            if len(seeds) != 1:
-                raise Refused("the consumer has sent no seed for hashes", code="stopped")
-            sent = self.hash_features(next(iter(seeds.values())))(sent)
+            sent = self.hash_features(self.seed_at(site))(sent)
         chosen: dict[str, Any] = {"rows": sent}
         if self.labels:
             chosen["labels"] = np.ascontiguousarray(site.labels[places], self.labels)
@@ -629,7 +667,7 @@ class OneShotSummary(SummaryProtocol):
         bought = self.describe_purchase(released["attribution"], consortium, seen=seen, basis="masses")
         if self.deliver == "hashes":
             rows, sellers = summary["rows"], summary["owners"]
-            return BoughtHashes(rows, summary.get("labels"), sellers, bought, self.gamma, self.columns)
+            return BoughtHashes(rows, summary.get("labels"), sellers, bought, self.gamma, self.columns, "shifted")
         if self.discloses:
             return self.present_records(summary, bought, consortium)
         spectrum = _drop_padding(released["spectrum"])

@@ -14,14 +14,14 @@ from annotated_types import Interval, MultipleOf
 from numpy.typing import NDArray
 
 from comity.data import Classes, Encoding, LocalRecords, Records, Schema
-from comity.errors import StudyError
+from comity.errors import Refused, StudyError
 from comity.federation.constraints import Positive
 from comity.federation.declare.bounds import RecordSum
 from comity.federation.declare.consortium import COORDINATOR, Consortium
-from comity.federation.declare.protection import Noised
-from comity.federation.declare.release import Array, Release
+from comity.federation.declare.protection import Noised, Sealed
+from comity.federation.declare.release import Array, Blob, Release
 from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol
+from comity.federation.protocol import Protocol, step
 from comity.methods.declared_records import Sizes, check_sizes, size_of, sum_sizes, warn_owner
 from comity.methods.summary.features import LENGTH
 from comity.privacy.loss import GDP
@@ -61,6 +61,20 @@ def release_wish(loss: GDP, width: int, bound: RecordSum) -> Release:
     )
 
 
+def release_seed() -> Release:
+    """The seed of hashes, from the consumer to every owner."""
+    return Release(
+        name="seed",
+        source=CONSUMER,
+        to=OWNER,
+        protection=Sealed("the seed of the hashes, which the curator does not know"),
+        form=Blob(32),
+    )
+
+
+_SEED = "summary.hash_seed"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SummaryProtocol(Protocol):
     """Base of the one-shot summary and of both auctions.
@@ -82,6 +96,10 @@ class SummaryProtocol(Protocol):
     width_from: str
     image: tuple[int, int] | None
     encoding: Encoding | None = field(repr=False)
+
+    @property
+    def makes(self) -> str:
+        return "a choice of records that resemble the consumer's"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -139,6 +157,24 @@ class SummaryProtocol(Protocol):
     def warn_owner(self, site: Site) -> None:
         """Log at the site where its records are far from the declared number."""
         warn_owner(site, size_of(self.sizes, site.party), _KEY)
+
+    @step(times=1)
+    def deal_seed(self, site: Site) -> None:
+        """The consumer draws the seed of the hashes, keeps it, and sends it to the owners."""
+        seed = site.secret()
+        site.keep(_SEED, seed)
+        site.deliver("hash_seed", seed)
+        site.send_all(site.consortium.among(OWNER), "seed", seed)
+
+    def seed_at(self, site: Site) -> bytes:
+        """The seed of the hashes, at the consumer and at an owner."""
+        kept = site.kept(_SEED)
+        if kept is not None:
+            return bytes(kept)
+        seeds = site.received("seed")
+        if len(seeds) != 1:
+            raise Refused("the consumer has sent no seed for hashes", code="stopped")
+        return bytes(next(iter(seeds.values())))
 
     # What comes out.
 

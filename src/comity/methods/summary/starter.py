@@ -18,6 +18,7 @@ _STUDY = """\
 
 [study]
 name = "{name}"
+purpose = "buy pictures of digits that resemble those of one archive"
 protocol = "summary"            # records of many owners, chosen so that together they look like the consumer's
 schema = "schema.toml"          # the public description of a record: bounds and classes, never measured
 
@@ -51,7 +52,57 @@ grant = 3.0                     # the epsilon in each simulated ledger
 """
 
 
+_PUBLISHED = """\
+# The auction of Sarpatwar et al. (2019) with the paper's steps and constants, to compare with. It is not private as
+# claimed: `comity plan study.toml` shows what the paper claims beside what holds.
+
+[study]
+name = "{name}"
+protocol = "summary"            # records of many owners, chosen so that together they look like the consumer's
+schema = "schema.toml"          # the public description of a record: bounds and classes, never measured
+
+[privacy]
+unit = "record"                 # who is protected: one record, against the other owners
+neighbours = "replace"          # how many records each party has is public
+epsilon = 1.5                   # above what the paper claims for its constants at this delta; the noise is by these
+delta = 0.01                    # the paper's, for the consumer's records
+
+[summary]
+variant = "published"
+records = 100                   # how many are bought in all: the paper's p
+auxiliary = "public.parquet"    # about 150 public records that the summary starts with
+payment = 100.0                 # the sum that the payout table divides by winning bids
+image = [8, 8]                  # a record is a picture: the page shows chosen ones
+# The paper's constants are the defaults: gamma, dimensions, epsilon_v, epsilon_first, epsilon_l, t_init, t_sub, eta.
+# Repairs:
+# bid_sign = "corrected"        # bids by the marginal gain; as printed they prefer records unlike the consumer's
+# features = "paired"           # cosines and sines, whose products vary less
+# gamma = "auto"                # the kernel's width from the public records
+# deliver = "hashes"            # the curator receives hashes alone (the paper's less trusted curator); without image
+
+[summary.sizes]                 # records of each party: public
+{sizes}
+
+{parties}
+
+[simulation]                    # where a simulation finds its records; a deployment ignores this table
+data = "records.parquet"        # one file, split by the rule below, or one file per party
+split = "by-column"             # each value of the column below is a party
+column = "at"
+test = "test.parquet"           # records like the consumer's that no party has
+baselines = true                # compare with uniform, greedy and weighted choices
+"""
+
+
 def write(folder: Path) -> None:
+    _write(folder, _STUDY)
+
+
+def write_published(folder: Path) -> None:
+    _write(folder, _PUBLISHED)
+
+
+def _write(folder: Path, text: str) -> None:
     tables = []
     for name, (odd, even) in OWNERS.items():
         label = f"comity new, {name}"
@@ -65,7 +116,7 @@ def write(folder: Path) -> None:
     public.to_parquet(folder / "public.parquet", index=False)
     (folder / "schema.toml").write_text(digit_schema().to_toml(), encoding="utf-8")
     sizes = {**{name: sum(counts) for name, counts in OWNERS.items()}, CONSUMER: WISHED}
-    study = _STUDY.format(
+    study = text.format(
         name=folder.name,
         sizes="\n".join(f"{name} = {size}" for name, size in sizes.items()),
         parties="\n".join(

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
@@ -20,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from comity.artefacts.arrays import read_arrays, write_arrays
 from comity.artefacts.artefact import Card
 from comity.artefacts.dataset import Dataset
-from comity.artefacts.section import Bar, Bars, Grid, Section
+from comity.artefacts.section import Grid, Panel, Panels, Section
 from comity.artefacts.table import Table
 from comity.data import Schema
 from comity.entropy import Stream
@@ -205,6 +206,8 @@ def _read_flag(value: Any) -> bool:
 
 # Rows of a table on a page.
 _MAX_SHOWN = 20
+# One-way plots on a page, and cells of each.
+_MAX_PANELS, _MAX_CELLS = 8, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,19 +295,43 @@ class SyntheticDataset:
 
     def section(self, noise: float | None = None) -> Section:
         section, counts = self.dataset.section(noise), self.counts
-        names = counts.counting.cells.names
-        errors = expected_errors(counts.counting.layout, counts.deviations, counts.records)
-        ranked = sorted(((error, key) for key, error in errors.items()), reverse=True)
-        bars = tuple(Bar(" × ".join(names[k] for k in key), error) for error, key in ranked[:_MAX_SHOWN])
-        plot = Bars("Expected total variation of noisy tables, the least exact first", "total variation", bars)
+        names, layout = counts.counting.cells.names, counts.counting.layout
+        errors = expected_errors(layout, counts.deviations, counts.records)
         rows = tuple(
-            (" × ".join(names[k] for k in key), errors[key], counts.deviations[key])
-            for key in counts.counting.layout.keys[:_MAX_SHOWN]
+            (" × ".join(names[k] for k in key), prod(layout.sizes[k] for k in key), _moved(errors[key]))
+            for key in layout.keys[:_MAX_SHOWN]
         )
-        grid = Grid(("table", "expected total variation", "deviation of a count"), rows, "Before tables agree.")
+        grid = Grid(("table", "cells", "records that noise moves"), rows, "Expected, before tables agree.")
         return Section(
-            section.heading, (*section.sentences, *_describe_errors(counts)), (plot,), (*section.tables, grid)
+            section.heading,
+            (*section.sentences, *_describe_errors(counts)),
+            (self._draw_columns(),),
+            (*section.tables, grid),
         )
+
+    def _draw_columns(self) -> Panels:
+        """The shares of each column's cells, beside what the public schema alone suggests: all cells alike."""
+        counting = self.counts.counting
+        codes = counting.encoding.encode(self.frame, where="the dataset").records.features.astype(np.int64)
+        panels = []
+        for k, size in list(enumerate(counting.layout.sizes))[:_MAX_PANELS]:
+            shares = np.bincount(codes[:, k], minlength=size)[:size] / max(1, len(codes))
+            even = np.full(size, 1 / size)
+            drawn = slice(0, _MAX_CELLS)
+            panels.append(
+                Panel(
+                    counting.cells.names[k],
+                    tuple(counting.cells.labels(k)[drawn]),
+                    tuple(even[drawn].tolist()),
+                    tuple(shares[drawn].tolist()),
+                )
+            )
+        return Panels("Shares of each column", ("public: all cells alike", "dataset"), tuple(panels))
+
+
+def _moved(error: float) -> str:
+    """The share of records that noise puts into a wrong cell of a table."""
+    return "half or more: too few records to tell" if error >= 0.5 else f"{error:.1%}"
 
 
 def _describe_errors(counts: NoisyCounts) -> tuple[str, ...]:

@@ -213,7 +213,12 @@ def assess(
     if counted is not None:
         sentences.append(describe_nearness(ours, theirs, test.features.astype(np.int64)))
     return Assessment(
-        error, measure, tuple(baselines), tuple(figures), (_draw_section(counting, ours, theirs, sentences),)
+        error,
+        measure,
+        tuple(baselines),
+        tuple(figures),
+        (_draw_section(counting, ours, theirs, sentences),),
+        tested=min(len(test), MAX_LEARNED),
     )
 
 

@@ -19,7 +19,7 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 from pydantic import Field
 
-from comity.data import CellEncoding, LocalRecords, Records, Schema, split_columns
+from comity.data import Bounded, CellEncoding, LocalRecords, Records, Schema, split_columns
 from comity.errors import Malformed, StudyError
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
@@ -31,6 +31,7 @@ from comity.federation.declare.release import Array, Count, Each, Fields
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.methods.by_columns import AlignmentMethod, MaxRows, ProductMethod
+from comity.methods.constants import Constant
 from comity.methods.declared_records import Sizes, check_sizes, sum_sizes
 from comity.methods.method import Method, Only, Setting
 from comity.methods.synthetic.counts import (
@@ -46,15 +47,17 @@ from comity.methods.synthetic.counts import (
     split_loss,
     table_ranges,
 )
+from comity.methods.synthetic.published.constants import PAPER
 from comity.methods.synthetic.published.method import (
     Candidates,
+    Choice,
     Depth,
     Labelling,
     Leaves,
     Levels,
     PublishedSynthetic,
 )
-from comity.methods.synthetic.published.predictor import Learner
+from comity.methods.synthetic.published.predictor import Learner, Losses
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -99,6 +102,7 @@ class Synthetic(Method):
     by_columns: ClassVar[bool] = True
     renamed: ClassVar[Mapping[str, str]] = {"max_rows": "rows_at_most"}
     variant_privacy: ClassVar[Mapping[str, Mapping[str, Any]]] = {"published": {"delta": 0}}
+    paper: ClassVar[Mapping[str, Constant]] = PAPER
     facts: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "held": {
             "rows": "parties that hold whole records",
@@ -162,11 +166,19 @@ class Synthetic(Method):
     consistency: Annotated[bool, Only(variant="published")] = Field(
         True, description="published only: false leaves the noisy sizes of leaves, clipped at zero"
     )
+    choice: Annotated[Choice, Only(variant="published")] = Field(
+        "exponential",
+        description="published only: how thresholds are chosen; permute-and-flip is never worse at the same loss",
+    )
     learner: Annotated[Learner | None, Only(variant="published")] = Field(
         None, description="published only: the model that each owner fits and keeps; by the target if left out"
     )
+    losses: Annotated[Losses, Only(variant="published", learner=("svm", "linear"))] = Field(
+        "printed",
+        description="published only: printed: squares or the hinge; smooth: Huber's loss or the smoothed hinge",
+    )
     l2: Annotated[Positive, Only(variant="published")] = Field(
-        1e-4, description="published only: penalty of the owners' models"
+        1e-4, description="published only: penalty of the owners' models, times the square of their weights"
     )
     seed: Annotated[int, Only(variant="published")] = Field(
         0, description="published only: names the public randomness that draws the shapes of trees"
@@ -187,12 +199,16 @@ class Synthetic(Method):
         return self.sizes.get(party) if isinstance(self.sizes, dict) else self.sizes
 
     def resolve_options(self, setting: Setting) -> dict[str, Any]:
-        return {**super().resolve_options(setting), "held": "columns" if setting.columns else "rows"}
+        found = {**super().resolve_options(setting), "held": "columns" if setting.columns else "rows"}
+        if self.variant == "published" and self.learner is None:
+            found["learner"] = "linear" if isinstance(setting.schema.target, Bounded) else "logistic"
+        return found
 
     def options_for_hash(self) -> dict[str, Any]:
-        found = super().options_for_hash()
-        # Studies from before there were sizes keep their hash.
-        return found if self.sizes is not None else {key: value for key, value in found.items() if key != "sizes"}
+        # Studies from before there were these options keep their hash where they mean nothing.
+        absent = {"sizes"} if self.sizes is None else set()
+        absent |= set() if self.variant == "published" else {"choice", "losses"}
+        return {key: value for key, value in super().options_for_hash().items() if key not in absent}
 
     def protocol(self) -> CountsProtocol | PublishedSynthetic:
         """What runs over this schema."""
@@ -242,7 +258,9 @@ class Synthetic(Method):
             leaves=self.leaves,
             labelling=self.labelling,
             consistency=self.consistency,
+            choice=self.choice,
             learner=self.learner,
+            losses=self.losses,
             l2=self.l2,
             seed=self.seed,
         )
@@ -265,6 +283,10 @@ class CountsProtocol(Protocol):
     model: Model
     rows: Annotated[int, Interval(ge=1)] | None
     bins: Annotated[int, Interval(ge=2, le=256)] | None
+
+    @property
+    def makes(self) -> str:
+        return "one synthetic dataset"
 
     def __post_init__(self) -> None:
         super().__post_init__()

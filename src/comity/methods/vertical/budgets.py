@@ -16,7 +16,7 @@ The paper's Corollary 1 multiplies each ε_j by a ratio of sensitivities that is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from itertools import combinations
@@ -116,24 +116,7 @@ class Blocks:
 
     @classmethod
     def of(cls, design: Design, epsilons: Mapping[str, float], carry: float = 0.0) -> Blocks:
-        """From the keys of a study: a party's name, or two joined by "+". Every block needs its own ε."""
-        names = {text: block for block in every_block(design) for text in _block_names(block)}
-        for text, epsilon in epsilons.items():
-            if text not in names:
-                raise StudyError(
-                    f"{KEY} has a key {text!r}; the blocks are {', '.join(map(_block_name, every_block(design)))}; "
-                    "correct it",
-                    key=KEY,
-                )
-            if not 0 < epsilon < float("inf"):
-                raise StudyError(f"{KEY}: {text!r} must be above 0 and finite, found {epsilon}", key=KEY)
-        budgets = {names[text]: epsilon for text, epsilon in epsilons.items()}
-        missing = [_block_name(block) for block in every_block(design) if block not in budgets]
-        if missing or len(budgets) != len(epsilons):
-            what = f"nothing for {', '.join(missing)}" if missing else "a pair twice"
-            raise StudyError(
-                f'{KEY} needs one epsilon for each party and each pair of parties (as "a+b"), found {what}', key=KEY
-            )
+        budgets = read_budgets(design.parties, epsilons)
         return cls(design, budgets, carry)
 
     def entries_by_block(self, entries: MomentEntries) -> dict[Block, NDArray[np.bool_]]:
@@ -212,9 +195,30 @@ class Blocks:
         }
 
 
-def every_block(design: Design) -> tuple[Block, ...]:
-    parties = design.parties
+def every_block(parties: Sequence[str]) -> tuple[Block, ...]:
     return (*((party,) for party in parties), *combinations(parties, 2))
+
+
+def read_budgets(parties: Sequence[str], epsilons: Mapping[str, float]) -> dict[Block, float]:
+    """From the keys of a study: a party's name, or two joined by "+". Every block needs its own ε."""
+    every = every_block(parties)
+    names = {text: block for block in every for text in _block_names(block)}
+    for text, epsilon in epsilons.items():
+        if text not in names:
+            raise StudyError(
+                f"{KEY} has a key {text!r}; the blocks are {', '.join(map(_block_name, every))}; correct it",
+                key=KEY,
+            )
+        if not 0 < epsilon < float("inf"):
+            raise StudyError(f"{KEY}: {text!r} must be above 0 and finite, found {epsilon}", key=KEY)
+    budgets = {names[text]: epsilon for text, epsilon in epsilons.items()}
+    missing = [_block_name(block) for block in every if block not in budgets]
+    if missing or len(budgets) != len(epsilons):
+        what = f"nothing for {', '.join(missing)}" if missing else "a pair twice"
+        raise StudyError(
+            f'{KEY} needs one epsilon for each party and each pair of parties (as "a+b"), found {what}', key=KEY
+        )
+    return budgets
 
 
 def _block_names(block: Block) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from comity.methods import Entry
 ENTRY = Entry(
     method="comity.methods.vertical.method:Vertical",
     starter="comity.methods.vertical.starter:write",
+    published_starter="comity.methods.vertical.starter:write_published",
     estimators={
         "VerticalClassifier": "comity.estimators.vertical:VerticalClassifier",
         "VerticalRegressor": "comity.estimators.vertical:VerticalRegressor",

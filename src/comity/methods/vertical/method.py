@@ -44,6 +44,7 @@ from comity.federation.protocol import step
 from comity.methods.by_columns import AlignmentMethod, MaxRows, ProductMethod
 from comity.methods.by_columns.products import ProductsWithOwnSums
 from comity.methods.by_columns.protocol import ByColumns
+from comity.methods.constants import Constant
 from comity.methods.method import Method, Only, Setting
 from comity.methods.tables import validate
 from comity.methods.vertical.budgets import LARGEST_WEIGHT, Blocks, affordable_epsilon, format_rounded_up, party_losses
@@ -61,6 +62,7 @@ from comity.methods.vertical.moments import (
     l2_sensitivity,
 )
 from comity.methods.vertical.prediction import describe_prediction
+from comity.methods.vertical.published.polynomial import Repair
 from comity.methods.vertical.rlwe_rounds import RlweRounds
 from comity.methods.vertical.rounds import ERROR, RoundCount, Rounds, check_room, has_room
 from comity.privacy.accounting import gaussian_budget
@@ -96,6 +98,8 @@ _READ_BY_ALL = (
     "parties that read weights. Jointly, where parties hold parts of a new record, it needs privacy.colluders >= 1"
 )
 
+_PUBLISHED_ONLY = {"sensitivity", "repair"}
+
 # Options.
 
 
@@ -116,6 +120,46 @@ class Vertical(Method):
     variant_privacy: ClassVar[Mapping[str, Mapping[str, Any]]] = {"published": {"delta": 0}}
     by_columns: ClassVar[bool] = True
     renamed: ClassVar[Mapping[str, str]] = {"max_rows": "rows_at_most"}
+    paper: ClassVar[Mapping[str, Constant]] = {
+        "intercept": Constant(
+            False, "Equations 2 and 4", "a constant feature; the paper's models are x·w, so d counts features alone"
+        ),
+        "sensitivity": Constant(
+            "paper",
+            "Lemma 1; sections Functional Mechanism and Application to Logistic Regression",
+            "Δ_f = 2(1 + 2d + d²) for squared loss, d²/4 + d for logistic loss; tight: (d + 1)² and (d + 2)²/8",
+        ),
+        "repair": Constant(
+            "none",
+            "Algorithm 1, line 16",
+            "argmin of the noisy polynomial, with no word on one that has no minimum; the accuracies of Table 3 come "
+            "out with zhang (Zhang et al. 2012, section 6: a ridge of 4 deviations, then spectral trimming)",
+        ),
+        "block_epsilon": Constant(
+            {},
+            "Algorithm 1, line 3; Corollary 1",
+            "empty: top-down, one ε for all coefficients; else ε^k and ε^kl from the bottom up",
+        ),
+        "noise": Constant(
+            "Laplace of scale Δ_f/ε, one draw for each coefficient",
+            "Algorithm 1, lines 7 and 12",
+            "drawn by the party that sends the coefficient; here on a grid of 2^-28",
+        ),
+        "coefficients": Constant(
+            "1 + d + d²",
+            "section Dissecting objective function",
+            "of squared loss, one for each ordered pair; d + d² of logistic loss",
+        ),
+        "taylor_order": Constant(2, "Equation 4", "of log(1 + exp(z)) at 0: z/2 + z²/8"),
+        "secure_product": Constant(
+            "BGN encryption with split decryption",
+            "section Secure Share of Scalar Product",
+            "here shares that the coordinator deals, opened between the same two parties",
+            in_use="dealer",
+        ),
+        "epsilons": Constant((0.1, 1, 10), "Tables 1 and 3", "ε of the paper's runs; Table 2 has ε = 1"),
+        "splits": Constant("10 of 80 % and 20 %", "section Experiment Setup", "training and test records"),
+    }
 
     variant: Literal["default", "published"] = Field(
         "default", description="noise on shares, or the functional mechanism of Xu, Yuan and Wu (2019)"
@@ -134,7 +178,7 @@ class Vertical(Method):
     alignment: AlignmentMethod | None = Field(
         None, description="how rows are matched; keyed if the schema has an identifier, none otherwise"
     )
-    intercept: Annotated[bool, Only(variant="default")] = Field(True, description="a constant feature")
+    intercept: bool = Field(True, description="a constant feature")
     bins: Annotated[bool, Only(variant="default")] = Field(
         False, description="numbers that declare edges become steps between them"
     )
@@ -142,9 +186,17 @@ class Vertical(Method):
         default_factory=dict,
         description="largest loss about a party's own columns, by party; the study is refused above",
     )
-    block_epsilon: Annotated[dict[str, float], Only(variant="default")] = Field(
+    block_epsilon: dict[str, float] = Field(
         default_factory=dict,
         description="pure losses from the bottom up: one for each party's own block, and one for each pair's, as a+b",
+    )
+    sensitivity: Annotated[Literal["paper", "tight"], Only(variant="published")] = Field(
+        "paper", description="published: noise for the sensitivity as printed, or for the true one"
+    )
+    repair: Annotated[Repair, Only(variant="published")] = Field(
+        "none",
+        description="published: none takes the noisy polynomial as it is, zhang adds a ridge and leaves out directions "
+        "without a minimum, floor raises eigenvalues to the deviation of the noise",
     )
     max_rows: MaxRows = Field(1 << 20, description="the most common rows that the products allow")
 
@@ -173,6 +225,10 @@ class Vertical(Method):
                 columns=columns,
                 alignment=self._alignment(setting.schema),
                 max_rows=self.max_rows,
+                intercept=self.intercept,
+                sensitivity=self.sensitivity,
+                repair=self.repair,
+                block_epsilon=self.block_epsilon,
             )
         else:
             built = self._make_default(setting.schema, columns, setting.pure)
@@ -215,6 +271,11 @@ class Vertical(Method):
             return VerticalRegression(**common)
         return GradientRegression(**common, solver=self.solver, rounds=self.rounds)
 
+    def options_for_hash(self) -> dict[str, Any]:
+        found = super().options_for_hash()
+        # Options of the published form are no part of other studies, which keep their hash.
+        return {key: found[key] for key in found if self.variant == "published" or key not in _PUBLISHED_ONLY}
+
     def _alignment(self, schema: Schema) -> AlignmentMethod:
         return self.alignment or ("none" if schema.identifier is None else "keyed")
 
@@ -250,6 +311,10 @@ class ColumnRegression(ByColumns):
 
         @property
         def design(self) -> Design: ...
+
+    @property
+    def makes(self) -> str:
+        return f"one {'logistic' if self.design.classes else 'linear'} model over columns of different parties"
 
     @property
     def encoding(self) -> Encoding:

@@ -92,6 +92,10 @@ class JointPrediction(Protocol):
     max_rows: int
     receiver: str | None = None
 
+    @property
+    def makes(self) -> str:
+        return "exact scores of new records"
+
     def __post_init__(self) -> None:
         if len(self.columns) < 2:
             raise StudyError("a joint prediction needs the columns of two parties or more", key="parties")

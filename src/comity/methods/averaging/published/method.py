@@ -87,7 +87,7 @@ class PublishedAveraging(Protocol):
     """
 
     name: ClassVar[str] = "averaging"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     variant: ClassVar[str] = "published"
 
     width: int
@@ -97,6 +97,10 @@ class PublishedAveraging(Protocol):
     key_bits: int
     most: MaxRecords
     encoding: Encoding | None = field(repr=False)
+
+    @property
+    def makes(self) -> str:
+        return "the average of the parties' logistic models, in shares"
 
     def __post_init__(self) -> None:
         super().__post_init__()

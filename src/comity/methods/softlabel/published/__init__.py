@@ -5,11 +5,11 @@ The whole method runs by `variant = "published"`. Figures that show one part of 
 
 from __future__ import annotations
 
-from comity.methods.softlabel.published.method import TOLERANCE, Constants, LearnsFrom, measure_error
+from comity.methods.softlabel.published.method import TOLERANCE, LearnsFrom, SensitivityBound, measure_error
 
 __all__ = [
     "TOLERANCE",
-    "Constants",
     "LearnsFrom",
+    "SensitivityBound",
     "measure_error",
 ]

@@ -48,11 +48,11 @@ AuxiliaryPrivacy = Literal["public", "private"]
 
 WHY_PUBLISHED_ONLY = (
     'parties that vote at home need the auxiliary records, and their map is fitted on them; use variant = "published", '
-    'whose trusted coordinator votes, with method = "soft"'
+    "whose trusted coordinator votes"
 )
 
 LearnsFrom = Literal["vote", "soft", "avg"]
-Constants = Literal["tight", "paper"]
+SensitivityBound = Literal["tight", "paper"]
 # Gradient norm at which a solver stops; each of two neighbours may be off by this over the strong convexity.
 TOLERANCE = 1e-10
 # Contributed models are put on a grid this fine relative to the radius of the ball that holds them.
@@ -72,19 +72,24 @@ class PublishedSoftLabel(Protocol):
     """
 
     name: ClassVar[str] = "softlabel"
+    version: ClassVar[int] = 3
     variant: ClassVar[str] = "published"
 
     auxiliary: Floats
     classes: tuple[str, ...]
     method: LearnsFrom
     l2: Annotated[Positive, Why("the noise is scaled by 1/l2")]
-    constants: Constants
+    sensitivity_bound: SensitivityBound
     auxiliary_privacy: AuxiliaryPrivacy
     encoding: Encoding | None = field(repr=False)
 
+    @property
+    def makes(self) -> str:
+        return "one classifier"
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_private_auxiliary(self.auxiliary_privacy, self.method, self.constants, len(self.classes))
+        check_private_auxiliary(self.auxiliary_privacy, self.method)
         check_classes(self.classes)
         if self.auxiliary.ndim != 2 or not len(self.auxiliary):
             raise StudyError("softlabel.auxiliary must hold at least one public record", key="softlabel.auxiliary")
@@ -123,20 +128,23 @@ class PublishedSoftLabel(Protocol):
         """What a party's own model votes on; None where parties send parameters of the built-in classifier."""
         return None if self._sent == "models" else Ballot(self.auxiliary, self.classes)
 
-    def sensitivity(self, parties: int, constants: Constants | None = None) -> float:
-        """How far the minimiser moves when one party is replaced, and with private auxiliary records one of them too,
-        with the solver's inexactness (proof.md, 2 to 5 and its last section). By default with the study's constants."""
-        constants = constants or self.constants
-        step_of_gradient = 1.0 if self.binary else sqrt(2.0)
-        share = 1.0 if self.method == "vote" else 1.0 / parties
+    def sensitivity(self, parties: int, bound: SensitivityBound | None = None) -> float:
+        """How far the minimiser moves when one party is replaced, and with private auxiliary records one of them too
+        (proof.md, 2 to 5 and 10). By default with the study's bound. The derived one counts the solver's inexactness;
+        the printed one takes minimisers for exact."""
+        bound = bound or self.sensitivity_bound
+        # A single party decides a majority on its own: its votes weigh as if there were no others.
+        weighing = 1 if self.method == "vote" else parties
+        share = 1.0 / weighing
         if self.hides_auxiliary:
-            counted = printed_share if constants == "paper" else derived_share
-            share = counted(parties, len(self.auxiliary))
-        if constants == "paper":
-            moved = 2.0 * share / self.l2
-        elif self.method == "avg":
+            counted = printed_share if bound == "paper" else derived_share
+            share = counted(weighing, len(self.auxiliary))
+        if bound == "paper":
+            return 2.0 * share / self.l2
+        if self.method == "avg":
             moved = 2.0 * self.radius * share
         else:
+            step_of_gradient = 1.0 if self.binary else sqrt(2.0)
             moved = min(step_of_gradient * share / self.l2, 2.0 * self.radius)
         return moved + 2.0 * TOLERANCE / self.l2
 
@@ -147,6 +155,8 @@ class PublishedSoftLabel(Protocol):
         noise = choose_noise(consortium.loss)
         # Shares are taken of the parties that answered: with fewer of them each one weighs more.
         moved = self.sensitivity(consortium.survivors)
+        if self.hides_auxiliary:
+            check_printed_bound(moved, self.sensitivity(consortium.survivors, "tight"))
         return Declaration(
             (
                 self._contribution(noise),
@@ -205,8 +215,7 @@ class PublishedSoftLabel(Protocol):
     def fit(self, shares: Floats) -> Floats:
         """The global minimiser from the shares of votes (N, C), in released coordinates."""
         if self.method == "vote":
-            # Ties go to the first class: a fixed rule keeps the labels a function of the votes.
-            shares = one_hot(shares.argmax(axis=-1), len(self.classes))
+            shares = one_hot(majority(shares), len(self.classes))
         if self.binary:
             fit = fit_logistic(self.auxiliary, shares[:, 1], self.l2, tol=TOLERANCE)
         else:
@@ -304,12 +313,12 @@ class PublishedSoftLabel(Protocol):
         )
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
-        """Which constants scale the noise, and what of the study the method does not look at."""
+        """Which sensitivity scales the noise, and what of the study the method does not look at."""
         moved = f"a sensitivity of {self.sensitivity(consortium.survivors):.3g} at {consortium.survivors} parties"
-        if self.constants == "paper":
-            said = f'constants: "paper", as printed by Hamm, Cao and Belkin: {moved}'
+        if self.sensitivity_bound == "paper":
+            said = f'sensitivity: "paper", as printed by Hamm, Cao and Belkin: {moved}'
         else:
-            said = f'constants: "tight", as derived in proof.md: {moved}'
+            said = f'sensitivity: "tight", as derived in proof.md: {moved}'
         unused = "avg averages local models: the auxiliary records are checked, and nobody votes on them"
         return (said, unused) if self.method == "avg" else (said,)
 
@@ -317,7 +326,7 @@ class PublishedSoftLabel(Protocol):
         """published/proof.md, 9."""
         used, derived = self.sensitivity(consortium.survivors), self.sensitivity(consortium.survivors, "tight")
         why = f"the printed sensitivity is {used:.3g}, the derived one {derived:.3g}"
-        if self.constants == "tight":
+        if self.sensitivity_bound == "tight":
             why = f"the noise is scaled by the derived sensitivity of {derived:.3g}, not by the printed one"
         sent = "local models" if self._sent == "models" else "votes"
         return (
@@ -365,37 +374,47 @@ def measure_error(coef: Floats, test: Records) -> float:
     return float(np.mean(hard_votes(coef if several else coef[0], test.features, multiclass=several) != test.labels))
 
 
-def check_private_auxiliary(privacy: str, method: str, constants: str, classes: int) -> None:
-    """Refuse private auxiliary records without soft labels, and with printed constants for more than two classes."""
-    if privacy == "private" and method != "soft":
-        reasons = {
-            "avg": "avg does not use auxiliary records; leave auxiliary_privacy out",
-            "vote": "vote has the noise of a majority that one party turns round on every record, which leaves nothing "
-            'to learn; use method = "soft"',
-        }
+def check_private_auxiliary(privacy: str, method: str) -> None:
+    """Refuse private auxiliary records where nobody votes on them."""
+    if privacy == "private" and method == "avg":
         raise StudyError(
-            f'softlabel.auxiliary_privacy = "private" is for method = "soft", found "{method}": {reasons[method]}',
+            'softlabel.auxiliary_privacy = "private" is for method = "soft" or "vote", found "avg": avg does not use '
+            "auxiliary records; leave auxiliary_privacy out",
             key="softlabel.auxiliary_privacy",
         )
-    if privacy == "private" and constants == "paper" and classes > 2:
+
+
+def check_printed_bound(used: float, derived: float) -> None:
+    """Refuse noise for less than the minimiser can move: the paper prints its bounds for two classes, and with private
+    auxiliary records they can be too small for more (proof.md, 10)."""
+    if used < derived:
         raise StudyError(
-            'softlabel.constants = "paper" has a factor for private auxiliary records that holds for two classes, and '
-            f'{classes} are declared; use constants = "tight"',
-            key="softlabel.constants",
+            f'softlabel.sensitivity = "paper" is {used:.3g} here and the model can move by {derived:.3g}: the paper '
+            "prints its factor for private auxiliary records for two classes and exact minimisers; use sensitivity = "
+            '"tight"',
+            key="softlabel.sensitivity",
         )
+
+
+def majority(shares: Floats) -> NDArray[np.int64]:
+    """The majority label of each record from shares of votes (N, C). Ties go to the last of the classes that tie.
+
+    Of two classes that is equation 6 of the paper: the second class has the record from a share of one half on.
+    """
+    return np.asarray(shares.shape[-1] - 1 - shares[..., ::-1].argmax(axis=-1), np.int64)
 
 
 def derived_share(parties: int, records: int) -> float:
     """(N + 2M − 1)/(NM): how far the mean gradient moves, in steps of one label, with a party and a record replaced.
 
     N − 1 records keep their place and move by one of M votes; the replaced one takes away a whole step and brings
-    another (proof.md, private auxiliary records).
+    another (proof.md, 10). A majority is moved by one party as if M were 1.
     """
     return (records + 2 * parties - 1) / (records * parties)
 
 
 def printed_share(parties: int, records: int) -> float:
-    """(N + M − 1)/(NM), the paper's factor, which goes with its constant of 2. For one vector, two classes."""
+    """(N + M − 1)/(NM), the paper's factor, which goes with its constant of 2; with M = 1, of a majority, it is 1."""
     return (records + parties - 1) / (records * parties)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.data.row_products import clip_received, rough_unit_products
+from comity.entropy import Stream
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declare.bounds import Ball
@@ -21,8 +22,17 @@ from comity.federation.declare.protection import Curated, Derived, Disclosed, En
 from comity.federation.declare.release import Array, Fields
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.methods.summary.features import FourierFeatures, public_features
-from comity.methods.summary.protocol import CONSUMER, OWNER, ChosenRows, Features, Ranges, SummaryProtocol
+from comity.methods.summary.features import LENGTH, FeatureMap, FourierFeatures, Unchanged, public_features
+from comity.methods.summary.protocol import (
+    CONSUMER,
+    OWNER,
+    ChosenRows,
+    Features,
+    Ranges,
+    SummaryProtocol,
+    find_consumer,
+    release_seed,
+)
 from comity.privacy.loss import Loss
 from comity.privacy.mechanisms.prefix_sums import MAX_ROUNDS
 
@@ -41,16 +51,17 @@ NO_BID = -MAX_BID
 """The bid of an owner that has no record in a round."""
 
 
-def find_best_bid(features: Floats, direction: Floats) -> tuple[int, float]:
-    """The index of the record with the largest bid, the first of equals, and the bid, clip_received to its limit.
+def find_best_bid(features: Floats, direction: Floats, shrink: float = 1.0) -> tuple[int, float]:
+    """The index of the record with the largest bid, the first of equals, and the bid, clipped to its limit.
 
-    A record's bid does not depend on other records, to the last bit, whatever direction a curator sends.
+    A record's bid does not depend on other records, to the last bit, whatever direction a curator sends. `shrink` is a
+    power of two that makes features no longer than one.
     """
     if not len(features):
         return -1, NO_BID
-    bids = rough_unit_products(features, clip_received(direction)[None])[:, 0]
+    bids = rough_unit_products(features * shrink, clip_received(direction)[None])[:, 0]
     place = int(np.argmax(bids))
-    return place, float(np.clip(bids[place], -MAX_BID, MAX_BID))
+    return place, float(np.clip(bids[place] / shrink, -MAX_BID, MAX_BID))
 
 
 def rank_bids(bids: Mapping[str, float], owners: Sequence[str]) -> NDArray[np.int64]:
@@ -94,7 +105,7 @@ class Pool:
     """
 
     def __init__(
-        self, owners: Sequence[str], features: FourierFeatures, labels: str | None = None, grid: float = 2.0**-20
+        self, owners: Sequence[str], features: FeatureMap, labels: str | None = None, grid: float = 2.0**-20
     ) -> None:
         self._owners, self._features, self._labels, self._grid = tuple(owners), features, labels, grid
         self.sum: Floats = np.zeros(features.dimensions)
@@ -133,13 +144,14 @@ class Pool:
         return summary
 
     def attribution(self, target: Floats, spread: float) -> dict[str, Any]:
-        """The winning records of each owner, its share of the positive winning bids, and the objective: the squared
-        distance of the released target mean from zero and from the summary's mean, less what noise of deviation
-        `spread` adds to both."""
-        counts, values = np.zeros(len(self._owners), "<i8"), np.zeros(len(self._owners))
+        """The winning records of each owner, its winning bids added up, its share of the positive ones, and the
+        objective: the squared distance of the released target mean from zero and from the summary's mean, less what
+        noise of deviation `spread` adds to both."""
+        counts, values, bids = np.zeros(len(self._owners), "<i8"), *np.zeros((2, len(self._owners)))
         for one in self.winners:
             counts[one.owner] += 1
             values[one.owner] += max(0.0, one.bid)
+            bids[one.owner] += one.bid
         whole = values.sum()
         mean = self.sum / max(1, len(self.winners))
         noise = len(target) * spread**2
@@ -148,12 +160,14 @@ class Pool:
             "shares": values / whole if whole else np.full(len(values), 1 / len(values)),
             "discrepancy": np.maximum(0.0, [target @ target - noise, (target - mean) @ (target - mean) - noise]),
             "seen": np.array([self.seen], "<i8"),
+            "bids": bids,
         }
 
 
 FEATURES = 140
 """The number of features of an auction where the study gives none: that of the published method."""
 _CHOICE = "summary.choice"
+HashForm = Literal["shifted", "cosines"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -161,12 +175,43 @@ class Market(SummaryProtocol):
     """An auction of `records` rounds. Subclasses say how the curator learns the target, what it broadcasts, whom it
     asks, and which records may bid (`bid`)."""
 
+    version: ClassVar[int] = 4
+
     records: Annotated[int, Interval(ge=1, le=MAX_ROUNDS)]
     dimensions: Features
+    deliver: Literal["records", "hashes"]
 
     @property
-    def features(self) -> FourierFeatures:
+    def features(self) -> FeatureMap:
+        """The public map, where owners hand over records."""
         return public_features(self.columns, self.dimensions, self.gamma)
+
+    def draw_features(self, seed: bytes) -> FeatureMap:
+        """The map of hashes, whose seed the curator does not know."""
+        return FourierFeatures.draw(self.columns, self.dimensions, self.gamma, Stream(seed), shifted=True)
+
+    @property
+    def hash_form(self) -> HashForm:
+        return "shifted"
+
+    @property
+    def hashed(self) -> bool:
+        """Whether owners hand over hashes instead of records."""
+        return self.deliver == "hashes"
+
+    @property
+    def curator_map(self) -> FeatureMap:
+        """The features of what the curator receives: hashes are features already."""
+        return Unchanged(self.dimensions, LENGTH / self.shrink) if self.hashed else self.features
+
+    def map_at(self, site: Site) -> FeatureMap:
+        """The features of a party's records, at the party."""
+        return self.draw_features(self.seed_at(site)) if self.hashed else self.features
+
+    @property
+    def shrink(self) -> float:
+        """A power of two that makes features no longer than one."""
+        return 1.0
 
     # What leaves in every auction.
 
@@ -200,7 +245,10 @@ class Market(SummaryProtocol):
     def declare_trade(self, consortium: Consortium, *broadcast_from: str) -> tuple[Release, ...]:
         """Broadcasts, asks, offers, and what curator and consumer have at the end."""
         owners = len(consortium.among(OWNER))
+        width, within = self.curator_map.columns, Ranges.of(self.encoding, hashed=self.hashed)
+        what = "the hash of the record" if self.hashed else "the record"
         return (
+            *((release_seed(),) if self.hashed else ()),
             Release(
                 name="broadcast",
                 source=COORDINATOR,
@@ -222,12 +270,12 @@ class Market(SummaryProtocol):
                 source=OWNER,
                 to=COORDINATOR,
                 protection=Disclosed(
-                    "the record that it bid with, in each round in which it is asked; no differential privacy towards "
+                    f"{what} that it bid with, in each round in which it is asked; no differential privacy towards "
                     "curator and consumer",
                     "records_may_leave",
                     sealed=True,
                 ),
-                form=ChosenRows(self.columns, 1, self.labels, within=Ranges.of(self.encoding)),
+                form=ChosenRows(width, 1, self.labels, within=within),
                 times=self.records,
             ),
             Release(
@@ -235,7 +283,7 @@ class Market(SummaryProtocol):
                 source=COORDINATOR,
                 to=(COORDINATOR, CONSUMER),
                 protection=Derived("offer"),
-                form=ChosenRows(self.columns, self.records, self.labels, owners, Ranges.of(self.encoding)),
+                form=ChosenRows(width, self.records, self.labels, owners, within),
             ),
             Release(
                 name="attribution",
@@ -248,12 +296,18 @@ class Market(SummaryProtocol):
                         "shares": Array((owners,)),
                         "discrepancy": Array((2,)),
                         "seen": Array((1,), "<i8"),
+                        "bids": Array((owners,)),
                     }
                 ),
             ),
         )
 
-    # What the curator does in every round.
+    # What the curator does.
+
+    def deal_hash_seed(self, parties: Parties) -> None:
+        """Have the consumer send the seed of the hashes to the owners, where hashes are handed over."""
+        if self.hashed:
+            parties.ask(self.deal_seed, to=[find_consumer(parties.consortium)])
 
     def collect_bids(
         self, parties: Parties, number: int, direction: Floats
@@ -288,7 +342,7 @@ class Market(SummaryProtocol):
             return False
         # Machines may differ in the last bits of a bid.
         tolerance = 1e-5 * (1 + float(np.linalg.norm(direction)))
-        return abs(find_best_bid(self.features(offer["rows"]), direction)[1] - bid) <= tolerance
+        return abs(find_best_bid(self.curator_map(offer["rows"]), direction, self.shrink)[1] - bid) <= tolerance
 
     # What a site does in every auction.
 
@@ -308,7 +362,9 @@ class Market(SummaryProtocol):
         if not ask[0] or place < 0:
             return {}
         self.note_sale(site, place)
-        offer: dict[str, Any] = {"rows": np.ascontiguousarray(site.features[place : place + 1], "<f8")}
+        row = site.features[place : place + 1]
+        handed = self.map_at(site)(row) if self.hashed else row
+        offer: dict[str, Any] = {"rows": np.ascontiguousarray(handed, "<f8")}
         if self.labels:
             offer["labels"] = np.ascontiguousarray(site.labels[place : place + 1], self.labels)
         return {"offer": offer}
@@ -319,7 +375,22 @@ class Market(SummaryProtocol):
     # What comes out.
 
     def present(self, released: Mapping[str, Any], consortium: Consortium) -> Any:
-        """Bought records with the value of winning bids; KeyError for a receiver that was not sent them."""
-        attribution = released["attribution"]
+        """Bought records, or hashes, with the value of winning bids; KeyError for a receiver that was not sent them."""
+        attribution, summary = released["attribution"], released["summary"]
         bought = self.describe_purchase(attribution, consortium, seen=int(attribution["seen"][0]), basis="bids")
-        return self.present_records(released["summary"], bought, consortium)
+        if not self.hashed:
+            return self.present_records(summary, bought, consortium)
+        from comity.methods.summary.artefact import BoughtHashes
+
+        rows, sellers = summary["rows"], summary["owners"]
+        return BoughtHashes(rows, summary.get("labels"), sellers, bought, self.gamma, self.columns, self.hash_form)
+
+    @property
+    def describe_hashes(self) -> tuple[str, ...]:
+        """What the plan says where hashes are handed over."""
+        if not self.hashed:
+            return ()
+        return (
+            "hashes are made under a seed that consumer and owners share. The curator learns bids, labels, and "
+            "distances between the records that it asks for; anyone with the seed can test guesses of a record",
+        )

@@ -213,9 +213,10 @@ class AuctionSummary(Market):
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         consortium = parties.consortium
         owners = tuple(consortium.among(OWNER))
+        self.deal_hash_seed(parties)
         target = parties.sum(self.wish).value / self.count_wished(consortium)
         grid = parties.declaration["running"].scale(consortium).grid
-        pool, running = Pool(owners, self.features, self.labels, grid), np.zeros(self.dimensions)
+        pool, running = Pool(owners, self.curator_map, self.labels, grid), np.zeros(self.dimensions)
         for number in range(self.records):
             direction = bid_direction(target, running, number)
             _, bids = self.collect_bids(parties, number, direction)
@@ -237,7 +238,8 @@ class AuctionSummary(Market):
     @step(sends="wish")
     def wish(self, site: Site) -> None:
         self.warn_owner(site)
-        site.contribute(site.total(lambda rows: self.features(rows.features).sum(axis=0)))
+        features = self.map_at(site)
+        site.contribute(site.total(lambda rows: features(rows.features).sum(axis=0)))
 
     @step(sends="bids")
     def bid(self, site: Site, broadcast: Floats) -> None:
@@ -247,7 +249,7 @@ class AuctionSummary(Market):
             self.warn_owner(site)
         stream = site.public_stream("summary rounds", site.party)
         mine = np.flatnonzero(draw_rounds(len(site.records), self.records, stream) == number)
-        place, bid = find_best_bid(self.features(site.features[mine]), broadcast)
+        place, bid = find_best_bid(self.map_at(site)(site.features[mine]), broadcast)
         self.keep_choice(site, int(mine[place]) if place >= 0 else -1)
         site.contribute(np.array([bid]))
 
@@ -267,6 +269,7 @@ class AuctionSummary(Market):
         budget = self.budget(consortium)
         return (
             self.describe_kernel(self.dimensions),
+            *self.describe_hashes,
             f"being asked tells one owner eps {budget.each:.3g} about a record of another, and {budget.readers} that "
             f"pool what they saw {budget.asked}, once: a record bids in one round. The rest of the loss is that of the "
             "running sum",

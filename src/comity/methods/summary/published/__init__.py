@@ -5,8 +5,9 @@ The whole method runs by `variant = "published"`. Figures that show one part of 
 
 from __future__ import annotations
 
-from comity.methods.summary.published.method import Bid
+from comity.methods.summary.published.method import Bid, PublishedBudget
 
 __all__ = [
     "Bid",
+    "PublishedBudget",
 ]

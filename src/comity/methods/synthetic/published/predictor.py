@@ -1,7 +1,11 @@
 """The linear model that an owner fits to shared records and its own by penalised empirical risk. It stays at the site.
 
-The last entry of a row is the constant. For fitting, rows are divided by the length of the longest, so they lie in the
-unit ball as the solvers expect; weights and penalty are for rows as they are.
+    minimise  mean loss + λ|w|²     (equation 1 of the paper, with its losses: squares (2), logistic (3), hinge (4))
+
+With `losses = "smooth"` a regression takes Huber's loss and a support-vector machine the smoothed hinge instead, whose
+slopes and curvatures are bounded. The last entry of a row is the constant, and is penalised like the others. For
+fitting by Newton steps, rows are divided by the length of the longest, so they lie in the unit ball as the solvers
+expect; weights and penalty are for rows as they are.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from comity.data import Bounded, Classes, Encoding, Records, Target
 from comity.errors import StudyError
 from comity.federation.evaluation.assessment import Baseline
 from comity.learn.fits import Huber, SmoothedHinge, fit_logistic, fit_one_margin, fit_softmax, hard_votes
+from comity.methods.synthetic.published.hinge import fit_hinge
 
 if TYPE_CHECKING:
     from comity.learn.classifiers import LinearClassifier
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 Learner = Literal["logistic", "svm", "linear"]
+Losses = Literal["printed", "smooth"]
 
 TOLERANCE = 1e-7
 """Gradient norm at which a fit stops. The fit is not released, and no sensitivity depends on it."""
@@ -62,14 +68,25 @@ def scale_target(target: Target, labels: NDArray[np.int64] | Floats) -> Floats:
 
 
 def train_model(
-    learner: Learner, target: Target, rows: Floats, labels: NDArray[np.int64] | Floats, l2: float
+    learner: Learner,
+    target: Target,
+    rows: Floats,
+    labels: NDArray[np.int64] | Floats,
+    l2: float,
+    *,
+    losses: Losses = "printed",
 ) -> Floats:
-    """Weights (1, d), or (C, d) for more than two classes; zero if there are no rows."""
+    """Weights (1, d), or (C, d) for more than two classes; zero if there are no rows. `l2` is λ."""
     classes = len(target.values) if isinstance(target, Classes) else 0
     if not len(rows):
         return np.zeros((classes if classes > 2 else 1, rows.shape[1]))
+    if losses == "printed" and learner == "linear":
+        return np.atleast_2d(fit_squares(rows, scale_target(target, labels), l2))
+    if losses == "printed" and learner == "svm":
+        return np.atleast_2d(fit_hinge(rows, labels, l2).weights)
     length = max(1.0, sqrt(float((rows * rows).sum(axis=1).max())))
-    inside, wanted, penalty = rows / length, scale_target(target, labels), l2 / length**2
+    # The solvers minimise the mean loss with half of their penalty times |w|².
+    inside, wanted, penalty = rows / length, scale_target(target, labels), 2 * l2 / length**2
     if learner == "linear":
         fit = fit_one_margin(inside, wanted, penalty, Huber(), tol=TOLERANCE)
     elif learner == "svm":
@@ -79,6 +96,12 @@ def train_model(
     else:
         fit = fit_softmax(inside, wanted.astype(np.int64), penalty, classes=classes, tol=TOLERANCE)
     return np.atleast_2d(fit.weights) / length
+
+
+def fit_squares(rows: Floats, targets: Floats, penalty: float) -> Floats:
+    """The minimiser of the mean squared error with the penalty λ|w|²."""
+    moments = rows.T @ rows / len(rows) + penalty * np.eye(rows.shape[1])
+    return np.asarray(np.linalg.solve(moments, rows.T @ targets / len(rows)), np.float64)
 
 
 def build_model(target: Target, weights: Floats, encoding: Encoding) -> LinearClassifier | LinearRegressor:
@@ -109,20 +132,26 @@ MAX_ALONE = 200
 
 
 def compare_baselines(
-    learner: Learner, target: Target, train: Sequence[Records], test: Records, l2: float
+    learner: Learner,
+    target: Target,
+    train: Sequence[Records],
+    test: Records,
+    l2: float,
+    *,
+    losses: Losses = "printed",
 ) -> list[Baseline]:
     filled = [records for records in train if len(records) and records.labels is not None]
     if not filled or test.labels is None:
         return []
     rows = np.concatenate([records.features for records in filled])
     labels = np.concatenate([np.asarray(records.labels) for records in filled])
-    alone = [
-        measure_error(
-            target, train_model(learner, target, own.features, np.asarray(own.labels), l2), test.features, test.labels
-        )
-        for own in filled[:MAX_ALONE]
-    ]
-    pooled = measure_error(target, train_model(learner, target, rows, labels, l2), test.features, test.labels)
+
+    def error(features: Floats, known: NDArray[Any]) -> float:
+        weights = train_model(learner, target, features, known, l2, losses=losses)
+        return measure_error(target, weights, test.features, np.asarray(test.labels))
+
+    alone = [error(own.features, np.asarray(own.labels)) for own in filled[:MAX_ALONE]]
+    pooled = error(rows, labels)
     return [
         Baseline(
             "constant", constant_error(target, labels, test), note="knows only the mean or the most frequent class"

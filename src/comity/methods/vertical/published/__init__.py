@@ -5,9 +5,11 @@ The whole method runs by `variant = "published"`. Figures that show one part of 
 
 from __future__ import annotations
 
-from comity.methods.vertical.published.protocol import coefficients, minimise_polynomial, printed_sensitivity
+from comity.methods.vertical.published.polynomial import Repair, coefficients, minimise_polynomial
+from comity.methods.vertical.published.sensitivities import printed_sensitivity
 
 __all__ = [
+    "Repair",
     "coefficients",
     "minimise_polynomial",
     "printed_sensitivity",
