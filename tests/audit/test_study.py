@@ -48,6 +48,7 @@ def test_a_pure_study_holds_its_claim() -> None:
     assert found.passed and 0.85 < found.claims[0].measured <= 1.0
 
 
+@pytest.mark.long
 def test_each_payer_has_a_claim() -> None:
     study = comity.Summary(SMALL, records=10, sizes=400, deliver="weights").study(
         (*NAMES, "elm"), consumer="elm", **TERMS
@@ -107,7 +108,7 @@ def test_a_part_of_the_noise_that_is_lost_on_the_way_is_found(monkeypatch: pytes
 def test_noise_that_counts_on_the_part_of_a_colluder_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sum whose noise is as wide as declared only with the part of the party that reads it."""
     monkeypatch.setattr("comity.federation.declare.release.Release.parts", lambda release, consortium: consortium.size)
-    whole, less_own = wiring_checks(6)
+    whole, less_own = wiring_checks(12)
     assert whole.held and not less_own.held
 
 

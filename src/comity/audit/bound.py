@@ -90,14 +90,15 @@ def mu_lower_bound(scores: ArrayLike, scores_neighbour: ArrayLike, *, confidence
     return max(0.0, _bound_on_fresh_samples(scores, scores_neighbour, separation, (1 - confidence) / 2))
 
 
-def mu_of_test(*, missed: int, false: int, draws: int, confidence: float) -> float:
+def mu_of_test(*, missed: int, false: int, draws: int, confidence: float, slack: float = 0.0) -> float:
     """`mu_lower_bound` of one test that was fixed before the draws, and needs none of them to choose it.
 
-    Of `draws` draws under each input, `missed` of the first and `false` of the second were taken for the other.
+    Of `draws` draws under each input, `missed` of the first and `false` of the second were taken for the other. `slack`
+    is added to both errors, where the draws stand for others that differ with at most that probability.
     """
     _check_levels(0.0, confidence)
     miss = (1 - confidence) / 2
-    errors = _upper(np.array([missed, false], np.float64), draws, miss)
+    errors = np.minimum(1.0, _upper(np.array([missed, false], np.float64), draws, miss) + slack)
     return max(0.0, float(-ndtri(errors).sum()))
 
 
@@ -129,22 +130,58 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return low
 
 
+@dataclass(frozen=True)
+class ChosenEvent:
+    """That a score is below a threshold, or not below it. It is more likely under the first input, or with `swap` under
+    the second."""
+
+    threshold: float
+    below: bool
+    swap: bool
+
+    def count(self, scores: Floats, other: Floats) -> _Events:
+        events = _count_events(np.sort(scores), np.sort(other), np.array([self.threshold]), self.below)
+        return events.swapped() if self.swap else events
+
+
+def choose_event(scores: ArrayLike, scores_neighbour: ArrayLike, *, delta: float, confidence: float) -> ChosenEvent:
+    """The event of `epsilon_lower_bound` that looks best on these scores. Its probabilities have to be bounded on
+    others, by `event_bounds`."""
+    _check_levels(delta, confidence)
+    first, other = _check_scores(scores), _check_scores(scores_neighbour)
+    return _best_event(first, other, lambda events, miss: _log_ratio(events, delta, miss), (1 - confidence) / 2)
+
+
+def event_bounds(
+    event: ChosenEvent, scores: ArrayLike, scores_neighbour: ArrayLike, *, confidence: float
+) -> tuple[float, float]:
+    """A lower bound of the event's probability under the input that makes it likely, and an upper one under the other.
+    Both hold with this confidence."""
+    events = event.count(_check_scores(scores), _check_scores(scores_neighbour))
+    miss = (1 - confidence) / 2
+    certain, possible = _lower(events.hits, events.size, miss), _upper(events.hits_other, events.size_other, miss)
+    return float(certain[0]), float(possible[0])
+
+
 def _bound_on_fresh_samples(scores: ArrayLike, scores_neighbour: ArrayLike, bound: _Bound, miss: float) -> float:
     """The bound of the one event that looked best on the even samples, evaluated on the odd ones."""
     first, other = _check_scores(scores), _check_scores(scores_neighbour)
-    choosing, choosing_other = np.sort(first[::2]), np.sort(other[::2])
+    event = _best_event(first[::2], other[::2], bound, miss)
+    return float(bound(event.count(first[1::2], other[1::2]), miss)[0])
+
+
+def _best_event(scores: Floats, scores_neighbour: Floats, bound: _Bound, miss: float) -> ChosenEvent:
+    choosing, choosing_other = np.sort(scores), np.sort(scores_neighbour)
     thresholds = _choose_thresholds(choosing, choosing_other)
-    best, chosen = -math.inf, (thresholds[0], False, False)
+    best, chosen = -math.inf, ChosenEvent(float(thresholds[0]), below=False, swap=False)
     for below in (False, True):
         events = _count_events(choosing, choosing_other, thresholds, below)
         for swap in (False, True):
             values = bound(events.swapped() if swap else events, miss * _CAUTION)
             at = int(np.argmax(values))
             if values[at] > best:
-                best, chosen = float(values[at]), (thresholds[at], below, swap)
-    threshold, below, swap = chosen
-    events = _count_events(np.sort(first[1::2]), np.sort(other[1::2]), np.array([threshold]), below)
-    return float(bound(events.swapped() if swap else events, miss)[0])
+                best, chosen = float(values[at]), ChosenEvent(float(thresholds[at]), below=below, swap=swap)
+    return chosen
 
 
 def _count_events(scores: Floats, other: Floats, thresholds: Floats, below: bool) -> _Events:

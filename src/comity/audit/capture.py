@@ -31,14 +31,18 @@ from comity.federation.declare.consortium import COORDINATOR, Consortium
 from comity.federation.declare.policy import SIMULATION
 from comity.federation.declare.protection import Noised, Summed
 from comity.federation.declare.release import Release
+from comity.federation.messages.ask import Ask
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
-from comity.federation.part import spec_of
+from comity.federation.part import EVALUATION, spec_of
 from comity.privacy.currency import Grant
 from comity.privacy.ledger import Ledger
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import Integers, NoiseSource, Shape
 from comity.study.local.channel import LocalChannel
+
+RUN = "audit"
+"""The name of every captured run."""
 
 Coordinate = Callable[[Parties], Any]
 """What a coordinator does in a run: a method's own way, or that of a hostile one."""
@@ -69,6 +73,9 @@ class NoNoise:
         permit.use()
         return np.asarray(np.argmax(scores, axis=-1), np.int64)
 
+    def exponential_choice(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
+        return self.noisy_max(scores, scale, permit=permit)
+
     def seed(self, *, permit: Permit) -> bytes:
         permit.use()
         return bytes(32)
@@ -90,6 +97,7 @@ class Watching(Parties):
     message of this run is then that of the run which they come from."""
 
     opened: list[Opened]
+    received: list[float]
     replay: Sequence[Opened] | None
 
     def sum(self, step: Callable[..., Any], **values: Any) -> Total:
@@ -102,6 +110,8 @@ class Watching(Parties):
 
     def ask(self, step: Callable[..., Any] | str, **options: Any) -> dict[str, PartyValues]:
         replies = super().ask(step, **options)
+        if self._mount in ("", EVALUATION):
+            self.received.extend(number for party in sorted(replies) for number in numbers_in(replies[party]))
         noised = {one.name: one for one in self.declaration.releases if isinstance(one.protection, Noised)}
         for party, values in replies.items():
             for name in noised.keys() & values.keys():
@@ -115,6 +125,8 @@ class Watching(Parties):
 
     def _note(self, release: Release, units: NDArray[Any], value: Any, party: str = "") -> Any:
         self.opened.append(Opened(release, np.rint(units).astype(np.int64), value, party))
+        if not party:
+            self.received.extend(numbers_in(units))
         if self.replay is None:
             return value
         known = self.replay[len(self.opened) - 1]
@@ -123,13 +135,33 @@ class Watching(Parties):
         return known.value
 
 
+def numbers_in(value: Any) -> Iterator[float]:
+    """The numbers of a received value, in a fixed order. What has no numbers counts by its length."""
+    if isinstance(value, Mapping):
+        for name in sorted(value, key=str):
+            yield from numbers_in(value[name])
+    elif isinstance(value, list | tuple):
+        yield float(len(value))
+        for one in value:
+            yield from numbers_in(one)
+    elif isinstance(value, np.ndarray):
+        yield from value.astype(np.float64).ravel()
+    elif isinstance(value, bool | int | float | np.integer | np.floating):
+        yield float(value)
+    elif isinstance(value, bytes | str):
+        yield float(len(value))
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run that ended: what it opened, and what each party's ledger was charged."""
+    """A run that ended: what it opened, and what each party's ledger was charged. `received` are all numbers that the
+    coordinator got from steps of the study's own protocol and of its evaluation, or by opening sums."""
 
     consortium: Consortium
     opened: tuple[Opened, ...]
     ledgers: Mapping[str, Ledger]
+    hosted: HostedParties | None = None
+    received: tuple[float, ...] = ()
 
 
 def capture(
@@ -140,18 +172,32 @@ def capture(
     replay: Sequence[Opened] | None = None,
     noise: Callable[[], NoiseSource] = NoNoise,
     local: Mapping[str, Any] | None = None,
+    listen: Sequence[str] = (),
 ) -> Run:
     """Run the method over these records with real hosts, and note everything that is opened.
 
-    `coordinate` takes the place of the method's own coordinator. `noise` makes each participant's source.
+    `coordinate` takes the place of the method's own coordinator. `noise` makes each participant's source. What is asked
+    of the parties in `listen` is kept, for `rerun.with_other_records`.
     """
-    hosted = host_parties(agreement, records, noise=noise, local=local)
-    parties = hosted.coordinator("audit", replay=replay)
+    hosted = host_parties(agreement, records, noise=noise, local=local, listen=listen)
+    parties = hosted.coordinator(RUN, replay=replay)
     with without_warnings():
         ready(parties)
         begin(parties)
         (coordinate or release_values)(parties)
-    return Run(hosted.agreement.consortium, tuple(parties.opened), hosted.ledgers)
+    return Run(hosted.agreement.consortium, tuple(parties.opened), hosted.ledgers, hosted, tuple(parties.received))
+
+
+class ListeningHost(Host):
+    """A host that keeps what it was asked."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.asks: list[Ask] = []
+
+    def _step(self, ask: Ask, digest: bytes) -> bytes:
+        self.asks.append(ask)
+        return super()._step(ask, digest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,14 +209,21 @@ class HostedParties:
     hosts: Mapping[str, Host]
     ledgers: Mapping[str, Ledger]
     noise: Callable[[], NoiseSource]
+    make_host: Callable[[str, LocalRecords, Store], Host]
 
     def coordinator(self, run: str, replay: Sequence[Opened] | None = None) -> Watching:
         channel, journal = LocalChannel(self.hosts), Journal(None)
         parties = Watching(
             self.agreement, run=run, channel=channel, journal=journal, keys=self.keys, noise=self.noise()
         )
-        parties.opened, parties.replay = [], replay
+        parties.opened, parties.received, parties.replay = [], [], replay
         return parties
+
+
+def holdout_key(party: str) -> bytes:
+    """What decides which records this party holds out. It is the same in every run: neighbours hold out the same
+    places."""
+    return derive(b"audit", party)
 
 
 def host_parties(
@@ -180,6 +233,7 @@ def host_parties(
     grant: Grant | None = None,
     noise: Callable[[], NoiseSource] = NoNoise,
     local: Mapping[str, Any] | None = None,
+    listen: Sequence[str] = (),
 ) -> HostedParties:
     """Hosts with ledgers in memory, which count, or refuse what exceeds a `grant`."""
     names = (COORDINATOR, *agreement.consortium.parties)
@@ -191,22 +245,25 @@ def host_parties(
         party: Ledger.in_memory(dataset=party, unit=consortium.unit, neighbours=consortium.neighbours, grant=grant)
         for party in consortium.parties
     }
-    hosts = {
-        party: Host(
+
+    def make_host(party: str, held: LocalRecords, store: Store) -> Host:
+        return (ListeningHost if party in listen else Host)(
             pinned,
             party,
-            records=records[party],
+            records=held,
             keys=keys[party],
-            store=Store(ledgers[party], unit=consortium.unit, neighbours=consortium.neighbours),
+            store=store,
             noise=noise(),
             policy=SIMULATION,
             local=(local or {}).get(party),
-            # The same in every run: neighbours hold out the same places.
-            holdout_key=partial(derive, b"audit", party),
+            holdout_key=partial(holdout_key, party),
         )
-        for party in consortium.parties
-    }
-    return HostedParties(pinned, keys[COORDINATOR], hosts, ledgers, noise)
+
+    def make_store(party: str) -> Store:
+        return Store(ledgers[party], unit=consortium.unit, neighbours=consortium.neighbours)
+
+    hosts = {party: make_host(party, records[party], make_store(party)) for party in consortium.parties}
+    return HostedParties(pinned, keys[COORDINATOR], hosts, ledgers, noise, make_host)
 
 
 @contextmanager

@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from comity.audit.capture import Coordinate
 from comity.audit.neighbours import corner_rows
-from comity.data import Bounded, Classes, Numeric, Schema
-from comity.federation.coordinator.parties import Parties
-from comity.federation.part import EVALUATION
+from comity.data import Bounded, Categorical, Classes, Numeric, Schema
 from comity.methods.averaging import Averaging
-from comity.methods.averaging.method import AveragingProtocol
-from comity.methods.averaging.second_moments import Whitening
 from comity.methods.softlabel import SoftLabel
 from comity.methods.summary import Summary
 from comity.methods.synthetic import Synthetic
@@ -34,14 +29,14 @@ LINE = Schema(PLANE.columns[:1], CLASSES)
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A small study whose strongest neighbours are known, or found among `rows`. `party` is the one that changes, and
-    `coordinate` a hostile coordinator, where its messages decide how far values move."""
+    """A small study whose strongest neighbours are known, or found among `rows`. `party` is the one that changes.
+    `held_out` says that the records which change are held out for an evaluation."""
 
     name: str
     study: Study
     rows: pd.DataFrame
     party: str
-    coordinate: Coordinate | None = None
+    held_out: bool = False
 
 
 def method_cases() -> Iterator[Case]:
@@ -49,16 +44,22 @@ def method_cases() -> Iterator[Case]:
     numbers = Schema(PLANE.columns, Bounded("outcome", -1, 1))
     terms = {"epsilon": EPSILON, "delta": DELTA}
     averaging = Averaging(PLANE, sizes=400, intercept=False)
-    yield Case("averaging", averaging.study(PARTIES, **terms), _circle(24), "ash", ask_undecided)
+    yield Case("averaging", averaging.study(PARTIES, **terms), _circle(24), "ash")
     added = averaging.study(PARTIES, **terms, neighbours="add-remove")
-    yield Case("averaging, records added", added, _circle(8), "ash", ask_undecided)
+    yield Case("averaging, records added", added, _circle(8), "ash")
     linear = Averaging(numbers, sizes=400, intercept=False)
     yield Case("averaging, linear", linear.study(PARTIES, **terms), _numbers(), "ash")
-    yield Case("averaging, linear, pure", linear.study(PARTIES, epsilon=EPSILON), _numbers(), "ash")
+    # Two records without a common category share no product but the square of the target: the more columns, the less it
+    # is of all products. Over numbers, all records share all products.
+    marks = tuple(Categorical(f"mark{place}", ("a", "b")) for place in range(9))
+    marked = Schema(marks, numbers.target)
+    pure = Averaging(marked, sizes=400, intercept=False).study(PARTIES, epsilon=EPSILON)
+    yield Case("averaging, linear, pure", pure, corner_rows(marked, 2), "ash")
     local = Averaging(LINE, sizes=1000, intercept=False, model="svm", solver="average", l2=0.1)
     yield Case("averaging, local models, pure", local.study(PARTIES, epsilon=EPSILON), corner_rows(LINE, 6), "ash")
     evaluated = averaging.study(PARTIES, **terms, evaluation={})
-    yield Case("averaging with an evaluation", evaluated, _circle(24), "ash", ask_undecided)
+    yield Case("averaging with an evaluation", evaluated, _circle(24), "ash")
+    yield Case("averaging, a record held out", evaluated, _circle(24), "ash", held_out=True)
     synthetic = Synthetic(PLANE)
     yield Case("synthetic", synthetic.study(PARTIES, **terms), corner_rows(PLANE, 8), "ash")
     colluding = synthetic.study(PARTIES, **terms, colluders=1)
@@ -84,36 +85,26 @@ def published_cases() -> Iterator[Case]:
     """Published methods that open one noisy vector in a run. What they lose truly is what their plans print beside the
     claims of their papers; `audit.published` attacks the others by their mechanisms."""
     held = {"ash": ["x", "outcome"], "birch": ["y"]}
-    vertical = Vertical(PLANE, columns=held, variant="published")
+    vertical = Vertical(PLANE, columns=held, variant="published", model="logistic", intercept=True)
     yield Case("vertical, published", vertical.study(tuple(held), epsilon=EPSILON), _grid(), "ash")
     # A large penalty: the loss is nearly quadratic, so one vote moves the weight as far as the bound says. A majority
-    # turns by one party and no further by more, so its epsilon is large enough to be seen in one.
-    public, many = pd.DataFrame({"x": np.ones(5)}), tuple(f"p{place:02d}" for place in range(20))
+    # turns by one party and no further by more, so its epsilon is large enough to be seen in one. A tie is the second
+    # class's: on records at −1 the other party votes for the first, and the replaced one decides.
+    public, many = pd.DataFrame({"x": -np.ones(5)}), tuple(f"p{place:02d}" for place in range(20))
     for method, names, epsilon in (("vote", PARTIES[:2], 8.0), ("soft", many, EPSILON), ("avg", many, EPSILON)):
         soft = SoftLabel(
-            LINE, auxiliary=public, variant="published", method=method, constants="paper", l2=20.0, intercept=False
+            LINE,
+            auxiliary=public,
+            variant="published",
+            method=method,
+            sensitivity="paper",
+            auxiliary_privacy="public",
+            scaling="scaled",
+            l2=20.0,
+            intercept=False,
         )
         study = soft.study(names, epsilon=epsilon, delta=DELTA)
         yield Case(f"soft labels, published {method}", study, corner_rows(LINE, 4), names[0])
-
-
-def ask_undecided(parties: Parties) -> None:
-    """A coordinator of averaging that asks for every gradient at weights of zero, where a record of either class is
-    half wrong and residuals are as large as the clip allows; under a whitening that makes all rows as long as the ball
-    allows; and for calibration at weights for which records are as wrong as can be."""
-    protocol, declaration = parties.protocol, parties.declaration
-    assert isinstance(protocol, AveragingProtocol)
-    long = 1000.0 * Whitening.identity(protocol.features).factors
-    zero, far = np.zeros(protocol.shape), np.full(protocol.shape, -1000.0)
-    parties.sum(protocol.second_moment)
-    for _ in range(declaration["whitened_moment"].times):
-        parties.sum(protocol.whitened_moment, whitening=long)
-    for _ in range(declaration["gradient"].times):
-        parties.sum(protocol.gradient, iterate=zero, whitening=long)
-    for _ in range(declaration["calibration"].times):
-        parties.sum(protocol.calibration, iterate=far)
-    if parties.agreement.model_evaluation is not None:
-        parties.agreement.model_evaluation.measure(parties.under(EVALUATION), {"model": far})
 
 
 def _circle(angles: int) -> pd.DataFrame:

@@ -34,16 +34,23 @@ unlucky draw does not let it pass."""
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard an audit tries: draws for each input of a claim, and candidates for the strongest pair."""
+    """How hard an audit tries: draws for each input of a claim, and candidates for the strongest pair. `numbers` limits
+    the Gaussian numbers that are drawn for one input, where a run opens many of them. `runs` and `run_seconds` limit
+    whole runs, where no likelihood is known; `illustration_seconds` those of membership inference."""
 
-    draws: int = 200_000
-    pure_draws: int = 3_000_000
-    spherical_draws: int = 200_000
+    draws: int = 100_000
+    numbers: int = 200_000_000
+    pure_draws: int = 1_500_000
+    spherical_draws: int = 150_000
     corners: int = 24
+    runs: int = 4_000
+    run_seconds: float = 600.0
+    illustration_seconds: float = 20.0
 
     def draws_for(self, shifts: Sequence[Shift]) -> int:
         if all(shift.gaussian for shift in shifts):
-            return self.draws
+            drawn = sum(shift.drawn_numbers for shift in shifts)
+            return max(10_000, min(self.draws, self.numbers // max(1, drawn)))
         numbers = sum(len(shift.units) for shift in shifts)
         if any(isinstance(shift.noise, Spherical) for shift in shifts):
             # Drawn vector by vector, part by part.
@@ -52,7 +59,15 @@ class Effort:
 
 
 THOROUGH = Effort()
-QUICK = Effort(draws=40_000, pure_draws=600_000, spherical_draws=60_000, corners=12)
+QUICK = Effort(
+    draws=40_000,
+    numbers=32_000_000,
+    pure_draws=600_000,
+    spherical_draws=100_000,
+    corners=12,
+    runs=400,
+    run_seconds=40.0,
+)
 
 
 def measure_claim(

@@ -20,17 +20,20 @@ from comity.audit.capture import Run, shifts_between
 from comity.audit.shift import Shift, design_epsilon, design_mu
 from comity.data import Bounded, Categorical, Classes, Date, LocalRecords, Numeric, Ordinal, Schema
 from comity.entropy import Stream
+from comity.study.study import Study
 
 Records = Mapping[str, LocalRecords]
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two neighbours: what the runs on them open under the same messages, and how many records differ."""
+    """Two neighbours: what the runs on them open under the same messages, and how many records differ. `rows` are the
+    places of the tried records that they differ in."""
 
     first: Run
     second: Run
     group: int
+    rows: tuple[int, ...] = ()
 
     @property
     def shifts(self) -> list[Shift]:
@@ -105,3 +108,11 @@ def _ends(column: Any) -> list[Any]:
         case Categorical() | Ordinal() | Classes():
             return list(column.values)
     raise TypeError(type(column).__name__)
+
+
+def declared_sizes(study: Study) -> dict[str, int]:
+    """The records of each party, where the study declares them."""
+    sizes = getattr(study.method, "sizes", None)
+    if isinstance(sizes, Mapping):
+        return dict(sizes)
+    return dict.fromkeys(study.agreement.consortium.parties, sizes) if isinstance(sizes, int) else {}

@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from math import exp, log
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -59,7 +60,15 @@ def _averaged(effort: Effort, confidence: float, *, noise: str, parties: int, wi
     of the smallest is, is as narrow as it can be beside one record's part."""
     names = tuple(f"p{place}" for place in range(parties))
     schema = Schema(tuple(Numeric(f"x{place}", -1, 1) for place in range(width)), LINE.target)
-    method = Averaging(schema, variant="published", l2=20.0, noise=cast(Any, noise), intercept=False)
+    method = Averaging(
+        schema,
+        variant="published",
+        l2=20.0,
+        noise=cast(Any, noise),
+        scaling="scaled",
+        bins=True,
+        intercept=False,
+    )
     agreement = method.study(names, epsilon=_EPSILON, neighbours="replace").agreement
     protocol, consortium = agreement.protocol, agreement.consortium
     assert isinstance(protocol, PublishedAveraging)
@@ -97,8 +106,19 @@ def _trees(effort: Effort, confidence: float, *, neighbours: str) -> Claim:
     All draws are independent, so bounds add up. Those of equal tables have one distribution and count together.
     """
     started, group = time.perf_counter(), 32
-    study = Synthetic(PLANE, variant="published").study(("ash", "birch"), epsilon=_EPSILON, neighbours=neighbours)
-    agreement = study.agreement
+    method = Synthetic(
+        PLANE,
+        variant="published",
+        depth=8,
+        candidates=10,
+        levels=4,
+        leaves=20000,
+        labelling="vote",
+        consistency=True,
+        l2=1e-4,
+        seed=0,
+    )
+    agreement = method.study(("ash", "birch"), epsilon=_EPSILON, neighbours=neighbours).agreement
     protocol = agreement.protocol
     assert isinstance(protocol, PublishedSynthetic)
     budget, draws = protocol.budget(agreement.consortium), effort.pure_draws
@@ -114,12 +134,17 @@ def _trees(effort: Effort, confidence: float, *, neighbours: str) -> Claim:
         tables = np.tile(np.array(table), (draws, 1))
         return np.asarray(mechanism.run(ReleasedNoise(), tables, permit=simulated_permit("tree")))
 
-    choice = bound([draw(budget.choice, [own, group]) == 0 for own in (0, group)])
+    # The other threshold is far ahead: then the weight of the first hardly counts in the sum, and its probability
+    # moves by nearly the factor of its weight.
+    ahead = 4 * group
+    choice = bound([draw(budget.choice, [own, ahead]) == 0 for own in (0, group)])
     leaf = bound([draw(budget.leaves, [own]) >= group for own in (0, group)])
     count = bound([draw(budget.counts, [own]) >= group for own in (0, group)])
     times = (nodes * (budget.depth - 1), nodes, nodes * (budget.levels - nodes))
     lost = float(np.dot(times, (choice, leaf, count))) / group
-    exact = [1 / one.scale.total / one.scale.grid for one in (budget.choice, budget.leaves, budget.counts)]
+    weight = 1 / budget.choice.scale.total / budget.choice.scale.grid
+    chances = [1 / (1 + exp((ahead - own) * weight)) for own in (0, group)]
+    exact = [log(chances[1] / chances[0]) / group, 1 / budget.leaves.scale.total, 1 / budget.counts.scale.total]
     claim = Claim(
         name=f"synthetic, published, records {'replaced' if budget.replaced else 'added'}",
         claimed=corrected_loss(agreement),
@@ -136,29 +161,30 @@ def _trees(effort: Effort, confidence: float, *, neighbours: str) -> Claim:
 
 
 def _weights_of_the_auction(effort: Effort, confidence: float) -> Claim:
-    """One iteration of the auction's weights over two coordinates. Records that are replaced raise the first and lower
-    the second, so the first is chosen more often; the one that is chosen is measured as well."""
-    started, group, printed = time.perf_counter(), 3, 1 / 6
-    mechanism = MeanWeights(epsilon=printed, iterations=1, dimensions=2, sensitivity=2.0, concentrated=False)
+    """One iteration of the auction's weights over eight coordinates. Records that are replaced raise the first and
+    lower the others, so the first is chosen more often; the one that is chosen is measured as well."""
+    started, group, printed, width = time.perf_counter(), 3, 1 / 6, 8
+    mechanism = MeanWeights(epsilon=printed, iterations=1, dimensions=width, sensitivity=2.0, concentrated=False)
     draws, records, step = effort.spherical_draws, 4 * group, 2 * group * STEPS
 
-    def count(sums: tuple[int, int]) -> int:
+    def count(first: int, others: int) -> int:
         """How often the first coordinate is chosen and measured as at least what the neighbour has."""
-        values = (np.array(sums, np.int64), np.zeros(2), records)
+        values = (np.array([first, *[others] * (width - 1)], np.int64), np.zeros(width), records)
         found = 0
         for _ in range(draws):
             weights = mechanism.run(ReleasedNoise(), values, permit=simulated_permit("weights"))[1]
             found += bool(2 * records * STEPS * weights[0] >= step - 0.5)
         return found
 
-    far, near = count((0, 2 * step)), count((step, step))
+    far, near = count(0, 2 * step), count(step, step)
+    # The choice has e^(2Δε) for infinitely many coordinates; the measurement has e^(Δε). Here Δ = 2.
+    choice = np.log((1 + (width - 1) * np.exp(4 * group * printed)) / width)
     lost = epsilon_of_event(hits=near, hits_other=far, draws=draws, confidence=confidence) / group
     claim = Claim(
         name="weights of the auction, published",
         claimed=float(cast(Any, mechanism.charged).epsilon),
         measured=lost,
-        # e^(2Δε) for the choice and e^(Δε) for the measurement, with Δ = 2.
-        design=6 * printed,
+        design=float(choice) / group + 2 * printed,
         delta=0.0,
         view="the curator and the owners, who see the weights",
         pair=f"{group} records replaced together",

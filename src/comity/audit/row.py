@@ -83,11 +83,56 @@ class Check:
         return {"case": f"check {self.name}", "held": int(self.held), "found": self.found}
 
 
+@dataclass(frozen=True)
+class Membership:
+    """What an attack on the released `kind`, a model or a dataset, finds: an illustration, and no bound.
+
+    `right` is the probability that of a record that was learned from and one that was not, the attacker names the right
+    one; a coin toss has 0.5. `error` is the standard error of it. `rates` are how many records learned from, and how
+    many others, the attack takes for learned from.
+    """
+
+    kind: str
+    attack: str
+    right: float
+    error: float
+    rates: tuple[float, float]
+    runs: int
+    records: int
+    pairs: bool = True
+
+    @property
+    def sentence(self) -> str:
+        """In words for people, with what it does not say."""
+        if self.pairs:
+            text = (
+                f"Shown a record that a simulated run learned from and one that it did not, {self.attack} picks the "
+                f"right one {self.right:.0%} of the time (± {2 * self.error:.0%}); a coin toss, 50% of the time."
+            )
+        else:
+            own, others = self.rates
+            text = f"{self.attack} succeeds on {own:.1%} of the records learned from, and on {others:.1%} of others."
+        return f"{text} This is an illustration on generated records, and no bound."
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "case": f"illustration membership in a {self.kind}, {self.attack}",
+            "right": round(self.right, 4),
+            "error": round(self.error, 4),
+            "rate": round(self.rates[0], 4),
+            "rate_of_others": round(self.rates[1], 4),
+            "runs": self.runs,
+            "records": self.records,
+            "bound": False,
+        }
+
+
 @dataclass(frozen=True, eq=False)
 class Audit:
     """All rows of one audit. It passed where every claim and check held and every control was caught.
 
-    `confidence` is that of all claims together: that no lower bound in the table is above the truth.
+    `confidence` is that of all claims together: that no lower bound in the table is above the truth. `illustrations`
+    decide nothing.
     """
 
     title: str
@@ -95,6 +140,7 @@ class Audit:
     claims: tuple[Claim, ...]
     checks: tuple[Check, ...] = ()
     controls: tuple[Control, ...] = ()
+    illustrations: tuple[Membership, ...] = ()
 
     @property
     def every_control(self) -> tuple[Control, ...]:
@@ -106,7 +152,12 @@ class Audit:
         return held and all(control.caught for control in self.every_control)
 
     def as_json(self) -> dict[str, Any]:
-        rows: tuple[Claim | Check | Control, ...] = (*self.claims, *self.checks, *self.every_control)
+        rows: tuple[Claim | Check | Control | Membership, ...] = (
+            *self.claims,
+            *self.checks,
+            *self.every_control,
+            *self.illustrations,
+        )
         return {
             "name": self.title,
             "confidence": self.confidence,

@@ -27,6 +27,12 @@ from comity.privacy.randomness import NoiseSource
 
 Floats = NDArray[np.float64]
 
+_FEW_PARTS = 3
+"""So many parts are drawn one by one, as their parties draw them."""
+_WIDE_PART = 500.0
+_MANY_COORDINATES = 1000
+"""More coordinates than these are drawn as so many blocks."""
+
 
 @dataclass(frozen=True)
 class Twin:
@@ -105,10 +111,48 @@ class Shift:
         # Spherical noise in several dimensions is one number: the distance.
         return np.array([np.linalg.norm(self.units.astype(np.float64)) / self.scale.total])
 
+    @property
+    def merges_parts(self) -> bool:
+        """Whether all honest parts but one are drawn as one: parts of Gaussian noise, where they are many, and so wide
+        that their rounding counts for little."""
+        return self.gaussian and self.parts > _FEW_PARTS and self.scale.part >= _WIDE_PART
+
+    @property
+    def weights(self) -> Floats:
+        """What the score of Gaussian noise multiplies the drawn coordinates with. Where many coordinates move, blocks
+        of them are drawn as one: Σ sᵢzᵢ over a block is |s|·z for one z like the others."""
+        units = self.units.astype(np.float64)
+        if not self.gaussian or len(units) <= _MANY_COORDINATES:
+            return units
+        starts = np.linspace(0, len(units), _MANY_COORDINATES, endpoint=False).astype(int)
+        return np.asarray(np.sqrt(np.add.reduceat(units**2, starts)), np.float64)
+
+    @property
+    def drawn_numbers(self) -> int:
+        """How many numbers one draw takes."""
+        return len(self.weights) * (2 if self.merges_parts else self.parts)
+
+    def rounding(self, miss: float) -> float:
+        """How far merging moves ⟨z, units⟩, except with probability `miss`.
+
+        Each coordinate of a part is rounded to whole units by itself, a merged draw once. A rounding error lies in
+        [−½, ½] and has mean 0, because the Gaussian is symmetric; those of all parts and coordinates are independent.
+        Hoeffding's inequality bounds the errors that are made in a run, and those of the merged draws.
+        """
+        if not self.merges_parts and len(self.weights) == len(self.units):
+            return 0.0
+        each = math.sqrt(math.log(4 / miss) / 2) * float(np.linalg.norm(self.weights))
+        return (math.sqrt(self.parts) + math.sqrt(2 if self.merges_parts else self.parts)) * each
+
     def draw(self, source: NoiseSource, count: int) -> Drawn:
-        """`count` draws of the honest noise on the coordinates that move, in grid units."""
-        width = self.dimensions if isinstance(self.noise, Spherical) else len(self.units)
-        rest = np.zeros((count, len(self.units)))
+        """`count` draws of the honest noise on the coordinates that move, or blocks of them, in grid units."""
+        width = self.dimensions if isinstance(self.noise, Spherical) else len(self.weights)
+        if self.merges_parts:
+            # A sum of Gaussians is one Gaussian, from the sampler that draws the parts.
+            wide = self.scale.part * math.sqrt(self.parts - 1)
+            merged = source.rounded_gaussian(wide, (count, width), permit=simulated_permit(self.release))
+            return Drawn(np.asarray(merged, np.float64), self._part(source, count, width))
+        rest = np.zeros((count, len(self.weights)))
         for _ in range(self.parts - 1):
             rest += self._part(source, count, width)
         return Drawn(rest, self._part(source, count, width))

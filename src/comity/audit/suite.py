@@ -15,7 +15,15 @@ from comity.audit.mechanisms import NUMBER, lattice_checks, mechanism_claims
 from comity.audit.published import PUBLISHED, corrected_loss, published_claims
 from comity.audit.row import Audit, Check, Claim, Control
 from comity.audit.stopping import forgetting_control, stopping_check
-from comity.audit.study import NeighbourRecords, debit_check, encode, find_pair, measure_pair, sensitivity_check
+from comity.audit.study import (
+    NeighbourRecords,
+    debit_check,
+    encode,
+    find_pair,
+    measure_pair,
+    pair_checks,
+    sensitivity_check,
+)
 from comity.methods.synthetic import Synthetic
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import Integers, ReleasedNoise, Shape
@@ -44,7 +52,7 @@ def audit_all(effort: Effort, *, progress: Progress | None = None, only: Sequenc
         if progress is not None:
             progress(case.name)
         agreement = case.study.agreement
-        pair = find_pair(case.study, agreement, case.party, rows=case.rows, coordinate=case.coordinate)
+        pair = find_pair(case.study, agreement, case.party, rows=case.rows, held_out=case.held_out)
         claims.append(
             measure_pair(
                 case.name,
@@ -56,8 +64,10 @@ def audit_all(effort: Effort, *, progress: Progress | None = None, only: Sequenc
                 claimed=corrected_loss(agreement) if corrected else None,
             )
         )
-        checks.append(debit_check(case.name, agreement, pair.first, case.party))
-        checks.append(sensitivity_check(case.name, pair))
+        if corrected:
+            checks += [debit_check(case.name, agreement, pair.first, case.party), sensitivity_check(case.name, pair)]
+        else:
+            checks += pair_checks(case.name, case.study, agreement, pair, case.party, case.rows)
     if not only:
         if progress is not None:
             progress("published mechanisms")

@@ -194,7 +194,8 @@ def sums_between_parties(confidence: float) -> Control:
     """The published vertical regression adds noise after a pair of parties has opened its sums: what one of them reads
     of the other's columns is exact. Runs on two tables that differ in one record are told apart every time."""
     claimed, runs, held = 0.1, 20, {"ash": ["x", "outcome"], "birch": ["y"]}
-    agreement = Vertical(PLANE, columns=held, variant="published").study(tuple(held), epsilon=claimed).agreement
+    method = Vertical(PLANE, columns=held, variant="published", intercept=True)
+    agreement = method.study(tuple(held), epsilon=claimed).agreement
     made = NeighbourRecords(PLANE, agreement.consortium, "ash", by_columns=True, group=1, others=12)
     ends = [pd.DataFrame({"x": [end], "y": [end], "outcome": ["yes"]}) for end in (-1.0, 1.0)]
 
