@@ -6,6 +6,7 @@ A starter is what `comity new` writes. The noise is drawn as for a release, with
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from markupsafe import Markup
 
 import comity
 from comity.artefacts.artefact import Artefact
+from comity.artefacts.section import Panels, Plot
 from comity.federation.coordinator.parties import Progress
 from comity.files import make_folder, make_private, write_atomically
 from comity.methods import entries, load_object, method_of
 from comity.report.card import describe_presented
+from comity.report.overview import describe_plan
 from comity.report.page import draw_quality, format_spent, list_warnings, render
 from comity.report.plots import draw_plot
-from comity.report.sentences import describe_quality, explain_guarantee
+from comity.report.sentences import describe_quality
 from comity.study.results.result import Result
 
 Starter = Callable[[Path], None]
@@ -66,18 +69,46 @@ def _story(name: str, result: Result) -> dict[str, Any]:
     """What the page says of one method."""
     own = [result.presented.section(result.model_noise)] if isinstance(result.presented, Artefact) else []
     plots = [plot for section in (*result.assessment.sections, *own) for plot in section.plots]
+    overview, plan = describe_plan(result.plan), result.plan
+    purpose = plan.about.purpose or _first_sentence(method_of(name).__doc__ or "")
+    interval = result.assessment.interval
+    within = "" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}, measured "
     return {
         "name": name,
-        "method": _first_sentence(method_of(name).__doc__ or ""),
+        "title": purpose[:1].upper() + purpose[1:],
+        "who": _who(result),
+        "hold": "; ".join(overview.reads),
+        "protects": overview.protects,
+        "error": "not measured" if result.error is None else f"{within}{result.error:.3f}",
+        "baselines": {one.name: f"{one.error:.3f}" for one in result.baselines},
         "learned": describe_presented(result),
         "verdict": describe_quality(result),
         "errors": draw_quality(result),
-        "picture": Markup(draw_plot(plots[0], name)) if plots else "",
+        "picture": Markup(draw_plot(_shortened(plots[0]), name)) if plots else "",
         "spent": format_spent(result),
-        "meaning": explain_guarantee(result.guarantee),
         "warnings": list_warnings(result),
         "result": result,
     }
+
+
+def _shortened(plot: Plot) -> Plot:
+    """A plot that is no longer than its neighbours on the page."""
+    return replace(plot, panels=plot.panels[:_MAX_PANELS]) if isinstance(plot, Panels) else plot
+
+
+_MAX_PANELS = 4
+
+
+def _who(result: Result) -> str:
+    """The parties, a few by name."""
+    names = [one.party for one in result.accounts][:_NAMED]
+    more = result.parties - len(names)
+    if result.parties > _MANY:
+        return f"{result.parties:,} parties"
+    return f"{result.parties} parties: {', '.join(names)}" + (f" and {more} more" if more > 0 else "")
+
+
+_NAMED, _MANY = 6, 50
 
 
 def _first_sentence(docstring: str) -> str:

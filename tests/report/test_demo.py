@@ -34,8 +34,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Any:
     words: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         # Matplotlib takes longer than the five studies; `test_plots` has what it draws.
-        for name in ("draw_panels", "draw_matrices"):
-            patch.setattr(matplotlib_plots, name, lambda plot, salt: "<svg></svg>")
+        patch.setattr(matplotlib_plots, "draw_matrices", lambda plot, salt: "<svg></svg>")
         found = run_demo(out, words.append, starters={name: partial(write_small, name) for name in PROTOCOLS})
     return out, words, found
 
@@ -79,6 +78,15 @@ def test_the_page_shows_every_method_and_links_to_pages_beside_it_alone(demo: An
     assert page.text.count("Exact values leave their owners") == 1
 
 
+def test_each_story_says_who_holds_what_and_got_what_at_what_privacy(demo: Any) -> None:
+    _, _, found = demo
+    text = Page(Path(found["report"]).read_text()).text
+    for words in ("Who", "What they hold", "What they got", "At what privacy"):
+        assert text.count(words) >= len(PROTOCOLS)
+    assert text.index("At what privacy") < text.index("The numbers")
+    assert text.count("instead of 50 %") == len(PROTOCOLS)
+
+
 def test_a_second_demo_replaces_the_first_and_may_have_no_score(demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     out, _, found = demo
     unscored = replace(load_result(found["runs"]["averaging"]), assessment=Assessment())
@@ -86,7 +94,7 @@ def test_a_second_demo_replaces_the_first_and_may_have_no_score(demo: Any, monke
     again = run_demo(out, starters={"averaging": partial(write_small, "averaging")})
     assert again["report"] == found["report"] and list(again["runs"]) == ["averaging"]
     assert again["tables"]["averaging"][0]["error"] is None and again["plots"] == {}
-    assert "Not measured." in Path(again["report"]).read_text()
+    assert "not measured" in Path(again["report"]).read_text()
 
 
 def test_the_page_says_what_a_method_is_without_its_code() -> None:

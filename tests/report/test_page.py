@@ -3,12 +3,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from comity.artefacts.section import Curve, Curves, Dot, Dots
+from comity.artefacts.section import Curve, Curves, Dot, Dots, Panel, Panels
 from comity.data import clinics
 from comity.federation.coordinator.transcript import Line, Transcript
 from comity.federation.evaluation.assessment import Assessment, Baseline
@@ -17,7 +18,7 @@ from comity.learn.classifiers import find_strongest
 from comity.learn.feature_map import FeatureMap
 from comity.report.matplotlib_plots import draw_curves
 from comity.report.page import count_traffic, format_bytes, group_costs, render_result
-from comity.report.plots import SIZE, draw_dots, draw_errors, text_width
+from comity.report.plots import GREY, SIZE, draw_dots, draw_errors, draw_panels, text_width
 from comity.report.sentences import describe_quality
 from comity.study.results.result import Account
 from tests.report.small_run import left, protocol, simulated
@@ -200,8 +201,38 @@ def test_every_table_scrolls_in_its_place_and_nothing_is_wider_than_a_telephone(
 def test_the_transcript_is_folded_below_the_settings(result: Any) -> None:
     text = render_result(result)
     settings, transcript = text.index("<h2>Settings and versions</h2>"), text.index("<h2>Transcript</h2>")
-    assert settings < transcript < text.index("<details>") < text.index("run.begin[0]")
-    assert "<details open" not in text and text.index("</details>") > text.rindex("run.end[0]")
+    assert settings < transcript < text.rindex("<details>") < text.index("run.begin[0]")
+    assert "<details open" not in text and text.rindex("</details>") > text.rindex("run.end[0]")
+
+
+def test_traffic_is_one_sentence_and_steps_are_folded(result: Any) -> None:
+    text = render_result(result)
+    assert "rounds of encrypted messages" in text
+    folded = text[text.index("By step of the protocol") :]
+    assert "run.begin" not in text[: text.index("By step of the protocol")] and "run.begin" in folded
+
+
+def test_weights_whose_noise_covers_zero_are_grey() -> None:
+    drawn = draw_dots(Dots("Weights", "weight", (Dot("strong", 2.0), Dot("weak", 0.5), Dot("none", -0.1)), 0.3))
+    assert drawn.count(f'stroke="{GREY}"/>') == 2 and "the sign may be chance" in drawn
+    own = draw_dots(Dots("Weights", "weight", (Dot("a", 1.0, 0.1), Dot("b", 1.0, 0.6))))
+    assert own.count(f'fill="white" stroke="{GREY}"/>') == 1 and "standard deviations of each" in own
+    assert "chance" not in draw_dots(Dots("Weights", "weight", (Dot("a", 1.0),)))
+
+
+def test_panels_show_both_tables_and_cut_long_names() -> None:
+    panel = Panel(
+        "a column <b> with quite a long name indeed, longer than its place", ("x", "y" * 60), (0.5, 0.5), (0.9, 0.1)
+    )
+    drawn = draw_panels(Panels("Shares", ("public", "dataset"), (panel, panel, panel)))
+    assert drawn.count("<rect") == 2 + 3 * 4 and "<b>" not in drawn and "…" in drawn
+    assert "public 0.500" in drawn and "dataset 0.900" in drawn
+
+
+def test_an_interval_comes_before_the_measured_error(result: Any) -> None:
+    share = "share of test records that is predicted wrongly"
+    text = Page(render_result(replace(result, assessment=Assessment(0.25, share, tested=400)))).text
+    assert "0.210 to 0.295" in text and text.index("0.210 to 0.295") < text.index("measured 0.250")
 
 
 @pytest.mark.parametrize("rows", [1, 2])
@@ -298,3 +329,10 @@ def test_a_deployed_run_is_not_called_simulated(result: Any) -> None:
 
 def test_the_page_says_how_to_attack_the_study(result: Any) -> None:
     assert "<code>comity audit study.toml</code>" in render_result(result)
+
+
+def test_the_page_links_to_the_audit_that_is_beside_it(result: Any, tmp_path: Path) -> None:
+    before = result.report(tmp_path / "report.html").read_text("utf-8")
+    (tmp_path / "audit.html").write_text("an audit", encoding="utf-8")
+    after = result.report(tmp_path / "report.html").read_text("utf-8")
+    assert 'href="audit.html"' not in before and 'href="audit.html"' in after

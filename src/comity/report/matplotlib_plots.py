@@ -13,8 +13,8 @@ import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from comity.artefacts.section import Curves, Dot, Matrices, Panels, Pictures
-from comity.report.plots import DARK, INK, PALE, list_values
+from comity.artefacts.section import Curves, Dot, Matrices, Pictures
+from comity.report.plots import DARK, INK, list_values
 
 # Characters of a label, and columns of a matrix that still has its figures written in.
 _SHORT, _FIGURES = 14, 16
@@ -99,32 +99,6 @@ def spread_apart(places: Sequence[float], apart: float) -> list[float]:
     for index in sorted(range(len(moved)), key=moved.__getitem__):
         moved[index] = below = max(moved[index], below + apart)
     return moved
-
-
-def draw_panels(plot: Panels, salt: str) -> str:
-    """Small bars, cell by cell, of two tables: plain ones beside dark ones."""
-    across = min(3, len(plot.panels))
-    down = -(-len(plot.panels) // across)
-    with _styled(salt):
-        figure = Figure(figsize=(7.4, 1.75 * down + 0.4), layout="constrained")
-        FigureCanvasSVG(figure)
-        for place, panel in enumerate(plot.panels, start=1):
-            axes = figure.add_subplot(down, across, place)
-            for side, (shares, colour) in enumerate(((panel.first, PALE), (panel.second, DARK))):
-                at = [cell + 0.4 * side - 0.2 for cell in range(len(shares))]
-                label = plot.named[side] if place == 1 else None
-                axes.bar(at, shares, width=0.4, color=colour, edgecolor=INK, linewidth=0.6, label=label)
-            axes.set_title(panel.label, loc="left", fontsize=9, fontweight="bold")
-            axes.set_xticks(range(len(panel.cells)), [_short(cell) for cell in panel.cells], fontsize=6, rotation=30)
-            axes.tick_params(axis="y", labelsize=7)
-        figure.legend(frameon=False, loc="outside lower center", ncols=2, fontsize=9)
-        described = [
-            (f"{panel.label} {cell} {name}", share)
-            for panel in plot.panels
-            for name, shares in zip(plot.named, (panel.first, panel.second))
-            for cell, share in zip(panel.cells, shares)
-        ]
-        return _svg(figure, f"{plot.about}: {list_values(described)}")
 
 
 def draw_matrices(plot: Matrices, salt: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -17,8 +18,9 @@ from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declare.declaration import DISCLOSING, is_unproven
 from comity.privacy.loss import format_small, format_up
 from comity.report.card import describe_presented
-from comity.report.plots import draw_errors, draw_plot
+from comity.report.plots import Amount, draw_amounts, draw_errors, draw_plot
 from comity.report.sentences import describe_evaluation, describe_quality, explain_guarantee
+from comity.untrusted.text import escape_lines
 
 if TYPE_CHECKING:
     from comity.study.results.result import Result
@@ -64,7 +66,8 @@ def render(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(**values)
 
 
-def render_result(result: Result) -> str:
+def render_result(result: Result, *, audit: str | None = None) -> str:
+    """The page of a run. `audit` is the name of a file beside it: the page of an audit of its study."""
     presented, assessment = result.presented, result.assessment
     first, parts = "", []
     if isinstance(presented, Artefact):
@@ -76,13 +79,17 @@ def render_result(result: Result) -> str:
     return render(
         "report.html.jinja",
         result=result,
+        audit=audit,
         learned=describe_presented(result),
         verdict=describe_quality(result),
         private=describe_evaluation(result),
         warnings=list_warnings(result),
         costs=group_costs(result),
+        budget=draw_budget(result),
+        squares=result.guarantee.loss.startswith(("mu", "rho")),
         meaning=explain_guarantee(result.guarantee),
         errors=draw_quality(result),
+        interval=result.assessment.interval,
         first=first,
         parts=[part for part in parts if part.sentences or part.plots or part.tables],
         spent=format_spent(result),
@@ -179,6 +186,23 @@ def group_costs(result: Result) -> list[Cost]:
     ]
 
 
+def draw_budget(result: Result) -> Markup:
+    """What the largest payer granted, what this run took, and what is left; empty where a ledger has no limit."""
+    costs = group_costs(result)
+    found = [_epsilon(text) for text in (costs[0].granted, costs[0].spent, costs[0].left)] if costs else []
+    if len(found) < 3 or None in found or costs[0].granted == "no limit":
+        return Markup("")
+    named = zip(("granted", "spent in all", "left"), found, (False, True, False))
+    amounts = [Amount(label, float(value or 0), f"epsilon {value}", ours) for label, value, ours in named]
+    return Markup(draw_amounts("Budget after the run, as epsilon", amounts, most=max(one.value for one in amounts)))
+
+
+def _epsilon(text: str) -> str | None:
+    """The epsilon in the text of a loss. A result that was read from a folder may have any text."""
+    found = re.search(r"eps ([0-9]{1,9}(?:\.[0-9]{1,9})?)", text)
+    return None if found is None else found[1]
+
+
 def count_traffic(transcript: Transcript) -> list[Traffic]:
     """Bytes and rounds by step; repeated asks of a step are summed."""
     steps: dict[str, list[int]] = {}
@@ -225,6 +249,11 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else "")
 
 
+def _without_hidden(value: Any) -> Any:
+    """A text that others may have written, without characters that hide or reorder it. Plots are made here."""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else escape_lines(value)
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -233,6 +262,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_without_hidden,
     )
     environment.filters["size"] = format_bytes
     environment.filters["cell"] = format_cell

@@ -1,19 +1,21 @@
 """Plots as SVG for a page: readable in black and white, text as text, nothing fetched from anywhere.
 
-Bars and dots are written out here. They need no library, whose import takes longer than most studies; all other plots
-are drawn by `comity.report.matplotlib_plots`. Coordinates are in points. The width of a text is estimated from the
-widths of letters in common sans-serif fonts, since the reader's font is not known.
+Bars, dots and panels are written out here. They need no library, whose import takes longer than most studies; all other
+plots are drawn by `comity.report.matplotlib_plots`. Coordinates are in points. The width of a text is estimated from
+the widths of letters in common sans-serif fonts, since the reader's font is not known.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 
-from comity.artefacts.section import Bar, Bars, Curves, Dots, Matrices, Panels, Pictures, Plot
+from comity.artefacts.section import Bar, Bars, Curves, Dots, Matrices, Panel, Panels, Pictures, Plot
 from comity.federation.evaluation.assessment import Baseline
+from comity.untrusted.text import escape_line
 
 DARK, INK, PALE, GREY, LINE = "#17415f", "#222222", "#e9edf0", "#888888", "#9aa5ad"
 FONT = "system-ui, 'DejaVu Sans', Arial, sans-serif"
@@ -23,6 +25,8 @@ _TICKS = 6
 _BELOW = 13.0
 """From the axis to the line of its figures, and from there to each line of its label."""
 _WIDTH = 345.0
+# How lines across a plot are dashed, and what that is called.
+_LEVELS = (("6 3", "dashes"), ("1.5 2.5", "dots"), ("8 3 1.5 3", "dashes and dots"))
 # Bars that are not the result itself differ by hatch, not by colour: strokes in a square of six points.
 _FALLING = "M0,0l6,6"
 _HATCHES = {
@@ -39,18 +43,80 @@ def draw_plot(plot: Plot, salt: str) -> str:
         return draw_bars(plot, salt)
     if isinstance(plot, Dots):
         return draw_dots(plot)
+    if isinstance(plot, Panels):
+        return draw_panels(plot)
     # matplotlib takes longer to import than many studies to run.
-    from comity.report.matplotlib_plots import draw_curves, draw_matrices, draw_panels, draw_pictures
+    from comity.report.matplotlib_plots import draw_curves, draw_matrices, draw_pictures
 
     match plot:
         case Curves():
             return draw_curves(plot, salt)
-        case Panels():
-            return draw_panels(plot, salt)
         case Matrices():
             return draw_matrices(plot, salt)
         case Pictures():
             return draw_pictures(plot, salt)
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A bar with its own words beside it; `ours` is what the plot is about."""
+
+    label: str
+    value: float
+    words: str
+    ours: bool = False
+
+
+def draw_amounts(about: str, amounts: Sequence[Amount], *, most: float) -> str:
+    """Bars from zero to `most`, the first on top. Their words are below them, so the plot fits a narrow screen."""
+    left, right, row = 4.0, _WIDTH - 4, 36.0
+    parts = []
+    for place, amount in enumerate(amounts):
+        y = place * row
+        length = max(1.0, (right - left) * min(1.0, amount.value / most)) if most > 0 else 1.0
+        weight, fill = (' font-weight="bold"', DARK) if amount.ours else ("", PALE)
+        words = escape(escape_line(f"{amount.label}: {amount.words}"))
+        parts.append(f'<text x="{left}" y="{y + 11:.2f}"{weight}>{words}</text>')
+        parts.append(
+            f'<rect x="{left}" y="{y + 16:.2f}" width="{length:.2f}" height="11" fill="{fill}" '
+            f'stroke="{INK}" stroke-width="0.8"/>'
+        )
+    said = escape(f"{about}: " + ", ".join(f"{one.label} {one.words}" for one in amounts))
+    return (
+        f'<svg role="img" aria-label="{said}" viewBox="0 0 {_WIDTH:.0f} {row * len(amounts):.0f}">'
+        f'<g font-family="{FONT}" font-size="{SIZE}" fill="{INK}">{"".join(parts)}</g></svg>'
+    )
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A value with its interval, where it has one."""
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def draw_marks(about: str, axis: str, marks: Sequence[Mark], levels: Mapping[str, float]) -> str:
+    """Values with their intervals, the first on top, and `levels` as vertical lines that are named below the axis."""
+    ends = [end for mark in marks for end in (mark.low, mark.high, mark.value) if end is not None] + [*levels.values()]
+    low, high = min(ends), max(ends)
+    margin = 0.08 * (high - low) or 0.05
+    shown = list(reversed(marks))
+    drawing = Drawing([mark.label for mark in shown], max(0.0, low - margin), high + margin, width=_WIDTH, row=24.0)
+    for value, (dashes, _) in zip(levels.values(), _LEVELS):
+        drawing.line((drawing.x(value),) * 2, (2, drawing.y(-0.5) + 2), ink=GREY, width=1.2, dashes=dashes)
+    for place, mark in enumerate(shown):
+        y = drawing.y(place)
+        if mark.low is not None and mark.high is not None:
+            drawing.line((drawing.x(mark.low), drawing.x(mark.high)), (y, y), ink=LINE, width=2.2)
+        drawing.dot(drawing.x(mark.value), y, fill=DARK)
+        end = mark.value if mark.high is None else mark.high
+        drawing.text(drawing.x(end) + 5, y - 3, f"{mark.value:.3f}")
+    named = "\n".join(f"{words}: {name} {value:.3f}" for (name, value), (_, words) in zip(levels.items(), _LEVELS))
+    said = list_values([(mark.label, mark.value) for mark in marks] + list(levels.items()))
+    return drawing.svg(axis + ("\n" + named if named else ""), f"{about}: {said}")
 
 
 def draw_errors(error: float, baselines: Sequence[Baseline], measured: str) -> str:
@@ -84,25 +150,89 @@ def draw_bars(plot: Bars, salt: str) -> str:
 
 
 def draw_dots(plot: Dots) -> str:
-    """Signed quantities. The line behind each spans two standard deviations of its noise to either side."""
-    shown, reach = list(reversed(plot.dots)), 2 * (plot.deviation or 0.0)
-    low = min(0.0, *(dot.value - reach for dot in shown), 0.0)
-    high = max(0.0, *(dot.value + reach for dot in shown), 0.0)
+    """Signed quantities. The line behind each spans two standard deviations to either side; where it covers zero, the
+    mark is grey and hollow, because the sign may be chance."""
+    shown = list(reversed(plot.dots))
+    reaches = [2 * (dot.deviation if dot.deviation is not None else plot.deviation or 0.0) for dot in shown]
+    low = min(0.0, *(dot.value - reach for dot, reach in zip(shown, reaches)), 0.0)
+    high = max(0.0, *(dot.value + reach for dot, reach in zip(shown, reaches)), 0.0)
     margin = 0.05 * (high - low) or 0.5
     drawing = Drawing([dot.label for dot in shown], low - margin, high + margin, width=_WIDTH, row=17.5)
     drawing.line((drawing.x(0), drawing.x(0)), (2, drawing.y(-0.5) + 2))
-    for place, dot in enumerate(shown):
+    for place, (dot, reach) in enumerate(zip(shown, reaches)):
         x, y = drawing.x(dot.value), drawing.y(place)
         if reach:
             drawing.line((drawing.x(dot.value - reach), drawing.x(dot.value + reach)), (y, y), ink=LINE, width=2.2)
-        if dot.value >= 0:
+        if abs(dot.value) <= reach:
+            drawing.dot(x, y, fill="white", edge=GREY)
+        elif dot.value >= 0:
             drawing.dot(x, y, fill=DARK)
         else:
             drawing.box((x - 3, x + 3), y, 6, fill="white", edge=DARK)
-    spread = "" if plot.deviation is None else "\n(line: ± 2 standard deviations of the added noise)"
+    spread = ""
+    if any(reaches):
+        of = "of the added noise" if plot.deviation is not None else "of each"
+        spread = f"\n(line: ± 2 standard deviations {of};\ngrey: it covers zero, the sign may be chance)"
     return drawing.svg(
         plot.axis + spread, f"{plot.about}: " + list_values([(dot.label, dot.value) for dot in plot.dots])
     )
+
+
+def draw_panels(plot: Panels) -> str:
+    """Shares of each column's cells of two tables, as pale and dark bars under each other, two columns across."""
+    parts, top, half = list[str](), 18.0, _WIDTH / 2
+    for dark, name in enumerate(plot.named):
+        fill, x = DARK if dark else PALE, 4 + dark * half
+        parts.append(f'<rect x="{x:.2f}" y="3" width="9" height="9" fill="{fill}" stroke="{INK}" stroke-width="0.6"/>')
+        parts.append(f'<text x="{x + 13:.2f}" y="11">{escape(escape_line(name))}</text>')
+    for start in range(0, len(plot.panels), 2):
+        pair = plot.panels[start : start + 2]
+        for side, panel in enumerate(pair):
+            parts += _draw_panel(panel, left=side * half, top=top)
+        top += _PANEL_HEAD + _CELL * max(len(panel.cells) for panel in pair)
+    described = [
+        (f"{panel.label} {cell} {name}", share)
+        for panel in plot.panels
+        for name, shares in zip(plot.named, (panel.first, panel.second))
+        for cell, share in zip(panel.cells, shares)
+    ]
+    return (
+        f'<svg role="img" aria-label="{escape(escape_line(f"{plot.about}: {list_values(described)}"))}" '
+        f'viewBox="0 0 {_WIDTH:.0f} {top + 4:.0f}"><g font-family="{FONT}" font-size="{SIZE}" fill="{INK}">'
+        f"{''.join(parts)}</g></svg>"
+    )
+
+
+_PANEL_HEAD, _CELL, _LABEL_WIDTH = 20.0, 13.0, 62.0
+
+
+def _draw_panel(panel: Panel, *, left: float, top: float) -> list[str]:
+    """A title, and for each cell its name and two bars; the longest bar of the panel fills the width."""
+    parts = [f'<text x="{left + 4:.2f}" y="{top + 13:.2f}" font-weight="bold">{_fitted(panel.label, 150)}</text>']
+    most = max((*panel.first, *panel.second), default=0.0) or 1.0
+    room = _WIDTH / 2 - _LABEL_WIDTH - 14
+    for place, (cell, first, second) in enumerate(zip(panel.cells, panel.first, panel.second)):
+        y = top + _PANEL_HEAD + _CELL * place
+        parts.append(
+            f'<text x="{left + _LABEL_WIDTH:.2f}" y="{y + 8:.2f}" text-anchor="end" font-size="8">'
+            f"{_fitted(cell, _LABEL_WIDTH - 4)}</text>"
+        )
+        for share, fill, down in ((first, PALE, 0.5), (second, DARK, 5.5)):
+            width = max(0.4, room * max(0.0, share) / most)
+            parts.append(
+                f'<rect x="{left + _LABEL_WIDTH + 5:.2f}" y="{y + down:.2f}" width="{width:.2f}" height="5" '
+                f'fill="{fill}" stroke="{INK}" stroke-width="0.5"/>'
+            )
+    return parts
+
+
+def _fitted(words: str, width: float) -> str:
+    """As much of a text as fits, escaped."""
+    words = escape_line(words)
+    cut = words
+    while cut and text_width(cut) * 0.84 > width:
+        cut = cut[:-1]
+    return escape(cut if cut == words else f"{cut[:-1]}…")
 
 
 def list_values(figures: Sequence[tuple[str, float]]) -> str:
@@ -163,12 +293,23 @@ class Drawing:
 
     def text(self, x: float, y: float, words: str, *, anchor: str = "start", bold: bool = False) -> None:
         weight = ' font-weight="bold"' if bold else ""
-        self._parts.append(f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}"{weight}>{escape(words)}</text>')
+        self._parts.append(
+            f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}"{weight}>{escape(escape_line(words))}</text>'
+        )
 
-    def line(self, x: tuple[float, float], y: tuple[float, float], *, ink: str = INK, width: float = 0.8) -> None:
+    def line(
+        self,
+        x: tuple[float, float],
+        y: tuple[float, float],
+        *,
+        ink: str = INK,
+        width: float = 0.8,
+        dashes: str = "",
+    ) -> None:
+        dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
         self._parts.append(
             f'<line x1="{x[0]:.2f}" y1="{y[0]:.2f}" x2="{x[1]:.2f}" y2="{y[1]:.2f}" stroke="{ink}" '
-            f'stroke-width="{width}"/>'
+            f'stroke-width="{width}"{dashed}/>'
         )
 
     def box(self, x: tuple[float, float], y: float, height: float, *, fill: str, edge: str = INK) -> None:
@@ -178,8 +319,8 @@ class Drawing:
             f'fill="{fill}" stroke="{edge}" stroke-width="0.8"/>'
         )
 
-    def dot(self, x: float, y: float, *, fill: str) -> None:
-        self._parts.append(f'<circle cx="{x:.2f}" cy="{y:.2f}" r="3" fill="{fill}" stroke="{DARK}"/>')
+    def dot(self, x: float, y: float, *, fill: str, edge: str = DARK) -> None:
+        self._parts.append(f'<circle cx="{x:.2f}" cy="{y:.2f}" r="3" fill="{fill}" stroke="{edge}"/>')
 
     def hatch(self, strokes: str, salt: str) -> str:
         """The fill of a bar: a pattern of strokes. The salt makes its name differ from those of other plots."""

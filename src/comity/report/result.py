@@ -17,12 +17,13 @@ from typing import Any
 from comity.artefacts.artefact import Artefact, load_artefact, save_artefact
 from comity.errors import ComityError, DataError
 from comity.federation.coordinator.transcript import Line, Transcript
+from comity.federation.declare.about import About
 from comity.federation.declare.consortium import COORDINATOR
 from comity.federation.declare.declaration import TrueLoss
 from comity.federation.declare.payers import Payer
 from comity.federation.evaluation.assessment import Assessment
 from comity.federation.evaluation.figures import Figures
-from comity.federation.plan import Plan, PlanRow
+from comity.federation.plan import UNITS, Plan, PlanRow, Reads
 from comity.files import make_folder, write_atomically
 from comity.privacy.loss import parse_loss
 from comity.report.card import write_card
@@ -38,6 +39,11 @@ from comity.study.results.result import FORMAT, Account, Guarantee, Result
 from comity.study.results.views import View
 from comity.untrusted.file_names import UnsafeName, check_name
 from comity.untrusted.pages import validate
+
+AUDIT_PAGE = "audit.html"
+"""What the page of an audit of a run's study is called in the folder of the run."""
+_MAX_NOISE = 1e150
+"""Of a deviation that a plot can draw."""
 
 
 def save_result(result: Result, folder: Path) -> Path:
@@ -60,8 +66,9 @@ def format_result(result: Result) -> str:
 
 
 def write_report(result: Result, path: Path) -> Path:
-    """Write the page: one file that loads nothing else."""
-    write_atomically(path, render_result(result))
+    """Write the page: one file that loads nothing else. It links to the page of an audit, where one is beside it."""
+    audited = (path.parent / AUDIT_PAGE).is_file()
+    write_atomically(path, render_result(result, audit=AUDIT_PAGE if audited else None))
     return path
 
 
@@ -129,6 +136,12 @@ def _result(
     epsilon = math.inf if guarantee["epsilon"] is None else validate(float, guarantee["epsilon"])
     if not 0 <= validate(float, guarantee["delta"]) <= 1:
         raise ValueError(f"guarantee.delta lies between 0 and 1, found {guarantee['delta']!r}")
+    for unit in (guarantee["unit"], planned["unit"]):
+        if unit not in UNITS:
+            raise ValueError(f"a unit is one of {', '.join(UNITS)}, found {unit!r}")
+    noise = validate(float | None, page["model_noise"])
+    if noise is not None and not 0 <= noise < _MAX_NOISE:
+        raise ValueError("model_noise is no deviation that a run has")
     return Result(
         study=validate(str, page["study"]),
         study_hash=validate(str, page["study_hash"]),
@@ -158,12 +171,15 @@ def _result(
             # Results that were written before plans stated them have none.
             true_losses=validate(tuple[TrueLoss, ...], planned.get("true_losses", ())),
             exposed=validate(str, planned.get("exposed", "")),
+            about=validate(About, planned.get("about", {})),
+            makes=validate(str, planned.get("makes", "")),
+            reads=validate(tuple[Reads, ...], planned.get("reads", ())),
         ),
         views=validate(tuple[View, ...], page["views"]),
         transcript=Transcript(validate(tuple[Line, ...], lines)),
         accounts=validate(tuple[Account, ...], page["accounts"]),
         assessment=Assessment.from_json(dict(page)),
-        model_noise=validate(float | None, page["model_noise"]),
+        model_noise=noise,
         seconds=validate(float, page["seconds"]),
         masks=bool(page["masks"]),
         # Results of earlier releases do not say.

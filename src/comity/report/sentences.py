@@ -39,9 +39,14 @@ def describe_quality(result: Result) -> str:
     if constant is not None and error >= constant.error:
         said = f", {constant.note}" if constant.note else ""
         return f"No better than a constant{said} ({constant.error:.3f}): of no use as it stands."
+    if constant is not None and not result.assessment.can_tell(constant.error):
+        tested = f"{result.assessment.tested:,} test records are too few"
+        return f"Too few records to tell: {tested} to tell this error from that of a constant ({constant.error:.3f})."
     parts = []
     if alone is not None:
-        parts.append(f"{'better' if error < alone.error else 'not better'} than a party alone ({alone.error:.3f})")
+        told = result.assessment.can_tell(alone.error)
+        compared = "better than" if error < alone.error else "not better than"
+        parts.append(f"{compared if told else 'level with'} a party alone ({alone.error:.3f})")
     if pooled is not None:
         gap = error - pooled.error
         level = f"level with pooling ({pooled.error:.3f})"
