@@ -51,7 +51,7 @@ def test_a_study_is_audited_without_any_records(study: Path, capsys: pytest.Capt
     claim, *others = document["rows"]
     assert document["passed"] and claim["case"] == "claim wards" and claim["held"] == 1
     assert 0.9 < claim["measured"] <= claim["claimed"] <= 1.0 and claim["design"] >= claim["measured"]
-    assert {row["case"].partition(" ")[0] for row in others} == {"check", "control"}
+    assert {row["case"].partition(" ")[0] for row in others} == {"check", "control", "illustration"}
     assert all(row.get("caught", 1) and row.get("held", 1) for row in others)
     assert document["page"] == str(page) and "wards" in page.read_text("utf-8")
 

@@ -123,7 +123,7 @@ test = "test.csv"
 def test_a_study_is_planned_run_combined_and_used(comity: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_study(tmp_path / "published", text=STUDY, parties=3)
     monkeypatch.chdir(path.parent)
-    planned = comity("plan", path)
+    planned = comity("plan", path, "--all")
     assert planned.code == 0 and "in additive shares, with the noise of one party" in planned.out
     ended = comity("run", path, "--json")
     assert ended.code == 0, ended.err
@@ -138,5 +138,5 @@ def test_a_study_is_planned_run_combined_and_used(comity: Any, tmp_path: Path, m
 
 def test_a_study_with_literal_noise_says_what_it_loses(comity: Any, tmp_path: Path) -> None:
     text = STUDY.replace("l2 = 0.1", 'l2 = 0.1\nnoise = "literal"')
-    planned = comity("plan", write_study(tmp_path / "literal", text=text, parties=3))
+    planned = comity("plan", write_study(tmp_path / "literal", text=text, parties=3), "--all")
     assert planned.code == 0 and "WARNING        not private as claimed" in planned.out

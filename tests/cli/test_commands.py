@@ -7,14 +7,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from comity._version import __version__
+from comity.cli.output import fields
 from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
+from tests.support.html import check_page
 
 COMMANDS = [
     *(["new"], ["plan"], ["run"], ["report"], ["predict"], ["demo"], ["doctor"]),
@@ -91,12 +94,38 @@ def test_plan_reads_no_data(comity: Any, study: Path) -> None:
 
 def test_plan_shows_defaults_and_overrides(comity: Any, study: Path) -> None:
     document = comity("plan", "study.toml", "--all", "--set", "privacy.epsilon=0.5", "--json").document
-    assert document["defaults"]["softlabel.l2"] == 0.01
+    assert document["defaults"]["softlabel.l2"] == 0.0001
     assert "softlabel.method" not in document["defaults"]
     assert "eps 0.50" in document["loss_per_party"]
     assert document["hash"] != comity("plan", "study.toml", "--json").document["hash"]
     assert "softlabel.l2" in comity("plan", "study.toml", "--all").out
     assert "softlabel.l2" not in comity("plan", "study.toml").out
+
+
+def test_plan_begins_in_words_and_has_the_table_under_all(comity: Any, study: Path) -> None:
+    short, whole = comity("plan", "study.toml").out, comity("plan", "study.toml", "--all").out
+    words = ("protects", "reads", "leaves", "results", "trusts", "costs", "true", "true", "hash", "details")
+    assert [line.split()[0] for line in short.splitlines()[1:] if line[2] != " "] == [*words]
+    assert "loss per party" not in short and "mu 0." not in short
+    assert "loss per party" in whole and short.splitlines()[:6] == whole.splitlines()[:6]
+    assert comity("plan", "study.toml", "--json").document["overview"]["protects"] in short
+
+
+def test_plan_writes_a_page(comity: Any, study: Path) -> None:
+    said = comity("plan", "study.toml", "--html", "plan.html")
+    assert said.code == 0 and said.out.endswith("page       plan.html\n")
+    assert "what this study would do" in check_page(Path("plan.html").read_text("utf-8")).text
+
+
+def test_sentences_wrap_at_words_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("leaves", "an encrypted sum with noise, opened only as the total of all parties"), ("hash", "f" * 64)]
+    assert fields(rows) == [f"  {word:<10} {text}" for word, text in rows]
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setenv("COLUMNS", "60")
+    *wrapped, hashed = fields(rows)
+    assert all(len(line) <= 60 for line in wrapped) and all(line.startswith(" " * 13) for line in wrapped[1:])
+    assert " ".join(" ".join(wrapped).split()) == f"leaves {rows[0][1]}"
+    assert hashed.endswith("f" * 64)
 
 
 def test_plan_tells_the_present_name_of_an_option(comity: Any, study: Path) -> None:

@@ -59,3 +59,22 @@ def test_a_published_starter_plans_and_runs_as_the_sentence_says(
     assert planned.code == 0, planned.err
     ran = run_study(Study.load(path, overrides=SMALLER[protocol]), seed=1)
     assert ran.error is not None or ran.assessment.measured
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_new_writes_a_published_study_that_plans_as_it_is(
+    protocol: str, tmp_path: Path, comity: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = comity("new", "paper", "--protocol", protocol, "--variant", "published")
+    assert made.code == 0, made.err
+    study = Study.load(tmp_path / "paper" / "study.toml")
+    assert study.protocol.variant == "published"
+    assert all(one.is_papers for key, one in study.method.constants.items() if key in type(study.method).model_fields)
+    assert comity("plan", tmp_path / "paper" / "study.toml").code == 0
+
+
+def test_a_variant_that_does_not_exist_is_refused_with_those_that_do(tmp_path: Path, comity: Any) -> None:
+    refused = comity("new", tmp_path / "paper", "--protocol", "averaging", "--variant", "printed")
+    assert refused.code == 2 and "--variant of averaging must be default or published" in refused.err
+    assert not (tmp_path / "paper").exists()

@@ -258,7 +258,8 @@ def test_the_terminal_says_what_the_page_says_of_a_useless_result(comity: Any, s
 
     said = []
     for epsilon in ("0.001", "1000"):
-        ended = comity("run", "study.toml", "--seed", "1", "--set", f"privacy.epsilon={epsilon}")
+        sets = ("--set", f"privacy.epsilon={epsilon}", "--set", "softlabel.sensitivity=tight")
+        ended = comity("run", "study.toml", "--seed", "1", *sets)
         assert ended.code == 0, ended.err
         folder = sorted(Path("runs").iterdir())[-1]
         said.append(describe_quality(load_result(folder)))

@@ -180,6 +180,23 @@ def test_the_parties_of_a_study_are_listed_also_where_the_policy_rules_it_out(co
     assert comity("site", "inbox", study.hash[:8], "--json", *here).code == 4
 
 
+def test_a_decision_names_who_decided(comity: Any, sites: Sites) -> None:
+    study, here = sites.study(), ["--site", sites.site("north")]
+    (sites.folder / "study.zip").write_bytes(sites.pack(study))
+    assert comity("site", "receive", sites.folder / "study.zip", *here).code == 0
+    for wrong in ("two\nlines", "x" * 201):
+        assert comity("site", "approve", study.hash[:12], "--yes", "--by", wrong, *here).code == 2
+    assert "waits for you" in comity("site", "inbox", *here).out
+    office = "the data office \u202e"
+    said = comity("site", "approve", study.hash[:12], "--yes", "--by", office, *here)
+    assert said.code == 0 and ", by the data office \\u202e" in said.out and "\u202e" not in said.out
+    status = comity("site", "status", *here)
+    assert "1 run, by the data office" in status.out and "\u202e" not in status.out
+    assert comity("site", "status", "--json", *here).document["studies"][0]["decision"]["by"] == office.strip()
+    assert comity("site", "refuse", study.hash[:12], "--by", "the board", "--why", "too early", *here).code == 0
+    assert "refused, by the board: too early" in comity("site", "status", *here).out
+
+
 def test_a_refusal_that_an_approval_settled_is_no_longer_in_the_status(comity: Any, sites: Sites) -> None:
     study, here = sites.study(), ["--site", sites.site("north")]
     (sites.folder / "study.zip").write_bytes(sites.pack(study))

@@ -45,6 +45,7 @@ delta_per_study = 1e-5
 submitters = ["coordinator"]
 sizes_may_leave = true
 records_may_leave = true
+{policy}
 
 [pinned.coordinator]
 {pinned}
@@ -121,8 +122,8 @@ class Deployment:
 
 
 @contextmanager
-def deployed(home: Path, serve: tuple[str, ...]) -> Iterator[Deployment]:
-    """`serve` are the words of a site's process, before its site file."""
+def deployed(home: Path, serve: tuple[str, ...], policy: str = "") -> Iterator[Deployment]:
+    """`serve` are the words of a site's process, before its site file; `policy` is a further line of each policy."""
     loopback = Loopback.make(home, NAMES)
     coordinator = key_file.create(home / COORDINATOR / "coordinator.key")
     for party in NAMES:
@@ -151,6 +152,7 @@ def deployed(home: Path, serve: tuple[str, ...]) -> Iterator[Deployment]:
             data=data,
             pinned=keys_table(coordinator),
             protocols=json.dumps(list(PROTOCOLS)),
+            policy=policy,
         )
         (folder / "site.toml").write_text(page)
     with ExitStack() as stack:

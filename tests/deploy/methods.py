@@ -40,6 +40,7 @@ class Method:
     public: bool = False
     identified: bool = False
     delta: float = 1e-6
+    colluders: int = 1
     summed: str = ""
     chance: tuple[str, ...] = ()
     rounded: tuple[str, ...] = ()
@@ -104,7 +105,8 @@ METHODS: dict[str, Method] = {
         summed="counts",
     ),
     "synthetic-published": Method(
-        '[synthetic]\nvariant = "published"\ndepth = 4\nlevels = 3\n' + _owners(NAMES[:3]),
+        # With all of the paper's constants.
+        '[synthetic]\nvariant = "published"\n' + _owners(NAMES[:3]),
         neighbours=Neighbours.ADD_REMOVE,
         delta=0.0,
     ),
@@ -142,7 +144,7 @@ schema = "schema.toml"
 unit = "{method.unit.value}"
 neighbours = "{method.neighbours.value}"
 epsilon = {epsilon}
-{delta}colluders = 1
+{delta}colluders = {method.colluders}
 
 {method.table}
 [simulation]

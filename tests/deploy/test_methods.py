@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from comity.artefacts.artefact import load_artefact
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration
+from comity.learn import LinearClassifier
 from comity.report.result import load_result
 from comity.site.site_file import SiteFile
 from comity.site.status import list_runs
@@ -165,5 +167,40 @@ def test_the_published_vertical_method_is_refused_by_a_site_and_nothing_is_spent
         assert "not private as claimed: each pair of parties opens the exact sums" in " ".join(
             capsys.readouterr().err.split()
         )
+        ledger = SiteFile.load(noisy.site(party)).owner().ledger
+        assert [run for run in list_runs(ledger) if run.is_of(study.hash)] == []
+
+
+def test_published_trees_leave_each_owners_model_at_its_site(noisy: Deployment) -> None:
+    """Algorithm 1, line 3, between organisations: a model at every site, in no file of the coordinator's or of another
+    owner."""
+    study, folder = noisy.run("synthetic-published", EPSILON + 1)
+    run, parties = load_result(folder).run, METHODS["synthetic-published"].parties
+    homes = {party: noisy.results(party, study, run) for party in parties}
+    weights = {party: load_received(home)[0].own["model"].tobytes() for party, home in homes.items()}
+    assert len(set(weights.values())) == len(parties)
+    for party, home in homes.items():
+        assert isinstance(load_artefact(home / "own" / "model"), LinearClassifier)
+        others = [folder.parent, *(there for name, there in homes.items() if name != party)]
+        for other in others:
+            assert not [path for path in other.rglob("*") if path.is_file() and weights[party] in path.read_bytes()]
+
+
+def test_the_published_trees_are_refused_by_a_site_where_records_are_replaced(
+    noisy: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There the paper's claim is false, and a site that allows no unproven method spends nothing."""
+    noisy.study("synthetic-published", EPSILON)
+    file = noisy.folder("synthetic-published") / "study.toml"
+    text = file.read_text().replace('neighbours = "add-remove"', 'neighbours = "replace"')
+    file.write_text(text.replace('name = "synthetic-published"', 'name = "replaced"'))
+    study, pack = Study.load(file), noisy.folder("synthetic-published") / "replaced.study"
+    assert noisy.comity("study", "pack", file, *noisy._keys(), "--out", pack) == 0
+    for party in METHODS["synthetic-published"].parties:
+        at = ("--site", noisy.site(party))
+        assert noisy.comity("site", "receive", pack, *at) == 0
+        capsys.readouterr()
+        assert noisy.comity("site", "approve", study.hash[:12], "--dataset", "synthetic-published", "--yes", *at) != 0
+        assert "not private as claimed: the paper claims eps 5.00" in " ".join(capsys.readouterr().err.split())
         ledger = SiteFile.load(noisy.site(party)).owner().ledger
         assert [run for run in list_runs(ledger) if run.is_of(study.hash)] == []

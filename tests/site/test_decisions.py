@@ -26,6 +26,7 @@ MALFORMED: dict[str, tuple[str, Any, str]] = {
     "a number as a dataset": ("dataset", 3, "dataset must be a text, found 3"),
     "no time": ("when", "yesterday", "when must be a time with its UTC offset"),
     "a time without its offset": ("when", "2026-11-17T12:00:00", "when must be a time with its UTC offset"),
+    "a number as a person": ("by", 3, "by must be a text, found 3"),
     "a further key": ("until", "2027", "expected the keys decision, when, dataset, runs, why"),
 }
 
@@ -51,6 +52,25 @@ def test_a_malformed_decision_is_one_sentence_and_no_approval(decided: tuple[Sit
     assert "\n" not in str(error.value)
     service.refresh()
     assert service.studies == ()
+
+
+def test_a_decision_keeps_the_person_who_made_it(decided: tuple[SiteService, Path]) -> None:
+    service, path = decided
+    service.inbox.approve(path.parent.name, dataset="patients", runs=2, by="the data office")
+    (arrival,) = Inbox(service.site.home).arrivals()
+    assert arrival.decision is not None and (arrival.decision.by, arrival.decision.runs) == ("the data office", 2)
+    service.inbox.refuse(path.parent.name, "too early", "the board")
+    (arrival,) = Inbox(service.site.home).arrivals()
+    assert arrival.decision is not None and (arrival.decision.by, arrival.decision.why) == ("the board", "too early")
+
+
+def test_a_decision_of_an_earlier_release_names_nobody(decided: tuple[SiteService, Path]) -> None:
+    service, path = decided
+    page = json.loads(path.read_text())
+    assert page.pop("by") == ""
+    path.write_text(json.dumps(page))
+    (arrival,) = Inbox(service.site.home).arrivals()
+    assert arrival.decision is not None and arrival.decision.by == "" and arrival.approval is not None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '"approved"', "[" * 100_000, "{}", '{"runs": 1e999}', "\ud800"])

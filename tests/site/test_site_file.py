@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
+import pandas as pd
 import pytest
 
+from comity.cli import main
+from comity.data import digest_records
 from comity.errors import BadInput, StudyError
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
@@ -122,3 +125,36 @@ def test_every_dataset_has_a_budget_of_its_own(sites: Sites) -> None:
     assert set(owner.datasets) == {"patients", "visits"}
     with pytest.raises(BadInput, match="did you mean visits"):
         SiteFile.load(sites.site("north")).source("visit")
+
+
+def test_an_owner_s_file_in_its_own_terms_is_read_as_a_clean_one(
+    sites: Sites, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same keys as in a study, and the check that an owner makes before it approves."""
+    agreement, path = sites.study().agreement, sites.home("north") / "patients.csv"
+    clean = SiteFile.load(sites.site("north")).records("patients", agreement)
+    frame = pd.read_csv(path)
+    frame = frame.rename(columns={"age": "Alter"}).assign(sex=frame["sex"].map({"f": "w", "m": "m"}))
+    frame["temperature"] = (frame["temperature"] * 10).round(4)
+    frame.to_csv(path, index=False, sep=";", decimal=",")
+    keys = (
+        'path = "patients.csv"\nseparator = ";"\ndecimal = ","\nrename = {Alter = "age"}\nrecode = {sex = {w = "f"}}\n'
+    )
+    text = sites.site("north").read_text().replace('path = "patients.csv"\n', keys + "unit = {temperature = 0.1}\n")
+    sites.site("north").write_text(text)
+    messy = SiteFile.load(sites.site("north")).records("patients", agreement)
+    assert digest_records(messy) == digest_records(clean)
+    study, site = str(sites.folder / "study" / "study.toml"), str(sites.site("north"))
+    assert main(["schema", "check", study, "--party", "north", "--site", site]) == 0
+    sites.site("north").write_text(text.replace("w = ", "x = "))
+    capsys.readouterr()
+    assert main(["schema", "check", study, "--party", "north", "--site", site]) == 0
+    said = capsys.readouterr().out
+    assert f"{site}: data.patients" in said and "sex" in said and "'w'" in said
+    sites.site("north").write_text(text.replace("rename = {Alter", "rename = {Altr"))
+    with pytest.raises(BadInput, match=r"data\.patients \(patients\.csv\): rename.*did you mean 'Alter'"):
+        SiteFile.load(sites.site("north")).records("patients", agreement)
+    sites.site("north").write_text(text.replace("temperature = 0.1", "temperature = 0"))
+    with pytest.raises(StudyError) as caught:
+        SiteFile.load(sites.site("north"))
+    assert caught.value.key == "data.patients.unit.temperature"

@@ -21,9 +21,14 @@ def audit(
     everything: Annotated[
         bool, typer.Option("--all", help="Attack every mechanism and method, and known broken ones.")
     ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer draws: minutes instead of an hour.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer draws, in less than half of the time.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Write a page with the curves of the attacks here.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Write a page with the curves of the attacks here. The report of a run links to audit.html in its "
+            "folder.",
+            show_default=False,
+        ),
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -36,6 +41,8 @@ def audit(
     Exit code 4 if a claim is refuted, a check fails or a broken twin is not caught.
 
     Example: comity audit study.toml
+
+    Example: comity audit runs/2026-11-15-1/study.toml --out runs/2026-11-15-1/audit.html
 
     Example: comity audit --all --quick --out audit.html
     """
@@ -60,9 +67,18 @@ def audit(
         from comity.audit.page import write_page
 
         document["page"] = str(write_page(found, out))
+        link_report(out)
     show(describe_audit(found), document, as_json=as_json)
     if not found.passed:
         raise Refused("the audit failed: see the lines above that do not say held or caught", code="audit")
+
+
+def link_report(page: Path) -> None:
+    """Write the report of a run again, if the page of the audit was written into the folder of the run."""
+    from comity.report.result import AUDIT_PAGE, load_result
+
+    if page.name == AUDIT_PAGE and (page.parent / "result.json").is_file():
+        load_result(page.parent).report(page.parent / "report.html")
 
 
 def describe_audit(audit: Audit) -> list[str]:
@@ -93,4 +109,5 @@ def describe_audit(audit: Audit) -> list[str]:
         *(f"             NOT CAUGHT: {one.name} ({one.measured:.3f} of {one.claimed:.3f})" for one in missed),
         f"  confidence {audit.confidence:.1%} that no measured value in the table is above the truth",
         "  design     what the attacked pair of neighbours could show with endless draws",
+        *(f"  membership {one.sentence}" for one in audit.illustrations),
     ]

@@ -48,7 +48,7 @@ def doctor(
     from comity.study.results.result import software_versions
 
     home, data, sync = _check_home(), _check_datasets(), _time_durable_write()
-    document = {
+    document: dict[str, Any] = {
         "versions": software_versions(),
         "machine": machine(),
         "home": home,
@@ -58,9 +58,18 @@ def doctor(
     lines = [f"  {name.ljust(14)}  {version}" for name, version in software_versions().items()]
     for name, finding in (("COMITY_HOME", home), ("COMITY_DATA", data), ("durable write", sync)):
         lines.append(f"  {name.ljust(14)}  {'' if finding['ok'] else 'TO DO: '}{finding['sentence']}")
-    show(lines, document, as_json=as_json)
-    if not all(finding["ok"] for finding in (home, data, sync)):
+    wrong = sum(not finding["ok"] for finding in (home, data, sync))
+    document["verdict"] = _verdict(wrong, 0, "this machine can run studies")
+    show([*lines, f"  {'verdict'.ljust(14)}  {document['verdict']}"], document, as_json=as_json)
+    if wrong:
         raise typer.Exit(BAD_INPUT)
+
+
+def _verdict(wrong: int, warned: int, well: str) -> str:
+    """One sentence for everything that was checked."""
+    if wrong:
+        return f"NOT READY: {wrong} {'thing has' if wrong == 1 else 'things have'} to be fixed, marked TO DO above"
+    return f"ready: {well}" + (f"; {warned} {'warning' if warned == 1 else 'warnings'} above" if warned else "")
 
 
 def _collect_findings(site: Path | None, consortium: Path | None) -> list[Finding]:
@@ -82,8 +91,10 @@ def _show_findings(findings: list[Finding], *, as_json: bool) -> None:
 
     words = {"ok": "ok", "warning": "warning", "failure": "TO DO"}
     lines = [f"  {words[one.state]:<8}{one.name:<14}  {one.sentence}" for one in findings]
-    failed = any(one.state == "failure" for one in findings)
-    show(lines, {"ok": not failed, "findings": [asdict(one) for one in findings]}, as_json=as_json)
+    failed = sum(one.state == "failure" for one in findings)
+    verdict = _verdict(failed, sum(one.state == "warning" for one in findings), "nothing has to be fixed")
+    document = {"ok": not failed, "verdict": verdict, "findings": [asdict(one) for one in findings]}
+    show([*lines, f"  {'':<8}{'verdict':<14}  {verdict}"], document, as_json=as_json)
     if failed:
         raise typer.Exit(BAD_INPUT)
 

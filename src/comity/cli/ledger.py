@@ -95,11 +95,17 @@ def add(
 def show_ledger(
     path: LedgerFile,
     entries: Annotated[bool, typer.Option("--entries", help="Also list every entry.")] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page that draws the budget over time.", show_default=False),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show for each dataset what was granted, spent and reserved, and what is left.
 
     Example: comity ledger show north.ledger --entries
+
+    Example: comity ledger show north.ledger --html north.html
     """
     from dataclasses import asdict
 
@@ -109,8 +115,16 @@ def show_ledger(
     listed = ledger.entries() if entries else []
     rows = [(str(e.seq), e.time, e.kind, e.dataset, e.loss, e.study[:12], e.run, e.step, e.note) for e in listed]
     heads = ("no", "time", "kind", "dataset", "loss", "study", "run", "step", "note")
-    more = {"entries": [asdict(entry) for entry in listed]} if entries else {}
-    show_accounts(path, ledger.summary(), as_json=as_json, text=table(heads, rows) if entries else "", more=more)
+    more: dict[str, Any] = {"entries": [asdict(entry) for entry in listed]} if entries else {}
+    text = table(heads, rows) if entries else ""
+    if html is not None:
+        from comity.files import write_atomically
+        from comity.report.ledger_page import render_ledger
+
+        write_atomically(html, render_ledger(path.name, ledger.summary(), ledger.history()))
+        more["page"] = str(html)
+        text += f"{chr(10) if text else ''}  page: {html}"
+    show_accounts(path, ledger.summary(), as_json=as_json, text=text, more=more)
 
 
 @app.command()

@@ -63,6 +63,18 @@ def parse_overrides(sets: Sequence[str] | None) -> dict[str, Any]:
     return settings
 
 
+def parse_sweep(pair: str) -> tuple[str, list[Any]]:
+    """Parse `table.key=a,b,c`: the key and its values, each read as --set reads one."""
+    key, equals, listed = pair.partition("=")
+    values = [one.strip() for one in listed.split(",")]
+    if not equals or "." not in key or len(values) < 2 or not all(values) or len(set(values)) < len(values):
+        raise typer.BadParameter(
+            f"--sweep expects TABLE.KEY=A,B,... with two different values or more, as in privacy.epsilon=0.3,1,3; "
+            f"found {pair!r}."
+        )
+    return key.strip(), [_value(one) for one in values]
+
+
 def _value(text: str) -> Any:
     try:
         table = read_tables(f"value = {text}")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
@@ -18,6 +20,8 @@ import typer
 
 from comity.untrusted.text import encode_json, escape_line, escape_lines
 
+_MIN_WIDTH = 40
+"""Characters of a wrapped sentence, however narrow the terminal is."""
 Text = str | Sequence[str]
 """One text of any number of lines, or a list of single lines."""
 
@@ -42,6 +46,20 @@ def is_plain() -> bool:
 def warn(text: str) -> None:
     """Print to stderr, bold on a terminal."""
     typer.echo(escape_lines(text) if is_plain() else typer.style(escape_lines(text), bold=True), err=True)
+
+
+def fields(rows: Sequence[tuple[str, str]], *, label: int = 10) -> list[str]:
+    """A line for each word with its sentence. On a terminal, sentences wrap at words and stay in their column; in a
+    pipe each is one line."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    before = 3 + label
+    lines = []
+    for word, sentence in rows:
+        start, sentence = f"  {word:<{label}} ", escape_line(sentence)
+        room = max(_MIN_WIDTH, width - before)
+        parts = textwrap.wrap(sentence, room, break_long_words=False, break_on_hyphens=False) if width else [sentence]
+        lines += [(start if place == 0 else " " * before) + part for place, part in enumerate(parts or [""])]
+    return lines
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "  ") -> str:
@@ -74,11 +92,12 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[str],
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     # `no_color` would keep bold text; no colour system drops it, too.
     console = Console(stderr=True, color_system=None if is_plain() else "auto")
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    words = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), words, BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     title = escape_line(title)
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=None)

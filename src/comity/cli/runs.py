@@ -1,16 +1,18 @@
-"""`comity runs`, `report`, `fetch`: the runs that were started from here, and their results."""
+"""`comity runs`, `report`, `compare`, `fetch`: the runs that were started from here, and their results."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from comity.cli.options import RUNS, AsJson, RunsFolder
-from comity.cli.output import say, show, table
+from comity.cli.output import fields, say, show, table
 
 if TYPE_CHECKING:
     from comity.cli.run_folder import RunManifest
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run. `cost` is the largest loss of a party, once the run has ended; until then only sites know it."""
+    """One run. `cost` is the largest loss of a party, once the run has ended; until then only sites know it. `error` is
+    that of a simulation with test records."""
 
     run: str
     study: str
@@ -30,6 +33,8 @@ class RunSummary:
     cost: str | None
     where: str
     folder: str
+    error: float | None = None
+    epsilon: float | None = None
 
 
 def runs(out: RunsFolder = RUNS, as_json: AsJson = False) -> None:
@@ -41,10 +46,20 @@ def runs(out: RunsFolder = RUNS, as_json: AsJson = False) -> None:
     """
     summaries = list_runs(out)
     rows = [
-        (one.run, one.study, one.state, one.when[:16], str(one.parties), one.cost or "-", one.where, one.folder)
+        (
+            one.run,
+            one.study,
+            one.state,
+            one.when[:16],
+            str(one.parties),
+            "-" if one.error is None else f"{one.error:.3f}",
+            _short_cost(one),
+            one.where,
+            one.folder,
+        )
         for one in summaries
     ]
-    heads = ("run", "study", "state", "began", "parties", "cost a party", "", "folder")
+    heads = ("run", "study", "state", "began", "parties", "error", "cost a party", "", "folder")
     text = table(heads, rows) if rows else f"{out}: no run was started here"
     show(text, {"runs": [asdict(one) for one in summaries]}, as_json=as_json)
 
@@ -59,7 +74,13 @@ def list_runs(out: Path) -> list[RunSummary]:
             summaries.append(_summary(folder))
         except StudyError:
             continue
-    return sorted(summaries, key=lambda one: one.when, reverse=True)
+    return sorted(summaries, key=lambda one: (one.when, _number_of(one.folder)), reverse=True)
+
+
+def _number_of(folder: str) -> int:
+    """The number in the name of a run folder: runs that started within a second are listed in order, too."""
+    number = Path(folder).name.rpartition("-")[2]
+    return int(number) if number.isdecimal() and len(number) < 10 else 0
 
 
 def _summary(folder: Path) -> RunSummary:
@@ -70,6 +91,9 @@ def _summary(folder: Path) -> RunSummary:
     manifest = read_manifest(folder)
     page = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     state = _state(folder, manifest)
+    result = _result_page(folder) if state == "done" else {}
+    guarantee = result.get("guarantee")
+    guarantee = guarantee if isinstance(guarantee, dict) else {}
     return RunSummary(
         run=manifest.run,
         study=_name(folder, manifest),
@@ -77,9 +101,11 @@ def _summary(folder: Path) -> RunSummary:
         state=state,
         when=str(page.get("started", "")),
         parties=manifest.parties,
-        cost=_cost(folder) if state == "done" else None,
+        cost=str(guarantee["loss"]) if "loss" in guarantee else None,
         where="deployed" if manifest.deployed else "simulated",
         folder=str(folder),
+        error=_number(result.get("error")),
+        epsilon=_number(guarantee.get("epsilon")),
     )
 
 
@@ -115,13 +141,99 @@ def _name(folder: Path, manifest: RunManifest) -> str:
         return manifest.study_hash[:12]
 
 
-def _cost(folder: Path) -> str | None:
+def _result_page(folder: Path) -> dict[str, Any]:
+    """What `result.json` says; empty where it can't be read. A list of runs needs no arrays."""
     import json
 
     try:
-        return str(json.loads((folder / "result.json").read_text(encoding="utf-8"))["guarantee"]["loss"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        page = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return page if isinstance(page, dict) else {}
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _short_cost(one: RunSummary) -> str:
+    """Epsilon, rounded up; the whole loss is in the JSON."""
+    from decimal import Decimal
+
+    from comity.privacy.loss import format_up
+
+    if one.epsilon is None:
+        return one.cost or "-"
+    return f"eps {format_up(Decimal(repr(one.epsilon)), decimals=2)}"
+
+
+def find_finished(named: Path | None, out: Path) -> Path:
+    """The folder of a run that has ended: the named one, or the latest."""
+    from comity.cli.run_folder import find_folder, read_manifest, require_resumable
+    from comity.errors import BadInput, StudyError
+
+    if named is None:
+        done = [one for one in list_runs(out) if one.state == "done"]
+        if not done:
+            raise BadInput(f"{out}: no run has ended here; start one with: comity run study.toml", key="run")
+        return Path(done[0].folder)
+    folder = find_folder(named, out)
+    if not (folder / "result.json").is_file():
+        manifest = read_manifest(folder)
+        require_resumable(folder, manifest)
+        raise StudyError(
+            f"{folder}: has no result.json, so the run has not ended; continue it with: comity run --resume {folder}"
+        )
+    return folder
+
+
+def compare(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[RUN]...", help="Folders of runs; by default all that have ended.", show_default=False),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page with the plot and the table.", show_default=False)
+    ] = None,
+    out: RunsFolder = RUNS,
+    as_json: AsJson = False,
+) -> None:
+    """Put runs side by side: what differs between them, their errors, their costs.
+
+    Errors are compared only where the runs were tested on the same records.
+
+    Example: comity compare runs/2026-11-18-1 runs/2026-11-18-2
+
+    Example: comity compare --html compare.html
+    """
+    named = runs or [Path(one.folder) for one in reversed(list_runs(out)) if one.state == "done"]
+    show_comparison([find_finished(one, out) for one in named], html, as_json=as_json)
+
+
+def show_comparison(folders: Sequence[Path], html: Path | None, *, as_json: bool) -> None:
+    """Print the comparison of these runs, and write its page."""
+    from comity.cli.run_folder import read_manifest
+    from comity.errors import StudyError
+    from comity.report.compare import compare_results, render_comparison
+    from comity.report.result import load_result
+
+    alone = len({folder.name for folder in folders}) == len(folders)
+    names = {folder.name if alone else str(folder): folder for folder in folders}
+    places = {}
+    for name, folder in names.items():
+        with suppress(StudyError):
+            # A fetched run has no manifest.
+            places[name] = read_manifest(folder).study_folder
+    comparison = compare_results({name: load_result(folder) for name, folder in names.items()}, folders=places)
+    document = comparison.as_json()
+    lines = table(comparison.heads, comparison.rows).split("\n") + [f"  note: {note}" for note in comparison.notes]
+    if html is not None:
+        from comity.files import write_atomically
+
+        write_atomically(html, render_comparison(comparison))
+        lines.append(f"  page: {html}")
+        document["page"] = str(html)
+    show(lines, document, as_json=as_json)
 
 
 def fetch(
@@ -216,29 +328,27 @@ def _create_folder(folder: Path) -> Path:
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False)],
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[RUN]", help="The folder of a run.", show_default="the latest that ended")
+    ] = None,
     open_it: Annotated[
         bool | None,
         typer.Option("--open/--no-open", help="Open it in a browser; by default on a terminal.", show_default=False),
     ] = None,
+    out: RunsFolder = RUNS,
     as_json: AsJson = False,
 ) -> None:
     """Write report.html again from the files of a run, print its path, and open it.
 
+    Example: comity report
+
     Example: comity report runs/2026-11-15-1
     """
-    from comity.cli.run_folder import read_manifest, require_resumable
-    from comity.errors import StudyError
     from comity.report.result import load_result
 
-    if not (folder / "result.json").is_file():
-        manifest = read_manifest(folder)
-        require_resumable(folder, manifest)
-        raise StudyError(
-            f"{folder}: has no result.json, so the run has not ended; continue it with: comity run --resume {folder}"
-        )
-    path = folder / "report.html"
-    load_result(folder).report(path)
+    found = find_finished(folder, out)
+    path = found / "report.html"
+    load_result(found).report(path)
     show(str(path), {"report": str(path)}, as_json=as_json)
     if open_it if open_it is not None else sys.stdout.isatty():
         import webbrowser
@@ -256,31 +366,35 @@ def show_run(folder: Path, result: Result | None = None, *, as_json: bool) -> No
     result = result or load_result(folder)
     document = json.loads(format_result(result))
     guarantee = result.guarantee
-    lines = [f"{result.study} · run {result.run} · {result.parties} parties"]
+    title = f"{result.study} · run {result.run} · {result.parties} parties"
     if result.seconds:
-        lines[0] += f" · {result.seconds:.1f} s"
+        title += f" · {result.seconds:.1f} s"
+    rows: list[tuple[str, str]] = []
     if result.error is not None:
         compared = " · ".join(f"{baseline.name} {baseline.error:.3f}" for baseline in result.baselines)
-        lines.append(f"  error          {result.error:.3f}" + (f"   ({compared})" if compared else ""))
+        rows.append(("error", f"{result.error:.3f}" + (f"   ({compared})" if compared else "")))
         if compared:
-            lines.append(f"                 {describe_quality(result)}")
+            rows.append(("", describe_quality(result)))
         beside = " · ".join(f"{figure.name} {figure.value:.3f}" for figure in result.assessment.figures)
         if beside:
-            lines.append(f"                 {beside}")
+            rows.append(("", beside))
     if result.assessment.repeats is not None:
-        lines.append(f"  repeats        {result.assessment.repeats.sentence()}")
+        rows.append(("repeats", result.assessment.repeats.sentence()))
     for at, line in enumerate(describe_evaluation(result)):
-        lines.append(f"  {'' if at else 'evaluation':<15}{line}")
-    lines += [f"  spent          {loss} by {payer}" for payer, loss in guarantee.losses.items()]
-    lines[-1] += f"; unit: {guarantee.unit}, {guarantee.neighbours}"
+        rows.append(("" if at else "evaluation", line))
+    spent = [f"{loss} by {payer}" for payer, loss in guarantee.losses.items()]
+    spent[-1] += f"; unit: {guarantee.unit}, {guarantee.neighbours}"
+    rows += [("spent", one) for one in spent]
     left = sorted({account.left for account in result.accounts})
     if left:
-        lines.append(f"  left           {left[0]}" + (f" to {left[-1]}" if len(left) > 1 else ""))
-    lines.append(f"  holds against  {guarantee.adversary}")
+        squares = " (losses add as squares)" if guarantee.loss.startswith(("mu", "rho")) and "eps" in left[0] else ""
+        rows.append(("left", left[0] + (f" to {left[-1]}" if len(left) > 1 else "") + squares))
+    rows.append(("holds against", guarantee.adversary))
     if guarantee.claim != "private":
-        lines.append(f"  WARNING        {guarantee.claim}")
+        rows.append(("WARNING", guarantee.claim))
     if guarantee.seeded:
-        lines.append("  WARNING        made with a seed: a simulation, not a private release")
-    lines += [f"  WARNING        {sentence}" for sentence in result.findings]
-    lines.append(f"  report         {folder / 'report.html'}")
+        rows.append(("WARNING", "made with a seed: a simulation, not a private release"))
+    rows += [("WARNING", sentence) for sentence in dict.fromkeys(result.findings)]
+    rows.append(("report", str(folder / "report.html")))
+    lines = [title, *fields(rows, label=14)]
     show(lines, {**document, "folder": str(folder)}, as_json=as_json)

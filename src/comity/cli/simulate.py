@@ -1,4 +1,4 @@
-"""`comity new`, `plan`, `run`, `demo`: a study on one machine."""
+"""`comity plan`, `run`, `demo`: a study on one machine."""
 
 from __future__ import annotations
 
@@ -11,79 +11,111 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from comity.cli.options import RUNS, AsJson, Quiet, RunsFolder, Sets, StudyFile, parse_overrides
-from comity.cli.output import progress_bar, say, show
-from comity.methods import PROTOCOLS, entry_of
+from comity.cli.options import RUNS, AsJson, Quiet, RunsFolder, Sets, StudyFile, parse_overrides, parse_sweep
+from comity.cli.output import fields, progress_bar, say, show
 from comity.untrusted.toml import read_tables
 
 if TYPE_CHECKING:
     from comity.cli.run_folder import RunManifest
+    from comity.study.forecast.forecast import Forecast
     from comity.study.records.party_data import PartyData
     from comity.study.results.result import Result
     from comity.study.study import Study
 
 
-def new(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The folder to create, and the name of the study.", show_default=False)
-    ],
-    protocol: Annotated[str, typer.Option(help=f"The method: {', '.join(PROTOCOLS)}.")] = "softlabel",
-    as_json: AsJson = False,
-) -> None:
-    """Write a study that runs as it is: study.toml, schema.toml and generated records.
-
-    Example: comity new triage --protocol softlabel
-    """
-    from comity.errors import BadInput
-    from comity.files import make_folder, make_private
-    from comity.methods import load_object
-
-    if protocol not in PROTOCOLS:
-        raise typer.BadParameter(f"--protocol must be one of {', '.join(PROTOCOLS)}, found {protocol!r}.")
-    folder = Path(name)
-    if not re.fullmatch(r"[A-Za-z0-9._ -]{1,80}", folder.name):
-        raise typer.BadParameter(
-            f"a study's name has 1 to 80 letters, digits, spaces, . _ or -; found {folder.name!r}."
-        )
-    try:
-        make_folder(folder, exist_ok=False)
-    except FileExistsError:
-        raise BadInput(f"{folder}: exists already and is never overwritten; choose another name") from None
-    except OSError as error:
-        raise BadInput(f"{folder}: can't be created ({error.strerror}); choose another place") from error
-    load_object(entry_of(protocol).starter)(folder)
-    make_private(folder)
-    files = sorted(path.name for path in folder.iterdir())
-    text = (
-        f"{folder}: {', '.join(files)}\n  next: cd {folder} && comity plan study.toml && comity run study.toml --seed 7"
-    )
-    show(text, {"folder": str(folder), "files": files}, as_json=as_json)
-
-
 def plan(
     study: StudyFile,
-    everything: Annotated[bool, typer.Option("--all", help="Also show every default that the study uses.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also show every release, its loss, and every default that the study uses.")
+    ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page for the people who decide; it needs no network."),
+    ] = None,
+    expect: Annotated[
+        bool, typer.Option("--expect", help="Forecast the error of the result, on generated records; takes seconds.")
+    ] = False,
+    sample: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Forecast it from these public records, CSV or Parquet.", show_default=False),
+    ] = None,
+    records: Annotated[
+        int | None,
+        typer.Option(
+            help="How many records there are in all, where the study does not say.", show_default=False, min=1
+        ),
+    ] = None,
+    wish: Annotated[
+        float | None,
+        typer.Option(help="An error to reach: the forecast names the smallest epsilon for it.", show_default=False),
+    ] = None,
     sets: Sets = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a study would release, to whom, protected how, at what cost. Reads no data.
+    """Show what a study would do: whom it protects, what it reads, what leaves, whom it trusts, what it costs.
+
+    It reads no private data. With --expect or --sample it also says what the result is likely to be worth.
+
+    Example: comity plan study.toml
+
+    Example: comity plan study.toml --sample public.csv --wish 0.25
 
     Example: comity plan study.toml --all
+
+    Example: comity plan study.toml --html plan.html
     """
-    from comity.study.simulation.ledgers import require_grant
+    from comity.report.overview import describe_plan
+    from comity.study.forecast import has_forecast
+    from comity.study.simulation.ledgers import forecast_budgets, require_grant
     from comity.study.study import Study
 
     loaded = Study.load(study, overrides=parse_overrides(sets))
     planned, defaults = loaded.plan(), loaded.defaults()
     require_grant(loaded)
-    document: dict[str, Any] = {**planned.as_json(), "hash": loaded.hash, "notices": list(loaded.notices)}
-    lines = [*planned.as_text().split("\n"), *(f"  note           {one}" for one in loaded.notices)]
-    lines.append(f"  study hash     {loaded.hash}")
+    told = _forecast(loaded, sample, records) if expect or sample is not None or wish is not None else None
+    worth = () if told is None else (*told.sentences, *_reach(told, wish))
+    overview = describe_plan(planned, forecast_budgets(loaded), expect=worth)
+    document: dict[str, Any] = {
+        **planned.as_json(),
+        "hash": loaded.hash,
+        "notices": list(loaded.notices),
+        "overview": vars(overview),
+        "forecast": None if told is None else told.as_json(),
+    }
+    rows = [*overview.as_lines(), *(("note", one) for one in loaded.notices), ("hash", loaded.hash)]
+    rows += [] if everything else [("details", f"comity plan {study} --all")]
+    if told is None and has_forecast(loaded):
+        rows.append(("forecast", f"comity plan {study} --sample PUBLIC.csv, or --expect"))
+    if html is not None:
+        from comity.files import write_atomically
+        from comity.report.plan_page import render_plan
+
+        write_atomically(html, render_plan(loaded, expect=worth))
+        rows.append(("page", str(html)))
+        document["page"] = str(html)
+    lines = [overview.title, *fields(rows)]
     if everything:
         document["defaults"] = defaults
         width = max(map(len, defaults), default=0)
+        lines += ["", *planned.as_text().split("\n")]
         lines += ["  defaults used", *(f"    {key.ljust(width)}  {value}" for key, value in defaults.items())]
     show(lines, document, as_json=as_json)
+
+
+def _forecast(study: Study, sample: Path | None, records: int | None) -> Forecast:
+    from comity.data import open_source
+    from comity.study.forecast.forecast import forecast
+
+    return forecast(study, None if sample is None else open_source(sample, str(sample)).read(), records=records)
+
+
+def _reach(told: Forecast, wish: float | None) -> tuple[str, ...]:
+    if wish is None:
+        return ()
+    epsilon = told.smallest_epsilon(wish)
+    if epsilon is None:
+        return (f"an error of {wish:g} is out of reach for every epsilon up to {told.points[-1].epsilon:g}",)
+    return (f"the smallest epsilon for an error of {wish:g} is about {epsilon:.2g}",)
 
 
 def run(
@@ -107,6 +139,14 @@ def run(
     repeats: Annotated[
         int, typer.Option(help="Repeat it with fresh simulated noise, and show mean, spread and worst.", min=0)
     ] = 0,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY=A,B,...",
+            help="Run once for each value of a key, and compare: --sweep privacy.epsilon=0.3,1,3",
+            show_default=False,
+        ),
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -116,24 +156,60 @@ def run(
 
     Example: comity run study.toml --set privacy.epsilon=0.5
 
+    Example: comity run study.toml --sweep privacy.epsilon=0.3,1,3
+
     Example: comity run study.toml --repeats 20
 
     Example: comity run --resume runs/2026-11-15-1
     """
     if resume is not None:
-        if seed is not None or sets:
+        if seed is not None or sets or sweep:
             raise typer.BadParameter(
-                "--resume uses the seed and the settings of the stopped run; leave --seed and --set out."
+                "--resume uses the seed and the settings of the stopped run; leave --seed, --set and --sweep out."
             )
         folder, result = _resume_run(resume, study, out, repeats=repeats, quiet=quiet)
     elif study is None:
         raise typer.BadParameter("give a study file, as in: comity run study.toml; or a run: --resume RUN.")
+    elif sweep is not None:
+        settings = parse_overrides(sets)
+        _sweep(study, seed, settings, parse_sweep(sweep), out, repeats=repeats, quiet=quiet, as_json=as_json)
+        return
     else:
         settings, notes = parse_overrides(sets), not (quiet or as_json)
         folder, result = _start_run(study, seed, settings, out, repeats=repeats, quiet=quiet, notes=notes)
     from comity.cli.runs import show_run
 
     show_run(folder, result, as_json=as_json)
+
+
+def _sweep(
+    path: Path,
+    seed: int | None,
+    settings: dict[str, Any],
+    sweep: tuple[str, list[Any]],
+    out: Path,
+    *,
+    repeats: int,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Run the study once for each value of a key, each in its own folder, and compare the runs."""
+    from comity.cli.runs import show_comparison
+    from comity.study.study import Study
+
+    key, values = sweep
+    every = [{**settings, key: value} for value in values]
+    for one in every:
+        # A value that the study can't have is refused before anything runs.
+        Study.load(path, overrides=one).plan()
+    folders = []
+    for place, one in enumerate(every, start=1):
+        if not (quiet or as_json):
+            say(f"{key} = {one[key]} ({place} of {len(every)})", err=True)
+        notes = place == 1 and not (quiet or as_json)
+        folder, _ = _start_run(path, seed, one, out, repeats=repeats, quiet=quiet, notes=notes)
+        folders.append(folder)
+    show_comparison(folders, out / f"{folders[0].name}-sweep.html", as_json=as_json)
 
 
 def _start_run(
@@ -191,6 +267,7 @@ def _resume_run(named: Path, path: Path | None, out: Path, *, repeats: int, quie
 def _run_and_save(
     study: Study, manifest: RunManifest, folder: Path, party_data: PartyData, *, repeats: int, quiet: bool
 ) -> Result:
+    from comity.cli.progress import RunProgress
     from comity.cli.run_folder import site_log, write_manifest
     from comity.errors import BadInput, Refused, Stopped
     from comity.study.simulation.simulate import run_study
@@ -202,7 +279,7 @@ def _run_and_save(
                 seed=manifest.seed,
                 folder=folder,
                 run_id=manifest.run,
-                progress=progress,
+                progress=None if progress is None else RunProgress.of(study, progress),
                 data=party_data,
                 repeats=repeats,
             )

@@ -235,9 +235,11 @@ def _create_ledger(path: Path, dataset: str, grant: Pure | Approx, unit: Unit, n
 
 # Studies that arrived, and the owner's decisions.
 
+_MAX_NAME = 200
 Hash = Annotated[str, typer.Argument(metavar="HASH", help="The study's hash, or its beginning.", show_default=False)]
 Dataset = Annotated[str | None, typer.Option(help="The dataset that the study may read.", show_default="the only one")]
 Runs = Annotated[int, typer.Option(help="How many runs in all, including those already started.", min=1)]
+By = Annotated[str, typer.Option(metavar="NAME", help="Who decides; kept with the decision.", show_default=False)]
 
 
 @app.command()
@@ -321,6 +323,7 @@ def approve(
     study: Hash,
     dataset: Dataset = None,
     runs: Runs = 1,
+    by: By = "",
     yes: Yes = False,
     site: SiteOption = SITE,
     as_json: AsJson = False,
@@ -329,7 +332,7 @@ def approve(
 
     The site file's policy applies to approved studies too. An approval is for a hash: a changed study needs another.
 
-    Example: comity site approve 3d59 --dataset patients --runs 1
+    Example: comity site approve 3d59 --dataset patients --runs 1 --by "data protection officer"
     """
     from comity.site.inbox import Inbox
     from comity.site.site_file import SiteFile
@@ -343,15 +346,16 @@ def approve(
     if not confirm("Approve this study?", yes=yes, as_json=as_json):
         raise typer.Exit(REFUSED)
     name = preview.view.dataset
-    box.approve(arrival.study, dataset=name, runs=runs)
-    line = f"approved: {arrival.name} {arrival.study[:12]} for {name}, {runs} run{'s' * (runs > 1)} in all"
-    show([line], {"approved": arrival.study, **preview.as_json()}, as_json=as_json)
+    box.approve(arrival.study, dataset=name, runs=runs, by=_decider(by))
+    line = f"approved: {arrival.name} {arrival.study[:12]} for {name}, {runs} run{'s' * (runs > 1)} in all{_by(by)}"
+    show([line], {"approved": arrival.study, "by": by, **preview.as_json()}, as_json=as_json)
 
 
 @app.command()
 def refuse(
     study: Hash,
     why: Annotated[str, typer.Option(help="The reason, kept at this site.")] = "",
+    by: By = "",
     site: SiteOption = SITE,
     as_json: AsJson = False,
 ) -> None:
@@ -366,11 +370,11 @@ def refuse(
     loaded = SiteFile.load(site)
     box = Inbox(loaded.home)
     arrival = box.find(study)
-    box.refuse(arrival.study, why)
+    box.refuse(arrival.study, why, _decider(by))
     ledger = loaded.owner().ledger
     open_runs = [one.run for one in list_runs(ledger) if one.is_of(arrival.study) and one.state == "open"]
     more = f"; open runs: {', '.join(open_runs)} (comity site end RUN)" if open_runs else ""
-    document = {"refused": arrival.study, "why": why, "open_runs": open_runs}
+    document = {"refused": arrival.study, "why": why, "by": by, "open_runs": open_runs}
     show([f"refused: {arrival.name} {arrival.study[:12]}{more}"], document, as_json=as_json)
 
 
@@ -390,14 +394,25 @@ def _parties(site: SiteFile, study: Study) -> list[str]:
     return parties_lines(KnownParties.of(study.consortium, site.party, site.policy.pinned))
 
 
+def _decider(name: str) -> str:
+    """The name of the person who decides: one line."""
+    if len(name) > _MAX_NAME or "\n" in name or "\r" in name:
+        raise typer.BadParameter(f"--by is one line of at most {_MAX_NAME} characters.")
+    return name.strip()
+
+
+def _by(name: str) -> str:
+    return f", by {name.strip()}" if name.strip() else ""
+
+
 def _describe_decision(arrival: Arrival) -> str:
     decision = arrival.decision
     if decision is None:
         return "waits for you"
     if decision.decision == "refused":
-        return "refused" + (f": {decision.why}" if decision.why else "")
+        return "refused" + _by(decision.by) + (f": {decision.why}" if decision.why else "")
     reason = f", {decision.why}" if decision.why else ""
-    return f"approved for {decision.dataset}, {decision.runs} run{'s' * (decision.runs > 1)}{reason}"
+    return f"approved for {decision.dataset}, {decision.runs} run{'s' * (decision.runs > 1)}{reason}{_by(decision.by)}"
 
 
 def _arrival_document(arrival: Arrival) -> dict[str, Any]:
@@ -467,6 +482,12 @@ def status(
     unread = sum(not one.read for one in arrivals)
     where = ": comity site inbox" if unread else ""
     lines.append(f"  studies        {len(arrivals)} arrived, {unread} unread{where}")
+    decided = [one for one in arrivals if one.decision is not None]
+    lines += [
+        f"  decided        {one.decision.when[:16]} {one.study[:12]} {one.name}: {_describe_decision(one)}"
+        for one in decided
+        if one.decision is not None
+    ]
     shown = [(one.mark[:12], one.run, one.title, one.dataset, one.state) for one in runs]
     heads = ("study", "run", "title", "dataset", "state")
     lines += table(heads, shown, indent="    ").split("\n") if shown else ["  no runs yet"]

@@ -89,12 +89,14 @@ def submit_study(path: Path, keys: Path, relay: Path, out: Path, resume: Path | 
     from comity.errors import BadInput, Refused, Stopped
     from comity.federation.declare.consortium import COORDINATOR
     from comity.relay.membership import load_membership
+    from comity.site.pack import require_confirmed
     from comity.study.study import Study
 
     if find_spec("nats") is None:
         raise BadInput("nats is missing; run: pip install 'comity[deploy]'")
     study, identity = Study.load(path), key_file.load(keys)
     study.plan()
+    require_confirmed(study)
     member, address = load_membership(relay)
     if member != COORDINATOR:
         raise BadInput(

@@ -151,6 +151,7 @@ class OwnersView:
         plan = self.plan
         lines = [
             f"{plan.study} · {plan.protocol} · {plan.parties} parties · unit: {plan.unit}, {plan.neighbours}",
+            *(f"  {key.replace('_', ' '):<14} {text}" for key, text in plan.about.given().items()),
             f"  study hash     {self.study}",
             f"  coordinator    {self.coordinator}",
             *parties_lines(self.parties),

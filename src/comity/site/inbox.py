@@ -53,13 +53,14 @@ _HEXADECIMAL = frozenset("0123456789abcdef")
 
 @dataclass(frozen=True)
 class Decision:
-    """The decision of an owner, or of its policy, about a study."""
+    """The decision of an owner, or of its policy, about a study; `by` names the person who decided, where given."""
 
     decision: Literal["approved", "refused"]
     when: str
     dataset: str = ""
     runs: int = 0
     why: str = ""
+    by: str = ""
 
     @property
     def moment(self) -> datetime:
@@ -192,13 +193,13 @@ class Inbox:
     def mark_read(self, study: str) -> None:
         (self.folder / study / _READ).touch(mode=0o600)
 
-    def approve(self, study: str, *, dataset: str, runs: int, why: str = "") -> Decision:
+    def approve(self, study: str, *, dataset: str, runs: int, why: str = "", by: str = "") -> Decision:
         """Approve a study for a dataset and for `runs` runs in all, including those already started."""
-        return self._decide(study, Decision("approved", self._now(), dataset, runs, why))
+        return self._decide(study, Decision("approved", self._now(), dataset, runs, why, by))
 
-    def refuse(self, study: str, why: str) -> Decision:
+    def refuse(self, study: str, why: str, by: str = "") -> Decision:
         """Refuse a study, even one approved before: nothing of it runs after the ask in progress."""
-        return self._decide(study, Decision("refused", self._now(), why=why))
+        return self._decide(study, Decision("refused", self._now(), why=why, by=by))
 
     def _decide(self, study: str, decision: Decision) -> Decision:
         self.mark_read(study)
@@ -270,7 +271,9 @@ def _is_hash(name: str) -> bool:
 
 
 _ARRIVAL_FIELDS = {"name": str, "protocol": str, "submitter": str, "arrived": str}
-_DECISION_FIELDS = {"decision": str, "when": str, "dataset": str, "runs": int, "why": str}
+_DECISION_FIELDS = {"decision": str, "when": str, "dataset": str, "runs": int, "why": str, "by": str}
+# Decisions that were made before they named a person do not have it.
+_OPTIONAL = {"by": ""}
 
 
 def _decision(path: Path) -> Decision:
@@ -289,6 +292,8 @@ def _fields(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
         page = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise StudyError(f"{path}: can't be read ({error}); {_RESTORE}") from error
+    if isinstance(page, dict):
+        page = {**{key: value for key, value in _OPTIONAL.items() if key in kinds}, **page}
     if not isinstance(page, dict) or set(page) != set(kinds):
         found = ", ".join(sorted(map(ascii, page))) if isinstance(page, dict) else type(page).__name__
         raise StudyError(f"{path}: expected the keys {', '.join(kinds)}, found {found[:200] or 'none'}; {_RESTORE}")

@@ -18,6 +18,7 @@ from pathlib import Path
 from comity.crypto.sealing import Identity, PublicIdentity
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.declare.consortium import COORDINATOR
+from comity.federation.declare.policy import name_drafts
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.signatures import SIGNATURE_BYTES
 from comity.site.pack_limits import MAX_PACK_BYTES
@@ -40,6 +41,7 @@ class Packed:
 
 def pack(study: Study, keys: Identity) -> bytes:
     """Pack a study into one file. `keys` must be those of the coordinator that the study pins: sites refuse others."""
+    require_confirmed(study)
     if isinstance(study.parties, int) or any(party.keys is None for party in study.parties.values()):
         raise StudyError(
             f"{study.where}: a study between organisations pins the keys of each party; add [parties.NAME.keys], as "
@@ -72,6 +74,19 @@ def pack(study: Study, keys: Identity) -> bytes:
             key="files",
         )
     return body + keys.sign(_signed(body))
+
+
+def require_confirmed(study: Study) -> None:
+    """Refuse a schema with bounds that are still a draft: sites would refuse it too."""
+    drafted, schema = study.schema.drafts, study.folder / study.files.get("study.schema", "the schema")
+    if drafted:
+        raise Refused(
+            f"{study.where}: the schema marks {name_drafts(drafted)} as a draft, with bounds or values taken from "
+            "records; a study between organisations needs bounds that are known without them. Replace each by public "
+            f"knowledge in {schema}, and delete its line draft = true",
+            code="draft",
+            key="study.schema",
+        )
 
 
 def unpack(raw: bytes, submitters: Mapping[str, PublicIdentity]) -> Packed:

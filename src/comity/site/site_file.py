@@ -63,7 +63,9 @@ class PolicyTable(Table):
     approval: Approving = "by-hand"
 
 
-class _File(Table):
+class SiteTables(Table):
+    """The tables of a site file, as written."""
+
     party: str
     ledger: str = Field(min_length=1)
     keys: str = Field(min_length=1)
@@ -101,7 +103,7 @@ class SiteFile:
             raise StudyError(f"{where}: there is no such site file; make one: comity site init") from None
         except (OSError, UnicodeDecodeError) as error:
             raise StudyError(f"{where}: the site file can't be read ({error})") from error
-        file = validate(_File, parse_toml(text, where), where, "")
+        file = validate(SiteTables, parse_toml(text, where), where, "")
         with prefix_errors(where):
             check_party_name(file.party, key="party")
             check_party_names(file.pinned, key="pinned")
@@ -170,7 +172,7 @@ def _check_dataset(name: str, table: Any, where: str) -> None:
         raise StudyError(str(error), key=f"{key}.{error.key}") from None
 
 
-def _policy(file: _File, where: str) -> Policy:
+def _policy(file: SiteTables, where: str) -> Policy:
     table = file.policy
     for name in table.protocols:
         if name not in PROTOCOLS:
@@ -212,7 +214,7 @@ def _policy(file: _File, where: str) -> Policy:
     )
 
 
-def _pinned(file: _File, where: str) -> dict[str, PublicIdentity]:
+def _pinned(file: SiteTables, where: str) -> dict[str, PublicIdentity]:
     """The keys that the owner pinned; every submitter must be among them."""
     pinned = {}
     for name in file.policy.submitters:

@@ -1,0 +1,55 @@
+"""Progress of a run in a person's words: "round 7 of 24: gradient", with the share that is done.
+
+A run reports the paths of its steps. A round is a step that sends a paid release; how many there are is declared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from comity.study.study import Study
+
+_PATH = re.compile(r"^(?P<step>[A-Za-z_][\w.-]*)\[[^\]]*\](?: (?P<done>\d+)/(?P<all>\d+))?$")
+_PHASES = {"run.ready": "asking who is there", "run.begin": "reserving the budget", "run.end": "handing out the result"}
+
+
+class RunProgress:
+    """Turns the paths of steps into words. `releases` are the paid releases by the steps that send them, `rounds` is
+    how many values they send in all. Steps of secure sums belong to the round before them and change nothing."""
+
+    def __init__(self, report: Callable[[str], None], releases: Mapping[str, str], rounds: int) -> None:
+        self._report = report
+        self._releases = releases
+        self._rounds = rounds
+        self._last = ""
+        self._round = 0
+
+    @classmethod
+    def of(cls, study: Study, report: Callable[[str], None]) -> RunProgress:
+        from comity.federation.part import steps_of
+
+        consortium, declaration = study.consortium, study.agreement.accepted
+        paid = {release.name: release.times for release in declaration.releases if release.loss is not None}
+        steps = {one.name: one.sends for one in steps_of(study.protocol, consortium) if one.sends in paid}
+        known = {step: name for step, name in steps.items() if name is not None}
+        return cls(report, known, sum(paid[name] for name in set(known.values())))
+
+    def __call__(self, words: str) -> None:
+        found = _PATH.match(words)
+        if found is None:
+            self._report(words)
+            return
+        step = found["step"]
+        if step in _PHASES:
+            self._report(_PHASES[step])
+        elif step in self._releases:
+            path = words.partition("]")[0]
+            self._round += path != self._last
+            self._last = path
+            rounds = max(self._rounds, self._round)
+            self._report(f"round {self._round} of {rounds}: {self._releases[step]} {self._round}/{rounds}")
+        elif not step.startswith("sum."):
+            self._report(step.replace("_", " "))
