@@ -38,21 +38,29 @@ Out = Annotated[Path | None, typer.Option(help="A folder for plots and pages.", 
 
 @app.command()
 def papers(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which table or figure, or: list", show_default=False)],
-    quick: Annotated[bool, typer.Option("--quick", help="Under a minute, with fewer repeats.")] = False,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Which table or figure, or: list, all", show_default=False)
+    ],
+    quick: Annotated[bool, typer.Option("--quick", help="Under a minute each, with fewer repeats.")] = False,
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute a paper's table or figure again, with the paper's figures beside ours.
+    """Compute a paper's table or figure again, with the paper's figures beside ours; `all` writes one page of them all.
 
-    The environment variable COMITY_DATA names the folder of the datasets.
+    The environment variable COMITY_DATA names the folder of the datasets. `all` writes papers.md, papers.html and their
+    pictures into --out, by default the folder `papers`.
 
     Example: python -m experiments papers list
 
     Example: COMITY_DATA=data python -m experiments papers softlabel-har --quick --out plots
+
+    Example: COMITY_DATA=data python -m experiments papers all --quick
     """
     if name == "list":
         _list(PAPERS, "computes", as_json=as_json)
+        return
+    if name == "all":
+        _write_all(quick=quick, out=out or Path("papers"), as_json=as_json)
         return
     rows = _find(name, PAPERS, "paper").run(quick=quick, out=_make_folder(out))
     title = f"{name}, quick: fewer repeats than the paper's" if quick else name
@@ -117,6 +125,18 @@ def choose(
         raise typer.BadParameter(f"there is no method {method!r}; known: {', '.join(METHODS)}.")
     for one in make_choices(METHODS[method], words or ()):
         print(json.dumps(one.as_json()) if as_json else one, flush=True)
+
+
+def _write_all(*, quick: bool, out: Path, as_json: bool) -> None:
+    from experiments.papers.all_papers import as_rows, as_verdicts, write_pages
+
+    _make_folder(out)
+    chapters = write_pages(quick=quick, out=out.resolve())
+    verdicts = as_verdicts(chapters)
+    shown = [{key: row[key] for key in ("method", "exhibit", "verdict", "claim")} for row in verdicts]
+    text = f"{_as_table(shown)}\n  {out / 'papers.html'} and {out / 'papers.md'} have every line"
+    document = {**_document("all", as_rows(chapters)), "verdicts": verdicts, "quick": quick}
+    show(text, document, as_json=as_json)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

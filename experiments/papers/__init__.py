@@ -1,4 +1,5 @@
-"""Tables and figures of the papers, by name. `generalisation` compares methods and lives in `experiments.accuracy`."""
+"""Tables and figures of the papers, by name. `generalisation` and `forecasts` measure the defaults
+(`experiments.accuracy`)."""
 
 from __future__ import annotations
 
@@ -15,6 +16,10 @@ PAPERS = {
     "averaging-adult": _paper(
         "averaged classifiers on Adult, Pathak, Rane and Raj (2010), Figure 2: test error against epsilon",
         "experiments.papers.averaging.adult:run",
+    ),
+    "forecasts": _paper(
+        "what `comity plan` forecasts beside what twenty studies on public tables then give",
+        "experiments.accuracy.forecast:run",
     ),
     "generalisation": _paper(
         "accuracy of the defaults on public tables, beside scikit-learn and diffprivlib (docs/accuracy.md)",

@@ -19,7 +19,7 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Figure:
-    """An SVG file with what it shows, which is also what whoever can't see it is told."""
+    """An SVG file with what it shows, which is also what a reader who can't see it is told."""
 
     path: Path
     caption: str
@@ -30,7 +30,7 @@ def write_page(
 ) -> Path:
     heads = list(dict.fromkeys(key for row in rows for key in row))
     body = [f"<h1>{escape(title)}</h1>", *(f"<p>{escape(sentence)}</p>" for sentence in said)]
-    body += [_figure(one) for one in figures]
+    body += [html_figure(one) for one in figures]
     lines = ["".join(f"<th>{escape(head)}</th>" for head in heads)]
     lines += ["".join(f"<td>{escape(_cell(row.get(head)))}</td>" for head in heads) for row in rows]
     body.append('<div class="wide"><table>' + "".join(f"<tr>{line}</tr>" for line in lines) + "</table></div>")
@@ -45,7 +45,7 @@ def write_page(
     return path
 
 
-def _figure(one: Figure) -> str:
+def html_figure(one: Figure) -> str:
     picture = b64encode(one.path.read_bytes()).decode("ascii")
     told = escape(one.caption, quote=True)
     return (

@@ -20,6 +20,7 @@ HOMES = sorted({one.home for known in (BENCHES, PAPERS) for one in known.values(
 
 PAPER_NAMES = {
     "averaging-adult",
+    "forecasts",
     "generalisation",
     *(f"softlabel-{name}" for name in ("har", "kdd", "mnist")),
     *(f"summary-{name}" for name in ("adult", "cps", "mnist")),

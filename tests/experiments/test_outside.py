@@ -46,7 +46,9 @@ def public_names(module: str) -> set[str] | None:
     """What a user imports from a module; everything is None."""
     if module == "comity.errors":
         return None
-    methods = [f"comity.methods.{name}{part}" for name in PROTOCOLS for part in ("", ".published")]
+    methods = [
+        f"comity.methods.{name}{part}" for name in PROTOCOLS for part in ("", ".published", ".published.baselines")
+    ]
     public = (*PUBLIC, *methods)
     return set(getattr(import_module(module), "__all__", ())) if module in public else set()
 

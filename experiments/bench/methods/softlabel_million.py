@@ -47,7 +47,7 @@ def _study(parties: int) -> float:
         parties=NumberedParties(parties), loss=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE
     )
     auxiliary = _rows(Stream.public("bench", "softlabel-million", "auxiliary"), (AUXILIARY,))
-    protocol = SoftLabel.published_over_rows(auxiliary=auxiliary, l2=1e-2)
+    protocol = SoftLabel.published_over_rows(auxiliary=auxiliary, l2=1e-2, sensitivity="tight")
 
     def blocks(most: int) -> Iterator[Block]:
         for start in range(0, parties, most):

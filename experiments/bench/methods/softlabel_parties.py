@@ -99,7 +99,7 @@ def _study(data: Connections) -> Any:
     consortium = Consortium(
         parties=NumberedParties(parties), loss=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE
     )
-    protocol = SoftLabel.published_over_rows(auxiliary=data.auxiliary, l2=L2)
+    protocol = SoftLabel.published_over_rows(auxiliary=data.auxiliary, l2=L2, sensitivity="tight")
 
     def blocks(most: int) -> Iterator[Block]:
         for start in range(0, parties, most):

@@ -28,7 +28,7 @@ from comity.data import Records, dataset
 from comity.entropy import Stream
 from comity.learn import fit_softmax, one_hot
 from comity.methods.softlabel import PublishedSoftLabel, SoftLabel
-from comity.methods.softlabel.published import TOLERANCE, Constants, LearnsFrom, measure_error
+from comity.methods.softlabel.published import TOLERANCE, LearnsFrom, SensitivityBound, measure_error
 from comity.privacy import Neighbours, Pure, SeededNoise, Unit
 from comity.protocol import Cohort, Consortium, NumberedParties, RunOptions, Terms, perturb, simulate, stack_parties
 from experiments.papers.plot import Curve, Level, Panel, draw
@@ -251,9 +251,9 @@ def with_noise(
     for method, model in exact.items():
         for epsilon in EPSILONS:
             consortium = make_consortium(split, epsilon)
-            for constants in ("tight", "paper"):
-                protocol = protocol_of(split, method, constants)
-                release, case = protocol.declare(consortium)["model"], case_of(method, constants, epsilon)
+            for bound in ("tight", "paper"):
+                protocol = protocol_of(split, method, bound)
+                release, case = protocol.declare(consortium)["model"], case_of(method, bound, epsilon)
                 source = SeededNoise(_seed(case, number))
                 through_hosts = number == 0 and method in size.hosts and case == case_of(method, "tight", 1.0)
                 if through_hosts:
@@ -293,9 +293,9 @@ def wrong_radius(scale: float, shape: tuple[int, ...], stream: Stream) -> Floats
     return np.asarray(direction / np.linalg.norm(direction) * -scale * np.log(stream.uniform()), np.float64)
 
 
-def protocol_of(split: Split, method: LearnsFrom, constants: Constants = "tight") -> PublishedSoftLabel:
+def protocol_of(split: Split, method: LearnsFrom, bound: SensitivityBound = "tight") -> PublishedSoftLabel:
     return SoftLabel.published_over_rows(
-        auxiliary=split.auxiliary, classes=split.classes, method=method, l2=L2, constants=constants
+        auxiliary=split.auxiliary, classes=split.classes, method=method, l2=L2, sensitivity=bound
     )
 
 

@@ -233,14 +233,14 @@ def without_noise(one: Trial, size: Size) -> Iterator[tuple[str, float]]:
 
 def with_noise(one: Trial, size: Size, number: int) -> Iterator[tuple[str, float]]:
     for parties, shares in vote_shares(one, size):
-        published = SoftLabel.published_over_rows(auxiliary=one.auxiliary, classes=CLASSES, l2=L2)
+        published = SoftLabel.published_over_rows(auxiliary=one.auxiliary, classes=CLASSES, l2=L2, sensitivity="tight")
         exact = published.fit(shares)
         yield f"soft non-private M={parties}", one.accuracy(exact[0])
         protocol = SoftLabel.over_rows(auxiliary=one.auxiliary, classes=CLASSES, sizes=size.records)
         for epsilon in EPSILONS:
             for delta in (0.0, DELTA):
                 draws = size.draws * (max(size.parties) // parties if delta else 1)
-                yield from _default(one, protocol, shares, parties, epsilon, delta, number, draws)
+                yield from draw_default(one, protocol, shares, parties, epsilon, delta, number, draws)
             consortium, case = make_consortium(parties, epsilon, 0.0), case_of("published soft", parties, epsilon, 0.0)
             release, source = published.declare(consortium)["model"], SeededNoise(_seed(case, number))
             for _ in range(size.draws):
@@ -248,7 +248,7 @@ def with_noise(one: Trial, size: Size, number: int) -> Iterator[tuple[str, float
                 yield case, one.accuracy(noisy[0])
 
 
-def _default(
+def draw_default(
     one: Trial,
     protocol: SoftLabelProtocol,
     shares: Floats,
@@ -258,6 +258,7 @@ def _default(
     number: int,
     draws: int,
 ) -> Iterator[tuple[str, float]]:
+    """What the default releases, scored: the sum is computed once and perturbed `draws` times."""
     consortium, case = make_consortium(parties, epsilon, delta), case_of("default", parties, epsilon, delta)
     statistic, release = opened(protocol, consortium)
     units = total(release, _contributions(one, statistic, shares, parties), consortium)

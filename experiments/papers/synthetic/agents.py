@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from comity.data import Records, Schema, split_by_anchors
 from comity.entropy import Stream
 from comity.methods.synthetic.published import Attributes, Learner, constant_error
-from experiments.papers.synthetic.published import fitted
+from comity.methods.synthetic.published.baselines import fit_and_measure
 
 EPSILON = 1
 
@@ -30,11 +30,13 @@ class Size:
 
 @dataclass(frozen=True, eq=False)
 class Agents:
-    """Every agent's records, and test records; features are encoded rows."""
+    """Every agent's records, and test records; features are encoded rows. `trained` are the places of all agents'
+    records in the table."""
 
     attributes: Attributes
     own: tuple[Records, ...]
     test: Records
+    trained: NDArray[np.int64]
 
     @classmethod
     def of(cls, frame: pd.DataFrame, schema: Schema, agents: int) -> Agents:
@@ -50,7 +52,7 @@ class Agents:
         anchors = Stream.public("reproduce synthetic-fidelity", "anchors")
         dealt = split_by_anchors(rows[train], agents, anchors, column=by, low=0.0, high=1.0)
         own = tuple(Records(rows[train[part]], labels[train[part]]) for part in dealt)
-        return cls(attributes, own, Records(rows[test], labels[test]))
+        return cls(attributes, own, Records(rows[test], labels[test]), train)
 
     @property
     def filled(self) -> list[int]:
@@ -63,4 +65,4 @@ class Agents:
         assert target is not None
         rows = np.concatenate([own.features for own in self.own])
         labels = np.concatenate([np.asarray(own.labels) for own in self.own])
-        return constant_error(target, labels, self.test), fitted(kind, target, [rows], [labels], self.test)
+        return constant_error(target, labels, self.test), fit_and_measure(kind, target, [rows], [labels], self.test)

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from comity.entropy import Stream
 from comity.methods.synthetic.published import Budget, Learner, draw_targets, vote
-from comity.privacy import Neighbours, SeededNoise
-from experiments.papers.synthetic.agents import EPSILON, Agents, Size
-from experiments.papers.synthetic.published import (
+from comity.methods.synthetic.published.baselines import (
     DEPTH,
     LEVELS,
     AgentRelease,
     agent_release,
-    fitted,
+    fit_and_measure,
     private_error,
-    private_predictors,
+    train_private_predictors,
 )
+from comity.privacy import Neighbours, SeededNoise
+from experiments.papers.synthetic.agents import EPSILON, Agents, Size
 
 Floats = NDArray[np.float64]
 
@@ -54,14 +54,14 @@ def by_sharers(agents: Agents, kind: Learner, size: Size, made: dict[int, AgentR
     private = dict(
         zip(
             filled,
-            private_predictors(
+            train_private_predictors(
                 attributes, kind, [agents.own[place] for place in filled], float(EPSILON), SeededNoise(0)
             ),
         )
     )
 
     def scored(rows: Sequence[Floats], labels: Sequence[NDArray[Any]]) -> float:
-        return fitted(kind, target, rows, labels, test)
+        return fit_and_measure(kind, target, rows, labels, test)
 
     for place in filled[: size.looked_at]:
         yield f"{kind}, NP-Agt", scored([agents.own[place].features], [own[place]])

@@ -24,10 +24,10 @@ from comity import Ledger
 from comity.data import Records, split_evenly
 from comity.entropy import Stream, fresh_seed
 from comity.methods.synthetic import Synthetic, SyntheticDataset, SyntheticProtocol, Task, total_variation
+from comity.methods.synthetic.published.baselines import encode_records, published_errors
 from comity.privacy import Approx, Neighbours, ReleasedNoise, Unit
 from comity.protocol import Cohort, Consortium, stack_parties
 from experiments.papers.synthetic.datasets import SOURCES, Source
-from experiments.papers.synthetic.published import published_errors, records_of
 
 EPSILONS = (1.0, 0.5, 0.1)
 DELTA = 1e-6
@@ -77,7 +77,7 @@ def rows_of(source: Source, size: Size, *, quick: bool = False) -> Iterator[dict
         name: fmean(measure(_all(task, one.train), _all(task, one.test)) for one in parts)
         for name, measure in (("constant", task.constant_error), ("non_private", task.linear_error))
     }
-    whole = records_of(source.schema, frame, where=source.name)
+    whole = encode_records(source.schema, frame, where=source.name)
     theirs_on = [(_rows(whole, one.order[one.tested :]), _rows(whole, one.order[: one.tested])) for one in parts]
     for place, epsilon in enumerate(EPSILONS):
         theirs = [

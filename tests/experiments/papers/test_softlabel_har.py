@@ -174,9 +174,9 @@ def test_private_rows_use_the_noise_that_the_protocol_declares(
     assert len(used) == 3 * 3 * 2 * SMALL.draws
     assert len(found) == len(used) + 3 * 3 * SMALL.draws
     expected = sorted(
-        protocol_of(split, method, constants).sensitivity(20) / epsilon
+        protocol_of(split, method, bound).sensitivity(20) / epsilon
         for method in get_args(LearnsFrom)
-        for constants in ("tight", "paper")
+        for bound in ("tight", "paper")
         for epsilon in EPSILONS
         for _ in range(SMALL.draws)
     )

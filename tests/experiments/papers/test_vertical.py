@@ -31,6 +31,7 @@ def like_adult(rows: int) -> pd.DataFrame:
         else:
             frame[column.name] = generator.uniform(column.low, column.high, rows)
     score = frame["age"] / 40 + frame["education_num"] / 8 + generator.normal(size=rows) / 2
+    frame["fnlwgt"] = generator.uniform(10_000, 1_500_000, rows)
     return pd.DataFrame(frame).assign(income=np.where(score > 2.5, ">50K", "<=50K"))
 
 

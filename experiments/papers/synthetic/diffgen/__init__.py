@@ -1,1 +1,0 @@
-"""DiffGen (Mohammed, Chen, Fung, Yu 2011): records generalised along taxonomies, counted with noise and drawn again."""
