@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test coverage test-long test-deploy faults mutants picture lint install dev papers bench accuracy bench-vertical bench-synthetic clean
+.PHONY: demo test coverage test-long test-deploy faults mutants picture docs lint install dev papers bench accuracy bench-vertical bench-synthetic clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -55,14 +55,24 @@ faults: $(VENV)/.dev
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tools.mutants
 
+# Build the documentation into docs/_build, without a network: pages, search and a reference that is made from the code.
+# Warnings are errors.
+$(VENV)/.docs: $(VENV)/.installed
+	$(PIP) --editable '.[docs]'
+	touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
 # Draw the packages, and the functions that a run calls, into docs/architecture.md.
 picture: $(VENV)/.dev
 	$(BIN)/python -m tools.picture
 
-# Reproduce a paper's table or figure: `make papers NAME=softlabel-har`; without NAME, list them. COMITY_DATA names the
-# folder of the datasets. ARGS="--quick --out plots" passes further options.
+# Compute every table and figure of the papers again, on one page (papers/papers.html). QUICK=1 takes fewer repeats and a
+# quarter of an hour. NAME=softlabel-har computes one of them, NAME=list lists them. COMITY_DATA names the folder of the
+# datasets. ARGS="--out plots" passes further options.
 papers: $(VENV)/.installed
-	$(BIN)/python -m experiments papers $(or $(NAME),list) $(ARGS)
+	$(BIN)/python -m experiments papers $(or $(NAME),all) $(if $(QUICK),--quick) $(ARGS)
 
 # Measure Comity beside another tool: `make bench NAME=ledger`; without NAME, list the benches. The extra `bench` installs
 # the other tools.

@@ -38,3 +38,10 @@ def test_every_file_that_a_guarantee_names_exists() -> None:
     assert len(rules) >= 233 and {len(cells) for cells in rules} == {3}
     named = {name for _, enforced, tested in rules for name in re.findall(r"`([^`]+)`", f"{enforced}, {tested}")}
     assert not {name for name in named if not any([*ROOT.glob(name), *(ROOT / "src" / "comity").glob(name)])}
+
+
+def test_every_test_that_answers_a_theorem_exists() -> None:
+    text = (ROOT / "docs" / "theorems.md").read_text("utf-8")
+    for file, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text):
+        assert (ROOT / file).exists(), file
+        assert re.search(rf"^def {name}\b", (ROOT / file).read_text("utf-8"), re.M) if name else True, f"{file}::{name}"
