@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from comity.audit.auction import AUCTION, auction_claims
 from comity.audit.batches import batch_checks, centring_control
 from comity.audit.capture import capture
 from comity.audit.cases import DELTA, EPSILON, PARTIES, PLANE, method_cases, published_cases
@@ -40,7 +41,7 @@ def audit_all(effort: Effort, *, progress: Progress | None = None, only: Sequenc
         if not only or case.name in only
     ]
     # Halves for claims and for controls, which are tests too.
-    each = 1 - (1 - CONFIDENCE) / 2 / (NUMBER + PUBLISHED + len(chosen))
+    each = 1 - (1 - CONFIDENCE) / 2 / (NUMBER + AUCTION + PUBLISHED + len(chosen))
     claims: list[Claim] = []
     checks: list[Check] = []
     if not only:
@@ -70,7 +71,8 @@ def audit_all(effort: Effort, *, progress: Progress | None = None, only: Sequenc
             checks += pair_checks(case.name, case.study, agreement, pair, case.party, case.rows)
     if not only:
         if progress is not None:
-            progress("published mechanisms")
+            progress("auctions and published mechanisms")
+        claims += auction_claims(effort, each)
         claims += published_claims(effort, each)
     controls: tuple[Control, ...] = ()
     if not only:
