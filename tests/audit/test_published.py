@@ -14,6 +14,7 @@ SURE = 0.9999
 EFFORT = Effort(draws=20_000, pure_draws=180_000, spherical_draws=12_000)
 
 
+@pytest.mark.long
 def test_mechanisms_of_published_methods_lose_no_more_than_corrected_and_more_than_a_false_claim() -> None:
     claims = {claim.name: claim for claim in published_claims(EFFORT, SURE)}
     assert len(claims) == PUBLISHED and all(claim.held for claim in claims.values())
@@ -38,6 +39,7 @@ def test_a_corrected_loss_that_is_still_too_small_is_refuted(monkeypatch: pytest
     assert not audit_all(EFFORT, only=["soft labels, published soft"]).passed
 
 
+@pytest.mark.long
 def test_runs_of_published_methods_lose_no_more_than_corrected() -> None:
     names = [case.name for case in published_cases()]
     found = audit_all(EFFORT, only=names)
