@@ -64,9 +64,13 @@ $(VENV)/.docs: $(VENV)/.installed
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
-# Draw the packages, and the functions that a run calls, into docs/architecture.md.
+# Draw the pictures of the documentation: packages and the path of a run from the code, accuracy from the table of
+# docs/accuracy.md, and the diagrams of methods. Write the tables of keys in docs/study-file.md from the code.
 picture: $(VENV)/.dev
 	$(BIN)/python -m tools.picture
+	$(BIN)/python -m tools.diagrams
+	$(BIN)/python -m tools.reference
+	$(BIN)/python -m experiments.accuracy.pictures docs
 
 # Compute every table and figure of the papers again, on one page (papers/papers.html). QUICK=1 takes fewer repeats and a
 # quarter of an hour. NAME=softlabel-har computes one of them, NAME=list lists them. COMITY_DATA names the folder of the

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+from tools.diagrams import DIAGRAMS
 from tools.picture.__main__ import PACKAGES_SVG, ROOT, RUN_SVG
 from tools.picture.drawing import draw_packages, draw_run
 from tools.picture.packages import Architecture, Package, read_architecture
@@ -60,3 +62,16 @@ def test_a_trace_has_the_packages_in_the_order_of_first_calls() -> None:
         Architecture((("a",), ("b",)), {n: Package(n, 1, 1) for n in "ab"}, {}), ["a", "b", "b", "a"], "it"
     )
     assert "4 functions, 2 changes of package" in drawn
+
+
+@pytest.mark.parametrize("name", DIAGRAMS)
+def test_a_diagram_is_drawn_from_its_words_and_shown_on_a_page(name: str) -> None:
+    assert (DOCS / name).read_text("utf-8") == DIAGRAMS[name](), "draw it again: make picture"
+    assert any(f"]({name})" in page.read_text("utf-8") for page in DOCS.glob("*.md"))
+
+
+def test_words_of_a_diagram_fit_into_it() -> None:
+    """A letter of 13 px is about 6.6 px wide on average, a bold one 7.5."""
+    for name in DIAGRAMS:
+        for bold, words in re.findall(r'<text[^>]*?( font-weight="bold")?>([^<]*)</text>', DIAGRAMS[name]()):
+            assert len(words) * (7.5 if bold else 6.6) <= 400, (name, words)

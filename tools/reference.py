@@ -1,32 +1,81 @@
-"""Reference pages from the code that they describe: options of every method, keys of the site file, commands, Python.
+"""Reference pages from the code that they describe: keys of study, schema and site files, commands, Python.
 
-Sphinx writes them before it builds (`docs/conf.py`), so they can't be out of date, and they are not committed.
+Sphinx writes docs/reference before it builds (`docs/conf.py`), so these pages can't be out of date, and they are not
+committed. `python -m tools.reference` writes the tables of keys into docs/study-file.md, which is committed; a test
+compares.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import types
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import MISSING, fields
+from datetime import date
+from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer.main
 
 import comity
 from comity.cli.app import app
+from comity.data.schemas.columns import Bounded, Classes
+from comity.data.schemas.schema import KINDS
 from comity.methods import PROTOCOLS, method_of
 from comity.methods.method import Method, Only
-from comity.site.site_file import PolicyTable
-from comity.study.tables import EvaluationTable, PrivacyTable, SimulationTable
+from comity.site.site_file import PolicyTable, RelayTable, SiteTables
+from comity.study.tables import (
+    CoordinatorTable,
+    EvaluationTable,
+    PartyTable,
+    PredictionTable,
+    PrivacyTable,
+    SimulationTable,
+    StudyTable,
+)
+
+STUDY_PAGE = Path(__file__).parents[1] / "docs" / "study-file.md"
+BEGIN, END = "<!-- Written by python -m tools.reference. -->", "<!-- End of what it writes. -->"
+
+STUDY_TABLES = (
+    ("[study]", StudyTable),
+    ("[privacy]", PrivacyTable),
+    ("[parties.NAME]", PartyTable),
+    ("[coordinator]", CoordinatorTable),
+    ("[evaluation]", EvaluationTable),
+    ("[prediction]", PredictionTable),
+    ("[simulation]", SimulationTable),
+)
+SITE_TABLES = (("top level", SiteTables), ("[policy]", PolicyTable), ("[relay]", RelayTable))
+
+# Keys of a schema's tables. Their classes are dataclasses, whose docstrings describe them in sentences.
+COLUMN_KEYS = {
+    "low": "the lowest value; lower ones are clipped",
+    "high": "the highest value; higher ones are clipped",
+    "values": "the values, in order where the kind is ordinal",
+    "classes": "the classes to predict",
+    "other": "values that are not listed are one further category; without it they are an error",
+    "missing": "what happens to a record without this value",
+    "fill": "the value that stands for a missing one, where missing is fill",
+    "edges": "where public bins begin",
+    "bins": "how many public bins, instead of edges",
+    "integer": "whole numbers: values drawn from a bin are whole too",
+    "scale": "log: bins have equal lengths of sign(x) log(1 + |x|)",
+    "step": "a date counts whole steps since low",
+    "format": "how a text spells a day, as in strptime; ISO 8601 if left out",
+    "follows": "the column that determines this one",
+    "draft": "true: taken from records, so only simulations run; replace and delete it",
+}
 
 
 def write_reference(folder: Path) -> None:
     """Write every page into a folder."""
     folder.mkdir(exist_ok=True)
     pages = {
-        "options": _options_page(),
+        "files": _files_page(),
         "commands": _commands_page(),
         "python": _python_page(),
     }
@@ -34,42 +83,82 @@ def write_reference(folder: Path) -> None:
         (folder / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _options_page() -> Iterator[str]:
-    yield "# Keys of study and site files"
-    yield ""
-    yield "Every key with its type and default, from the classes that validate them."
-    yield "[The study file](../study-file.md) explains how keys work together; [an owner's site](../site.md)"
-    yield "explains the site file."
-    yield ""
-    for title, table in (
-        ("[privacy]", PrivacyTable),
-        ("[evaluation]", EvaluationTable),
-        ("[simulation]", SimulationTable),
-        ("[policy] of a site file", PolicyTable),
-    ):
-        yield from (f"## `{title}`" if title.endswith("]") else f"## {title}", "")
-        yield from _table(("key", "type", "default"), ((f"`{k}`", _type(f), _default(f)) for k, f in _fields(table)))
-        yield ""
+def with_keys(page: str) -> str:
+    """The page of the study file with its tables made anew."""
+    before, after = page.partition(BEGIN)[0], page.partition(END)[2]
+    return f"{before}{BEGIN}\n\n{chr(10).join(_study_keys())}{END}{after}"
+
+
+def _study_keys() -> Iterator[str]:
+    for title, table in STUDY_TABLES:
+        yield from (f"### `{title}`", "", *_described(table), "")
     for name in PROTOCOLS:
         method = method_of(name)
-        yield from (f"## `[{name}]`", "", (method.__doc__ or "").strip().split("\n")[0], "")
-        yield from _table(("key", "type", "default", "as published", "meaning"), _rows_of(method))
+        yield from (f"### `[{name}]`", "", (method.__doc__ or "").strip().split("\n")[0], "")
+        yield from _table(("key", "value", "default", "meaning"), _rows_of(method))
         yield ""
+
+
+def _files_page() -> Iterator[str]:
+    yield from ("# Keys of schema and site files", "")
+    yield "Every key with its value, default and meaning, from the classes that validate the files."
+    yield "[The study file](../study-file.md) has the keys of a study."
+    yield from ("", "## Schema: `[columns.NAME]`", "")
+    yield "[Write a schema](../schema.md) explains these with examples."
+    for kind, column in KINDS.items():
+        yield from ("", f'### kind = "{kind}"', "", *_column_keys(column))
+    for title, target in (("of classes", Classes), ("of numbers", Bounded)):
+        yield from ("", f"### `[target]` {title}", "")
+        yield from _column_keys(target, names={"values": "classes"}, named=True)
+    yield from ("", "## Site file", "", "[An owner's site](../site.md) explains these with an example.")
+    for title, table in SITE_TABLES:
+        yield from ("", f"### `{title}`" if title.startswith("[") else f"### {title.capitalize()}", "")
+        yield from _described(table)
+
+
+def _described(table: Any) -> Iterator[str]:
+    yield from _table(
+        ("key", "value", "default", "meaning"),
+        (
+            (f"`{key}`", _value(field.annotation), _default(field), field.description or "")
+            for key, field in _fields(table)
+        ),
+    )
+
+
+def _column_keys(column: Any, names: dict[str, str] | None = None, *, named: bool = False) -> Iterator[str]:
+    hints = get_type_hints(column, include_extras=True)
+    rows = [] if not named else [("`name`", "text", "required", "the column to predict")]
+    for field in fields(column):
+        if field.name != "name":
+            key = (names or {}).get(field.name, field.name)
+            default = "required" if field.default is MISSING else _toml(field.default)
+            rows.append((f"`{key}`", _value(hints[field.name]), default, COLUMN_KEYS[key]))
+    yield from _table(("key", "value", "default", "meaning"), rows)
 
 
 def _rows_of(method: type[Method]) -> Iterator[Sequence[str]]:
     for key, field in _fields(method):
         only = next((one for one in field.metadata if isinstance(one, Only)), None)
-        needs = "" if only is None else "; ".join(f"{k} = {' or '.join(v)}" for k, v in only.needs.items())
-        meaning = field.description or ""
-        printed = f"`{method.paper[key].value}`" if key in method.paper else ""
+        needs = [] if only is None else [_need(k, v) for k, v in only.needs.items()]
+        meaning = re.sub(r"^published(?: only)?: ", "", field.description or "")
+        default = _default(field)
+        if key in method.paper and only is not None and only.needs.get("variant") == ("published",):
+            default = _toml(method.paper[key].value)
+        elif key in method.paper and _toml(method.paper[key].value) != default:
+            default = f"{default}; published: {_toml(method.paper[key].value)}"
         yield (
             f"`{key}`",
-            _type(field),
-            _default(field),
-            printed,
-            f"{meaning} (only where {needs})" if needs else meaning,
+            _value(field.annotation),
+            default,
+            meaning + (f". *Only if {', '.join(needs)}.*" if needs else ""),
         )
+
+
+def _need(key: str, values: Sequence[str]) -> str:
+    if key == "held":
+        return "parties declare columns" if "columns" in values else "parties hold whole records"
+    return f"{key} = {' or '.join(values)}"
 
 
 def _fields(table: Any) -> Iterator[tuple[str, Any]]:
@@ -77,22 +166,42 @@ def _fields(table: Any) -> Iterator[tuple[str, Any]]:
         yield field.alias or key, field
 
 
-def _type(field: Any) -> str:
-    def shown(kind: Any) -> str:
-        if get_args(kind) and get_origin(kind) is not dict:
-            return " or ".join(dict.fromkeys(shown(one) for one in get_args(kind) if one is not Ellipsis))
-        if isinstance(kind, str):
-            return f'"{kind}"'
-        return {"NoneType": "left out"}.get(getattr(kind, "__name__", ""), getattr(kind, "__name__", str(kind)))
+_WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", date: "date", Any: "source"}
 
-    return shown(field.annotation)
+
+def _value(kind: Any) -> str:
+    """What a TOML file may have there, in words."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return ", ".join(f"`{one.value}`" for one in kind)
+    if origin is Annotated:
+        return _value(arguments[0])
+    if origin is Literal:
+        return ", ".join(f"`{one}`" for one in arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_value(one) for one in arguments if one is not type(None)))
+    if origin in (tuple, list):
+        return f"list of {_value(arguments[0])}" if arguments else "list"
+    if origin is dict or kind is dict or not isinstance(kind, type):
+        return _WORDS.get(kind, "table")
+    return _WORDS.get(kind, "table")
 
 
 def _default(field: Any) -> str:
     if field.is_required():
         return "required"
-    value = field.get_default(call_default_factory=True)
-    return "none" if value is None else f"`{getattr(value, 'value', value)}`"
+    return _toml(field.get_default(call_default_factory=True))
+
+
+def _toml(value: Any) -> str:
+    if value is None or value == {} or value == ():
+        return "none"
+    value = getattr(value, "value", value)
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple | list):
+        return "`[" + ", ".join(f'"{one}"' if isinstance(one, str) else str(one) for one in value) + "]`"
+    return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
 
 
 def _commands_page() -> Iterator[str]:
@@ -193,3 +302,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
     yield "|" + "---|" * len(heads)
     for row in rows:
         yield "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |"
+
+
+if __name__ == "__main__":
+    STUDY_PAGE.write_text(with_keys(STUDY_PAGE.read_text("utf-8")), encoding="utf-8")

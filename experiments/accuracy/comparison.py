@@ -16,7 +16,8 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from experiments.accuracy import averaging, softlabel, vertical
+from comity.errors import BadInput
+from experiments.accuracy import averaging, pictures, softlabel, vertical
 from experiments.accuracy.rows import REACHABLE
 
 COMPARED = {"averaging": averaging.rows, "softlabel": softlabel.rows, "vertical": vertical.rows}
@@ -39,41 +40,37 @@ SHOWN = (
     "diffprivlib",
     "repeats",
 )
-_HEAD = """# Accuracy
-
-This page compares the defaults of Comity's methods with models without privacy, on public tables.
-`python -m experiments papers generalisation --out docs` prints it. COMITY_DATA names the folder of the tables, which
-`experiments/accuracy/tables.py` describes.
-
-A case is a method on a table, over K parties of which t may collude, at ε and δ = 1e-6 (`pure`: δ = 0). The guarantee
-protects one replaced record, with soft labels one replaced party. All figures are from test records:
-
-- `ours`: mean accuracy over repeats with fresh noise (R² if the target is a number); `spread`: its standard deviation;
-- `pooled`: the same kind of model on all records without noise; `below_pooled` is pooled − ours;
-- `own`: mean over the parties, each with a model of its records alone;
-- `constant`: a model that always says the most frequent class, or the mean;
-- `reachable constant`: where whole parties are protected, the largest mean accuracy of a constant that any mechanism
-  can choose under this privacy (`src/comity/methods/softlabel/proof.md`, 7);
-- `sklearn`: scikit-learn's fit on all records by its defaults;
-- `diffprivlib`: one owner of all records, pure ε, by its defaults.
-"""
+BEGIN, END = "<!-- The command writes what follows. -->", "<!-- The command wrote what precedes. -->"
+_PAGE = f"# Accuracy\n\n{BEGIN}\n{END}\n"
 
 
 def run(*, quick: bool, out: Path | None) -> list[dict[str, Any]]:
-    """The rows of all methods; with `out` also accuracy.md. COMITY_DATA names the folder of the data."""
+    """The rows of all methods; with `out` also the table of its accuracy.md and the pictures beside it. Other text of
+    that page stays. COMITY_DATA names the folder of the data."""
     with threadpool_limits(1, user_api="blas"):
         rows = [row for make in COMPARED.values() for row in make(quick=quick)]
     if out is not None:
-        (out / "accuracy.md").write_text(page(rows), encoding="utf-8")
+        page = out / "accuracy.md"
+        text = page.read_text("utf-8") if page.exists() else _PAGE
+        page.write_text(with_table(text, rows), encoding="utf-8")
+        pictures.draw_all(out)
     return rows
 
 
-def page(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows as a document."""
+def with_table(text: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """The page with the rows in place of its table."""
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise BadInput(f"accuracy.md: expected one line {BEGIN!r} and one line {END!r} around its table; put them back")
+    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+    return f"{before}{BEGIN}\n{table(rows)}{END}{after}"
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows as a table, and the notes on them as a list."""
     lines = [f"| {' | '.join(SHOWN)} |", "|" + "---|" * len(SHOWN)]
     lines += [f"| {' | '.join(_cell(row.get(head)) for head in SHOWN)} |" for row in rows]
     notes = dict.fromkeys(str(row["note"]) for row in rows if row.get("note"))
-    return "\n".join([_HEAD, *lines, *(("", *(f"- {note}" for note in notes)) if notes else ()), ""])
+    return "\n".join([*lines, *(("", *(f"- {note}" for note in notes)) if notes else ()), ""])
 
 
 def _cell(value: Any) -> str:

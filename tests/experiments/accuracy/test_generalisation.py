@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 
 from comity.data import Records, Schema
 from comity.data.schemas.columns import Classes, Numeric
+from comity.errors import BadInput
 from experiments.accuracy import averaging as generalisation_averaging
 from experiments.accuracy import comparison as generalisation
+from experiments.accuracy import pictures
 from experiments.accuracy import rows as generalisation_rows
 from experiments.accuracy import softlabel as generalisation_softlabel
 from experiments.accuracy.rows import Beside, Case, Fitted, Scores, row, scores
@@ -93,9 +96,33 @@ def test_every_method_of_the_comparison_has_rows() -> None:
     assert all(map(callable, generalisation.COMPARED.values()))
 
 
-def test_the_document_is_what_the_command_prints() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "accuracy.md").read_text(encoding="utf-8")
-    head = generalisation.page([]).splitlines()
-    assert text.splitlines()[: len(head)] == head
-    rows = [line for line in text.splitlines() if line.startswith("| ") and " K=" in line]
+PAGE = Path(__file__).parents[3] / "docs" / "accuracy.md"
+
+
+def test_the_table_of_the_page_has_the_columns_and_methods_of_the_command() -> None:
+    written = PAGE.read_text("utf-8").partition(generalisation.BEGIN)[2].partition(generalisation.END)[0]
+    heads = generalisation.table([]).splitlines()
+    assert written.splitlines()[1 : 1 + len(heads)] == heads
+    rows = [line for line in written.splitlines() if " K=" in line]
     assert {line.split()[1] for line in rows} >= {"averaging", "vertical", "softlabel"}
+    assert len(pictures.read_rows(PAGE.read_text("utf-8"))) == len(rows)
+
+
+def test_a_new_table_replaces_the_old_one_and_leaves_the_text() -> None:
+    old = f"before\n{generalisation.BEGIN}\n| old |\n{generalisation.END}\nafter\n"
+    new = generalisation.with_table(old, [{"case": "averaging adult K=5 t=1 eps=1", "ours": 0.5, "note": "a note"}])
+    assert new.startswith("before\n") and new.endswith("after\n") and "| old |" not in new
+    assert "| averaging adult K=5 t=1 eps=1 | 0.5000 | - |" in new and "\n- a note\n" in new
+    assert generalisation.with_table(new, []).count("a note") == 0
+    with pytest.raises(BadInput, match="put them back"):
+        generalisation.with_table("no marks", [])
+
+
+@pytest.mark.parametrize("picture", pictures.PICTURES, ids=lambda picture: picture.file)
+def test_the_pictures_are_drawn_from_the_table_on_the_page(picture: pictures.Picture) -> None:
+    rows = pictures.read_rows(PAGE.read_text("utf-8"))
+    again = "draw it again: python -m experiments.accuracy.pictures docs"
+    assert (PAGE.parent / picture.file).read_text("utf-8") == pictures.draw(picture, rows), again
+    assert f"]({picture.file})" in PAGE.read_text("utf-8")
+    other = [replace(row, ours=row.ours - 0.1) for row in rows]
+    assert pictures.draw(picture, other) != pictures.draw(picture, rows)
