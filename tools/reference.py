@@ -1,8 +1,7 @@
 """Reference pages from the code that they describe: keys of study, schema and site files, commands, Python.
 
 Sphinx writes docs/reference before it builds (`docs/conf.py`), so these pages can't be out of date, and they are not
-committed. `python -m tools.reference` writes the tables of keys into docs/study-file.md, which is committed; a test
-compares.
+committed. `python -m tools.reference` writes tables of keys into pages that are committed (`KEYS`); a test compares.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from comity.study.tables import (
     StudyTable,
 )
 
-STUDY_PAGE = Path(__file__).parents[1] / "docs" / "study-file.md"
+DOCS = Path(__file__).parents[1] / "docs"
 BEGIN, END = "<!-- Written by python -m tools.reference. -->", "<!-- End of what it writes. -->"
 
 STUDY_TABLES = (
@@ -75,7 +74,6 @@ def write_reference(folder: Path) -> None:
     """Write every page into a folder."""
     folder.mkdir(exist_ok=True)
     pages = {
-        "files": _files_page(),
         "commands": _commands_page(),
         "python": _python_page(),
     }
@@ -83,10 +81,10 @@ def write_reference(folder: Path) -> None:
         (folder / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def with_keys(page: str) -> str:
-    """The page of the study file with its tables made anew."""
+def with_keys(name: str, page: str) -> str:
+    """A page of `KEYS` with its tables made anew."""
     before, after = page.partition(BEGIN)[0], page.partition(END)[2]
-    return f"{before}{BEGIN}\n\n{chr(10).join(_study_keys())}{END}{after}"
+    return f"{before}{BEGIN}\n\n{chr(10).join(KEYS[name]())}\n{END}{after}"
 
 
 def _study_keys() -> Iterator[str]:
@@ -99,21 +97,18 @@ def _study_keys() -> Iterator[str]:
         yield ""
 
 
-def _files_page() -> Iterator[str]:
-    yield from ("# Keys of schema and site files", "")
-    yield "Every key with its value, default and meaning, from the classes that validate the files."
-    yield "[The study file](../study-file.md) has the keys of a study."
-    yield from ("", "## Schema: `[columns.NAME]`", "")
-    yield "[Write a schema](../schema.md) explains these with examples."
+def _schema_keys() -> Iterator[str]:
     for kind, column in KINDS.items():
-        yield from ("", f'### kind = "{kind}"', "", *_column_keys(column))
+        yield from (f'### kind = "{kind}"', "", *_column_keys(column), "")
     for title, target in (("of classes", Classes), ("of numbers", Bounded)):
-        yield from ("", f"### `[target]` {title}", "")
+        yield from (f"### `[target]` {title}", "")
         yield from _column_keys(target, names={"values": "classes"}, named=True)
-    yield from ("", "## Site file", "", "[An owner's site](../site.md) explains these with an example.")
+        yield ""
+
+
+def _site_keys() -> Iterator[str]:
     for title, table in SITE_TABLES:
-        yield from ("", f"### `{title}`" if title.startswith("[") else f"### {title.capitalize()}", "")
-        yield from _described(table)
+        yield from (f"`{title}`:" if title.startswith("[") else f"{title.capitalize()}:", "", *_described(table), "")
 
 
 def _described(table: Any) -> Iterator[str]:
@@ -304,5 +299,10 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
         yield "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |"
 
 
+KEYS = {"study-file.md": _study_keys, "schema.md": _schema_keys, "site.md": _site_keys}
+"""Pages with tables of keys between `BEGIN` and `END`, and what makes the tables."""
+
+
 if __name__ == "__main__":
-    STUDY_PAGE.write_text(with_keys(STUDY_PAGE.read_text("utf-8")), encoding="utf-8")
+    for name in KEYS:
+        (DOCS / name).write_text(with_keys(name, (DOCS / name).read_text("utf-8")), encoding="utf-8")

@@ -53,8 +53,6 @@ def test_the_commands_about_approving_run(tmp_path: Path, comity: Comity, monkey
 
 
 @pytest.mark.long
-def test_the_first_study_runs_as_its_page_says(
-    tmp_path: Path, comity: Comity, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_study_runs_as_its_page_says(tmp_path: Path, comity: Comity, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_page("first-study.md", (DOCS / "first-study.md").read_text("utf-8"), comity, monkeypatch) == 3
