@@ -1,7 +1,7 @@
 """Pictures of docs/accuracy.md, drawn from the table on that page: `python -m experiments.accuracy.pictures docs`.
 
-A panel has one table, with accuracy (R² of numbers) against epsilon. Pictures are SVG with text, white behind, and
-readable without colour. `experiments.accuracy.comparison` draws them too when it computes the table.
+A panel has one table, with accuracy (R² of numbers) against epsilon. Pictures are SVG with text, white behind, two
+panels wide to be read on a telephone, and readable without colour. `experiments.accuracy.comparison` draws them too when it computes the table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 EPSILONS = ("0.1", "1", "10")
 _CASE = re.compile(r"^([\w-]+) ([\w-]+) K=(\d+) t=(\d+) eps=([\d.]+)$")
 _INK, _GREY, _PALE, _BLUE = "#222222", "#6b757c", "#dfe4e7", "#17415f"
-_PANEL, _TALL, _LEFT, _TOP, _ACROSS = 214, 190, 42, 30, 3
+_PANEL, _TALL, _LEFT, _TOP, _ACROSS = 236, 180, 42, 30, 2
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,17 @@ class Picture:
 PICTURES = (
     Picture(
         "accuracy-averaging.svg",
-        "Averaging, five parties: accuracy against epsilon (cps: R²)",
+        "Averaging: accuracy against epsilon (cps: R²)",
         (Series("with a delta of 1e-6", "averaging", 5), Series("without a delta", "averaging-pure", 5)),
     ),
     Picture(
         "accuracy-vertical.svg",
-        "Vertical regression, one colluder: accuracy against epsilon (cps: R²)",
+        "Vertical regression: accuracy against epsilon (cps: R²)",
         (Series("two owners", "vertical", 2), Series("four owners", "vertical", 4)),
     ),
     Picture(
         "accuracy-softlabel.svg",
-        "Soft labels, parties of 20 records, whole parties protected: accuracy against epsilon",
+        "Soft labels: accuracy against epsilon",
         (
             Series("24 parties", "softlabel", 24),
             Series("100 parties", "softlabel", 100),
@@ -107,7 +107,7 @@ def draw(picture: Picture, rows: Sequence[Shown]) -> str:
     high = -(-(len(tables) + 1) // _ACROSS)
     width, height = _PANEL * _ACROSS + 8, _TALL * high + _TOP
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{escape(picture.title)}" font-family="system-ui, \'DejaVu Sans\', Arial, sans-serif" '
         f'font-size="12">',
         f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>',
