@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -95,9 +96,9 @@ FLOWS = {
             Box("Hospital C", ("its records", "all columns")),
         ),
         ("once: counts of every pair of", "columns, with noise, masked"),
-        Box("Coordinator", ("opens: the total counts, with noise", "fits a model of all tables, draws rows")),
+        Box("Coordinator", ("opens: the total counts, with noise", "and releases them")),
         ("costs nothing more",),
-        Box("Everyone", ("rows in any number, tables, regressions",)),
+        Box("Everyone", ("the noisy counts, and what they make of them:", "rows in any number, tables, regressions")),
     ),
     "method-summary.svg": Flow(
         "Summaries: owners send masked sums, the consumer its mean with noise, and chosen records leave in clear",
@@ -250,7 +251,7 @@ def _drawing(height: float, label: str, parts: Sequence[str]) -> str:
 
 
 DIAGRAMS: dict[str, Callable[[], str]] = {
-    **{name: (lambda flow=flow: draw_flow(flow)) for name, flow in FLOWS.items()},
+    **{name: partial(draw_flow, flow) for name, flow in FLOWS.items()},
     "life-of-a-study.svg": draw_life,
 }
 
