@@ -1,7 +1,8 @@
 """Pictures of docs/accuracy.md, drawn from the table on that page: `python -m experiments.accuracy.pictures docs`.
 
 A panel has one table, with accuracy (R² of numbers) against epsilon. Pictures are SVG with text, white behind, two
-panels wide to be read on a telephone, and readable without colour. `experiments.accuracy.comparison` draws them too when it computes the table.
+panels wide to be read on a telephone, and readable without colour. `experiments.accuracy.comparison` draws them too
+when it computes the table.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class StudyTable(Table):
     protocol: str = Field(description="the method: averaging, softlabel, summary, synthetic or vertical")
     schema_: str = Field(alias="schema", description="the file of the schema, in the study's folder")
     purpose: str | None = Field(
-        None, max_length=500, pattern=_ONE_LINE, description="what the study is for, in one line; Comity does not check"
+        None, max_length=500, pattern=_ONE_LINE, description="what the study is for, in one line"
     )
     contact: str | None = Field(None, max_length=200, pattern=_ONE_LINE, description="whom to ask, in one line")
     legal_basis: str | None = Field(
