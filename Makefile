@@ -64,10 +64,10 @@ $(VENV)/.docs: $(VENV)/.installed
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
-# Draw the pictures of the documentation: packages and the path of a run from the code, accuracy from the table of
-# docs/accuracy.md, and the diagrams of methods. Write the tables of keys in docs/study-file.md from the code.
+# Draw the packages, and the functions that a run calls, into docs/architecture.md.
 picture: $(VENV)/.dev
 	$(BIN)/python -m tools.picture
+# Also draw the diagrams of methods, the plots of accuracy from the table of docs/accuracy.md, and write tables of keys.
 	$(BIN)/python -m tools.diagrams
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m experiments.accuracy.pictures docs

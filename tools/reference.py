@@ -21,11 +21,13 @@ import typer.main
 
 import comity
 from comity.cli.app import app
+from comity.cli.key_meanings import MEANINGS
 from comity.data.schemas.columns import Bounded, Classes
 from comity.data.schemas.schema import KINDS
 from comity.methods import PROTOCOLS, method_of
 from comity.methods.method import Method, Only
-from comity.site.site_file import PolicyTable, RelayTable, SiteTables
+from comity.methods.tables import Table
+from comity.site.site_file import SiteTables
 from comity.study.tables import (
     CoordinatorTable,
     EvaluationTable,
@@ -48,8 +50,6 @@ STUDY_TABLES = (
     ("[prediction]", PredictionTable),
     ("[simulation]", SimulationTable),
 )
-SITE_TABLES = (("top level", SiteTables), ("[policy]", PolicyTable), ("[relay]", RelayTable))
-
 # Keys of a schema's tables. Their classes are dataclasses, whose docstrings describe them in sentences.
 COLUMN_KEYS = {
     "low": "the lowest value; lower ones are clipped",
@@ -107,18 +107,24 @@ def _schema_keys() -> Iterator[str]:
 
 
 def _site_keys() -> Iterator[str]:
-    for title, table in SITE_TABLES:
-        yield from (f"`{title}`:" if title.startswith("[") else f"{title.capitalize()}:", "", *_described(table), "")
+    yield from ("## Top level", "", *_described(SiteTables), "")
+    for key, field in _fields(SiteTables):
+        inner = next((one for one in (field.annotation, *get_args(field.annotation)) if _is_table(one)), None)
+        if inner is not None:
+            yield from (f"## `[{key}]`", "", *_described(inner), "")
+
+
+def _is_table(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Table)
 
 
 def _described(table: Any) -> Iterator[str]:
-    yield from _table(
-        ("key", "value", "default", "meaning"),
-        (
-            (f"`{key}`", _value(field.annotation), _default(field), field.description or "")
-            for key, field in _fields(table)
-        ),
+    meanings = MEANINGS.get(table.__name__, {})
+    rows = (
+        (f"`{key}`", _value(field.annotation), _default(field), field.description or meanings.get(key, ""))
+        for key, field in _fields(table)
     )
+    yield from _table(("key", "value", "default", "meaning"), rows)
 
 
 def _column_keys(column: Any, names: dict[str, str] | None = None, *, named: bool = False) -> Iterator[str]:
@@ -299,7 +305,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
         yield "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |"
 
 
-KEYS = {"study-file.md": _study_keys, "schema.md": _schema_keys, "site.md": _site_keys}
+KEYS = {"study-file.md": _study_keys, "schema.md": _schema_keys, "site-file.md": _site_keys}
 """Pages with tables of keys between `BEGIN` and `END`, and what makes the tables."""
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from comity.cli.key_meanings import describe_keys
 from comity.cli.output import show
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def study_schema() -> dict[str, Any]:
         own = kind.model_json_schema()
         page["$defs"] |= {**own.pop("$defs", {}), name: own}
     page["properties"] |= {name: {"$ref": f"#/$defs/{name}"} for name in PROTOCOLS}
+    for name, table in page["$defs"].items():
+        describe_keys(name, table)
     page["$defs"]["StudyTable"]["properties"]["protocol"]["enum"] = list(PROTOCOLS)
     count = {"type": "integer", "minimum": 1, "description": "how many unnamed parties, for a simulation"}
     page["properties"]["parties"] = {
@@ -77,7 +80,10 @@ def study_schema() -> dict[str, Any]:
 def site_schema() -> dict[str, Any]:
     from comity.site.site_file import SiteTables
 
-    return {"$schema": _DRAFT, **SiteTables.model_json_schema(), "title": "A site of Comity"}
+    page = SiteTables.model_json_schema()
+    for name, table in (("SiteTables", page), *page["$defs"].items()):
+        describe_keys(name, table)
+    return {"$schema": _DRAFT, **page, "title": "A site of Comity"}
 
 
 def schema_schema() -> dict[str, Any]:

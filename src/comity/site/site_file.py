@@ -41,54 +41,40 @@ Approving = Literal["by-hand", "within-policy"]
 class RelayTable(Table):
     """The relay that the site connects to."""
 
-    address: str = Field(min_length=1, description="the relay's address, as comity consortium join prints it")
-    certificate: str | None = Field(
-        None, description="the site's certificate, with its key and the authority beside it; relay/certificate.pem"
-    )
+    address: str = Field(min_length=1)
+    certificate: str | None = None
 
 
 class PolicyTable(Table):
     """The owner's terms; `Policy` says what each key means."""
 
-    protocols: tuple[str, ...] = Field((), description="methods that may run")
-    variants: tuple[Literal["default", "published"], ...] = Field(("default",), description="their variants")
-    epsilon_per_study: float = Field(
-        gt=0, allow_inf_nan=False, description="ceiling for all runs of one study, in the unit of the ledger"
-    )
-    delta_per_study: float = Field(
-        0.0, ge=0, lt=1, description="the delta at which that is counted; 0 refuses Gaussian noise"
-    )
-    epsilon_per_period: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="ceiling for all studies of a dataset within period_days"
-    )
-    delta_per_period: float | None = Field(
-        None, ge=0, lt=1, description="the delta at which that is counted; delta_per_study if left out"
-    )
-    period_days: int | None = Field(None, ge=1, description="the days before a run begins, by this machine's clock")
-    submitters: tuple[str, ...] = Field((), description="who may submit studies; their keys are in [pinned]")
-    sizes_may_leave: bool = Field(False, description="exact numbers of rows and of matches may leave")
-    records_may_leave: bool = Field(False, description="records, or hashes of them, may leave")
-    joint_predictions: int = Field(0, ge=0, description="new records that a run may score jointly and exactly")
-    unproven: bool = Field(False, description="methods that are not private as claimed may run, at their true loss")
-    approval: Approving = Field(
-        "by-hand", description="within-policy approves one run of each study that these terms allow"
-    )
+    protocols: tuple[str, ...] = ()
+    variants: tuple[Literal["default", "published"], ...] = ("default",)
+    epsilon_per_study: float = Field(gt=0, allow_inf_nan=False)
+    delta_per_study: float = Field(0.0, ge=0, lt=1)
+    epsilon_per_period: float | None = Field(None, gt=0, allow_inf_nan=False)
+    delta_per_period: float | None = Field(None, ge=0, lt=1)
+    period_days: int | None = Field(None, ge=1)
+    submitters: tuple[str, ...] = ()
+    sizes_may_leave: bool = False
+    records_may_leave: bool = False
+    joint_predictions: int = Field(0, ge=0)
+    unproven: bool = False
+    approval: Approving = "by-hand"
 
 
 class SiteTables(Table):
     """The tables of a site file, as written."""
 
-    party: str = Field(description="your name in studies")
-    ledger: str = Field(min_length=1, description="the file of the ledger")
-    keys: str = Field(min_length=1, description="the file of the secret keys")
-    policy: PolicyTable = Field(description="your terms")
-    data: dict[str, Any] = Field(description="a source for each dataset, by its name in the ledger")
-    pinned: dict[str, dict[str, str]] = Field(
-        default_factory=dict, description="public keys of parties and submitters that you know"
-    )
-    relay: RelayTable | None = Field(None, description="the relay to connect to; without it the site does not serve")
+    party: str
+    ledger: str = Field(min_length=1)
+    keys: str = Field(min_length=1)
+    policy: PolicyTable
+    data: dict[str, Any]
+    pinned: dict[str, dict[str, str]] = Field(default_factory=dict)
+    relay: RelayTable | None = None
     # Gigabytes of encoded records of one dataset that are held in memory; more are read in blocks.
-    memory: float = Field(1.0, gt=0, description="gigabytes of encoded records; more are read in blocks")
+    memory: float = Field(1.0, gt=0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,23 +35,13 @@ _ONE_LINE = r"^[^\r\n]+$"
 
 
 class StudyTable(Table):
-    """What the study is, in words and files."""
-
-    name: str = Field(
-        min_length=1, max_length=80, pattern=r"^[A-Za-z0-9._ -]+$", description="what people call the study"
-    )
-    protocol: str = Field(description="the method: averaging, softlabel, summary, synthetic or vertical")
-    schema_: str = Field(alias="schema", description="the file of the schema, in the study's folder")
-    purpose: str | None = Field(
-        None, max_length=500, pattern=_ONE_LINE, description="what the study is for, in one line"
-    )
-    contact: str | None = Field(None, max_length=200, pattern=_ONE_LINE, description="whom to ask, in one line")
-    legal_basis: str | None = Field(
-        None, max_length=500, pattern=_ONE_LINE, description="on which legal basis records are read, in one line"
-    )
-    retention: str | None = Field(
-        None, max_length=200, pattern=_ONE_LINE, description="how long results are kept, in one line"
-    )
+    name: str = Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9._ -]+$")
+    protocol: str
+    schema_: str = Field(alias="schema")
+    purpose: str | None = Field(None, max_length=500, pattern=_ONE_LINE)
+    contact: str | None = Field(None, max_length=200, pattern=_ONE_LINE)
+    legal_basis: str | None = Field(None, max_length=500, pattern=_ONE_LINE)
+    retention: str | None = Field(None, max_length=200, pattern=_ONE_LINE)
 
     @property
     def about(self) -> About:
@@ -59,17 +49,12 @@ class StudyTable(Table):
 
 
 class PrivacyTable(Table):
-    """Who is protected, how well, and against whom."""
-
-    unit: Unit = Field(Unit.PARTY, description="who is protected; record for synthetic and summary if left out")
-    neighbours: Neighbours = Field(
-        Neighbours.REPLACE,
-        description="a unit is replaced, or added or removed; add-remove for synthetic of whole records if left out",
-    )
-    epsilon: float = Field(gt=0, allow_inf_nan=False, description="the most that each party loses")
-    delta: float = Field(0.0, ge=0, lt=1, description="the chance that the bound of epsilon fails; 0 is pure")
-    colluders: int = Field(1, ge=0, description="how many parties may pool what they saw with the coordinator")
-    dropouts: int = Field(0, ge=0, description="how many parties may vanish; no sum of fewer than the rest is opened")
+    unit: Unit = Unit.PARTY
+    neighbours: Neighbours = Neighbours.REPLACE
+    epsilon: float = Field(gt=0, allow_inf_nan=False)
+    delta: float = Field(0.0, ge=0, lt=1)
+    colluders: int = Field(1, ge=0)
+    dropouts: int = Field(0, ge=0)
 
     @property
     def loss(self) -> Loss:
@@ -91,30 +76,20 @@ class PrivacyTable(Table):
 class EvaluationTable(Table):
     """Records to hold out and measure the model on, under the study's guarantee."""
 
-    share: float | None = Field(None, description="of each owner's records, up to 0.5; 0.2 if left out")
-    budget: float | None = Field(
-        None, description="where a whole party is protected: the part of epsilon that measuring costs; 0.1 if left out"
-    )
+    share: float | None = None
+    budget: float | None = None
 
 
 class PartyTable(Table):
-    """A party: its name is the name of the table."""
-
-    columns: list[str] | None = Field(
-        None, description="the columns that this party holds, where parties hold different ones; lab_* is a pattern"
-    )
-    role: str | None = Field(
-        None, description="where the method has roles: owner or consumer (summary), sharer (synthetic as published)"
-    )
-    keys: dict[str, str] | None = Field(
-        None, description="public keys, as comity keys show prints them; a deployment needs them"
-    )
+    columns: list[str] | None = None
+    role: str | None = None
+    keys: dict[str, str] | None = None
 
 
 class CoordinatorTable(Table):
     """The coordinator's public keys: a site answers nobody else."""
 
-    keys: dict[str, str] | None = Field(None, description="public keys; a simulation makes its own")
+    keys: dict[str, str] | None = None
 
 
 class ModelTable(Table):
@@ -149,45 +124,31 @@ class SimulationTable(Table):
     """How the study is simulated: ignored by a deployment and left out of the hash."""
 
     # Sources are checked by `check_sources`, whose sentences show no value: one may be a password in the wrong place.
-    data: Any = Field(None, description="one source, which is split, or a table with one source for each party")
-    split: Literal["even", "by-sizes", "by-anchors", "by-column", "by-features"] = Field(
-        "even", description="how one source is divided among the parties"
-    )
-    sizes: list[float] | None = Field(None, description="by-sizes: records of each party, or shares that add up to 1")
-    column: str | None = Field(
-        None, description="by-column: names a record's party; by-anchors: what the parties differ in"
-    )
-    test: Any = Field(None, description="a source of test records")
-    holdout: float = Field(0.2, gt=0, lt=1, description="without test: the share of records held out for the test")
+    data: Any = None
+    split: Literal["even", "by-sizes", "by-anchors", "by-column", "by-features"] = "even"
+    sizes: list[float] | None = None
+    column: str | None = None
+    test: Any = None
+    holdout: float = Field(0.2, gt=0, lt=1)
     # Decides with the data alone which records are held out and which party gets which.
-    split_seed: int = Field(
-        0, ge=-(2**63), lt=2**63, description="another number holds out and deals other records; --seed does not"
-    )
-    baselines: bool = Field(True, description="compare with a constant, own data and pooled data")
-    grant: float | None = Field(
-        None, gt=0, description="epsilon in each simulated ledger; what the study asks if left out"
-    )
+    split_seed: int = Field(0, ge=-(2**63), lt=2**63)
+    baselines: bool = True
+    grant: float | None = Field(None, gt=0)
     # Gigabytes that the encoded records of one party may take; larger ones are read in blocks.
-    memory: float = Field(
-        1.0, gt=0, description="gigabytes of a party's encoded records; more are read in blocks, or refused"
-    )
-    models: dict[str, ModelTable] | None = Field(
-        None, description="soft labels: the local model of each party, or default, instead of the built-in one"
-    )
+    memory: float = Field(1.0, gt=0)
+    models: dict[str, ModelTable] | None = None
     # False runs parties as stacks: without masks, messages and a ledger each.
-    hosts: bool = Field(
-        True, description="false: without masks, messages and a ledger each, in less time; the result says so"
-    )
+    hosts: bool = True
 
 
 class PredictionTable(Table):
     """Which released model is applied, to how many new records at most, and who beside the coordinator gets scores."""
 
-    of: str = Field(pattern=r"^[0-9a-f]{64}$", description="the hash of the study that released the model")
-    run: str = Field(min_length=1, max_length=80, description="the run that released it")
-    weights: str = Field(min_length=1, description="the file of its weights; an owner accepts only those it received")
-    records: int = Field(ge=1, description="the largest number of new records to score")
-    receiver: str | None = Field(None, description="a party that gets the scores, beside the coordinator")
+    of: str = Field(pattern=r"^[0-9a-f]{64}$")
+    run: str = Field(min_length=1, max_length=80)
+    weights: str = Field(min_length=1)
+    records: int = Field(ge=1)
+    receiver: str | None = None
 
 
 class StudyFile(Table):
