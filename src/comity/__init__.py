@@ -16,7 +16,7 @@ from comity._version import __version__
 from comity.lazy_exports import export_lazily
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -109,6 +109,7 @@ def simulate(
     ledgers: Mapping[str, Ledger] | None = None,
     progress: Progress | None = None,
     repeats: int = 0,
+    evaluate_by: Sequence[str] = (),
 ) -> Result:
     """Run a study on this machine: a study file, or what `comity.Averaging(schema).study(...)` gives.
 
@@ -118,7 +119,8 @@ def simulate(
     result says so. `frames` are the parties' records by name, in place of the files that the study names, and `test`
     are records to measure on. `folder` stores ledgers and journal: an interrupted run resumes from it. `ledgers` are
     the parties' own ledgers. `repeats` runs it that many more times with fresh simulated noise, to show how far the
-    figures vary (`result.assessment.repeats`).
+    figures vary (`result.assessment.repeats`). `evaluate_by` names columns whose subgroups are compared in
+    `result.subgroups`, and "party", for which a column `party` of `test` names each record's party.
     """
     from comity.errors import StudyError
     from comity.study.study import Study
@@ -139,6 +141,7 @@ def simulate(
         ledgers=ledgers,
         progress=progress,
         repeats=repeats,
+        evaluate_by=evaluate_by,
     )
 
 

@@ -20,12 +20,16 @@ from comity.federation.evaluation.assessment import Assessment, Baseline, Figure
 from comity.federation.evaluation.own_score import OwnScore, score_predictor
 from comity.federation.evaluation.protocol import ModelEvaluation, RecordEvaluation
 from comity.federation.evaluation.score_card import PredictionTask
+from comity.federation.evaluation.subgroups import record_errors
 from comity.federation.messages.received import Received
 from comity.federation.part import Part, step
 from comity.privacy.unit import Unit
 from comity.representation import short_repr
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from comity.federation.coordinator.parties import Parties
 
 __all__ = ["Protocol", "presented_to", "step"]
@@ -41,6 +45,8 @@ class Protocol(Part):
     """The roles that its releases name, where not all parties do the same."""
     assesses_own: ClassVar[bool] = False
     """Whether a simulation measures what owners keep at their sites (`assess_own`)."""
+    has_record_errors: ClassVar[bool] = True
+    """Whether its error is a mean over test records, where the schema has a target (`record_errors`)."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -156,6 +162,13 @@ class Protocol(Part):
         """Simulation only: the assessment with what owners keep at their sites (`present_own`, by party). Called where
         `assesses_own` is set."""
         return found
+
+    def record_errors(
+        self, presented: Any, own: Mapping[str, Mapping[str, Artefact]], test: Records
+    ) -> NDArray[np.float64] | None:
+        """Simulation only: the error of each test record, whose mean is the error of the assessment; None where there
+        is none. `own` is what owners keep at their sites, by party. The default is for released linear models."""
+        return None if test.labels is None else record_errors(presented, test.features, test.labels)
 
     def clipped_fractions(
         self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium

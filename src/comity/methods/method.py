@@ -168,19 +168,24 @@ class Method(BaseModel):
         test: pd.DataFrame | None = None,
         models: Any = None,
         repeats: int = 0,
+        evaluate_by: Sequence[str] = (),
         **terms: Any,
     ) -> Result:
         """Run the method over these parties' records on this machine.
 
         Without a seed the noise is drawn as in a release. With one the run can be repeated and protects nobody; the
         result says so. On `test` records, which no party holds, the result is measured; `repeats` more runs with fresh
-        noise tell how far the figures vary. `models` are local models for methods that take them. Where `sizes` are
-        needed and not given they are counted from the frames, and the result says so. `terms` are those of `study`.
+        noise tell how far the figures vary. `evaluate_by` names columns whose subgroups are compared on them, in
+        `result.subgroups`; "party" does so by a column `party` of `test`. `models` are local models for methods that
+        take them. Where `sizes` are needed and not given they are counted from the frames, and the result says so.
+        `terms` are those of `study`.
         """
         import comity
 
         study = self.with_counted_sizes(frames).study(list(frames), epsilon=epsilon, delta=delta, **terms)
-        return comity.simulate(study, frames=frames, seed=seed, test=test, models=models, repeats=repeats)
+        return comity.simulate(
+            study, frames=frames, seed=seed, test=test, models=models, repeats=repeats, evaluate_by=evaluate_by
+        )
 
     def with_counted_sizes(self, frames: Mapping[str, pd.DataFrame]) -> Self:
         """The method with the frames' own sizes, where it needs sizes and has none."""

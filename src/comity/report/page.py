@@ -18,15 +18,18 @@ from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declare.declaration import DISCLOSING, is_unproven
 from comity.privacy.loss import format_small, format_up
 from comity.report.card import describe_presented
-from comity.report.plots import Amount, draw_amounts, draw_errors, draw_plot
+from comity.report.plots import Amount, Mark, draw_amounts, draw_errors, draw_marks, draw_plot
 from comity.report.sentences import describe_evaluation, describe_quality, explain_guarantee
 from comity.untrusted.text import escape_lines
 
 if TYPE_CHECKING:
+    from comity.federation.evaluation.subgroups import Subgroup
     from comity.study.results.result import Result
 
 # A page shows so many lines of the transcript and so many names; the files beside it have the rest.
 MAX_LINES, MAX_NAMES = 60, 3
+# Subgroups in a picture, and in a table.
+MAX_DRAWN, MAX_LISTED = 24, 200
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ def render_result(result: Result, *, audit: str | None = None) -> str:
         own = draw_section(presented.section(result.model_noise))
         first = own.plots[0] if own.plots else ""
         parts.append(replace(own, plots=own.plots[1:]))
+    parts = [*draw_subgroups(result), *parts]
     parts += [draw_section(artefact.section()) for artefact in result.beside.values()]
     parts += map(draw_section, assessment.sections)
     return render(
@@ -106,6 +110,49 @@ def draw_quality(result: Result) -> Markup:
     assessment = result.assessment
     return Markup(
         "" if assessment.error is None else draw_errors(assessment.error, assessment.baselines, assessment.measure)
+    )
+
+
+def draw_subgroups(result: Result) -> list[Part]:
+    """The error of each subgroup of the test records, one part for each grouping."""
+    parts, error = [], result.assessment.error
+    for by in dict.fromkeys(one.by for one in result.assessment.subgroups):
+        groups = [one for one in result.assessment.subgroups if one.by == by]
+        told = [one for one in groups if one.low is not None]
+        drawn = sorted(told, key=lambda one: -one.records)[:MAX_DRAWN]
+        marks = [
+            Mark(one.group, one.error, one.low, one.high, faint=one.verdict == "not different")
+            for one in told
+            if one in drawn
+        ]
+        levels = {} if error is None else {"all test records": error}
+        about = f"Error by {by}"
+        axis = "error, with 95 % intervals\n(hollow: no different from all, as far as the records tell)"
+        plots = (Markup(draw_marks(about, axis, marks, levels)),) if marks else ()
+        rows = tuple((one.group, one.records, one.words, one.verdict) for one in groups[:MAX_LISTED])
+        grid = Grid(("group", "test records", "error (95 %)", "beside all test records"), rows, _note(groups, drawn))
+        parts.append(Part(about, (_summarise(by, groups),), plots, (grid,)))
+    return parts
+
+
+def _summarise(by: str, groups: Sequence[Subgroup]) -> str:
+    worse = [one.group for one in groups if one.verdict == "worse"]
+    better = [one.group for one in groups if one.verdict == "better"]
+    few = sum(one.low is None for one in groups)
+    found = [f"worse for {_few(worse)}"] if worse else []
+    found += [f"better for {_few(better)}"] if better else []
+    said = " and ".join(found) or "not different between groups, as far as the test records tell"
+    rest = f" {few} of {len(groups)} groups have too few test records to tell." if few else ""
+    return f"By {by}, the error is {said}.{rest}"
+
+
+def _note(groups: Sequence[Subgroup], drawn: Sequence[Subgroup]) -> str:
+    left = sum(one.low is not None for one in groups) - len(drawn)
+    return (
+        "Exact figures of a simulation, which no guarantee covers. A group is called worse or better where chance "
+        "would say so of any group of this column in at most 5 % of cases."
+        + (f" The picture has the {len(drawn)} groups with the most records." if left else "")
+        + (f" {len(groups) - MAX_LISTED:,} further groups are in result.json." if len(groups) > MAX_LISTED else "")
     )
 
 

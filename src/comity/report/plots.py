@@ -96,6 +96,8 @@ class Mark:
     value: float
     low: float | None = None
     high: float | None = None
+    faint: bool = False
+    """Whether it says nothing new: it is drawn hollow and grey."""
 
 
 def draw_marks(about: str, axis: str, marks: Sequence[Mark], levels: Mapping[str, float]) -> str:
@@ -104,14 +106,16 @@ def draw_marks(about: str, axis: str, marks: Sequence[Mark], levels: Mapping[str
     low, high = min(ends), max(ends)
     margin = 0.08 * (high - low) or 0.05
     shown = list(reversed(marks))
-    drawing = Drawing([mark.label for mark in shown], max(0.0, low - margin), high + margin, width=_WIDTH, row=24.0)
+    # Room for the figure behind the interval that ends last.
+    right = high + margin + 0.1 * (high - low)
+    drawing = Drawing([mark.label for mark in shown], max(0.0, low - margin), right, width=_WIDTH, row=24.0)
     for value, (dashes, _) in zip(levels.values(), _LEVELS):
         drawing.line((drawing.x(value),) * 2, (2, drawing.y(-0.5) + 2), ink=GREY, width=1.2, dashes=dashes)
     for place, mark in enumerate(shown):
         y = drawing.y(place)
         if mark.low is not None and mark.high is not None:
             drawing.line((drawing.x(mark.low), drawing.x(mark.high)), (y, y), ink=LINE, width=2.2)
-        drawing.dot(drawing.x(mark.value), y, fill=DARK)
+        drawing.dot(drawing.x(mark.value), y, fill="white" if mark.faint else DARK, edge=GREY if mark.faint else DARK)
         end = mark.value if mark.high is None else mark.high
         drawing.text(drawing.x(end) + 5, y - 3, f"{mark.value:.3f}")
     named = "\n".join(f"{words}: {name} {value:.3f}" for (name, value), (_, words) in zip(levels.items(), _LEVELS))

@@ -133,6 +133,8 @@ class SimulationTable(Table):
     # Decides with the data alone which records are held out and which party gets which.
     split_seed: int = Field(0, ge=-(2**63), lt=2**63)
     baselines: bool = True
+    # Columns of the schema, and "party": the error of each of their subgroups, with intervals.
+    evaluate_by: list[str] = Field(default_factory=list)
     grant: float | None = Field(None, gt=0)
     # Gigabytes that the encoded records of one party may take; larger ones are read in blocks.
     memory: float = Field(1.0, gt=0)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from comity.artefacts.section import Dot, Dots, Grid, Section, read_section, section_page
 from comity.data import Records
+from comity.federation.evaluation.subgroups import Subgroup
 from comity.representation import short_repr
 from comity.untrusted.pages import validate
 
@@ -146,7 +147,8 @@ class Assessment:
     """`error` is compared with baselines, where a method has one such number; `measure` says what it measures.
 
     `figures` are further numbers, `sections` become sections of the page, `repeats` says how far fresh noise moves the
-    figures. `tested` is the number of test records, 0 where it is not known.
+    figures. `tested` is the number of test records, 0 where it is not known. `subgroups` are errors of parts of the
+    test records, where the simulation asked for them.
     """
 
     __repr__ = short_repr
@@ -158,6 +160,12 @@ class Assessment:
     sections: tuple[Section, ...] = ()
     repeats: Repeats | None = None
     tested: int = 0
+    subgroups: tuple[Subgroup, ...] = ()
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the error is a share of test records, as that of a classifier is."""
+        return self.measure.startswith(_SHARE)
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -172,7 +180,7 @@ class Assessment:
     def _is_share(self, *errors: float) -> bool:
         """Whether these errors are shares of known test records. A result that was read from a folder may hold any
         number."""
-        return self.tested > 0 and self.measure.startswith(_SHARE) and all(0 <= error <= 1 for error in errors)
+        return self.tested > 0 and self.is_share and all(0 <= error <= 1 for error in errors)
 
     def can_tell(self, other: float) -> bool:
         """Whether the test records suffice to tell the error from `other`, another share of the same records that is
@@ -197,6 +205,7 @@ class Assessment:
             "sections": [section_page(section) for section in self.sections],
             "repeats": None if self.repeats is None else self.repeats.as_json(),
             "tested": self.tested,
+            "subgroups": [asdict(subgroup) for subgroup in self.subgroups],
         }
 
     @classmethod
@@ -205,6 +214,9 @@ class Assessment:
         error, tested = validate(float | None, page["error"]), validate(int, page.get("tested", 0))
         if (error is not None and not isfinite(error)) or not 0 <= tested < 1 << 53:
             raise ValueError("error or tested is no number that a run measures")
+        subgroups = validate(tuple[Subgroup, ...], page.get("subgroups", ()))
+        for subgroup in subgroups:
+            subgroup.check()
         return cls(
             error=error,
             measure=validate(str, page["measure"]),
@@ -214,6 +226,7 @@ class Assessment:
             repeats=None if page.get("repeats") is None else Repeats.from_json(page["repeats"]),
             # Results of earlier releases do not say.
             tested=tested,
+            subgroups=subgroups,
         )
 
 

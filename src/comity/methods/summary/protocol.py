@@ -86,6 +86,7 @@ class SummaryProtocol(Protocol):
     name: ClassVar[str] = "summary"
     version: ClassVar[int] = 3
     roles: ClassVar[tuple[str, ...]] = (OWNER, CONSUMER)
+    has_record_errors: ClassVar[bool] = False
 
     columns: int
     gamma: Positive

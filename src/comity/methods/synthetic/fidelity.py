@@ -79,15 +79,19 @@ class Task:
 
     def linear_error(self, learned: Examples, test: Examples) -> float:
         """Error of a linear learner, or of a constant where there is nothing to learn."""
+        return float(np.mean(self.linear_errors(learned, test)))
+
+    def linear_errors(self, learned: Examples, test: Examples) -> Floats:
+        """The error of each test record, for `linear_error`."""
         from sklearn.linear_model import LogisticRegression, Ridge
 
         if len(learned) < 2 or len(np.unique(learned.targets)) < 2:
-            return self.constant_error(learned, test)
+            return self._errors(self._constant_answers(learned, test), test)
         rows, tested = self._one_hot(learned.cells), self._one_hot(test.cells)
         with threadpool_limits(1):
             learner = LogisticRegression(max_iter=200) if self.classified else Ridge(1.0)
             learner.fit(rows, learned.targets)
-            return self._error(learner.predict(tested), test)
+            return self._errors(learner.predict(tested), test)
 
     def tree_error(self, learned: Examples, test: Examples) -> tuple[float, float | None]:
         """Error of boosted trees and, for two classes, their AUC."""
@@ -105,11 +109,14 @@ class Task:
         return error, auc(shares[:, 1], test.targets == learner.classes_[1])
 
     def constant_error(self, learned: Examples, test: Examples) -> float:
+        return self._error(self._constant_answers(learned, test), test)
+
+    def _constant_answers(self, learned: Examples, test: Examples) -> NDArray[Any]:
         if not len(learned):
             learned = test
         values, counts = np.unique(learned.targets, return_counts=True)
         answer = values[counts.argmax()] if self.classified else learned.targets.mean()
-        return self._error(np.full(len(test), answer), test)
+        return np.full(len(test), answer)
 
     def compare(self, train: Sequence[Records], test: Examples) -> list[Baseline]:
         """Baselines: a constant, parties alone, all records pooled."""
@@ -135,9 +142,12 @@ class Task:
         ]
 
     def _error(self, predicted: NDArray[Any], test: Examples) -> float:
+        return float(np.mean(self._errors(predicted, test)))
+
+    def _errors(self, predicted: NDArray[Any], test: Examples) -> Floats:
         if self.classified:
-            return float(np.mean(predicted != test.targets))
-        return float(np.mean((np.clip(predicted, -1, 1) - test.targets) ** 2))
+            return np.asarray(predicted != test.targets, np.float64)
+        return np.asarray((np.clip(predicted, -1, 1) - test.targets) ** 2, np.float64)
 
     def _one_hot(self, cells: Integers) -> NDArray[np.float32]:
         return one_hot(cells, range(cells.shape[1]), self.counting.layout.sizes)
@@ -220,6 +230,15 @@ def assess(
         (_draw_section(counting, ours, theirs, sentences),),
         tested=min(len(test), MAX_LEARNED),
     )
+
+
+def record_errors(presented: SyntheticDataset, test: Records) -> Floats | None:
+    """The error of each test record by a linear learner that saw the dataset alone; None without a target."""
+    counting = presented.counts.counting
+    if counting.schema.target is None or test.labels is None:
+        return None
+    task, made = Task(counting), counting.encoding.encode(presented.frame, where="the dataset").records
+    return task.linear_errors(task.make_examples(made), task.make_examples(test, len(test)))
 
 
 def total_variation(counting: Counting, ours: Integers, theirs: Integers, ways: int) -> float:

@@ -292,6 +292,11 @@ class CountsProtocol(Protocol):
         super().__post_init__()
         assert self._gaussian.layout.counts
 
+    def record_errors(self, presented: Any, own: Mapping[str, Any], test: Records) -> NDArray[np.float64] | None:
+        from comity.methods.synthetic.fidelity import record_errors
+
+        return record_errors(presented, test)
+
     # What the study fixes.
 
     @cached_property

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from comity.data import Finding, Records
+from comity.data import Finding, LocalRecords, Records
 from comity.data.schemas.reading import canonical_id, read_ids
 from comity.errors import DataError, StudyError
 from comity.federation.protocol import Protocol
 from comity.privacy.unit import Unit
 from comity.study.records.encoding import encode_records, encoding_of
+from comity.study.records.groups import Groups, label_groups
 from comity.study.records.sources import (
     check_frame,
     listed_parties,
@@ -36,8 +37,9 @@ from comity.study.tables import is_one_source
 _KEY = "identifier.name"
 
 
-def split_columns(study: Study) -> tuple[dict[str, Records], Records, list[Finding]]:
-    """The columns of each party, whole records to test on, and what looks wrong about all of them."""
+def split_columns(study: Study) -> tuple[dict[str, LocalRecords], Records, Groups, list[Finding]]:
+    """The columns of each party, whole records to test on with their subgroups, and what looks wrong about all of
+    them."""
     table = study.simulation
     one_file = is_one_source(table.data, listed_parties(study))
     frames, findings = _load_one_file(study) if one_file else _load_own_files(study)
@@ -59,7 +61,9 @@ def split_columns(study: Study) -> tuple[dict[str, Records], Records, list[Findi
         test = open_named(study, table.test, "simulation.test").read()
     if not _aligns(study):
         check_max_rows(study.protocol, parties, study.where)
-    return parties, encode_records(study.protocol, test, f"{study.where}: simulation"), findings
+    where = f"{study.where}: simulation"
+    groups = label_groups(study.schema, table.evaluate_by, test, where)
+    return dict(parties), encode_records(study.protocol, test, where), groups, findings
 
 
 def _load_one_file(study: Study) -> tuple[dict[str, tuple[pd.DataFrame, str]], list[Finding]]:

@@ -24,6 +24,7 @@ from comity.representation import short_repr
 from comity.study.local.stacks import REAL_HOSTS
 from comity.study.records.by_columns import split_columns
 from comity.study.records.encoding import EncodesByParty, data_warnings, encode_records, encoding_of
+from comity.study.records.groups import PARTY, Groups, check_groups, label_groups
 from comity.study.records.local_models import build_local_models, load_local_models
 from comity.study.records.sources import (
     check_frame,
@@ -47,8 +48,8 @@ Data = pd.DataFrame | LocalRecords
 
 @dataclass(frozen=True, eq=False)
 class PartyData:
-    """Each party's records, and its own model where it has one; records to `test` on that no party has; and warnings
-    about all of them, in sentences."""
+    """Each party's records, and its own model where it has one; records to `test` on that no party has, with the
+    subgroups to compare; and warnings about all of them, in sentences."""
 
     __repr__ = short_repr
 
@@ -56,6 +57,7 @@ class PartyData:
     test: Records | None = None
     models: Mapping[str, LocalModel] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    groups: Groups = field(default_factory=Groups)
 
     @property
     def in_memory(self) -> list[Records] | None:
@@ -74,6 +76,8 @@ def load_party_data(study: Study) -> PartyData:
             key="prediction",
         )
     study.plan()
+    by_columns = isinstance(study.protocol, EncodesByParty)
+    check_groups(study, study.simulation.evaluate_by, of_parties=not by_columns)
     if study.simulation.data is None:
         raise StudyError(
             f"{study.where}: simulation.data is missing; name one file to be split among the parties, "
@@ -81,11 +85,11 @@ def load_party_data(study: Study) -> PartyData:
             key="simulation.data",
         )
     parties: Mapping[str, LocalRecords]
-    parties, test, findings = split_columns(study) if isinstance(study.protocol, EncodesByParty) else split_rows(study)
+    parties, test, groups, findings = split_columns(study) if by_columns else split_rows(study)
     if not isinstance(study.parties, int):
         # In the study's order, which its hash covers, and not in that of the data.
         parties = {name: parties[name] for name in study.parties}
-    return PartyData(parties, test, load_local_models(study, list(parties)), data_warnings(findings))
+    return PartyData(parties, test, load_local_models(study, list(parties)), data_warnings(findings), groups)
 
 
 def encode_party_data(
@@ -110,13 +114,13 @@ def encode_party_data(
 # Parties with whole records each: of one file whose rows are dealt to them, or a file for each.
 
 
-def split_rows(study: Study) -> tuple[dict[str, LocalRecords], Records | None, list[Finding]]:
-    """The records of each party, those to test on, and what looks wrong about all of them."""
+def split_rows(study: Study) -> tuple[dict[str, LocalRecords], Records | None, Groups, list[Finding]]:
+    """The records of each party, those to test on with their subgroups, and what looks wrong about all of them."""
     table = study.simulation
     one_file = is_one_source(table.data, listed_parties(study))
-    parties, held_out, findings = _split_one_file(study) if one_file else _load_own_files(study)
+    parties, held_out, frames, findings = _split_one_file(study) if one_file else _load_own_files(study)
     if table.test is None:
-        return parties, concatenate_records(held_out), findings
+        return parties, concatenate_records(held_out), _group_held_out(study, frames, list(parties)), findings
     frame, where = open_named(study, table.test, "simulation.test").read(), name_source(study, table.test)
     if frame.empty:
         raise StudyError(
@@ -124,10 +128,39 @@ def split_rows(study: Study) -> tuple[dict[str, LocalRecords], Records | None, l
             "back",
             key="simulation.test",
         )
-    return parties, encode_records(study.protocol, frame, where), findings
+    tested = encode_records(study.protocol, frame, where)
+    return parties, tested, _group_test_file(study, frame, where, list(parties)), findings
 
 
-def _split_one_file(study: Study) -> tuple[dict[str, LocalRecords], list[Records], list[Finding]]:
+def _group_test_file(study: Study, frame: pd.DataFrame, where: str, parties: list[str]) -> Groups:
+    """The subgroups of a test file. The column that splits the data to the parties names the party of a test record."""
+    table, owners = study.simulation, None
+    if PARTY in table.evaluate_by and PARTY not in (*study.schema.names, getattr(study.schema.target, "name", None)):
+        if table.split != "by-column" or table.column not in frame.columns:
+            raise StudyError(
+                f'{study.where}: simulation.evaluate_by: "{PARTY}" needs test records that belong to a party, and '
+                f"{where} names none; leave it out, or leave simulation.test out to hold records of each party back",
+                key="simulation.evaluate_by",
+            )
+        owners = [str(owner) for owner in frame[table.column]]
+    return label_groups(study.schema, table.evaluate_by, frame, where, owners, parties)
+
+
+_HeldOut = list[tuple[pd.DataFrame, list[str]]]
+"""Frames of held-out records, with the party of each record."""
+
+
+def _group_held_out(study: Study, frames: _HeldOut, parties: list[str]) -> Groups:
+    """The subgroups of held-out records, in the order of `concatenate_records`."""
+    names = study.simulation.evaluate_by
+    if not names or not frames:
+        return Groups()
+    whole = pd.concat([frame for frame, _ in frames], ignore_index=True)
+    owners = [party for _, named in frames for party in named]
+    return label_groups(study.schema, names, whole, study.where, owners, parties)
+
+
+def _split_one_file(study: Study) -> tuple[dict[str, LocalRecords], list[Records], _HeldOut, list[Finding]]:
     where, owners = name_source(study, study.simulation.data), study.consortium.size
     encoding = encoding_of(study.protocol, where, None)
     frame = load_whole_frame(study, study.simulation.data, "simulation.data", encoding, owners=owners)
@@ -141,27 +174,32 @@ def _split_one_file(study: Study) -> tuple[dict[str, LocalRecords], list[Records
     parties: dict[str, LocalRecords] = {
         name: select_rows(whole, exclude_rows(rows, held_out)) for name, rows in dealt.items()
     }
-    return parties, [select_rows(whole, held_out)], findings
+    owner = {int(row): name for name, rows in dealt.items() for row in rows}
+    tested = [(frame.iloc[held_out], [owner[int(row)] for row in held_out])]
+    return parties, [select_rows(whole, held_out)], tested, findings
 
 
-def _load_own_files(study: Study) -> tuple[dict[str, LocalRecords], list[Records], list[Finding]]:
+def _load_own_files(study: Study) -> tuple[dict[str, LocalRecords], list[Records], _HeldOut, list[Finding]]:
     """Of records that are read in blocks none is held out."""
     table = study.simulation
     require_parties(study, list(table.data), "simulation.data has")
     parties: dict[str, LocalRecords] = {}
     tested: list[Records] = []
+    frames: _HeldOut = []
     findings: list[Finding] = []
     for name, value in table.data.items():
-        records, own_findings = load_own_records(study, value, name)
+        records, frame, own_findings = load_own_records(study, value, name)
         findings += own_findings
         if isinstance(records, Records) and table.test is None:
             held_out = holdout_rows(len(records), share=table.holdout, split_seed=table.split_seed, group=name)
             tested.append(select_rows(records, held_out))
+            if frame is not None and len(held_out):
+                frames.append((frame.iloc[held_out], [name] * len(held_out)))
             records = select_rows(records, exclude_rows(np.arange(len(records)), held_out))
         parties[name] = records
     if study.privacy.unit is not Unit.PARTY:
         require_records(study, sum(map(len, [*parties.values(), *tested])))
-    return parties, tested, findings
+    return parties, tested, frames, findings
 
 
 # A resumed run continues with the records that it began with.

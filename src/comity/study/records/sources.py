@@ -46,17 +46,18 @@ def name_source(study: Study, value: Any) -> str:
     return str(study.folder / value)
 
 
-def load_own_records(study: Study, value: Any, party: str) -> tuple[LocalRecords, list[Finding]]:
-    """Read and check every record of a party's own source, and find what looks wrong about them."""
+def load_own_records(study: Study, value: Any, party: str) -> tuple[LocalRecords, pd.DataFrame | None, list[Finding]]:
+    """Read and check every record of a party's own source, and find what looks wrong about them. Their frame is given
+    too, unless they are read in blocks."""
     source, where = open_named(study, value, f"simulation.data.{party}"), name_source(study, value)
     limit = int(study.simulation.memory * 2**30)
     records, frame = load_records(study.protocol, study.consortium, source, where=where, party=party, limit=limit)
     if frame is not None:
-        return records, check_frame(study, frame, where, party=party)
+        return records, frame, check_frame(study, frame, where, party=party)
     assert isinstance(records, StreamedRecords)
     declared, unit = study.method.declared_records(party), study.privacy.unit.value
     findings = explain_size(len(records), where, unit=unit, declared=declared)
-    return records, [*findings, *_clipped(records.tally, where), _not_compared(study, where)]
+    return records, None, [*findings, *_clipped(records.tally, where), _not_compared(study, where)]
 
 
 def load_whole_frame(study: Study, value: Any, key: str, encoding: Encoding, *, owners: int = 1) -> pd.DataFrame:

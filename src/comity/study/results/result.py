@@ -14,7 +14,7 @@ from decimal import ROUND_FLOOR
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comity._version import __version__
 from comity.artefacts.artefact import Artefact
@@ -37,6 +37,9 @@ from comity.representation import NamedValues, html_table
 from comity.study.results.released import Released, describe_releases
 from comity.study.results.views import View, list_views
 from comity.untrusted.text import escape_line
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT = "comity-result-3"
 # More names than a line holds.
@@ -289,6 +292,16 @@ class Result:
     @property
     def baselines(self) -> tuple[Baseline, ...]:
         return self.assessment.baselines
+
+    @property
+    def subgroups(self) -> pd.DataFrame:
+        """The error of each subgroup of the test records with its 95 % interval, as `[simulation] evaluate_by` asked.
+        Empty where it did not; never covered by a guarantee."""
+        import pandas as pd
+
+        heads = ("by", "group", "records", "error", "low", "high", "verdict")
+        rows = [[getattr(one, head) for head in heads] for one in self.assessment.subgroups]
+        return pd.DataFrame(rows, columns=list(heads))
 
     @property
     def artefacts(self) -> dict[str, Artefact]:

@@ -23,6 +23,7 @@ from comity.federation.coordinator.parties import Progress
 from comity.federation.declare.consortium import Consortium, default_colluders
 from comity.federation.declare.evaluation import split_budget
 from comity.federation.evaluation.assessment import Assessment, Baseline
+from comity.federation.evaluation.subgroups import Subgroup, measure_subgroups
 from comity.federation.protocol import Protocol, presented_to
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss, loss_of
@@ -30,6 +31,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.study.local.cohort import Cohort, stack_parties
 from comity.study.local.consortium import LocalConsortium, OpenLedger, new_run_id, noise_source, secret_of
 from comity.study.local.stacks import REAL_HOSTS, require_stacks, runs_as_stacks
+from comity.study.records.groups import PARTY, check_groups, label_groups
 from comity.study.records.local_models import build_local_models
 from comity.study.records.party_data import Data, PartyData, encode_party_data, load_party_data, require_same_data
 from comity.study.results.result import Guarantee, Result
@@ -166,6 +168,7 @@ def run_study(
     models: Any = None,
     ledgers: Mapping[str, Ledger] | None = None,
     repeats: int = 0,
+    evaluate_by: Sequence[str] = (),
 ) -> Result:
     """Simulate a study as its file says. The same folder and run id again resume it, and nothing is drawn twice.
 
@@ -173,7 +176,11 @@ def run_study(
     `frames` are the parties' records by name, in place of those that the file names; `test` are records to measure on,
     `models` local models and `ledgers` the parties' own ledgers. A folder whose run began with other records
     is refused: its finished steps would not belong to the remaining ones. `repeats` are those of `RunOptions`.
+    `evaluate_by` takes the place of the key of [simulation]; a column `party` of `test` names each record's party.
     """
+    if evaluate_by:
+        simulation = study.simulation.model_copy(update={"evaluate_by": list(evaluate_by)})
+        study = replace(study, simulation=simulation)
     if frames is not None:
         data = _encode_frames(study, frames, test)
     elif test is not None:
@@ -244,7 +251,13 @@ def _encode_frames(study: Study, frames: Mapping[str, Data], test: pd.DataFrame 
             f"{', '.join(map(str, frames)) or 'none'}",
             key="parties",
         )
-    return encode_party_data(_agreement_between(study, names), {name: frames[name] for name in names}, test, None)
+    by, of_parties = study.simulation.evaluate_by, test is not None and PARTY in test.columns
+    check_groups(study, by, of_parties=of_parties)
+    data = encode_party_data(_agreement_between(study, names), {name: frames[name] for name in names}, test, None)
+    if test is None or not by:
+        return data
+    owners = [str(owner) for owner in test[PARTY]] if of_parties else None
+    return replace(data, groups=label_groups(study.schema, by, test, "test", owners, names))
 
 
 def _agreement_between(study: Study, parties: Iterable[str]) -> Agreement:
@@ -366,6 +379,7 @@ def _assess(agreement: Agreement, data: PartyData, result: Result, *, baselines:
     assessment = replace(assessed, tested=assessed.tested or len(data.test))
     if agreement.protocol.assesses_own:
         assessment = agreement.protocol.assess_own(assessment, result.kept, data.test)
+    assessment = replace(assessment, subgroups=_measure_subgroups(agreement, data, result, assessment))
     if train is not None:
         clipped = agreement.protocol.clipped_fractions(result.released, train, agreement.consortium)
         assessment = replace(assessment, figures=(*assessment.figures, *clipped))
@@ -373,6 +387,18 @@ def _assess(agreement: Agreement, data: PartyData, result: Result, *, baselines:
         return assessment
     noted = tuple(replace(one, note=_note_built_in(one)) for one in assessment.baselines)
     return replace(assessment, baselines=noted)
+
+
+def _measure_subgroups(
+    agreement: Agreement, data: PartyData, result: Result, assessment: Assessment
+) -> tuple[Subgroup, ...]:
+    assert data.test is not None
+    if not data.groups.labels or assessment.error is None:
+        return ()
+    errors = agreement.protocol.record_errors(result.presented, result.kept, data.test)
+    if errors is None:
+        return ()
+    return measure_subgroups(errors, data.groups.labels, is_share=assessment.is_share, order=data.groups.order)
 
 
 def _note_built_in(baseline: Baseline) -> str:

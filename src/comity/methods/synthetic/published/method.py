@@ -46,6 +46,7 @@ from comity.methods.synthetic.published.predictor import (
     choose_learner,
     compare_baselines,
     measure_error,
+    measure_errors,
     train_model,
 )
 from comity.methods.synthetic.published.synthesis import (
@@ -531,6 +532,15 @@ class PublishedSynthetic(Protocol):
 
     def _measure_model(self, model: Any, test: Records) -> float:
         return measure_error(self.target, np.atleast_2d(model.weights), test.features, np.asarray(test.labels))
+
+    def record_errors(self, presented: Any, own: Mapping[str, Mapping[str, Artefact]], test: Records) -> Floats | None:
+        """Of the owners' own models: the mean over them. Of a model of the shared records where owners keep none."""
+        if test.labels is None:
+            return None
+        kept: list[Any] = [artefacts["model"] for artefacts in own.values() if "model" in artefacts]
+        weights = [np.atleast_2d(model.weights) for model in kept] or [self._fit_shared(presented)]
+        errors = [measure_errors(self.target, one, test.features, np.asarray(test.labels)) for one in weights]
+        return np.asarray(np.mean(errors, axis=0), np.float64)
 
     def score(self, model: Any, test: Records) -> float | None:
         """The error of a model that is fitted to the shared records alone."""

@@ -117,11 +117,17 @@ def build_model(target: Target, weights: Floats, encoding: Encoding) -> LinearCl
 
 def measure_error(target: Target, weights: Floats, rows: Floats, labels: NDArray[np.int64] | Floats) -> float:
     """The share of misclassified records; for numbers the mean squared error, with the target's bounds at −1 and 1."""
+    return float(np.mean(measure_errors(target, weights, rows, labels)))
+
+
+def measure_errors(target: Target, weights: Floats, rows: Floats, labels: NDArray[np.int64] | Floats) -> Floats:
+    """The error of each record: its class is wrong, or its squared error."""
     if isinstance(target, Bounded):
-        return float(np.mean((np.clip(rows @ weights[0], -1.0, 1.0) - scale_target(target, labels)) ** 2))
+        squared = (np.clip(rows @ weights[0], -1.0, 1.0) - scale_target(target, labels)) ** 2
+        return np.asarray(squared, np.float64)
     several = len(weights) > 1
     found = hard_votes(weights if several else weights[0], rows, multiclass=several)
-    return float(np.mean(found != np.asarray(labels)))
+    return np.asarray(found != np.asarray(labels), np.float64)
 
 
 # What shared records are compared with: a constant, each owner alone, everything pooled. They read private records, so
