@@ -149,7 +149,7 @@ def test_a_folder_with_impossible_subgroups_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_cant_be_had_is_refused_in_a_sentence(case: str, by: list[str], sentence: str, tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="simulation.evaluate_by") as refused:
+    with pytest.raises(StudyError, match=r"simulation\.evaluate_by") as refused:
         load_party_data(small_study(case, tmp_path, **{"simulation.evaluate_by": by}))
     assert sentence in str(refused.value) and refused.value.key == "simulation.evaluate_by"
 
