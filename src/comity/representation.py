@@ -83,6 +83,13 @@ def _is_empty(value: Any) -> bool:
     return isinstance(value, str | bytes | Mapping | Sequence | Set) and not len(value)
 
 
+def html_fields(value: Any) -> str:
+    """`_repr_html_` of a dataclass: what `short_repr` says, as a table."""
+    shown = [(field.name, getattr(value, field.name)) for field in fields(value) if field.repr]
+    rows = [(name, in_brief(part)) for name, part in shown if part is not None and not _is_empty(part)]
+    return html_table(type(value).__name__, ("", ""), rows)
+
+
 def html_frame(caption: str, frame: Any) -> str:
     """The first rows of a DataFrame for `_repr_html_`; every part is escaped."""
     rows = [[in_brief(cell) if isinstance(cell, str) else cell for cell in row] for row in frame.head(_ROWS).values]

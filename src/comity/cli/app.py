@@ -33,7 +33,7 @@ GROUPS: Final = {
     "A study on this machine": ("plan", "run", "runs", "report", "compare", "dossier", "audit", "schema"),
     "An owner": ("ledger", "site", "keys"),
     "Between organisations": ("consortium", "relay", "study", "fetch"),
-    "Figures from a result": ("predict", "synth", "combine"),
+    "Figures from a result": ("predict", "export", "synth", "combine"),
 }
 """The commands by what they are for, in the order of the help page."""
 
@@ -109,6 +109,7 @@ app.command("compare", short_help="Put runs side by side: errors and costs.")(ru
 app.command("dossier", short_help="Write the documents that an approval needs.")(dossier.dossier)
 app.command("combine", short_help="Add published shares up to a model.")(released.combine)
 app.command("predict", short_help="Predict with a released model.")(released.predict)
+app.command("export", short_help="Write a released model as ONNX or skops.")(released.export)
 app.command("synth", short_help="Make rows and tables from released counts.")(released.synth)
 app.add_typer(schema.app, name="schema", short_help="Check data against a schema, or draft one.")
 schema.app.command("json")(editor_schemas.json_schema)

@@ -1,4 +1,4 @@
-"""`comity predict`, `combine`, `synth`: use what a run released. Nothing here is charged to a ledger."""
+"""`comity predict`, `export`, `combine`, `synth`: use what a run released. Nothing here is charged to a ledger."""
 
 from __future__ import annotations
 
@@ -113,7 +113,9 @@ def _predict_locally(model: Path, data: str, reading: Reading) -> pd.DataFrame:
     if isinstance(loaded.encoding, RecordEncoding):
         # Encoding here rather than in the model lets an error name the file.
         rows = loaded.encoding.encode_features(frame, where=data)
-    return frame.iloc[:, :0].assign(**loaded.predict_table(rows))
+    identifier = getattr(getattr(loaded.encoding, "schema", None), "identifier", None)
+    kept = [identifier] if identifier in frame.columns else []
+    return frame[kept].assign(**loaded.predict_table(rows))
 
 
 def _predict_jointly(folder: Path, data: list[str], reading: Reading) -> pd.DataFrame:
@@ -232,6 +234,31 @@ def combine(
         {"path": str(to), "run": run, "shares": len(loaded), "features": model.n_features_in_},
         as_json=as_json,
     )
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False)],
+    to: Annotated[Path, typer.Option(help="The file to write: .onnx, or .skops for scikit-learn.", show_default=False)],
+    form: Annotated[
+        str | None, typer.Option("--format", help="onnx or skops, where the file's name does not say.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a released linear model as a file for other programs. It carries the guarantee. This spends nothing.
+
+    Example: comity export runs/2026-11-15-1 --to model.onnx
+
+    Example: comity export runs/2026-11-15-1 --to model.skops
+    """
+    from comity.learn.export import FORMATS, export_model
+    from comity.report.result import load_result
+
+    if form is not None and form not in FORMATS:
+        raise typer.BadParameter(f"--format is one of {', '.join(FORMATS)}, found {form!r}.")
+    result = load_result(run)
+    export_model(result.presented, to, result.export_metadata(), form)
+    document = {"path": str(to), "format": form or to.suffix.removeprefix("."), "guarantee": str(result.guarantee)}
+    show(f"{to}: the model of run {result.run}; {result.guarantee}", document, as_json=as_json)
 
 
 def synth(

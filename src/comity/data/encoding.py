@@ -22,7 +22,7 @@ from comity.data.schemas.reading import read_ids
 from comity.data.schemas.schema import Schema
 from comity.data.tables.table import column_of
 from comity.errors import DataError, SchemaError, did_you_mean
-from comity.representation import short_repr
+from comity.representation import html_fields, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,6 +141,7 @@ class Encoding:
     """
 
     __repr__ = short_repr
+    _repr_html_ = html_fields
 
     schema: Schema
     scaling: Scaling = field(default="symmetric", kw_only=True)
@@ -281,7 +282,7 @@ class Encoding:
     def write_rows(self, columns: Values, out: NDArray[np.float64]) -> NDArray[np.float64]:
         """`rows_of` to the last bit, written to `out`, whose columns are contiguous in memory: one pass scales a
         column, and its rows by their one public bound."""
-        root = self._divisor if self.rows == "scaled" else 1.0
+        root = self.divisor
         for values, column, group in zip(columns.values, self.schema.columns, self.bounds.groups):
             part = out[:, group.start : group.stop]
             if isinstance(column, Numeric) and column.scale == "linear" and not group.one_hot:
@@ -347,6 +348,11 @@ class Encoding:
             # Twice the quotient by the length, to the last bit: halving and doubling round nothing.
             out /= length / 2
             out -= 1
+
+    @property
+    def divisor(self) -> float:
+        """What every entry of every row is divided by: 1, unless rows are "scaled"."""
+        return self._divisor if self.rows == "scaled" else 1.0
 
     @property
     def _margin(self) -> float:

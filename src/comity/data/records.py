@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.representation import short_repr
+from comity.representation import html_fields, short_repr
 
 if TYPE_CHECKING:
     from comity.data import LocalRecords
@@ -25,6 +25,7 @@ class Records:
     """
 
     __repr__ = short_repr
+    _repr_html_ = html_fields
 
     features: NDArray[np.float64]
     labels: NDArray[np.int64] | NDArray[np.float64] | None = None

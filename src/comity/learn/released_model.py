@@ -28,8 +28,10 @@ from comity.data.encoding import Encoding
 from comity.data.schemas.schema import Schema
 from comity.errors import DataError, SchemaError
 from comity.learn.newton import Floats
+from comity.representation import html_table
 
 if TYPE_CHECKING:
+    import pandas as pd
     from sklearn.utils import Tags
 
     from comity.learn.classifiers import ConstantClassifier, LinearClassifier
@@ -106,6 +108,23 @@ class ReleasedEstimator:
 
         measure = accuracy_score if self.estimates == "classifier" else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
+
+    def _repr_html_(self) -> str:
+        """What the model is and its strongest weights, for a notebook."""
+        model: Any = self
+        dots = [dot for plot in model.section().plots for dot in getattr(plot, "dots", ())]
+        rows = [(dot.label, f"{dot.value:.4g}") for dot in dots]
+        return html_table(f"{type(self).__name__}: {model.card().what}", ("feature", "weight"), rows)
+
+    def predict_frame(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Predictions as a table with the index of `frame` and, where it has one, the column that identifies records.
+
+        model.predict_frame(frame).join(frame["ward"])
+        """
+        model: Any = self
+        identifier = getattr(getattr(model.encoding, "schema", None), "identifier", None)
+        kept = [identifier] if identifier in frame.columns else []
+        return frame[kept].assign(**model.predict_table(frame))
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={short(value)}" for name, value in self.get_params().items() if value is not None)

@@ -21,7 +21,7 @@ from comity.errors import StudyError
 from comity.federation.protocol import Protocol
 from comity.methods.constants import Constant, Constants
 from comity.methods.tables import describe_first_error
-from comity.representation import in_brief, short_repr
+from comity.representation import html_table, in_brief, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,6 +139,18 @@ class Method(BaseModel):
         return f"{type(self).__name__}({', '.join(filter(None, ['schema' if self._schema else '', options]))})"
 
     __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        """Its options, for a notebook; those that were left to their defaults are marked."""
+        rows = [
+            (
+                key,
+                in_brief(self._frames.get(key, getattr(self, key))),
+                "" if key in self.model_fields_set else "default",
+            )
+            for key in type(self).model_fields
+        ]
+        return html_table(type(self).__name__, ("option", "value", ""), rows)
 
     # What its users call.
 

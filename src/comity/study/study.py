@@ -26,7 +26,7 @@ from comity.federation.plan import Plan, plan
 from comity.federation.protocol import Protocol
 from comity.methods import PROTOCOLS, Method, Setting, method_of
 from comity.methods.tables import hint, validate
-from comity.representation import short_repr
+from comity.representation import html_table, short_repr
 from comity.study.local.stacks import NumberedParties, require_stacks, runs_as_stacks
 from comity.study.prediction import build_prediction
 from comity.study.public_files import digest_file, load_schema, read_public_records
@@ -61,6 +61,18 @@ class Study:
     """
 
     __repr__ = short_repr
+
+    def _repr_html_(self) -> str:
+        """What it is, for a notebook; `plan()` says what it would do."""
+        privacy = self.privacy
+        rows = [
+            ("method", repr(self.method)),
+            ("parties", f"{self.consortium.size:,}"),
+            ("privacy", f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, unit: {privacy.unit.value}"),
+            ("schema", f"{len(self.schema.columns)} columns"),
+            ("hash", self.hash),
+        ]
+        return html_table(f"Study {self.name!r}", ("", ""), rows, self.notices)
 
     name: str
     schema: Schema

@@ -14,7 +14,7 @@ from typing import Any
 
 from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
 from comity.errors import SchemaError, did_you_mean
-from comity.representation import short_repr
+from comity.representation import html_table, short_repr
 from comity.untrusted.toml import BadToml, read_tables
 
 KINDS: dict[str, type[Column]] = {
@@ -23,6 +23,10 @@ KINDS: dict[str, type[Column]] = {
     "ordinal": Ordinal,
     "date": Date,
 }
+
+
+# Columns that a notebook shows.
+_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,14 @@ class Schema:
     """
 
     __repr__ = short_repr
+
+    def _repr_html_(self) -> str:
+        """Its columns, for a notebook."""
+        ends = [] if self.target is None else [self.target]
+        rows = [(one.name, type(one).__name__.lower(), _bounds(one)) for one in (*self.columns, *ends)]
+        below = [] if self.target is None else [f"target: {self.target.name}"]
+        below += [] if self.identifier is None else [f"identifier: {self.identifier}"]
+        return html_table(f"Schema of {len(self.columns)} columns", ("column", "kind", "values"), rows[:_SHOWN], below)
 
     columns: tuple[Column, ...]
     target: Target | None = None
@@ -285,3 +297,11 @@ def to_toml_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(to_toml_value, value)) + "]"
     return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))
+
+
+def _bounds(column: Column | Target) -> str:
+    """What one value may be, in a few words."""
+    values = getattr(column, "values", None)
+    if values is None:
+        return f"{column.low} to {column.high}"  # type: ignore[union-attr]
+    return ", ".join(values[:6]) + (f" and {len(values) - 6} more" if len(values) > 6 else "")

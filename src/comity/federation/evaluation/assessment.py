@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from comity.artefacts.section import Dot, Dots, Grid, Section, read_section, section_page
 from comity.data import Records
 from comity.federation.evaluation.subgroups import Subgroup
-from comity.representation import short_repr
+from comity.representation import html_table, short_repr
 from comity.untrusted.pages import validate
 
 
@@ -161,6 +161,13 @@ class Assessment:
     repeats: Repeats | None = None
     tested: int = 0
     subgroups: tuple[Subgroup, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """Error, baselines and figures, for a notebook. No guarantee covers them."""
+        rows = [] if self.error is None else [("error", f"{self.error:.3f}", self.measure)]
+        rows += [(one.name, f"{one.error:.3f}", one.note) for one in self.baselines]
+        rows += [(one.name, f"{one.value:.3f}", one.about) for one in self.figures]
+        return html_table("Assessment of a simulation", ("", "", ""), rows)
 
     @property
     def is_share(self) -> bool:

@@ -29,6 +29,7 @@ from scipy.special import expit
 
 from comity.federation.evaluation.consistency import consistent_sums
 from comity.federation.evaluation.score_card import CAP, REACH, ScoreCard
+from comity.representation import html_table
 
 Floats = NDArray[np.float64]
 
@@ -133,6 +134,11 @@ class Figures:
 
     def __getitem__(self, name: str) -> Estimate:
         return self.figures[name]
+
+    def _repr_html_(self) -> str:
+        """The figures with their intervals, for a notebook."""
+        rows = [(name, str(figure)) for name, figure in self.figures.items()]
+        return html_table(f"Evaluation on about {self.records:,.0f} {self.of}", ("", ""), rows, self.notes)
 
     def as_json(self) -> dict[str, Any]:
         page = asdict(self)

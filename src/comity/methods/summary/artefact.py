@@ -25,7 +25,7 @@ from comity.methods.summary.features import FeatureMap, FourierFeatures
 from comity.methods.summary.protocol import OWNER, find_consumer
 from comity.methods.summary.published.hashes import PhasedCosines
 from comity.methods.summary.ratio import Ratio, Spectrum
-from comity.representation import short_repr
+from comity.representation import html_frame, short_repr
 
 _FORMAT: Final = "comity-bought-1"
 _PAGE: Final = "bought.json"
@@ -238,6 +238,9 @@ class BoughtRecords(BoughtRows):
             return Encoding(self.schema, scaling="unit").decode(self.rows, self.labels)
         frame = pd.DataFrame(self.rows, columns=[f"x{place}" for place in range(self.rows.shape[1])])
         return frame if self.labels is None else frame.assign(label=self.labels)
+
+    def _repr_html_(self) -> str:
+        return html_frame(f"{len(self):,} records of {len(self.bought.owners)} owners", self.frame)
 
     @property
     def owners(self) -> list[str]:

@@ -29,7 +29,7 @@ from comity.errors import DataError, SchemaError
 from comity.methods.synthetic.consistency import ConsistentTables, make_consistent
 from comity.methods.synthetic.counts import Counting, expected_errors
 from comity.methods.synthetic.synthesis import Synthesis
-from comity.representation import short_repr
+from comity.representation import html_frame, short_repr
 
 Floats = NDArray[np.float64]
 
@@ -229,6 +229,9 @@ class SyntheticDataset:
     @cached_property
     def frame(self) -> pd.DataFrame:
         return _make_frame(self.counts) if self.read is None else self.read
+
+    def _repr_html_(self) -> str:
+        return html_frame(f"Synthetic dataset of {len(self):,} rows", self.frame)
 
     @property
     def dataset(self) -> Dataset:

@@ -52,7 +52,7 @@ from comity.federation.messages.codec import encode
 from comity.federation.messages.received import Received, is_kept
 from comity.federation.messages.signatures import Signatures, check_signed_value
 from comity.files import make_folder, write_atomically
-from comity.representation import short_repr
+from comity.representation import html_fields, short_repr
 from comity.untrusted.file_names import check_name
 from comity.untrusted.pages import validate
 
@@ -69,6 +69,7 @@ class Released:
     """
 
     __repr__ = short_repr
+    _repr_html_ = html_fields
 
     name: str
     source: str

@@ -40,6 +40,7 @@ from comity.untrusted.text import escape_line
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 FORMAT = "comity-result-3"
 # More names than a line holds.
@@ -78,6 +79,12 @@ class Guarantee:
     def losses(self) -> dict[str, str]:
         """What each distinct payer lost, by what it is called."""
         return {payer.name: payer.loss for payer in self.payers} or {"each party": self.loss}
+
+    def _repr_html_(self) -> str:
+        seeded = [("", "made with a seed: a simulation, not a private release")] if self.seeded else []
+        rows = [*((payer, loss) for payer, loss in self.losses.items())]
+        rows += [("unit", f"{self.unit}, {self.neighbours}"), ("against", self.adversary), ("claim", self.claim)]
+        return html_table("Guarantee", ("", ""), rows + seeded)
 
     @property
     def private(self) -> bool:
@@ -370,6 +377,26 @@ class Result:
             "versions": dict(self.versions),
         }
 
+    def export(self, path: str | Path) -> Path:
+        """Write the released linear model for other programs: ONNX for a file that ends in .onnx, scikit-learn's by
+        skops for .skops. The file has the guarantee in its metadata. Needs `comity[export]`."""
+        from comity.learn.export import export_model
+
+        return export_model(self.presented, Path(path), self.export_metadata())
+
+    def export_metadata(self) -> dict[str, str]:
+        """What an exported model says of itself."""
+        schema = getattr(getattr(self.presented, "encoding", None), "schema", None)
+        return {
+            "guarantee": str(self.guarantee),
+            "study": self.study,
+            "study_hash": self.study_hash,
+            "run": self.run,
+            "made": self.made,
+            "made_with": f"comity {self.versions.get('comity', '')}".strip(),
+            **({} if schema is None else {"schema": schema.to_toml()}),
+        }
+
     # How it is shown and saved: the one place here that knows of reports, imported when it is called.
 
     def report(self, path: str | Path) -> Path:
@@ -377,6 +404,13 @@ class Result:
         from comity.report.result import write_report
 
         return write_report(self, Path(path))
+
+    def plot(self) -> Figure:
+        """The first picture of the page as a figure of matplotlib, which a notebook shows: the strongest weights of a
+        model, the columns of a dataset, or what was bought from whom."""
+        from comity.report.first_picture import plot_result
+
+        return plot_result(self)
 
     def save(self, folder: str | Path) -> Path:
         """Write the run's files into `folder`, which is made if it is not there."""
