@@ -69,6 +69,17 @@ def test_overrides_are_in_the_study_as_run(comity: Any, study: Path) -> None:
     assert as_run.hash == Study.load(study, overrides={"privacy.epsilon": 0.5, "softlabel.method": "soft"}).hash
 
 
+def test_a_run_is_exported_for_other_programs(comity: Any, study: Path) -> None:
+    pytest.importorskip("onnx", reason="comity[export] is not installed: no onnx")
+    folder = comity("run", str(study), "--seed", "3", "--json").document["folder"]
+    done = comity("export", folder, "--to", "model.onnx", "--json").document
+    assert done["format"] == "onnx" and Path("model.onnx").stat().st_size > 1000
+    assert "made with a seed" in done["guarantee"]
+    assert comity("export", folder, "--to", "model.txt").code == 3
+    assert comity("export", folder, "--to", "model.bin", "--format", "skops").code == 0
+    assert comity("export", folder, "--to", "model.bin", "--format", "pickle").code == 2
+
+
 def test_overridden_text_means_what_it_meant() -> None:
     awkward = STUDY + '\n["odd name"]\na = ["x\\"y", "tab\\t"]\nb = {c = true, d = [1, 2.5e-7]}\n'
     text = text_as_run(awkward, {"privacy.epsilon": 1e-7, "parties.count": 3, "new.key": 'say "hi"\\'})
@@ -87,6 +98,7 @@ def test_report_and_predict_use_the_run_folder(comity: Any, study: Path) -> None
     rows = comity("predict", folder, "test.csv", "--json").document
     written = pd.read_csv("p.csv")
     assert [row["predicted"] for row in rows] == list(written["predicted"]) and len(written) == 100
+    assert list(written["patient"]) == list(pd.read_csv("test.csv")["patient"])
     assert set(written["predicted"]) <= {"no", "yes"}
     assert list(written[["p(no)", "p(yes)"]].sum(axis=1)) == pytest.approx([1] * 100)
     pd.read_csv("test.csv").drop(columns="age").to_csv("noage.csv", index=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -10,9 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.text import Text
 
 import comity
 from comity.data import Classes, Numeric, Schema
+from comity.errors import BadInput, DataError
+from comity.learn import LinearClassifier
+from comity.privacy.unit import Neighbours, Unit
+from comity.report.first_picture import find_first_plot
 from comity.report.result import load_result
 from comity.representation import NamedValues, in_brief, short_repr
 from comity.study.records.party_data import load_party_data
@@ -21,6 +27,8 @@ from comity.study.simulation.simulate import run_study
 from .small_studies import small_study
 
 LONGEST = 1200
+# Tables for notebooks have up to 40 rows.
+LONGEST_HTML = 20_000
 CASES = [
     "softlabel default statistic=histograms",
     "averaging published delta=0",
@@ -64,6 +72,23 @@ def test_whatever_a_run_gives_back_is_shown_in_a_few_lines(case: str, tmp_path: 
     for path, value in [one for name, whole in told.items() for one in within(whole, name)]:
         assert len(repr(value)) <= LONGEST, f"repr({path}) has {len(repr(value))} characters"
         assert repr(value).count("\n") <= 8
+    shown = (
+        study,
+        study.schema,
+        study.method,
+        study.plan(),
+        result,
+        result.presented,
+        result.guarantee,
+        *result.releases,
+    )
+    for value in (*shown, result.assessment, result.transcript):
+        html = value._repr_html_()
+        assert html.startswith("<div>") and "<table>" in html and len(html) <= LONGEST_HTML, type(value)
+    figure = result.plot()
+    assert type(figure.axes[0]).__name__ == "Axes" and figure._repr_png_().startswith(b"\x89PNG")
+    plot = find_first_plot(result)
+    assert plot is not None and plot.about in str([text.get_text() for text in figure.findobj(Text)])
     for values in (result.released, result.received_by("coordinator")):
         assert len(repr(values)) <= LONGEST and dict(values) == values
 
@@ -106,6 +131,50 @@ def test_values_are_shown_by_what_they_are(value: Any, shown: str) -> None:
 
 def test_a_number_of_numpy_is_shown() -> None:
     assert "2.5" in in_brief(np.float64(2.5)) and in_brief(np.array(3)) == "array(3)"
+
+
+PUBLIC = {name: getattr(comity, name) for name in comity.__all__ if isinstance(getattr(comity, name), type)}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_class_has_a_short_repr_and_a_table_for_notebooks(name: str) -> None:
+    """Those of values are measured above; here none is left out."""
+    assert PUBLIC[name].__repr__ is not object.__repr__
+    assert hasattr(PUBLIC[name], "_repr_html_"), name
+
+
+def test_public_objects_of_many_parts_have_a_short_repr() -> None:
+    schema = Schema(tuple(Numeric(f"x{place}", 0, 1) for place in range(500)), Classes("y", ("no", "yes")))
+    method = comity.Averaging(schema, sizes={f"party-{place}": 100 for place in range(300)})
+    study = method.study([f"party-{place}" for place in range(300)], epsilon=1, delta=1e-6)
+    encoding = comity.Encoding(schema)
+    model = LinearClassifier(np.ones((1, 500)), ("no", "yes"), encoding)
+    ledger = comity.Ledger.in_memory(unit=Unit.RECORD, neighbours=Neighbours.REPLACE)
+    table = comity.Table(("a", "b"), tuple((str(place), 1.0) for place in range(2000)))
+    data = comity.Dataset(pd.DataFrame({"x0": [0.5] * 3000}), Schema((Numeric("x0", 0, 1),)))
+    estimators = (comity.AveragedClassifier(), comity.SoftLabelClassifier(), comity.VerticalRegressor())
+    for value in (schema, method, study, encoding, model, ledger, table, data, study.consortium, *estimators):
+        assert len(repr(value)) <= 2000, type(value).__name__
+    assert len(repr(study.plan())) <= 2000
+
+
+def test_predictions_keep_index_and_identifier() -> None:
+    schema = Schema((Numeric("x", 0, 1),), Classes("y", ("no", "yes")), "patient")
+    model = LinearClassifier([[1.0]], ("no", "yes"), comity.Encoding(schema))
+    frame = pd.DataFrame({"patient": ["b", "a"], "x": [0.1, 0.9]}, index=[7, 3])
+    found = model.predict_frame(frame)
+    assert list(found.index) == [7, 3] and list(found["patient"]) == ["b", "a"]
+    assert list(found.columns) == ["patient", "predicted", "p(no)", "p(yes)"]
+    assert list(model.predict_frame(frame[["x"]]).columns) == ["predicted", "p(no)", "p(yes)"]
+
+
+def test_a_plot_without_matplotlib_or_without_a_picture_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = small_result()
+    monkeypatch.setitem(sys.modules, "comity.report.matplotlib_plots", None)
+    with pytest.raises(BadInput, match="pip install matplotlib"):
+        result.plot()
+    with pytest.raises(DataError, match="presents nothing that has a picture"):
+        replace(result, presented={}).plot()
 
 
 def small_result() -> comity.Result:

@@ -42,7 +42,8 @@ class Shown(Figure):
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
-        self.savefig(buffer, format="png", dpi=110)
+        with _styled("figure"):
+            self.savefig(buffer, format="png", dpi=110)
         return buffer.getvalue()
 
 
@@ -96,17 +97,12 @@ def _dots(plot: Dots) -> Figure:
         known |= deviation is not None
         covers = abs(dot.value) <= reach
         axes.hlines(place, dot.value - reach, dot.value + reach, color=LINE, linewidth=2.2)
-        axes.plot(
-            dot.value,
-            place,
-            marker="o",
-            markersize=6,
-            color=GREY if covers else DARK,
-            fillstyle="none" if covers else None,
-        )
+        ink, fill = (GREY, "none") if covers else (DARK, "full")
+        axes.plot(dot.value, place, marker="o", markersize=6, color=ink, fillstyle=fill)
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_yticks(range(len(shown)), [dot.label for dot in shown])
-    axes.set_xlabel(plot.axis + ("\n(line: ± 2 standard deviations; hollow: the sign may be chance)" if known else ""))
+    told = "line: ± 2 standard deviations; hollow: the sign may be chance"
+    axes.set_xlabel(f"{plot.axis}\n({told if known else 'how far noise moves each is not known'})")
     axes.set_title(plot.about, loc="left", fontsize=10.5, fontweight="bold")
     return figure
 
@@ -127,7 +123,7 @@ def _panels(plot: Panels) -> Figure:
         axes.invert_yaxis()
         axes.set_title(panel.label, loc="left", fontsize=9.5, fontweight="bold")
     pale, dark = plot.named
-    figure.suptitle(f"{plot.about}\npale: {pale}; dark: {dark}", fontsize=9.5, x=0.01, ha="left")
+    figure.suptitle(f"{plot.about}\n{pale} (pale), {dark} (dark)", fontsize=9.5, x=0.01, ha="left")
     return figure
 
 
