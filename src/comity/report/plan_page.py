@@ -30,6 +30,7 @@ from comity.report.overview import (
 from comity.report.page import render
 from comity.report.plots import Amount, draw_amounts
 from comity.report.sentences import best_guess_probability, format_percent
+from comity.study.forecast.signal import describe_signal
 from comity.study.results.views import View, list_views
 from comity.study.simulation.ledgers import BudgetForecast, forecast_budgets
 from comity.study.study import Study
@@ -100,7 +101,7 @@ def render_plan(study: Study, *, expect: tuple[str, ...] = ()) -> str:
     plan = study.plan()
     forecasts = forecast_budgets(study)
     views = list_views(study.agreement.accepted, study.consortium)
-    answers = answer_questions(plan, views, forecasts, expect=expect)
+    answers = answer_questions(plan, views, forecasts, expect=(*describe_signal(study), *expect))
     names = [] if isinstance(study.parties, int) else list(study.parties)
     return render(
         "plan.html.jinja",

@@ -1,0 +1,77 @@
+"""A plan says by itself, from public figures alone, that a study would learn nothing; and never of one that learns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import comity
+from comity.data import Classes, Numeric, Schema, clinic_schema, clinics
+from comity.errors import ComityError
+from comity.methods import entry_of, load_object
+from comity.report.plan_page import render_plan
+from comity.study.forecast.signal import LARGEST_RATIO, describe_signal, noise_ratio
+from comity.study.study import Study
+from tests.report.small_studies import CASES, small_study
+
+SCHEMA = Schema((Numeric("x", -1, 1), Numeric("z", -1, 1)), Classes("y", ("no", "yes")))
+
+
+def starter(name: str, folder: Path, **overrides: Any) -> Study:
+    load_object(entry_of(name).starter)(folder)
+    return Study.load(folder / "study.toml", overrides=overrides)
+
+
+TINY: dict[str, dict[str, Any]] = {
+    "averaging": {"privacy.epsilon": 1e-3},
+    # A vertical study declares no number of rows, only the most that there may be.
+    "vertical": {"privacy.epsilon": 0.1, "vertical.max_rows": 256},
+    "synthetic": {"privacy.epsilon": 1e-3},
+    "softlabel": {"privacy.epsilon": 1e-3},
+    "summary": {"privacy.epsilon": 1e-4},
+}
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_it_is_silent_about_the_starters_and_speaks_where_their_epsilon_is_tiny(name: str, tmp_path: Path) -> None:
+    study = starter(name, tmp_path)
+    assert describe_signal(study) == ()
+    tiny = Study.load(tmp_path / "study.toml", overrides=TINY[name])
+    (sentence,) = describe_signal(tiny)
+    assert "would learn nothing" in sentence and "Raise privacy.epsilon" in sentence
+    assert sentence[1:] in render_plan(tiny) and "would learn nothing" not in render_plan(study)
+
+
+def test_it_speaks_where_records_are_few() -> None:
+    def study(sizes: int) -> Study:
+        return comity.Averaging(SCHEMA, sizes=sizes).study(["ash", "birch", "cedar"], epsilon=0.1, delta=1e-6)
+
+    assert describe_signal(study(3)) and not describe_signal(study(3000))
+    few, many = noise_ratio(study(100)), noise_ratio(study(1000))
+    # Noise is public and the same: ten times the records are a tenth of the ratio.
+    assert few is not None and many is not None and few == pytest.approx(10 * many, rel=0.2)
+
+
+def test_a_study_that_it_calls_useless_is_no_better_than_a_constant() -> None:
+    method = comity.Averaging(clinic_schema("readmitted"), sizes=40, rounds=4)
+    names = ["clinic-01", "clinic-02", "clinic-03"]
+    study = method.study(names, epsilon=0.1, delta=1e-6)
+    ratio = noise_ratio(study)
+    assert ratio is not None and ratio >= LARGEST_RATIO
+    test = clinics(1, 1000, "test")["clinic-01"]
+    errors = [method.simulate(clinics(3, 40), epsilon=0.1, delta=1e-6, seed=seed, test=test).error for seed in range(3)]
+    constant = min((test["readmitted"] == answer).mean() for answer in ("no", "yes"))
+    assert sum(error for error in errors if error is not None) / 3 > constant - 0.02
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_study_makes_it_fail(case: str, tmp_path: Path) -> None:
+    try:
+        study = small_study(case, tmp_path)
+        study.plan()
+    except ComityError:
+        return
+    ratio = noise_ratio(study)
+    assert ratio is None or 0 < ratio < 1e6
