@@ -67,8 +67,8 @@ def test_bars_are_as_long_as_their_values_and_ours_stands_out() -> None:
 def test_dots_lie_on_either_side_of_zero_with_their_noise_behind_them() -> None:
     root: Any = ElementTree.fromstring(PLOTS["dots"])
     zero = float(root.find("g/line").get("x1"))
-    circle, square = root.find("g/circle"), root.find("g/rect")
-    right, left = float(circle.get("cx")) - zero, zero - float(square.get("x")) - 3
+    below, above = sorted(float(one.get("cx")) for one in root.findall("g/circle"))
+    right, left = above - zero, zero - below
     assert right == pytest.approx(2 * left, abs=0.05)
     noise = [one for one in root.findall("g/line") if one.get("stroke-width") == "2.2"]
     assert [float(one.get("x2")) - float(one.get("x1")) for one in noise] == [pytest.approx(0.6 * right, abs=0.05)] * 2

@@ -34,7 +34,7 @@ def write_page(audit: Audit, path: Path) -> Path:
 def bars_plot(claims: Sequence[Claim]) -> str:
     """Measured as a share of the claim, with a line at the claim itself."""
     shown = list(reversed(claims))
-    top = max(1.1, *(claim.measured / claim.claimed for claim in shown)) * 1.08
+    top = max(1.1, *(claim.measured / claim.claimed for claim in shown)) * 1.2
     drawing = Drawing([claim.name for claim in shown], 0.0, top, width=_WIDTH, row=20.0)
     for place, claim in enumerate(shown):
         share, y = claim.measured / claim.claimed, drawing.y(place)

@@ -348,6 +348,8 @@ def find_strongest(model: LinearClassifier) -> tuple[Dot, ...]:
     coef, names = _by_feature(model), model.encoding.names
     if coef is None:
         return ()
+    # The constant entry of a row is no feature.
+    coef = coef * np.array([name != "(intercept)" for name in names])
     order = np.argsort(-np.abs(coef), axis=None)[:MAX_SHOWN]
     dots = []
     for place in order:

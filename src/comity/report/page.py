@@ -18,6 +18,7 @@ from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declare.declaration import DISCLOSING, is_unproven
 from comity.privacy.loss import format_small, format_up
 from comity.report.card import describe_presented
+from comity.report.overview import describe_view
 from comity.report.plots import Amount, Mark, draw_amounts, draw_errors, draw_marks, draw_plot
 from comity.report.sentences import describe_evaluation, describe_quality, explain_guarantee
 from comity.untrusted.text import escape_lines
@@ -72,10 +73,13 @@ def render(template: str, **values: Any) -> str:
 def render_result(result: Result, *, audit: str | None = None) -> str:
     """The page of a run. `audit` is the name of a file beside it: the page of an audit of its study."""
     presented, assessment = result.presented, result.assessment
-    first, parts = "", []
+    first, notes, parts = Markup(""), (), []
     if isinstance(presented, Artefact):
         own = draw_section(presented.section(result.model_noise))
-        first = own.plots[0] if own.plots else ""
+        first = own.plots[0] if own.plots else first
+        if first and not own.plots[1:] and not own.tables:
+            # They are about the picture, and there is nothing else in the section.
+            notes, own = own.sentences, replace(own, sentences=())
         parts.append(replace(own, plots=own.plots[1:]))
     parts = [*draw_subgroups(result), *parts]
     parts += [draw_section(artefact.section()) for artefact in result.beside.values()]
@@ -85,6 +89,8 @@ def render_result(result: Result, *, audit: str | None = None) -> str:
         result=result,
         audit=audit,
         learned=describe_presented(result),
+        learned_notes=notes,
+        saw=[(view.participant, describe_view(view, result.plan.rows)) for view in result.views],
         verdict=describe_quality(result),
         private=describe_evaluation(result),
         warnings=list_warnings(result),
@@ -283,6 +289,17 @@ def format_cell(value: object) -> str:
     return "-" if value is None else str(value)
 
 
+def format_figure(value: float) -> str:
+    """A figure with three decimals; a count without any."""
+    return f"{value:,.0f}" if abs(value) >= 1 and float(value).is_integer() else f"{value:.3f}"
+
+
+def format_sentence(text: str) -> str:
+    """A text that begins as a sentence does, unless it begins with a name of the program."""
+    word = text.split(" ")[0].rstrip(":,")
+    return text[:1].upper() + text[1:] if word.isalpha() else text
+
+
 def format_bytes(count: float) -> str:
     """Bytes in a unit that leaves at most four digits."""
     for unit in ("B", "kB", "MB", "GB"):
@@ -312,6 +329,8 @@ def _environment() -> Environment:
         finalize=_without_hidden,
     )
     environment.filters["size"] = format_bytes
+    environment.filters["figure"] = format_figure
+    environment.filters["sentence"] = format_sentence
     environment.filters["cell"] = format_cell
     environment.filters["delta"] = lambda value: format_small(Decimal(repr(value)))
     return environment

@@ -18,6 +18,7 @@ from comity.federation.declare.declaration import is_unproven
 from comity.federation.plan import Plan
 from comity.privacy.ledger import format_rounded
 from comity.privacy.loss import format_up
+from comity.privacy.unit import Unit
 from comity.report.overview import (
     Learned,
     Overview,
@@ -113,6 +114,7 @@ def render_plan(study: Study, *, expect: tuple[str, ...] = ()) -> str:
         parties=names[:_SHOWN_PARTIES],
         more_parties=max(0, len(names) - _SHOWN_PARTIES),
         receivers=list_receivers(plan.rows),
+        records=None if study.privacy.unit is Unit.PARTY else study.protocol.declared_units(study.consortium),
         guess=draw_guess(plan),
         budgets=[(one.owners, draw_forecast(one)) for one in forecasts],
         typical=draw_typical(plan) if not forecasts else "",

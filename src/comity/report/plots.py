@@ -169,10 +169,8 @@ def draw_dots(plot: Dots) -> str:
             drawing.line((drawing.x(dot.value - reach), drawing.x(dot.value + reach)), (y, y), ink=LINE, width=2.2)
         if abs(dot.value) <= reach:
             drawing.dot(x, y, fill="white", edge=GREY)
-        elif dot.value >= 0:
-            drawing.dot(x, y, fill=DARK)
         else:
-            drawing.box((x - 3, x + 3), y, 6, fill="white", edge=DARK)
+            drawing.dot(x, y, fill=DARK)
     spread = ""
     if any(reaches):
         of = "of the added noise" if plot.deviation is not None else "of each"
@@ -207,7 +205,7 @@ def draw_panels(plot: Panels) -> str:
     )
 
 
-_PANEL_HEAD, _CELL, _LABEL_WIDTH = 20.0, 13.0, 62.0
+_PANEL_HEAD, _CELL, _LABEL_WIDTH = 20.0, 13.0, 82.0
 
 
 def _draw_panel(panel: Panel, *, left: float, top: float) -> list[str]:
