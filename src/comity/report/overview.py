@@ -300,11 +300,10 @@ def describe_view(view: View, rows: Sequence[PlanRow]) -> list[Learned]:
     for seen in view.seen:
         row = known.get(seen.release)
         if row is None or seen.unprotected:
-            what = (
-                f"exactly: {row.why}"
-                if row is not None and row.why
-                else f"exactly, or made from exact values: {seen.release}"
-            )
+            told = "" if row is None else row.why
+            what = f"exactly, or made from exact values: {seen.release}"
+            if told:
+                what = told if told.startswith("exactly") else f"exactly: {told}"
             exact.append(Learned(what, True, (seen.release,)))
         else:
             found.setdefault(row.kind, []).append(row)
@@ -313,5 +312,9 @@ def describe_view(view: View, rows: Sequence[PlanRow]) -> list[Learned]:
 
 
 def _received(kind: str, rows: Sequence[PlanRow]) -> str:
+    to_everyone = [row for row in rows if row.to == "everyone"]
+    if kind == "derived" and to_everyone:
+        steps = " and steps towards it" if len(to_everyone) < len(rows) else ""
+        return f"the result{steps}, made from values with noise alone"
     times = sum(row.times for row in rows)
     return _RECEIVED.get(kind, "values").format(times=f"{times:,} {'value' if times == 1 else 'values'}")

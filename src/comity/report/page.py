@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from comity.artefacts.artefact import Artefact
 from comity.artefacts.section import Grid, Section
@@ -294,6 +294,11 @@ def format_figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1 and float(value).is_integer() else f"{value:.3f}"
 
 
+def format_code(text: str) -> Markup:
+    """A text in which parts between backticks are commands or files."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(escape_lines(text)))))
+
+
 def format_sentence(text: str) -> str:
     """A text that begins as a sentence does, unless it begins with a name of the program."""
     word = text.split(" ")[0].rstrip(":,")
@@ -331,6 +336,7 @@ def _environment() -> Environment:
     environment.filters["size"] = format_bytes
     environment.filters["figure"] = format_figure
     environment.filters["sentence"] = format_sentence
+    environment.filters["code"] = format_code
     environment.filters["cell"] = format_cell
     environment.filters["delta"] = lambda value: format_small(Decimal(repr(value)))
     return environment

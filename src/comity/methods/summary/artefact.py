@@ -461,6 +461,6 @@ def _read_rows(arrays: Mapping[str, NDArray[Any]]) -> tuple[Floats, NDArray[Any]
 def _bars(bought: Bought) -> Bars:
     return Bars(
         "Share of the value by owner",
-        "share of the noisy masses" if bought.basis == "masses" else "share of winning bids",
+        "share of the value, estimated with noise" if bought.basis == "masses" else "share of winning bids",
         tuple(Bar(owner, share, ours=False) for owner, share in list(zip(bought.owners, bought.shares))[:20]),
     )
