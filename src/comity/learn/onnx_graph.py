@@ -35,7 +35,7 @@ class Graph:
 
         name = f"c{len(self.constants)}"
         if kind is str:
-            texts = [str(one).encode() for one in value]
+            texts: Any = [str(one).encode() for one in value]
             self.constants.append(helper.make_tensor(name, TensorProto.STRING, [len(texts)], texts))
         else:
             self.constants.append(numpy_helper.from_array(np.asarray(value, kind), name))

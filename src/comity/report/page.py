@@ -73,7 +73,8 @@ def render(template: str, **values: Any) -> str:
 def render_result(result: Result, *, audit: str | None = None) -> str:
     """The page of a run. `audit` is the name of a file beside it: the page of an audit of its study."""
     presented, assessment = result.presented, result.assessment
-    first, notes, parts = Markup(""), (), []
+    first, parts = Markup(""), list[Part]()
+    notes: tuple[str, ...] = ()
     if isinstance(presented, Artefact):
         own = draw_section(presented.section(result.model_noise))
         first = own.plots[0] if own.plots else first

@@ -539,7 +539,7 @@ class PublishedSynthetic(Protocol):
             return None
         kept: list[Any] = [artefacts["model"] for artefacts in own.values() if "model" in artefacts]
         weights = [np.atleast_2d(model.weights) for model in kept] or [self._fit_shared(presented)]
-        errors = [measure_errors(self.target, one, test.features, np.asarray(test.labels)) for one in weights]
+        errors = [measure_errors(self.target, one, test.features, test.labels) for one in weights]
         return np.asarray(np.mean(errors, axis=0), np.float64)
 
     def score(self, model: Any, test: Records) -> float | None:
