@@ -243,7 +243,8 @@ def test_two_classes_have_one_weight_for_each_feature(result: Any, rows: int) ->
     found = find_strongest(model)
     assert len({weight.label for weight in found}) == len(found) == 12
     # The last entry of a row is the constant one, which is no feature.
-    assert names[-1] == "(intercept)" and found[0] == Dot(names[-2], pytest.approx(slope[-2] * rows))
+    assert names[-1] == "(intercept)" and found[0].label == names[-2]
+    assert found[0].value == pytest.approx(slope[-2] * rows)
     assert "in favour of yes" in render_result(replace(result, presented=model))
 
 

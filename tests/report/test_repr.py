@@ -85,7 +85,7 @@ def test_whatever_a_run_gives_back_is_shown_in_a_few_lines(case: str, tmp_path: 
     for value in (*shown, result.assessment, result.transcript):
         html = value._repr_html_()
         assert html.startswith("<div>") and "<table>" in html and len(html) <= LONGEST_HTML, type(value)
-    figure = result.plot()
+    figure: Any = result.plot()
     assert type(figure.axes[0]).__name__ == "Axes" and figure._repr_png_().startswith(b"\x89PNG")
     plot = find_first_plot(result)
     assert plot is not None and plot.about in str([text.get_text() for text in figure.findobj(Text)])

@@ -54,7 +54,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "holdout": "without test: the share of records held out for the test",
         "split_seed": "another number holds out and deals other records; --seed does not",
         "baselines": "compare with a constant, own data and pooled data",
-        "evaluate_by": "columns, and \"party\": the error of each subgroup of the test records, with intervals",
+        "evaluate_by": 'columns, and "party": the error of each subgroup of the test records, with intervals',
         "grant": "epsilon in each simulated ledger; what the study asks if left out",
         "memory": "gigabytes of a party's encoded records; more are read in blocks, or refused",
         "models": "soft labels: the local model of each party, or default, instead of the built-in one",
