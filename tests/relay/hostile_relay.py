@@ -7,6 +7,7 @@ import json
 import socket
 import ssl
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,6 +26,7 @@ class HostileRelay:
         home = folder / f"relay-{abs(hash(nonce))}"
         self.invitation, self._nonce = home / INVITATION, nonce
         self.signatures: list[bytes] = []
+        self._lines: list[socket.socket] = []
         pem = create_certificate(home, "127.0.0.1")
         self._server = socket.create_server(("127.0.0.1", 0))
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -40,8 +42,12 @@ class HostileRelay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.close()
+        # The client is gone by now, and does not always close its end.
+        for line in self._lines:
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
         self._thread.join(10)
+        self._server.close()
 
     def _serve(self) -> None:
         """Greet one client, and read its CONNECT."""
@@ -51,6 +57,7 @@ class HostileRelay:
             line, _ = self._server.accept()
             line.settimeout(5)
             with self._context.wrap_socket(line, server_side=True) as client:
+                self._lines.append(client)
                 client.sendall(f"INFO {json.dumps(info)}\r\n".encode())
                 said = b""
                 while b"\r\n" not in said and (more := client.recv(4096)):
@@ -58,6 +65,7 @@ class HostileRelay:
                 options: dict[str, Any] = json.loads(said.partition(b"\r\n")[0].partition(b" ")[2] or b"{}")
                 if "sig" in options:
                     self.signatures.append(base64.b64decode(options["sig"]))
+                    client.sendall(b"-ERR 'Authorization Violation'\r\n")
         except OSError:
             pass
 

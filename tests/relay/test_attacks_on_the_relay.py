@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from comity.crypto import key_file
-from comity.errors import StudyError
+from comity.crypto.public_block import PublicBlock, block_text
+from comity.errors import Refused, StudyError
 from comity.relay import membership, server
 from comity.relay.address import RelayAddress
 from comity.relay.roster import Roster
@@ -214,6 +215,22 @@ def test_a_key_listens_for_the_name_that_the_roster_has(row: Any, members: Any) 
             return "; ".join(await one.refused(one.client.subscribe("comity.ask.north")))
 
     assert row.told.lower() in asyncio.run(tried()).lower()
+
+
+@attack(
+    "the wrong name: a block that a member sends to be admitted, in the name of another or of the coordinator",
+    by="the holder's program, which keeps the keys that it has",
+    told="is admitted with other keys",
+    sees="nothing: the holder reads it",
+)
+def test_a_block_does_not_take_the_place_of_another(row: Any, members: Any, tmp_path: Path) -> None:
+    keys = key_file.create(tmp_path / "mallory.keys")
+    for name in ("south", "coordinator"):
+        (tmp_path / "mallory.toml").write_text(block_text(name, keys))
+        with pytest.raises(Refused, match=row.told):
+            membership.admit_members(members.folder, [PublicBlock.load(tmp_path / "mallory.toml")])
+        assert is_admitted(members.relay_of(name))
+    assert not is_admitted(replace(members.relay_of("north"), keys=tmp_path / "mallory.keys"))
 
 
 @attack(

@@ -76,11 +76,20 @@ def test_a_key_that_was_revoked_or_replaced_is_never_admitted_again() -> None:
     assert out.members["north"].state(NOW) == "revoked"
     with pytest.raises(Refused, match=f"the key {A} of north was revoked"):
         out.require("north", A)
-    back = out.admitted("north", entry(B)).admitted("north", entry(C))
+    back = out.admitted("north", entry(B)).revoked("north").admitted("north", entry(C))
     assert back.members["north"] == Member(entry(C), (A, B))
     for key in (A, B):
         with pytest.raises(Refused, match="revoked"):
             back.admitted("north", entry(key))
+
+
+def test_nobody_takes_a_members_place_by_its_name() -> None:
+    """A member writes the name in its block: one that names another, or the coordinator, is not admitted for it."""
+    roster = Roster("tls://x:1", "x:1").admitted(COORDINATOR, entry(A)).admitted("north", entry(B))
+    for name in (COORDINATOR, "north"):
+        with pytest.raises(Refused, match=f"{name} is admitted with other keys .*revoke the old ones first"):
+            roster.admitted(name, entry(C))
+    assert roster.revoked("north").admitted("north", entry(C)).users(NOW)["north"] == C
 
 
 def test_one_key_is_one_member() -> None:
@@ -101,7 +110,7 @@ def test_a_name_is_given_once_and_who_is_not_admitted_is_not_revoked() -> None:
 
 def test_a_roster_is_read_as_it_was_written(tmp_path: Path) -> None:
     roster = Roster("tls://x:1", "x:1").admitted("north", entry(A)).admitted("south", entry(C))
-    roster = roster.admitted("north", entry(B)).revoked("south")
+    roster = roster.revoked("north").admitted("north", entry(B)).revoked("south")
     roster.save(tmp_path)
     assert Roster.load(tmp_path) == roster
 

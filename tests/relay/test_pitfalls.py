@@ -208,6 +208,7 @@ def test_new_keys_and_a_new_invitation_are_taken_up_at_the_next_connection(tmp_p
         site = Site(line.loop, made, "north", echo)
         site.up()
         made.keys_of("north").rename(tmp_path / "old")
+        membership.revoke_member(made.folder, "north")
         made.admit("north")
         wait_until(lambda: "Authorization" in site.agent._link.last_errors or site.agent._link.is_connected)
         site.up()

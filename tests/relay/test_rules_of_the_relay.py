@@ -25,6 +25,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509.oid import NameOID
 
 from comity.errors import BadInput, Refused, Stopped
 from comity.relay import membership, server
@@ -259,8 +260,9 @@ def test_the_relays_key_signs_no_certificate_that_members_accept(two: Any, tmp_p
         ec.generate_private_key(ec.SECP256R1()),
         datetime.now(UTC),
     )
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "another relay")])
     made = (
-        x509.CertificateBuilder(issuer, issuer, key.public_key(), 7, now - timedelta(1), now + timedelta(1))
+        x509.CertificateBuilder(issuer, name, key.public_key(), 7, now - timedelta(1), now + timedelta(1))
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
         .sign(signer, hashes.SHA256())
     )

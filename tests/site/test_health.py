@@ -170,11 +170,12 @@ def test_an_invitation_that_lists_the_key_for_another_or_not_at_all(site: Path, 
     assert "Coming from certificates" in only(site, "invitation")
 
 
-@pytest.mark.parametrize(("days", "state"), [(366, "failure"), (340, "warning"), (3660, "failure")])
+@pytest.mark.parametrize(("days", "state"), [(366, "failure"), (340, "warning"), (3660, "failure"), (-1, "failure")])
 def test_an_entry_or_a_relays_certificate_that_ended_or_ends_soon(site: Path, days: int, state: str) -> None:
     then = datetime.now(UTC) + timedelta(days=days)
     (one,) = found(site, clock=lambda: then)["invitation"]
-    assert one.state == state and "ask the consortium's holder" in one.sentence
+    assert one.state == state
+    assert ("ask the consortium's holder" if days > 0 else "set the clock") in one.sentence
 
 
 def test_without_an_invitation_nothing_is_served(site: Path) -> None:

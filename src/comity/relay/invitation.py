@@ -62,6 +62,11 @@ class Invitation:
         """When the relay's certificate expires."""
         return read_certificate(self.certificate, "the invitation").not_valid_after_utc
 
+    @property
+    def valid_from(self) -> datetime:
+        """When the relay's certificate begins."""
+        return read_certificate(self.certificate, "the invitation").not_valid_before_utc
+
     def name_of(self, user: str) -> str | None:
         """The member with this key; None if the list has none."""
         return next((name for name, entry in self.members.items() if entry.key == user), None)

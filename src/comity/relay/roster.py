@@ -90,7 +90,8 @@ class Roster:
         }
 
     def require(self, name: str, key: str) -> None:
-        """Refuse a name that looks like another member's, a revoked key, and the key of another member."""
+        """Refuse a name that looks like another member's, a revoked key, the key of another member, and a second key of
+        a member. A member writes the name in its block itself, so it could otherwise take another member's place."""
         require_member_name(name) if name == COORDINATOR else require_party_name(name)
         same = next((known for known in self.members if fold(known) == fold(name) and known != name), None)
         if same is not None:
@@ -99,16 +100,21 @@ class Roster:
             raise Refused(
                 f"the key {key} of {name} was revoked; have {name} make new keys: comity keys new", code="revoked"
             )
+        known = self.entries().get(name)
+        if known is not None and known.key != key:
+            raise Refused(
+                f"{name} is admitted with other keys (fingerprint {known.fingerprint}); if {name} itself has new ones, "
+                f"revoke the old ones first: comity consortium revoke FOLDER {name}",
+                code="keys",
+            )
         for other, member in self.members.items():
             if other != name and key in (*((member.entry.key,) if member.entry else ()), *member.out):
                 raise Refused(f"the key {key} belongs to {other}; have {name} make its own", code="keys")
 
     def admitted(self, name: str, entry: Entry) -> Roster:
-        """A roster with this entry for a member; the member's earlier key is revoked."""
+        """A roster with this entry for a member."""
         self.require(name, entry.key)
-        member = self.members.get(name, Member())
-        earlier = () if member.entry is None or member.entry.key == entry.key else (member.entry.key,)
-        return self._with(name, Member(entry, (*member.out, *earlier)))
+        return self._with(name, Member(entry, self.members.get(name, Member()).out))
 
     def revoked(self, name: str) -> Roster:
         """A roster that never admits this member's current key again."""

@@ -133,6 +133,9 @@ def _entry(site: SiteFile, invitation: Invitation, now: datetime) -> Finding:
     if expires <= now:
         sentence = f"{site.invitation}: the relay's certificate expired on {expires:%Y-%m-%d}; {holder}"
         return Finding("invitation", "failure", f"{sentence} for a new invitation")
+    if invitation.valid_from > now:
+        sentence = f"{site.invitation}: the relay's certificate is valid from {invitation.valid_from:%Y-%m-%d %H:%M} on"
+        return Finding("invitation", "failure", f"{sentence}, and it is {now:%Y-%m-%d %H:%M} here; set the clock")
     if listed is None:
         sentence = f"{site.invitation}: was written before {site.party} was admitted and has no end date for it"
         return Finding("invitation", "warning", f"{sentence}; {holder} for the current one")
