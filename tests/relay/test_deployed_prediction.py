@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,8 +43,11 @@ def comity(folder: Any, *words: Any) -> Any:
 def owners(tmp_path: Path) -> Iterator[Any]:
     with ExitStack() as stack:
         stack.enter_context(sandbox.sandbox_home(tmp_path))
-        loopback = Loopback.make(tmp_path, NAMES)
         sites = ColumnSites.make_columns(tmp_path, NAMES)
+        # The keys that the study pins are those of the relay's members.
+        (tmp_path / "coordinator").mkdir()
+        shutil.copy(tmp_path / "coordinator.key", tmp_path / "coordinator" / "coordinator.key")
+        loopback = Loopback.make(tmp_path, NAMES)
         for name in NAMES:
             sites.terms(name, relay=relay_of(loopback))
         stack.enter_context(loopback.relay())
