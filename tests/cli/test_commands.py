@@ -23,7 +23,7 @@ COMMANDS = [
     *(["new"], ["plan"], ["run"], ["report"], ["predict"], ["demo"], ["doctor"]),
     *(["schema", "check"], ["schema", "draft"]),
     *(["ledger", name] for name in ("init", "show", "grant", "verify", "export", "write-off", "abandon")),
-    *(["consortium", name] for name in ("init", "join", "add", "renew", "revoke", "show", "units", "try")),
+    *(["consortium", name] for name in ("init", "add", "revoke", "show", "units", "try")),
     *(["relay", "serve"], ["relay", "reload"], ["study", "submit"]),
 ]
 

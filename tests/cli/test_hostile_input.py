@@ -62,7 +62,6 @@ def test_toml_that_can_not_be_read_is_bad_input(comity: Comity, tmp_path: Path, 
     path.write_text(HOSTILE[kind])
     folder.mkdir()
     (folder / "roster.toml").write_text(HOSTILE[kind])
-    (folder / "membership.toml").write_text(HOSTILE[kind])
     (tmp_path / "records.csv").write_text("a\n1\n")
     begin_run(folder, RunManifest("r1", "study.toml", ".", "ab" * 32, None, {}, 2, resumable=True, deployed=True), "")
     (folder / "result.json").write_text("{}")
@@ -75,7 +74,7 @@ def test_toml_that_can_not_be_read_is_bad_input(comity: Comity, tmp_path: Path, 
         ("schema", "check", path, tmp_path / "records.csv"),
         ("site", "inbox", "--site", path),
         ("consortium", "show", folder),
-        ("consortium", "join", path),
+        ("consortium", "add", folder, path),
         ("fetch", folder, "--keys", path),
     ):
         ended = comity(*words)

@@ -18,8 +18,11 @@ def test_new_keys_are_shown_as_the_roster_wants_them_and_never_overwritten(tmp_p
     pinned = tomllib.loads(made.out)["parties"]["north"]["keys"]
     assert path.stat().st_mode & 0o777 == 0o600
     assert PublicIdentity.from_texts(pinned) == key_file.load(path).public
-    assert comity("keys", "show", path, "--party", "north", "--json").document == {"party": "north", "keys": pinned}
-    assert made.out.startswith(f"# fingerprint: {key_file.load(path).public.fingerprint}\n")
+    fingerprint = key_file.load(path).public.fingerprint
+    document = {"party": "north", "keys": pinned, "fingerprint": fingerprint}
+    assert comity("keys", "show", path, "--party", "north", "--json").document == document
+    assert key_file.load(path).public.relay_user(pinned["relay"]) == key_file.load_relay_key(path).user
+    assert made.out.startswith(f"# fingerprint: {fingerprint}\n")
     wrong = comity("keys", "new", tmp_path / "other.key", "--party", "n\u200borth")
     assert wrong.code == 3 and "name of a party" in wrong.err and not (tmp_path / "other.key").exists()
     again = comity("keys", "new", path)

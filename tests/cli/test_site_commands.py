@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from comity.crypto import key_file
+from comity.crypto.public_block import PublicBlock
 from comity.data import clinic_schema, clinics
 from comity.errors import Refused
 from comity.privacy.ledger import Ledger
@@ -22,7 +23,7 @@ from comity.site.inbox import Arrival, Decision
 from comity.site.service import ENDPOINTS, SiteService
 from comity.site.site_file import SiteFile
 from comity.site.status import Refusals, open_refusals
-from tests.support.sites import NAMES, Sites, connect_services, execute
+from tests.support.sites import NAMES, Sites, connect_services, execute, write_invitation
 
 COMMANDS = [["site", name] for name in ("init", "receive", "inbox", "approve", "refuse", "serve", "status", "end")]
 COMMANDS += [["study", "pack"], ["ledger", "add"]]
@@ -53,7 +54,7 @@ def test_init_writes_a_site_with_keys_and_a_ledger(comity: Any, owned: Path) -> 
     Path("coordinator.toml").write_text(comity("keys", "show", "coordinator.key", "--party", "coordinator").out)
     assert set(tomllib.loads(Path("coordinator.toml").read_text())) == {"coordinator"}
     more = ["--schema", "schema.toml", "--submitter", "coordinator=coordinator.toml", "--epsilon-per-study", "0.9"]
-    period = ["--epsilon-per-period", "2", "--period-days", "365", "--relay", "tls://relay.example.org:4222"]
+    period = ["--epsilon-per-period", "2", "--period-days", "365", "--invitation", "hospitals.toml"]
     ended = comity(*INIT, *more, *period, "--json")
     assert ended.code == 0, ended.err
     site = SiteFile.load("site.toml")
@@ -61,7 +62,10 @@ def test_init_writes_a_site_with_keys_and_a_ledger(comity: Any, owned: Path) -> 
     assert site.policy.period is not None and site.policy.period.days == 365
     assert site.policy.submitters == {"coordinator": key_file.load(Path("coordinator.key")).public}
     assert str(site.policy.epsilon_per_study) == "0.9" and site.policy.delta_per_study > 0
-    assert ended.document["keys"] == key_file.load(Path("north.keys")).public.to_texts()
+    assert ended.document["keys"] == key_file.load(Path("north.keys")).to_texts()
+    assert site.invitation == Path("hospitals.toml").resolve()
+    block = PublicBlock.load(Path("north.toml"))
+    assert (block.name, block.identity) == ("north", key_file.load(Path("north.keys")).public)
     assert [account.dataset for account in Ledger("north.ledger").summary()] == ["patients"]
     for name in ("site.toml", "north.keys"):
         assert Path(name).stat().st_mode & 0o077 == 0
@@ -111,7 +115,7 @@ def test_init_asks_for_what_no_flag_gave(comity: Any, owned: Path, monkeypatch: 
     monkeypatch.setattr("sys.stdin", Terminal("north\npatients\npatients.csv\nschema.toml\n2.5\naveraging\n"))
     ended = comity("site", "init")
     assert ended.code == 0, ended.err
-    assert "Your name in studies" in ended.out and "[parties.north.keys]" in ended.out
+    assert "Your name in studies" in ended.out and "Send north.toml" in ended.out
     assert SiteFile.load("site.toml").policy.protocols == ("averaging",)
     assert str(Ledger("north.ledger").summary()[0].left) == "2.5"
 
@@ -281,7 +285,7 @@ def test_what_is_refused_or_wrong_ends_with_its_code_and_one_sentence(comity: An
     assert comity("site", "approve", "ffffffff", "--yes", *there).code == 3
     assert comity("site", "approve", dear.hash, "--dataset", "visits", "--yes", *there).code == 3
     serving = comity("site", "serve", *there, "--json")
-    assert serving.code == 3 and serving.failure["key"] == "relay.address"
+    assert serving.code == 3 and serving.failure["key"] == "invitation"
     pack.write_bytes(b"no study")
     assert comity("site", "receive", pack, *there).code == 4
     site.write_text(site.read_text().replace("[policy]", "[polici]"))
@@ -307,7 +311,7 @@ def test_serve_joins_the_desk_to_the_engine_of_its_address(
             served.append(service)
 
     monkeypatch.setitem(ENDPOINTS, "here", lambda site: Engine())
-    sites.write("north", top='[relay]\naddress = "here://x"\n')
+    sites.write("north", top=write_invitation(sites.home("north"), "here://x"))
     ended = comity("site", "serve", "--site", sites.site("north"), "--json")
     assert ended.code == 0 and ended.document == {"party": "north", "serving": []} and len(served) == 1
 

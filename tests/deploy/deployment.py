@@ -1,6 +1,6 @@
 """Four organisations and a coordinator as processes on loopback, in which any method's study can be run.
 
-HOME/consortium/            authority and relay
+HOME/consortium/            roster, relay and invitation
 HOME/coordinator/METHOD/    a study with its public files; HOME/coordinator/runs/ has its runs
 HOME/researcher/METHOD/     the same study file with all parties' records, to be simulated
 HOME/north/ ...             each owner's site, with a dataset for each method
@@ -32,9 +32,7 @@ _SITE = """\
 party = "{party}"
 ledger = "{party}.ledger"
 keys = "{party}.keys"
-
-[relay]
-address = "{address}"
+invitation = "../consortium/consortium.toml"
 
 {data}
 [policy]
@@ -92,7 +90,14 @@ class Deployment:
 
     def submit(self, method: str, *more: str) -> subprocess.CompletedProcess[str]:
         asker = self.home / COORDINATOR
-        words = ["study", "submit", self.folder(method) / "study.toml", *self._keys(), "--relay", asker / "relay"]
+        words = [
+            "study",
+            "submit",
+            self.folder(method) / "study.toml",
+            *self._keys(),
+            "--invitation",
+            self.loopback.invitation,
+        ]
         places = ["--out", asker / "runs" / method, "--quiet", *more]
         command = [sys.executable, "-m", "comity", *map(str, [*words, *places])]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
@@ -125,10 +130,9 @@ class Deployment:
 def deployed(home: Path, serve: tuple[str, ...], policy: str = "") -> Iterator[Deployment]:
     """`serve` are the words of a site's process, before its site file; `policy` is a further line of each policy."""
     loopback = Loopback.make(home, NAMES)
-    coordinator = key_file.create(home / COORDINATOR / "coordinator.key")
+    coordinator = key_file.load(loopback.keys_of(COORDINATOR))
     for party in NAMES:
         folder = home / party
-        key_file.create(folder / f"{party}.keys")
         held = [name for name, method in METHODS.items() if party in method.parties]
         ledger: Ledger | None = None
         for name in held:
@@ -145,10 +149,8 @@ def deployed(home: Path, serve: tuple[str, ...], policy: str = "") -> Iterator[D
                 ledger.add_dataset(**terms)
             records_of(name)[party].to_parquet(folder / f"{name}.parquet", index=False)
         data = "".join(f'[data.{name}]\nsource = "parquet"\npath = "{name}.parquet"\n\n' for name in held)
-        address = loopback.relay_of(party).address
         page = _SITE.format(
             party=party,
-            address=address,
             data=data,
             pinned=keys_table(coordinator),
             protocols=json.dumps(list(PROTOCOLS)),

@@ -64,7 +64,10 @@ def test_a_coordinator_that_draws_nothing_has_the_model_of_one_process(
     monkeypatch.setattr("comity.relay.deployment.ReleasedNoise", NoNoise)
     asker = running.home / "coordinator"
     words = ("study", "submit", running.folder(name) / "study.toml", "--keys", asker / "coordinator.key")
-    assert running.comity(*words, "--relay", asker / "relay", "--out", asker / "runs" / name, "--quiet") == 0
+    assert (
+        running.comity(*words, "--invitation", running.loopback.invitation, "--out", asker / "runs" / name, "--quiet")
+        == 0
+    )
     found = load_result(next((asker / "runs" / name).iterdir()))
     monkeypatch.setattr(consortium, "noise_source", lambda seed, owner: NoNoise())
     alone = run_study(running.simulated(name), run_id=found.run)

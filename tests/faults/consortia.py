@@ -95,8 +95,7 @@ _SITE = """\
 party = "{party}"
 ledger = "{party}.ledger"
 keys = "{party}.keys"
-[relay]
-address = "{address}"
+invitation = "{invitation}"
 [data.visits]
 source = "csv"
 path = "visits.csv"
@@ -162,22 +161,26 @@ class Folder:
         return witnesses_in(self.folder / "home")
 
 
+def _keys(path: Path) -> Identity:
+    return key_file.load(path) if path.exists() else key_file.create(path)
+
+
 def make(folder: Path, name: str, *, runs: int = 1, deployed: bool = False) -> Folder:
-    """Make a consortium whose owners have approved so many runs of the study; with certificates for a relay on loopback
+    """Make a consortium whose owners have approved so many runs of the study; admitted to a relay on loopback
     if it is to be deployed."""
     method, made = METHODS[name], Folder(folder, name)
     if deployed:
         Loopback.make(folder, method.parties)
     for member in (COORDINATOR, *method.parties):
         (folder / member).mkdir(parents=True, exist_ok=True)
-    keys = key_file.create(made.key_file)
+    keys = _keys(made.key_file)
     pinned = [f"[coordinator.keys]\n{keys_table(keys)}"]
     said = dict(method.said_of)
     with made.witnessed():
         for party, records in _records(method).items():
             place = folder / party
             records.to_csv(place / "visits.csv", index=False)
-            identity = key_file.create(place / f"{party}.keys")
+            identity = _keys(place / f"{party}.keys")
             pinned.append(f"[parties.{party}]\n{said.get(party, '')}[parties.{party}.keys]\n{keys_table(identity)}")
             Ledger.create(
                 place / f"{party}.ledger",
@@ -188,7 +191,7 @@ def make(folder: Path, name: str, *, runs: int = 1, deployed: bool = False) -> F
             )
             text = _SITE.format(
                 party=party,
-                address=made.loopback.relay_of(party).address if deployed else "tls://127.0.0.1:4222",
+                invitation=made.loopback.invitation if deployed else "consortium.toml",
                 protocol=method.protocol,
                 epsilon=_GRANT,
                 pinned=keys_table(keys),

@@ -73,7 +73,7 @@ class Deployment:
         """The coordinator's process, which begins a run or goes on with one; `also` is called in it first."""
         place, folder = self.place, self.place.folder / COORDINATOR
         words = ["study", "submit", str(place.study_file), "--keys", str(place.key_file), "--quiet"]
-        words += ["--relay", str(place.loopback.relay_folder(COORDINATOR)), "--out", str(self.runs)]
+        words += ["--invitation", str(place.loopback.invitation), "--out", str(self.runs)]
         words += [] if run is None else ["--resume", str(run)]
 
         def watch(record: seen.Record) -> None:

@@ -1,4 +1,4 @@
-"""A NATS client without our rules, with any certificate, and what the server answers it."""
+"""A NATS client without our rules, with any key, and what the server answers it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from typing import Any
 
 from nats.aio.client import Client
 
+from comity.relay.link import sign_in
+
 SOON = 10
 
 
 class RawClient:
-    """A client that may try anything; `errors` are what the server answered."""
+    """A client that may try anything; `errors` are what the server answered. Without a key it answers no nonce."""
 
-    def __init__(self, relay: Any, **options: Any) -> None:
+    def __init__(self, relay: Any, *, has_key: bool = True, **options: Any) -> None:
         self.client, self.closed = Client(), asyncio.Event()
         self.errors: list[Any] = []
-        self.options = {"tls": relay.tls_context(), "tls_handshake_first": not relay.is_websocket, **options}
+        self.options = {"tls": relay.tls_context(), "tls_handshake_first": not relay.is_websocket}
+        self.options |= sign_in(self.client, relay.relay_key()) if has_key else {}
+        self.options |= options
         self.address = relay.address
 
     async def __aenter__(self) -> Any:

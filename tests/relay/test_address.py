@@ -85,7 +85,7 @@ def test_a_relay_that_is_up_is_reached_at_once(members: Loopback) -> None:
 def test_who_is_not_admitted_hears_what_the_relay_said(members: Loopback, tmp_path: Path) -> None:
     members.start()
     try:
-        stranger = members.stranger(tmp_path / "stranger", "coordinator")
+        stranger = members.stranger(tmp_path / "stranger")
         with NatsChannel(stranger, NAMES) as channel, pytest.raises(Stopped, match="Authorization Violation"):
             channel.wait_until_connected(1.0)
     finally:
@@ -98,9 +98,9 @@ def test_a_study_is_not_submitted_for_minutes_to_a_relay_that_nobody_runs(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sites").mkdir()
     study = Sites.make(tmp_path / "sites").study()
-    words = ["study", "submit", str(study.where), "--keys", str(tmp_path / "sites" / "coordinator.key")]
+    words = ["study", "submit", str(study.where), "--keys", str(members.keys_of("coordinator"))]
     began = time.monotonic()
-    assert main([*words, "--relay", str(members.relay_folder("coordinator")), "--quiet"]) == 5
+    assert main([*words, "--invitation", str(members.invitation), "--quiet"]) == 5
     said = capsys.readouterr().err
     assert "does not answer" in said and "--resume" in said
     assert time.monotonic() - began < SOON
@@ -135,9 +135,9 @@ def test_a_server_that_sends_a_byte_at_a_time_holds_nobody_up(monkeypatch: pytes
 def test_an_address_that_nobody_can_dial_is_bad_input(tmp_path: Path, address: str) -> None:
     """It comes from a site file or an invitation; unchecked, the first library that connects would fail on it."""
     with pytest.raises(BadInput, match="expected tls://HOST:PORT"):
-        RelayAddress(address, tmp_path / "certificate.pem")
+        RelayAddress(address, tmp_path / "consortium.toml", tmp_path / "north.keys")
 
 
 @pytest.mark.parametrize("address", ["tls://relay.example:4222", "wss://10.0.0.1", "tls://[::1]:4222", "tls://h"])
 def test_an_address_that_can_be_dialled_is_taken(tmp_path: Path, address: str) -> None:
-    assert RelayAddress(address, tmp_path / "certificate.pem").address == address
+    assert RelayAddress(address, tmp_path / "consortium.toml", tmp_path / "north.keys").address == address

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from comity.crypto import key_file
 from comity.errors import Refused, StudyError
 from comity.federation.coordinator.journal import Journal
 from comity.federation.messages.channel import Timeouts
@@ -131,20 +132,22 @@ def test_a_pack_that_nobody_may_submit_is_refused_by_its_code(served: Any) -> No
     assert all(not service.inbox.arrivals() for service in services.values())
 
 
-def test_a_site_file_and_its_certificate_name_one_party(sites: Any, tmp_path: Path) -> None:
+def test_a_site_file_and_its_keys_name_one_party(sites: Any, tmp_path: Path) -> None:
     loopback = Loopback.make(tmp_path / "members", NAMES)
+    sites.write("north", top=f'invitation = "{loopback.invitation}"\n')
+    keys = sites.home("north") / "north.keys"
 
-    def of(member: Any, address: Any = None) -> Any:
-        where = loopback.relay_of(member)
-        top = f'[relay]\naddress = "{address or where.address}"\ncertificate = "{where.certificate}"'
-        sites.write("north", top=top)
+    def with_keys_of(member: Any) -> Any:
+        keys.write_bytes(loopback.keys_of(member).read_bytes())
         return open_endpoint(SiteFile.load(sites.site("north")))
 
-    assert of("north").relay == loopback.relay_of("north")
-    with pytest.raises(StudyError, match="is a certificate for 'south'"):
-        of("south")
-    with pytest.raises(StudyError, match="the invitation said"):
-        of("north", "tls://relay.example.org:4222")
+    assert with_keys_of("north").relay.relay_key().user == loopback.relay_of("north").relay_key().user
+    with pytest.raises(StudyError, match="lists this key for 'south', not for 'north'"):
+        with_keys_of("south")
+    keys.unlink()
+    key_file.create(keys)
+    with pytest.raises(StudyError, match="lists another key for 'north'"):
+        open_endpoint(SiteFile.load(sites.site("north")))
 
 
 # As processes.
@@ -188,7 +191,7 @@ class Deployed:
     def submit(self, *more: Any) -> Any:
         asker = self.home / "coordinator"
         words = ["-m", "comity", "study", "submit", str(asker / "study.toml"), "--keys", str(asker / "coordinator.key")]
-        places = ["--relay", str(asker / "relay"), "--out", str(asker / "runs"), "--quiet", *more]
+        places = ["--invitation", str(self.loopback.invitation), "--out", str(asker / "runs"), "--quiet", *more]
         process = start_process([*words, *places], asker / "log")
         self.stack.callback(stop_process, process)
         return process

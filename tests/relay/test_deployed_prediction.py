@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,10 +43,13 @@ def comity(folder: Any, *words: Any) -> Any:
 def owners(tmp_path: Path) -> Iterator[Any]:
     with ExitStack() as stack:
         stack.enter_context(sandbox.sandbox_home(tmp_path))
-        loopback = Loopback.make(tmp_path, NAMES)
         sites = ColumnSites.make_columns(tmp_path, NAMES)
+        # The keys that the study pins are those of the relay's members.
+        (tmp_path / "coordinator").mkdir()
+        shutil.copy(tmp_path / "coordinator.key", tmp_path / "coordinator" / "coordinator.key")
+        loopback = Loopback.make(tmp_path, NAMES)
         for name in NAMES:
-            sites.terms(name, relay=relay_of(loopback, name))
+            sites.terms(name, relay=relay_of(loopback))
         stack.enter_context(loopback.relay())
         serve = [
             (
@@ -58,14 +62,14 @@ def owners(tmp_path: Path) -> Iterator[Any]:
         yield sites, loopback
 
 
-def relay_of(loopback: Any, name: Any) -> str:
-    return f'[relay]\naddress = "{loopback.relay_of(name).address}"\ncertificate = "relay/certificate.pem"\n'
+def relay_of(loopback: Any) -> str:
+    return f'invitation = "{loopback.invitation}"\n'
 
 
 def test_a_model_is_trained_approved_for_new_records_and_applied_jointly(owners: Any, tmp_path: Path) -> None:
     sites, loopback = owners
     study = sites.training_study()
-    common = ["--keys", "coordinator.key", "--relay", "coordinator/relay"]
+    common = ["--keys", "coordinator.key", "--invitation", "consortium/consortium.toml"]
     submit = ["study", "submit", study.folder / "study.toml", *common, "--quiet"]
     code, _, said = comity(tmp_path, *submit)
     assert code == 4 and "has approved the study" in said
@@ -77,12 +81,12 @@ def test_a_model_is_trained_approved_for_new_records_and_applied_jointly(owners:
     run = json.loads(out)["folder"]
 
     # An owner whose terms do not allow it: a code for others, a sentence at home, nothing in its inbox.
-    sites.terms("south", allowed=0, relay=relay_of(loopback, "south"))
+    sites.terms("south", allowed=0, relay=relay_of(loopback))
     predict = ["predict", run, "--jointly", *common, "--records", NEW, "--receiver", "north", "--to", "scores.csv"]
     code, _, said = comity(tmp_path, *predict)
     assert code == 4 and "south does not take study" in said and "(policy)" in said
     assert "policy.joint_predictions is 0" in Refusals(sites.home("south")).last(1)[0].sentence
-    sites.terms("south", relay=relay_of(loopback, "south"))
+    sites.terms("south", relay=relay_of(loopback))
 
     code, _, said = comity(tmp_path, *predict)
     assert code == 4 and "--resume" in said and "EXACT" in said

@@ -70,7 +70,7 @@ def test_a_site_takes_little_memory_after_a_run(tmp_path: Path) -> None:
         ]
         sites = stack.enter_context(run_processes(serving))
         words = ["study", "submit", str(asker / "study.toml"), "--keys", str(asker / "coordinator.key")]
-        places = ["--relay", str(asker / "relay"), "--out", str(asker / "runs"), "--quiet"]
+        places = ["--invitation", str(loopback.invitation), "--out", str(asker / "runs"), "--quiet"]
         coordinator = start_process(["-m", "comity", *words, *places], asker / "log")
         stack.callback(stop_process, coordinator)
         assert coordinator.wait(120) == 0, (asker / "log").read_text()

@@ -36,7 +36,9 @@ def stayed(tried: Any) -> None:
     async def run() -> None:
         client: Any = Client()
         closed, hears = asyncio.Event(), cast(Any, None)
-        made = link.Link(RelayAddress("tls://127.0.0.1:1", Path("certificate.pem")), "north", (), hears)
+        made = link.Link(
+            RelayAddress("tls://127.0.0.1:1", Path("consortium.toml"), Path("north.keys")), "north", (), hears
+        )
         made._client = client
         staying = asyncio.create_task(made._stay(client, closed))
         try:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from comity.crypto import key_file
 from comity.federation.messages.channel import ABSENT, FAILED, LATE, SILENT, Replied, Timeouts
 from comity.relay import agent, membership
 from comity.relay import channel as channels
@@ -186,15 +187,12 @@ def test_a_member_that_is_not_admitted_yet_connects_once_it_is(tmp_path: Path) -
     made = Loopback.make(tmp_path, ["north"])
     made.start()
     try:
-        membership.create_consortium(made.folder, address=made.relay_of("north").address, parties=["east"])
-        joined = membership.join_consortium(made.folder / "invitations" / "east.toml", made.relay_folder("east"))
-        issued = made.authority.sign_member(joined.request.read_text(), "east")
-        (made.relay_folder("east") / "certificate.pem").write_text(issued.pem)
+        key_file.create(made.keys_of("east"))
         line = NatsLine(made)
         site = Site(line.loop, made, "east", echo)
         wait_until(lambda: any("Authorization" in said for said in site.agent._link._errors))
         assert not site.agent._link.is_connected
-        membership.admit_member(made.folder, joined.request, "east")
+        made.admit("east")
         site.up()
         site.end()
         line.end()
@@ -202,20 +200,30 @@ def test_a_member_that_is_not_admitted_yet_connects_once_it_is(tmp_path: Path) -
         made.stop()
 
 
-def test_a_renewed_certificate_is_taken_up_at_the_next_connection(tmp_path: Path) -> None:
+def test_new_keys_and_a_new_invitation_are_taken_up_at_the_next_connection(tmp_path: Path) -> None:
     made = Loopback.make(tmp_path, ["north"])
     made.start()
     try:
         line = NatsLine(made)
         site = Site(line.loop, made, "north", echo)
         site.up()
-        home = made.relay_folder("north")
-        for name in ("key.pem", "request.pem"):
-            (home / name).unlink()
-        joined = membership.join_consortium(made.folder / "invitations" / "north.toml", home)
-        _, path, _ = membership.admit_member(made.folder, joined.request, "north")
-        wait_until(lambda: not site.agent._link.is_connected)
-        membership.join_consortium(made.folder / "invitations" / "north.toml", home, path)
+        made.keys_of("north").rename(tmp_path / "old")
+        membership.revoke_member(made.folder, "north")
+        made.admit("north")
+        wait_until(lambda: "Authorization" in site.agent._link.last_errors or site.agent._link.is_connected)
+        site.up()
+        # The relay's certificate: removed, made again, and pinned by the invitation that is written again.
+        made.stop()
+        for name in ("key.pem", "certificate.pem"):
+            (made.folder / "relay" / name).unlink()
+        before = made.invitation.read_text()
+        membership.create_consortium(made.folder, address=made.relay_of("north").address)
+        assert made.invitation.read_text() != before
+        pinned = made.invitation.read_text()
+        made.invitation.write_text(before)
+        made.start()
+        wait_until(lambda: "certificate verify failed" in site.agent._link.last_errors.lower())
+        made.invitation.write_text(pinned)
         site.up()
         site.end()
         line.end()
@@ -268,7 +276,7 @@ def test_what_the_client_drops_is_pulled_again(line: Any, monkeypatch: pytest.Mo
     assert "slow consumer" in line.sites["ash"].agent._link.last_errors.lower(), "the control: something was dropped"
 
 
-def test_two_coordinators_with_one_certificate_hear_each_its_own(line: Any) -> None:
+def test_two_coordinators_with_one_key_hear_each_its_own(line: Any) -> None:
     """Both hear all replies, and ignore what they did not ask."""
     first = line.channel({"ash": echo})
     second = NatsChannel(line.loopback.relay_of("coordinator"), ["ash"], repeat_every=0.2, grace=SOON)
@@ -288,10 +296,10 @@ def test_the_end_of_a_connection_does_not_fill_the_log(caplog: pytest.LogCapture
 HOLDS_THE_LOCK = """
     import ctypes, pathlib, sys, threading
     from comity.federation.owner.host import Answer
-    from comity.relay.membership import load_membership
+    from comity.relay.address import RelayAddress
     from comity.relay.endpoint import serve
 
-    party, relay = load_membership(pathlib.Path(sys.argv[1]))
+    party, relay = sys.argv[1], RelayAddress.load(*map(pathlib.Path, sys.argv[2:]))
 
     class Site:
         def answer(self, raw):
@@ -309,7 +317,8 @@ def test_a_step_that_holds_the_interpreter_lock_shows_life(loopback: Any) -> Non
     """A deployed site has two processes. It ends on a signal, and its agent with it."""
     script = textwrap.dedent(HOLDS_THE_LOCK)
     process = subprocess.Popen(
-        [sys.executable, "-c", script, str(loopback.relay_folder("cedar"))], stderr=subprocess.PIPE
+        [sys.executable, "-c", script, "cedar", str(loopback.invitation), str(loopback.keys_of("cedar"))],
+        stderr=subprocess.PIPE,
     )
     try:
         with NatsChannel(loopback.relay_of("coordinator"), ["cedar"], repeat_every=0.2, grace=SOON) as channel:

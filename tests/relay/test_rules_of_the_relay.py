@@ -9,26 +9,29 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import ssl
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
 from comity.errors import BadInput, Refused, Stopped
 from comity.relay import membership, server
-from comity.relay.address import RelayAddress
-from comity.relay.certificates import Authority, create_request, relay_user
+from comity.relay.certificate import create_certificate, load_certificate
 from comity.relay.roster import Roster
-from comity.relay.server import MAX_MEMBER_CONNECTIONS
+from comity.relay.server import AUTHENTICATION_SECONDS, MAX_LINE_BYTES, MAX_MEMBER_CONNECTIONS
 from comity.relay.wire import MAX_FRAME_BYTES
 from tests.support.relays import Loopback, needs_server
 
@@ -170,22 +173,40 @@ def test_the_relay_listens_at_one_port(two: Any) -> None:
     assert ports == {int(Roster.load(two.folder).listen.split(":")[1])}
 
 
-def test_handshakes_that_fail(two: Any, tmp_path: Path) -> None:
+def test_who_is_not_let_in(two: Any, tmp_path: Path) -> None:
     north = two.relay_of("north")
     assert is_admitted(north)
-    nothing = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    nothing.load_verify_locations(cafile=str(north.authority))
-    assert not is_admitted(north, tls=nothing), "no certificate"
+    assert not is_admitted(north, has_key=False), "no key"
+    assert not is_admitted(two.stranger(tmp_path)), "a key that nobody admitted"
     older = north.tls_context()
     older.minimum_version, older.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
     assert not is_admitted(north, tls=older), "TLS 1.2"
-    expired = two.stranger(tmp_path / "expired", "north", validity=timedelta(minutes=-1))
-    assert not is_admitted(expired), "an expired certificate"
-    other = Authority.create(tmp_path / "authority")
-    request = create_request(tmp_path / "other", "north")
-    (tmp_path / "other" / "certificate.pem").write_text(other.sign_member(request, "north").pem)
-    (tmp_path / "other" / "authority.pem").write_text(two.authority.pem)
-    assert not is_admitted(RelayAddress(north.address, tmp_path / "other" / "certificate.pem")), "another authority"
+
+
+def test_until_somebody_is_known_no_command_is_taken_and_no_long_line(two: Any) -> None:
+    """The server reads one line of a stranger, CONNECT. A longer one, or another command, ends the connection."""
+    place = urlsplit(two.relay_of("north").address)
+    context = two.relay_of("north").tls_context()
+
+    def said_to(line: bytes) -> bytes:
+        with (
+            socket.create_connection((place.hostname, place.port), 5) as plain,
+            context.wrap_socket(plain, server_hostname=place.hostname) as client,
+        ):
+            client.settimeout(AUTHENTICATION_SECONDS + 3)
+            heard = b""
+            with contextlib.suppress(OSError):
+                client.sendall(line)
+                while more := client.recv(4096):
+                    heard += more
+            return heard.partition(b"\r\n")[2]
+
+    assert b"Authorization Violation" in said_to(b'CONNECT {"verbose":false}\r\n')
+    for line in (b"SUB > 1\r\n", b"PUB comity.ask.north 1\r\nx\r\n"):
+        answer = said_to(line)
+        assert b"PONG" not in answer and b"+OK" not in answer and b"MSG" not in answer, answer
+    long = b'CONNECT {"name":"' + b"x" * MAX_LINE_BYTES + b'"}\r\n'
+    assert b"maximum control line exceeded" in said_to(long).lower()
 
 
 def test_nothing_is_said_in_plain_text(two: Any) -> None:
@@ -204,55 +225,11 @@ def test_nothing_is_said_in_plain_text(two: Any) -> None:
     assert b"INFO" not in said and b"PONG" not in said
 
 
-@pytest.mark.parametrize("name", ["stranger", "north", "coordinator", "relay"])
-def test_a_certificate_that_the_roster_does_not_know_is_nobody(two: Any, tmp_path: Path, name: str) -> None:
-    """Also under a member's own name: the subject names the key too."""
-    assert not is_admitted(two.stranger(tmp_path / "folder", name))
-
-
-def _with_alternative(two: Any, folder: Any, alternative: Any) -> RelayAddress:
-    """A certificate for north of an authority that copies names from a request."""
-    authority, key = two.authority, ec.generate_private_key(ec.SECP256R1())
-    now = datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "north")])
-    made = (
-        x509.CertificateBuilder(
-            authority.certificate.subject,
-            name,
-            key.public_key(),
-            x509.random_serial_number(),
-            now - timedelta(minutes=1),
-            now + timedelta(days=1),
-        )
-        .add_extension(x509.SubjectAlternativeName([x509.RFC822Name(alternative)]), critical=False)
-        .sign(authority._key, hashes.SHA256())
-    )
-    folder.mkdir()
-    (folder / "certificate.pem").write_bytes(made.public_bytes(Encoding.PEM))
-    (folder / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    (folder / "authority.pem").write_text(authority.pem)
-    return RelayAddress(two.relay_of("north").address, folder / "certificate.pem")
-
-
-def test_a_name_that_an_authority_copied_would_make_a_member_the_coordinator(two: Any, tmp_path: Path) -> None:
-    """The attack that signing nothing but the key prevents, shown to work on this server."""
-    key = Roster.load(two.folder).members["coordinator"].key
-    assert key is not None
-    coordinator = relay_user("coordinator", key)
-    forged = _with_alternative(two, tmp_path / "forged", coordinator)
-
-    async def asks() -> Any:
-        async with RawClient(forged) as one:
-            return await one.allowed(one.client.publish("comity.ask.south", b"x"))
-
-    assert asyncio.run(asks())
-
-
-def test_a_member_can_not_play_the_relay(two: Any) -> None:
-    """Its certificate is not good for that, and sites look."""
-    own = two.relay_of("south")
+def test_a_member_can_not_play_the_relay(two: Any, tmp_path: Path) -> None:
+    """It has no certificate at all, and one that it makes itself for the relay's address is not the pinned one."""
+    create_certificate(tmp_path, "127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(own.certificate, own.key)
+    context.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "key.pem")
     greeted = []
 
     async def serve(reader: Any, writer: Any) -> None:
@@ -263,7 +240,7 @@ def test_a_member_can_not_play_the_relay(two: Any) -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            relay = RelayAddress(f"tls://127.0.0.1:{port}", two.relay_of("north").certificate)
+            relay = replace(two.relay_of("north"), address=f"tls://127.0.0.1:{port}")
             reading = ssl.SSLError
             with pytest.raises(reading, match=r"(?i)certificate"):
                 await asyncio.open_connection("127.0.0.1", port, ssl=relay.tls_context(), server_hostname="127.0.0.1")
@@ -271,6 +248,37 @@ def test_a_member_can_not_play_the_relay(two: Any) -> None:
 
     asyncio.run(tried())
     assert greeted == []
+
+
+def test_the_relays_key_signs_no_certificate_that_members_accept(two: Any, tmp_path: Path) -> None:
+    """Who took the relay's key can be the relay; nobody can make further relays with it that members accept."""
+    own = two.folder / "relay"
+    signer = load_pem_private_key((own / "key.pem").read_bytes(), None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    issuer, key, now = (
+        load_certificate(own / "certificate.pem").subject,
+        ec.generate_private_key(ec.SECP256R1()),
+        datetime.now(UTC),
+    )
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "another relay")])
+    made = (
+        x509.CertificateBuilder(issuer, name, key.public_key(), 7, now - timedelta(1), now + timedelta(1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+    (tmp_path / "made.pem").write_bytes(made.public_bytes(Encoding.PEM))
+    (tmp_path / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "made.pem", tmp_path / "key.pem")
+
+    async def tried() -> None:
+        async with await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0, ssl=context) as server:
+            port = server.sockets[0].getsockname()[1]
+            mine = two.relay_of("north").tls_context()
+            with pytest.raises(ssl.SSLError, match=r"(?i)certificate"):
+                await asyncio.open_connection("127.0.0.1", port, ssl=mine, server_hostname="127.0.0.1")
+
+    asyncio.run(tried())
 
 
 # Membership while the relay runs: relays of their own, because these change who belongs.
@@ -298,16 +306,16 @@ def test_a_revoked_member_is_cut_off_at_once_and_others_notice_nothing(fresh: An
 
     assert asyncio.run(tried()) < 5
     with pytest.raises(Refused, match="was revoked"):
-        membership.admit_member(fresh.folder, fresh.relay_folder("north") / "request.pem", "north")
+        fresh.admit("north")
 
 
 def test_a_new_key_under_the_old_name_does_not_bring_the_stolen_one_back(fresh: Any, tmp_path: Path) -> None:
-    stolen = fresh.relay_of("north")
+    fresh.keys_of("north").rename(tmp_path / "stolen.keys")
+    stolen = replace(fresh.relay_of("south"), keys=tmp_path / "stolen.keys")
+    assert is_admitted(stolen)
     membership.revoke_member(fresh.folder, "north")
-    joined = membership.join_consortium(fresh.folder / "invitations" / "north.toml", tmp_path / "again")
-    _, path, taken = membership.admit_member(fresh.folder, joined.request, "north")
-    membership.join_consortium(fresh.folder / "invitations" / "north.toml", tmp_path / "again", path)
-    assert taken and is_admitted(joined.relay) and not is_admitted(stolen)
+    fresh.admit("north")
+    assert is_admitted(fresh.relay_of("north")) and not is_admitted(stolen)
 
 
 def test_a_reload_that_fails_as_a_whole_is_noticed(fresh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,23 +334,21 @@ def test_a_reload_that_fails_as_a_whole_is_noticed(fresh: Any, monkeypatch: pyte
     assert server.reload(fresh.folder) and not is_admitted(fresh.relay_of("north"))
 
 
-def test_a_connection_does_not_outlive_its_certificate(fresh: Any) -> None:
-    """The server looks at the end of a certificate when a connection begins, and never again; the relay does."""
-    folder, roster = fresh.relay_folder("south"), Roster.load(fresh.folder)
-    request = create_request(folder, "south")
-    issued = fresh.authority.sign_member(request, "south", validity=timedelta(seconds=2))
-    roster.admitted("south", issued).save(fresh.folder)
-    (folder / "certificate.pem").write_text(issued.pem)
+def test_a_connection_does_not_outlive_its_entry(fresh: Any) -> None:
+    """The server knows no end dates: an open connection is cut by the relay that serves, which looks at the roster."""
+    roster = Roster.load(fresh.folder)
+    ends = datetime.now(UTC) + timedelta(seconds=1.5)
+    roster.admitted("south", replace(roster.entries()["south"], until=ends)).save(fresh.folder)
     server.reload(fresh.folder)
 
     async def tried() -> None:
         async with RawClient(fresh.relay_of("south")) as south:
-            await asyncio.sleep(max(0.0, (issued.until - datetime.now(UTC)).total_seconds()) + 0.2)
+            await asyncio.sleep(max(0.0, (ends - datetime.now(UTC)).total_seconds()) + 0.2)
             await south.client.flush(SOON)
             assert south.client.is_connected, "the control: the server has not noticed"
             assert await asyncio.to_thread(server._apply_expiry, fresh.folder, frozenset()) == {"south"}
             await asyncio.wait_for(south.closed.wait(), SOON)
-            assert await can_connect(fresh.relay_of("north"))
+            assert await can_connect(fresh.relay_of("north")) and not await can_connect(fresh.relay_of("south"))
 
     asyncio.run(tried())
 

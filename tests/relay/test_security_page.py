@@ -15,9 +15,11 @@ def test_every_attack_that_a_deployment_must_refuse_has_its_row() -> None:
     found = "\n".join(row.what for row in rows())
     for word in (
         *(
-            "stranger's certificate",
-            "expired certificate",
-            "revoked certificate",
+            "no key",
+            "stranger's key",
+            "an entry that ended",
+            "revoked key",
+            "nonce",
             "wrong name",
             "listening to what another",
         ),

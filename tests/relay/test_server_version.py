@@ -35,9 +35,7 @@ def install(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_server_with_known_holes_does_not_serve(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    membership.create_consortium(
-        tmp_path / "consortium", address="127.0.0.1:1", listen="127.0.0.1:1", parties=["north"]
-    )
+    membership.create_consortium(tmp_path / "consortium", address="127.0.0.1:1", listen="127.0.0.1:1")
     install(tmp_path, version, monkeypatch)
     assert main(["relay", "serve", str(tmp_path / "consortium")]) == 3
     assert "known vulnerabilities" in capsys.readouterr().err

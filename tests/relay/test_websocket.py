@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from comity.crypto import key_file
 from comity.errors import BadInput
 from comity.relay import address, membership
 from comity.relay.address import RelayAddress
@@ -51,7 +53,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def test_members_meet_whichever_way_they_dial(two: Any) -> None:
     async def met() -> None:
         north = two.relay_of("north")
-        plain = RelayAddress(Roster.load(two.consortium).address, two.relay_folder("coordinator") / "certificate.pem")
+        plain = replace(two.relay_of("coordinator"), address=Roster.load(two.consortium).address)
         assert north.is_websocket and not plain.is_websocket
         async with RawClient(plain) as asker, RawClient(north) as one:
             asks = await one.hears("comity.ask.north")
@@ -64,28 +66,28 @@ def test_members_meet_whichever_way_they_dial(two: Any) -> None:
     asyncio.run(asyncio.wait_for(met(), 20))
 
 
-def test_a_websocket_takes_no_stranger_no_older_tls_and_no_missing_certificate(two: Any, tmp_path: Path) -> None:
+def test_a_websocket_takes_no_stranger_no_older_tls_and_no_missing_key(two: Any, tmp_path: Path) -> None:
     north = two.relay_of("north")
     assert is_admitted(north)
-    stranger = two.stranger(tmp_path / "x", "north")
+    stranger = two.stranger(tmp_path / "x")
     assert stranger.is_websocket and "authorization violation" in connection_errors(stranger).lower()
-
-    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    nobody.load_verify_locations(cafile=str(north.authority))
-    assert "certificate required" in connection_errors(north, tls=nobody).lower()
+    assert "authorization violation" in connection_errors(north, has_key=False).lower()
 
     older = north.tls_context()
     older.minimum_version, older.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
     assert "protocol version" in connection_errors(north, tls=older).lower()
 
+    other = Loopback.make(tmp_path / "other", ["north"], websocket=True)
+    assert not is_admitted(north, tls=other.relay_of("north").tls_context()), "another relay's certificate is pinned"
+
 
 def test_strangers_take_no_members_places_at_either_port(two: Any) -> None:
     """Counted together, the two ports would be used up from either."""
     web = two.relay_of("north")
-    plain = RelayAddress(Roster.load(two.consortium).address, web.certificate)
+    plain = replace(web, address=Roster.load(two.consortium).address)
     with Strangers(web) as by_web, Strangers(plain) as by_tls:
-        by_web.come(silent=60, halfway=30, nameless=5)
-        by_tls.come(silent=60, halfway=30, nameless=5)
+        by_web.come(silent=60, halfway=30, nameless=20, babbling=11)
+        by_tls.come(silent=60, halfway=30, nameless=20, babbling=11)
         assert connection_errors(web) == "" and connection_errors(plain) == ""
         assert connection_errors(two.relay_of("south")) == "" and connection_errors(two.relay_of("coordinator")) == ""
         end = HANDSHAKE_SECONDS + AUTHENTICATION_SECONDS + 2
@@ -110,26 +112,23 @@ def test_a_revoked_member_is_cut_off_its_websocket(tmp_path: Path) -> None:
 
 
 def test_where_there_are_no_websockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = membership.create_consortium(tmp_path / "one", address="relay.example.org", parties=["north"])[1]
-    assert "websocket" not in (tmp_path / "one" / "roster.toml").read_text()
-    with pytest.raises(BadInput, match="this relay takes no websockets; use tls://relay"):
-        membership.join_consortium(first, tmp_path / "north", websocket=True)
+    one, two = tmp_path / "one", tmp_path / "two"
+    membership.create_consortium(one, address="relay.example.org")
+    assert "websocket" not in (one / "roster.toml").read_text() and not (one / "consortium-websocket.toml").exists()
     with pytest.raises(BadInput, match="this relay takes no websockets, and a running relay can't enable them"):
-        membership.create_consortium(tmp_path / "one", address="relay.example.org", websocket=443, parties=["south"])
+        membership.create_consortium(one, address="relay.example.org", websocket=443)
     with pytest.raises(BadInput, match="the relay listens at this port already"):
-        membership.create_consortium(
-            tmp_path / "two", address="relay.example.org:443", websocket=443, parties=["north"]
-        )
+        membership.create_consortium(two, address="relay.example.org:443", websocket=443)
 
-    second = membership.create_consortium(
-        tmp_path / "two", address="relay.example.org", websocket=443, parties=["north"]
-    )[1]
-    joined = membership.join_consortium(second, tmp_path / "web", websocket=True)
-    assert joined.relay.address == "wss://relay.example.org:443"
-    assert membership.join_consortium(second, tmp_path / "plain").relay.address == "tls://relay.example.org:4222"
+    membership.create_consortium(two, address="relay.example.org", websocket=443)
+    keys = tmp_path / "north.keys"
+    key_file.create(keys)
+    web = RelayAddress.load(two / "consortium-websocket.toml", keys)
+    assert web.address == "wss://relay.example.org:443"
+    assert RelayAddress.load(two / "consortium.toml", keys).address == "tls://relay.example.org:4222"
     monkeypatch.setattr(address, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match="a websocket needs the extra deploy-websocket"):
-        joined.relay.check_files()
+        web.check_files()
 
 
 @pytest.fixture(scope="session")

@@ -24,8 +24,9 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.relay import consortium_health as relay_health
 from comity.relay import membership
-from comity.relay.certificates import Authority
+from comity.relay.certificate import create_certificate
 from comity.relay.consortium_health import check_consortium
+from comity.relay.invitation import Invitation
 from comity.relay.roster import Roster
 from comity.relay.sandbox import Loopback
 from comity.relay.server import CONFIGURATION, FOLDER, server_configuration
@@ -36,8 +37,13 @@ from tests.support.witnesses import witnesses_in
 
 
 @pytest.fixture(scope="session")
-def members(tmp_path_factory: pytest.TempPathFactory) -> Loopback:
-    return Loopback.make(tmp_path_factory.mktemp("members"), NAMES)
+def members(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Loopback:
+    """A consortium whose members have the keys of their sites."""
+    home = tmp_path_factory.mktemp("members")
+    for name in NAMES:
+        (home / name).mkdir()
+        shutil.copy(pristine / "sites" / name / f"{name}.keys", home / name / f"{name}.keys")
+    return Loopback.make(home, NAMES)
 
 
 @pytest.fixture(scope="session")
@@ -45,9 +51,9 @@ def joined(pristine: Path, members: Loopback, tmp_path_factory: pytest.TempPathF
     """North has joined a consortium and approved a study; to be copied."""
     folder = tmp_path_factory.mktemp("joined") / "all"
     shutil.copytree(pristine, folder)
-    sites, address = Sites.load(folder / "sites"), members.relay_of("north").address
-    shutil.copytree(members.relay_folder("north"), sites.home("north") / "relay")
-    sites.write("north", top=f'[relay]\naddress = "{address}"\ncertificate = "relay/certificate.pem"\n')
+    sites = Sites.load(folder / "sites")
+    shutil.copy(members.invitation, sites.home("north") / "consortium.toml")
+    sites.write("north", top='invitation = "consortium.toml"\n')
     with witnesses_in(folder / "home"):
         service = sites.services()["north"]
         approve(service, service.take_in(sites.pack(sites.study())))
@@ -78,7 +84,7 @@ def only(path: Path, name: str, state: str = "failure", **more: Any) -> str:
     return one.sentence
 
 
-NAMED = {"site file", "versions", "keys", "certificate", "relay", "disk", "ledger", "budget", "clock", "data"}
+NAMED = {"site file", "versions", "keys", "invitation", "relay", "disk", "ledger", "budget", "clock", "data"}
 
 
 def test_a_site_where_nothing_is_wrong_has_a_line_for_everything(
@@ -136,7 +142,8 @@ def test_keys_that_others_read_that_are_not_there_or_not_the_pinned_ones(site: P
     keys.unlink()
     assert "there is no such key file" in found(site)["keys"][0].sentence
     key_file.create(keys)
-    assert "pins another key of north" in only(site, "keys")
+    assert "pins another key of north" in found(site)["keys"][0].sentence
+    assert "lists another key for 'north'" in found(site)["invitation"][0].sentence
 
 
 @pytest.mark.parametrize("name", ["north.ledger", "north.ledger-wal", "studies"])
@@ -147,38 +154,33 @@ def test_a_ledger_that_was_put_back_with_a_wider_mode_is_named(site: Path, name:
     assert f"{path}: others can read it; run: chmod" in only(site, "modes", "warning")
 
 
-def test_a_certificate_of_another_key_name_or_authority(site: Path, members: Loopback, tmp_path: Path) -> None:
-    relay = site.with_name("relay")
-    shutil.copy(members.relay_folder("south") / "certificate.pem", relay / "certificate.pem")
-    assert "not for the key in this folder" in only(site, "certificate")
-    shutil.rmtree(relay)
-    shutil.copytree(members.relay_folder("south"), relay)
-    assert "not for the name 'north'" in only(site, "certificate")
-    shutil.rmtree(relay)
-    shutil.copytree(members.relay_folder("north"), relay)
-    (relay / "authority.pem").write_text(Authority.create(tmp_path / "another").pem)
-    assert "did not sign this" in only(site, "certificate")
+def test_an_invitation_that_lists_the_key_for_another_or_not_at_all(site: Path, members: Loopback) -> None:
+    invitation = Invitation.load(members.invitation)
+    north, south = invitation.members["north"], invitation.members["south"]
+    path = site.with_name("consortium.toml")
+    path.write_text(replace(invitation, members={"south": north}).to_toml())
+    assert "lists this key for 'south', not for 'north'" in only(site, "invitation")
+    path.write_text(replace(invitation, members={"north": south}).to_toml())
+    assert "lists another key for 'north'" in only(site, "invitation")
+    path.write_text(replace(invitation, members={}).to_toml())
+    assert "was written before north was admitted" in only(site, "invitation", "warning")
+    path.unlink()
+    assert "there is no invitation here" in only(site, "invitation")
+    path.write_text("member = 'north'\naddress = 'tls://x:1'\nauthority = 'PEM'\n")
+    assert "Coming from certificates" in only(site, "invitation")
 
 
-def test_a_relay_key_that_others_read_and_one_that_is_gone(site: Path) -> None:
-    key = site.with_name("relay") / "key.pem"
-    key.chmod(0o604)
-    assert "chmod 600" in only(site, "certificate")
-    key.unlink()
-    assert "there is no key here" in only(site, "certificate")
-
-
-@pytest.mark.parametrize(("days", "state"), [(366, "failure"), (340, "warning"), (-1, "failure")])
-def test_a_certificate_that_ended_ends_soon_or_has_not_begun(site: Path, days: int, state: str) -> None:
+@pytest.mark.parametrize(("days", "state"), [(366, "failure"), (340, "warning"), (3660, "failure"), (-1, "failure")])
+def test_an_entry_or_a_relays_certificate_that_ended_or_ends_soon(site: Path, days: int, state: str) -> None:
     then = datetime.now(UTC) + timedelta(days=days)
-    (one,) = found(site, clock=lambda: then)["certificate"]
+    (one,) = found(site, clock=lambda: then)["invitation"]
     assert one.state == state
-    assert ("comity consortium join" if days > 0 else "set the clock") in one.sentence
+    assert ("ask the consortium's holder" if days > 0 else "set the clock") in one.sentence
 
 
-def test_without_a_relay_nothing_is_served(site: Path) -> None:
+def test_without_an_invitation_nothing_is_served(site: Path) -> None:
     Sites.load(site.parents[1]).write("north")
-    assert "has no [relay]" in only(site, "certificate", "warning")
+    assert "has no invitation" in only(site, "invitation", "warning")
 
 
 def test_a_relay_that_does_not_answer_or_is_somebody_else(members: Loopback) -> None:
@@ -305,25 +307,26 @@ def test_a_configuration_that_is_not_what_the_roster_says(folder: Path) -> None:
     assert (name, state) == ("configuration", "warning") and "comity relay serve" in sentence
 
 
-def test_certificates_that_end(folder: Path) -> None:
+def test_entries_and_a_certificate_that_end(folder: Path) -> None:
     then = datetime.now(UTC) + timedelta(days=350)
     write(folder, then)
-    assert {(name, state) for name, state, _ in wrong(folder, then)} == {("member", "warning"), ("relay", "warning")}
-    late = datetime.now(UTC) + timedelta(days=400)
-    write(folder, late)
-    assert ("relay", "failure") in {(name, state) for name, state, _ in wrong(folder, late)}
+    assert {(name, state) for name, state, _ in wrong(folder, then)} == {("member", "warning")}
+    for days, state in ((3640, "warning"), (3660, "failure")):
+        late = datetime.now(UTC) + timedelta(days=days)
+        write(folder, late)
+        assert ("relay", state) in {(name, state) for name, state, _ in wrong(folder, late)}
 
 
-def test_the_relays_certificate_is_renewed(folder: Path) -> None:
-    """For the same key, or for a new one where the old one was taken away; the authority is the same."""
-    then, own = datetime.now(UTC) + timedelta(days=350), folder / FOLDER
-    key = (own / "key.pem").read_bytes()
-    assert main(["consortium", "renew", str(folder), "--days", "700"]) == 0
-    assert not [one for one in wrong(folder, then) if one[0] == "relay"] and (own / "key.pem").read_bytes() == key
-    (own / "key.pem").unlink()
-    assert [one[0] for one in wrong(folder)] == ["relay"]
-    membership.renew_relay_certificate(folder)
-    assert wrong(folder) == [] and (own / "key.pem").read_bytes() != key
+def test_an_invitation_that_pins_another_certificate(folder: Path) -> None:
+    own = folder / FOLDER
+    for name in ("key.pem", "certificate.pem"):
+        (own / name).unlink()
+    assert [one[:2] for one in wrong(folder)] == [("relay", "failure")]
+    create_certificate(own, "127.0.0.1")
+    ((name, state, sentence),) = wrong(folder)
+    assert (name, state) == ("relay", "failure") and "pins another certificate" in sentence
+    membership.create_consortium(folder, address=Roster.load(folder).address)
+    assert wrong(folder) == []
 
 
 def test_no_roster_and_no_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

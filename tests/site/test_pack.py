@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from comity.crypto.public_block import block_text
 from comity.crypto.sealing import Identity
 from comity.errors import BadInput, ComityError, Malformed, Refused, StudyError
 from comity.federation.messages.codec import decode, encode
@@ -49,6 +50,17 @@ def test_a_study_arrives_as_it_was_packed_and_without_its_simulation(sites: Site
     # Again it is the same arrival, decided or not.
     Inbox(sites.home("north")).refuse(study.hash, "no")
     assert receive(sites, raw).decision is not None
+
+
+def test_a_study_takes_public_blocks_as_they_are_and_its_hash_ignores_relay_keys(sites: Sites) -> None:
+    """An organisation may move to another relay, or to none: what owners approved is the same study."""
+    study = sites.study()
+    blocks = [block_text(name, sites.identity(name)) for name in study.consortium.parties]
+    blocks.append(block_text("coordinator", sites.coordinator))
+    (study.folder / "study.toml").write_text(study.text.partition("[parties.")[0] + "\n".join(blocks))
+    pasted = Study.load(study.folder / "study.toml")
+    assert "relay = " in pasted.text and pasted.hash == study.hash
+    assert receive(sites, sites.pack(pasted)).study == study.hash
 
 
 def test_no_byte_of_a_pack_can_be_changed(sites: Sites) -> None:

@@ -104,15 +104,10 @@ def test_a_consortium_and_its_relay_write_nothing_for_others(
     made = Loopback.make(tmp_path / "deployed", NAMES)
     with made.relay():
         assert prepared() == []
-    invitation = membership.create_consortium(made.consortium, address=_address(made), parties=["east"])
-    joined = membership.join_consortium(invitation[0], tmp_path / "deployed" / "east")
-    membership.admit_member(made.consortium, joined.request, "east")
+    made.admit("east")
+    membership.revoke_member(made.consortium, "east")
     assert prepared() == []
     assert (made.consortium / "relay" / "relay.log").stat().st_size
-
-
-def _address(made: Loopback) -> str:
-    return roster.Roster.load(made.consortium).address.removeprefix("tls://")
 
 
 def test_a_consortium_that_somebody_keeps_locked_is_said_to_be_locked(
@@ -120,14 +115,14 @@ def test_a_consortium_that_somebody_keeps_locked_is_said_to_be_locked(
 ) -> None:
     """Any user of the machine could hold a lock that it may read; the consortium's operator waited without end."""
     monkeypatch.setattr(roster, "LOCK_SECONDS", 0.2)
-    (invitation,) = membership.create_consortium(tmp_path / "c", address="127.0.0.1:1", parties=["north"])[1:]
-    joined = membership.join_consortium(invitation, tmp_path / "north")
-    lock = tmp_path / "c" / ".changing"
+    made = Loopback(tmp_path)
+    membership.create_consortium(made.consortium, address="127.0.0.1:1")
+    lock = made.consortium / ".changing"
     assert not is_shared(lock)
     with lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(Stopped, match="another process is changing this consortium"):
-            membership.admit_member(tmp_path / "c", joined.request, "north")
+            made.admit("north")
     lock.chmod(0o644)
-    membership.admit_member(tmp_path / "c", joined.request, "north")
+    made.admit("north")
     assert not is_shared(lock), "one of an earlier version is narrowed"

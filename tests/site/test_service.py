@@ -25,7 +25,7 @@ from comity.site.service import ENDPOINTS, SiteService, lock_ledger, open_endpoi
 from comity.site.site_file import SiteFile
 from comity.site.status import MAX_BYTES, Refusals, end_run, list_runs
 from comity.study.results.released import load_received
-from tests.support.sites import NAMES, STUDY, Sites, approve, connect_services, execute
+from tests.support.sites import NAMES, STUDY, Sites, approve, connect_services, execute, write_invitation
 
 PUBLISHED = 'variant = "published"\nrows = "normalised"'
 
@@ -443,7 +443,7 @@ def test_serving_takes_any_endpoint(sites: Sites, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setitem(ENDPOINTS, "here", lambda site: InProcess())
     for name in NAMES:
-        sites.write(name, top='[relay]\naddress = "here://service"\n')
+        sites.write(name, top=write_invitation(sites.home(name), "here://service"))
         service = SiteService(sites.site(name))
         approve(service, service.take_in(sites.pack(study)))
         open_endpoint(service.site).serve(service)
@@ -463,19 +463,30 @@ def test_one_process_serves_with_a_ledger(sites: Sites) -> None:
         assert ledger(sites, "north").summary()
 
 
-NOWHERE = {
-    "": "is missing",
-    '[relay]\naddress = "tls:x"\n': "no transport",
-    '[relay]\naddress = "ftp://x"\n': "no transport",
-}
-
-
-@pytest.mark.parametrize("top", NOWHERE)
-def test_an_address_without_an_engine_is_named(sites: Sites, top: str) -> None:
-    sites.write("north", top=top)
-    with pytest.raises(BadInput, match=NOWHERE[top]) as error:
+@pytest.mark.parametrize("address", ["tls:x", "ftp://x"])
+def test_an_address_without_an_engine_is_named(sites: Sites, address: str) -> None:
+    sites.write("north", top=write_invitation(sites.home("north"), address))
+    with pytest.raises(BadInput, match="no transport") as error:
         open_endpoint(SiteFile.load(sites.site("north")))
-    assert error.value.key == "relay.address"
+    assert error.value.key == "invitation"
+
+
+def test_an_invitation_that_is_missing_is_named(sites: Sites) -> None:
+    for top, said in (
+        ("", "invitation is missing"),
+        ('invitation = "elsewhere.toml"\n', "there is no invitation here"),
+    ):
+        sites.write("north", top=top)
+        with pytest.raises(StudyError, match=said) as error:
+            open_endpoint(SiteFile.load(sites.site("north")))
+        assert error.value.key == "invitation"
+
+
+def test_a_site_file_of_the_time_of_certificates_is_told_the_way_over(sites: Sites) -> None:
+    sites.write("north", top='[relay]\naddress = "tls://127.0.0.1:4222"\ncertificate = "relay/certificate.pem"\n')
+    with pytest.raises(StudyError, match="Coming from certificates") as error:
+        SiteFile.load(sites.site("north"))
+    assert error.value.key == "relay"
 
 
 def test_a_site_without_the_client_of_the_relay_is_refused_at_its_start(
@@ -483,15 +494,14 @@ def test_a_site_without_the_client_of_the_relay_is_refused_at_its_start(
 ) -> None:
     """Only the agent's process imports nats-py: without this check its absence would show in a log alone, again and
     again, while the site seems to serve."""
-    sites.write("north", top='[relay]\naddress = "tls://127.0.0.1:4222"\n')
+    sites.write("north", top=write_invitation(sites.home("north")))
     site = SiteFile.load(sites.site("north"))
     monkeypatch.setitem(sys.modules, "nats", None)
     with pytest.raises(StudyError, match=r"pip install 'comity\[deploy\]'") as error:
         open_endpoint(site)
-    assert error.value.key == "relay.address"
+    assert error.value.key == "invitation"
     monkeypatch.undo()
-    with pytest.raises(BadInput, match="comity consortium join"):
-        open_endpoint(site)  # the control: with the client, the next thing missing is the membership
+    open_endpoint(site)  # the control: with the client it can connect
 
 
 def test_what_a_site_keeps_is_its_owners_alone(sites: Sites) -> None:

@@ -1,4 +1,4 @@
-"""A consortium on loopback: a real server, members with certificates, and sites that are functions."""
+"""A consortium on loopback: a real server, members with keys, and sites that are functions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from typing import Any, cast
 
 import pytest
 
+from comity.crypto import key_file
 from comity.errors import ComityError
 from comity.federation.messages.channel import MAX_BYTES
 from comity.federation.owner.host import Answer
 from comity.relay import sandbox, server
 from comity.relay.address import RelayAddress
 from comity.relay.agent import RelayAgent
-from comity.relay.certificates import Authority, create_request, load_certificate
 from comity.relay.channel import NatsChannel
 from comity.relay.endpoint import Worker
 from comity.relay.wire import COORDINATOR
@@ -44,10 +44,6 @@ class Loopback(sandbox.Loopback):
     @property
     def folder(self) -> Path:
         return self.consortium
-
-    @property
-    def authority(self) -> Authority:
-        return Authority.load(self.consortium / "authority")
 
     def start(self) -> None:
         self._now(server.start(self.folder))
@@ -76,13 +72,10 @@ class Loopback(sandbox.Loopback):
         finally:
             os.kill(self.process.pid, signal.SIGCONT)
 
-    def stranger(self, folder: Path, name: str, **options: Any) -> RelayAddress:
-        """Somebody with a certificate of this authority who is not in the roster."""
-        folder.mkdir(parents=True)
-        (folder / "authority.pem").write_text(self.authority.pem)
-        request = create_request(folder, name)
-        (folder / "certificate.pem").write_text(self.authority.sign_member(request, name, **options).pem)
-        return RelayAddress(self.relay_of(COORDINATOR).address, folder / "certificate.pem")
+    def stranger(self, folder: Path) -> RelayAddress:
+        """Somebody with the invitation and keys that are not in the roster."""
+        key_file.create(folder / "stranger.keys")
+        return RelayAddress.load(self.invitation, folder / "stranger.keys")
 
 
 class Operated(Loopback):
@@ -93,11 +86,11 @@ class Operated(Loopback):
     def operator(self) -> RelayAddress:
         folder = self.home / "operator"
         if not folder.exists():
-            return self.stranger(folder, "operator")
-        return RelayAddress(self.relay_of(COORDINATOR).address, folder / "certificate.pem")
+            return self.stranger(folder)
+        return RelayAddress.load(self.invitation, folder / "stranger.keys")
 
     def start(self) -> None:
-        user = load_certificate(self.operator.certificate).subject.rfc4514_string()
+        user = self.operator.relay_key().user
         written = cast(Any, server).server_configuration
         everything = json.dumps({"publish": [">"], "subscribe": [">"]})
         place = f'"{COORDINATOR}" {{\n    users: [ '
@@ -105,7 +98,7 @@ class Operated(Loopback):
         def with_operator(*arguments: Any, **options: Any) -> str:
             text: str = written(*arguments, **options)
             assert place in text
-            return text.replace(place, f'{place}{{ user: "{user}", permissions: {everything} }}, ')
+            return text.replace(place, f'{place}{{ nkey: "{user}", permissions: {everything} }}, ')
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(server, "server_configuration", with_operator)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,23 @@ submitters = ["coordinator"]
 """
 
 TABLE = f'model = "logistic"\nsolver = "gradient"\nrounds = 1\nrows = "normalised"\nsizes = {RECORDS}'
+
+
+@cache
+def relay_certificate() -> str:
+    """The certificate of a relay that nobody runs."""
+    from comity.relay.certificate import create_certificate
+
+    with tempfile.TemporaryDirectory() as folder:
+        return create_certificate(Path(folder), "127.0.0.1")
+
+
+def write_invitation(folder: Path, address: str = "tls://127.0.0.1:4222") -> str:
+    """Write an invitation of that relay, at any address; returns the line of a site file that names it."""
+    from comity.relay.invitation import INVITATION, Invitation
+
+    (folder / INVITATION).write_text(Invitation(address, relay_certificate()).to_toml())
+    return f'invitation = "{INVITATION}"\n'
 
 
 def keys_table(identity: Identity) -> str:

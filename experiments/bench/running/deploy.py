@@ -1,7 +1,7 @@
 """Rounds between a coordinator and sites over a relay on this machine, beside the local channel with the same sites;
 and whole runs (`deploy_runs`).
 
-Everything is a process of its own and talks TLS 1.3 with certificates on both sides: the relay, each site's two, and
+Everything is a process of its own and talks TLS 1.3: the relay, each site's two, and
 this one. An empty round asks each site a few bytes and waits for all replies; the others carry so many bytes to and
 from each. Seconds are those of the clock, because waiting is what a round costs: run it on a machine that is idle.
 """
@@ -20,9 +20,9 @@ from typing import Any
 from comity.errors import ComityError
 from comity.federation.messages.channel import Channel, Replied
 from comity.federation.owner.host import Answer
+from comity.relay.address import RelayAddress
 from comity.relay.channel import NatsChannel
 from comity.relay.endpoint import serve
-from comity.relay.membership import load_membership
 from comity.relay.sandbox import Loopback, run_processes
 from comity.study.local.channel import LocalChannel
 from experiments.bench.running.deploy_runs import averaging, summed
@@ -43,7 +43,13 @@ def measure(*, quick: bool = False) -> list[dict[str, Any]]:
             names = [f"site-{number}" for number in range(sites)]
             loopback = Loopback.make(Path(folder), names)
             relay = stack.enter_context(loopback.relay())
-            words = [(["-m", __name__, str(loopback.relay_folder(name))], Path(folder, name, "log")) for name in names]
+            words = [
+                (
+                    ["-m", __name__, name, str(loopback.invitation), str(loopback.keys_of(name))],
+                    Path(folder, name, "log"),
+                )
+                for name in names
+            ]
             stack.enter_context(run_processes(words))
             channel = stack.enter_context(NatsChannel(loopback.relay_of("coordinator"), names, grace=_LONGEST_START))
             local = LocalChannel({name: _Echo(name) for name in names})
@@ -111,5 +117,4 @@ class _Echo:
 
 
 if __name__ == "__main__":
-    member, dialled = load_membership(Path(sys.argv[1]))
-    serve(_Echo(member), dialled)
+    serve(_Echo(sys.argv[1]), RelayAddress.load(Path(sys.argv[2]), Path(sys.argv[3])))

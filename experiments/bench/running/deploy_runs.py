@@ -3,7 +3,7 @@
     averaging K    a study of K organisations with site files, ledgers and keys in folders of their own, from the first
                    ask to the last; beside it the same sites called in this process
     sum KxN        one secure sum of N numbers over K parties, sealed to both ends. Parties share a few processes, which
-                   have a core or two here, and each has its own connection, certificate and process at the relay
+                   have a core or two here, and each has its own connection, keys and process at the relay
 
 Seconds are those of the clock: run it on a machine that is idle. On a busy one many processes get more of it than one
 does, so that the ratio of processor times, `cpu_ratio`, is the one to look at.

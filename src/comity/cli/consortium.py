@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -12,14 +12,9 @@ from comity.cli.options import AsJson, ConsortiumFolder, make_group
 from comity.cli.output import show, table, warn
 
 app = make_group(
-    "Organisations that learn together over a relay: invite, join, admit, revoke.",
-    example="comity consortium init consortium --address relay.example.org --party north",
+    "Organisations that learn together over a relay: create, admit, revoke.",
+    example="comity consortium init consortium --address relay.example.org",
 )
-
-AuthorityFolder = Annotated[
-    Path | None, typer.Option(help="The authority's folder, if it is kept elsewhere.", show_default=False)
-]
-ValidDays = Annotated[int, typer.Option(help="How long the certificate is valid.", min=1, max=1825)]
 
 
 @app.command()
@@ -28,8 +23,12 @@ def init(
     address: Annotated[
         str, typer.Option(help="HOST or HOST:PORT at which members reach the relay.", show_default=False)
     ],
-    party: Annotated[
-        list[str] | None, typer.Option(help="A party to invite; repeat the option for each.", show_default=False)
+    coordinator: Annotated[
+        Path | None,
+        typer.Option(
+            help="Make the coordinator's keys in this folder and admit it: where you coordinate studies too.",
+            show_default=False,
+        ),
     ] = None,
     listen: Annotated[
         str | None,
@@ -43,117 +42,84 @@ def init(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create an authority, a relay and an invitation for each party; or invite further parties.
+    """Create a relay and the invitation for its members; or write the invitation again.
 
-    Example: comity consortium init consortium --address relay.example.org --party north --party south
+    Example: comity consortium init consortium --address relay.example.org
+
+    Example: comity consortium init consortium --address relay.example.org --coordinator coordinator
     """
-    from comity.relay.membership import Invitation, create_consortium
+    from comity.relay.invitation import INVITATION
+    from comity.relay.membership import create_consortium
 
-    written = create_consortium(folder, address=address, listen=listen, websocket=websocket, parties=party or [])
-    if not written:
-        raise typer.BadParameter("no party to invite; give --party NAME.")
-    first = Invitation.load(written[0])
-    lines = [
-        *(f"{path}" for path in written),
-        "",
-        "Send each member its invitation; it is no secret. Each member compares the authority's fingerprint with you:",
-        f"  {first.fingerprint}",
-        "Each member sends back a signing request. Admit it: comity consortium add",
-        "Run the relay: comity relay serve, or as a service: comity consortium units",
+    made = create_consortium(folder, address=address, listen=listen, websocket=websocket)
+    path = folder / INVITATION
+    lines = [f"{path}: the invitation for all members; it is no secret. Compare its fingerprint by telephone:"]
+    lines += [f"  {made.fingerprint}"]
+    document = {"invitation": str(path), "address": made.address, "fingerprint": made.fingerprint}
+    if coordinator is not None:
+        keys, block = _make_coordinator(folder, coordinator)
+        lines.append(f"{keys}: the coordinator's keys; {block}: its public keys, to send to owners")
+        document |= {"keys": str(keys), "public": str(block)}
+    lines += [
+        f"Admit members by the public keys that they send: comity consortium add {folder} north.toml",
+        f"Run the relay: comity relay serve {folder}, or as a service: comity consortium units",
     ]
-    document = {
-        "invitations": list(map(str, written)),
-        "address": first.address,
-        "fingerprint": first.fingerprint,
-    }
     show("\n".join(lines), document, as_json=as_json)
 
 
-@app.command()
-def join(
-    invitation: Annotated[Path, typer.Argument(metavar="INVITATION", help="The file you were sent.")],
-    folder: Annotated[Path, typer.Option(help="The folder for your key and certificate.")] = Path("relay"),
-    certificate: Annotated[
-        Path | None, typer.Option(help="The certificate that came back.", show_default=False)
-    ] = None,
-    websocket: Annotated[bool, typer.Option("--websocket", help="Connect to the relay by websocket.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Make your key and the signing request to send back; with --certificate, install the certificate that came back.
+def _make_coordinator(folder: Path, home: Path) -> tuple[Path, Path]:
+    """The coordinator's key file and the file of its public keys, once it is admitted."""
+    from comity.crypto import key_file
+    from comity.crypto.public_block import PublicBlock, block_text
+    from comity.files import write_atomically
+    from comity.relay.membership import admit_members
+    from comity.relay.wire import COORDINATOR
 
-    Example: comity consortium join north.toml
-
-    Example: comity consortium join north.toml --certificate north.pem
-    """
-    from comity.relay.membership import Invitation, join_consortium
-
-    asked = Invitation.load(invitation)
-    done = join_consortium(invitation, folder, certificate, websocket=websocket)
-    document = {
-        "member": asked.member,
-        "address": done.relay.address,
-        "request": str(done.request),
-        "key": done.key,
-        "authority": asked.fingerprint,
-        "until": None if done.until is None else done.until.isoformat(),
-    }
-    if done.until is None:
-        lines = [
-            f"compare the authority's fingerprint with the operator who invited you:\n  {asked.fingerprint}",
-            f"send back {done.request}; the operator compares your key's fingerprint with you:\n  {done.key}",
-        ]
-    else:
-        lines = [f"{asked.member} is a member until {done.until:%Y-%m-%d}. In your site file:", "", "[relay]"]
-        lines += [f'address = "{done.relay.address}"', f'certificate = "{done.relay.certificate}"']
-    show("\n".join(lines), document, as_json=as_json)
+    keys, block = home / f"{COORDINATOR}.key", home / f"{COORDINATOR}.toml"
+    identity = key_file.load(keys) if keys.exists() else key_file.create(keys)
+    write_atomically(block, block_text(COORDINATOR, identity))
+    admit_members(folder, [PublicBlock.load(block)])
+    return keys, block
 
 
 @app.command()
 def add(
     folder: ConsortiumFolder,
-    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The signing request that came back.")],
-    party: Annotated[
-        str, typer.Option(help="The member that sent the request; the name inside the request is ignored.")
+    blocks: Annotated[
+        list[Path],
+        typer.Argument(metavar="KEYS...", help="Files of public keys, as members sent them.", show_default=False),
     ],
-    authority: AuthorityFolder = None,
-    days: ValidDays = 365,
+    until: Annotated[
+        str | None, typer.Option(metavar="DATE", help="The end date, as 2027-12-31.", show_default="in a year")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Admit a member: sign its certificate, and reload a relay that runs here.
+    """Admit members by their public keys, and reload a relay that runs here. The file's table names the member.
 
-    Example: comity consortium add consortium north.request.pem --party north
+    For a member whose entry ends, this moves its end date.
+
+    Example: comity consortium add consortium north.toml --until 2027-12-31
     """
-    from comity.relay.membership import admit_member
+    from comity.crypto.public_block import PublicBlock
+    from comity.relay.invitation import INVITATION
+    from comity.relay.membership import admit_members
 
-    issued, path, taken = admit_member(folder, request, party, authority=authority, validity=timedelta(days=days))
-    lines = [
-        f"{party} is admitted until {issued.until:%Y-%m-%d}; send it {path}",
-        f"compare its key's fingerprint with it: {issued.key}",
-        _taken(folder, taken),
+    done = admit_members(folder, [PublicBlock.load(path) for path in blocks], until=_end(until))
+    lines = ["compare each fingerprint with its member by telephone:"]
+    lines += [f"  {name:<12} until {one.until:%Y-%m-%d}  {one.fingerprint}" for name, one in done.entries.items()]
+    lines += [f"send {folder / INVITATION} to each of them", _taken(folder, done.relay_has_it)]
+    members = [
+        {"member": name, "key": one.key, "fingerprint": one.fingerprint, "until": one.until.isoformat()}
+        for name, one in done.entries.items()
     ]
-    document = {"party": party, "key": issued.key, "until": issued.until.isoformat(), "certificate": str(path)}
-    show("\n".join(lines), {**document, "relay_has_it": taken}, as_json=as_json)
+    show("\n".join(lines), {"members": members, "relay_has_it": done.relay_has_it}, as_json=as_json)
 
 
-@app.command()
-def renew(
-    folder: ConsortiumFolder,
-    authority: AuthorityFolder = None,
-    days: ValidDays = 365,
-    as_json: AsJson = False,
-) -> None:
-    """Sign a new certificate for the relay. Remove relay/key.pem first to give it a new key too.
-
-    Example: comity consortium renew consortium
-    """
-    from comity.relay.membership import renew_relay_certificate
-
-    issued, taken = renew_relay_certificate(folder, authority=authority, validity=timedelta(days=days))
-    lines = [f"the relay's certificate is valid until {issued.until:%Y-%m-%d}"]
-    lines.append(
-        "the relay uses it" if taken else f"if the relay runs elsewhere, copy {folder / 'relay'} there and restart it"
-    )
-    show("\n".join(lines), {"until": issued.until.isoformat(), "relay_has_it": taken}, as_json=as_json)
+def _end(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        raise typer.BadParameter(f"--until expects a date as 2027-12-31, found {text!r}.") from None
 
 
 @app.command()
@@ -162,7 +128,7 @@ def revoke(
     party: Annotated[str, typer.Argument(metavar="PARTY", help="The member to revoke.")],
     as_json: AsJson = False,
 ) -> None:
-    """Revoke a member's key for good: a relay that runs here cuts the member off at once.
+    """Revoke a member's keys for good: a relay that runs here cuts the member off at once.
 
     Example: comity consortium revoke consortium north
     """
@@ -174,20 +140,20 @@ def revoke(
 
 @app.command("show")
 def members(folder: ConsortiumFolder, as_json: AsJson = False) -> None:
-    """Show the members of a consortium.
+    """Show the members of a consortium, with their end dates and fingerprints.
 
     Example: comity consortium show consortium
     """
-    from datetime import UTC, datetime
-
     from comity.relay.roster import Roster
 
     roster, now = Roster.load(folder), datetime.now(UTC)
     rows = [
-        (name, member.state(now), member.key or "", "" if member.until is None else f"{member.until:%Y-%m-%d}")
-        for name, member in roster.members.items()
+        (name, one.state(now), "", "")
+        if one.entry is None
+        else (name, one.state(now), f"{one.entry.until:%Y-%m-%d}", one.entry.fingerprint)
+        for name, one in roster.members.items()
     ]
-    heads = ("member", "state", "key", "until")
+    heads = ("member", "state", "until", "fingerprint")
     text = f"{roster.address}\n{table(heads, rows)}"
     show(text, {"address": roster.address, "members": [dict(zip(heads, row)) for row in rows]}, as_json=as_json)
 

@@ -33,7 +33,7 @@ def doctor(
 ) -> None:
     """Check this machine: versions, COMITY_HOME, COMITY_DATA, and the time of a durable write.
 
-    --site checks keys, certificates, clock, disk, ledger and data; --consortium checks members and the relay's
+    --site checks keys, invitation, clock, disk, ledger and data; --consortium checks members and the relay's
     configuration. Exits with code 3 when something must be fixed. Checking spends nothing.
 
     Example: comity doctor

@@ -12,10 +12,11 @@ from comity.cli.output import show
 from comity.errors import BadInput
 
 if TYPE_CHECKING:
-    from comity.crypto.sealing import PublicIdentity
+    from comity.crypto.sealing import Identity, PublicIdentity
 
 app = make_group(
-    "The keys of a party: one signs, the others open sealed messages.", example="comity keys new north.key"
+    "The keys of a party: to sign, to open sealed messages, and to connect to a relay.",
+    example="comity keys new north.key",
 )
 
 KeyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The key file.", show_default=False)]
@@ -24,7 +25,7 @@ Party = Annotated[str, typer.Option(help="The party's name in the study.")]
 
 @app.command()
 def new(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> None:
-    """Create a key file, readable by you alone, and print the public keys for the study to pin.
+    """Create a key file, readable by you alone, and print its public keys, for studies to pin and for a consortium.
 
     Example: comity keys new north.key --party north
     """
@@ -32,7 +33,7 @@ def new(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> None:
     from comity.federation.declare.consortium import check_party_name
 
     check_party_name(party, key="party")
-    _show_public(key_file.create(path).public, party, as_json=as_json)
+    _show_public(key_file.create(path), party, as_json=as_json)
 
 
 @app.command("show")
@@ -45,19 +46,14 @@ def show_keys(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> 
     from comity.federation.declare.consortium import check_party_name
 
     check_party_name(party, key="party")
-    _show_public(key_file.load(path).public, party, as_json=as_json)
+    _show_public(key_file.load(path), party, as_json=as_json)
 
 
-def _show_public(public: PublicIdentity, party: str, *, as_json: bool) -> None:
-    texts = public.to_texts()
-    # The coordinator has a separate table in a study.
-    table = "coordinator.keys" if party == "coordinator" else f"parties.{party}.keys"
-    lines = [
-        f"# fingerprint: {public.fingerprint}",
-        f"[{table}]",
-        *(f'{name} = "{text}"' for name, text in texts.items()),
-    ]
-    show("\n".join(lines), {"party": party, "keys": texts}, as_json=as_json)
+def _show_public(keys: Identity, party: str, *, as_json: bool) -> None:
+    from comity.crypto.public_block import block_text
+
+    document = {"party": party, "keys": keys.to_texts(), "fingerprint": keys.public.fingerprint}
+    show(block_text(party, keys).rstrip("\n"), document, as_json=as_json)
 
 
 TEXTS = ("sign", "mlkem", "x25519")
@@ -65,7 +61,8 @@ _KEY_FILE = b"comity-identity-"
 
 
 def read_key_texts(path: Path, *, key: str) -> dict[str, str]:
-    """The three public keys in a TOML file, at any depth. `key` is the option that named the file."""
+    """The public keys in a TOML file that studies and site files pin, at any depth. `key` is the option that named
+    the file."""
     from comity.untrusted.toml import BadToml, read_tables
 
     try:

@@ -32,8 +32,8 @@ ProtectedUnit = Annotated[Unit, typer.Option(help="What is protected: a record, 
 Relation = Annotated[Neighbours, typer.Option(help="Whether neighbours replace a unit, or add and remove one.")]
 RunsFolder = Annotated[Path, typer.Option(help="The folder of run folders.")]
 RUNS = Path("runs")
-RelayFolder = Annotated[Path, typer.Option(help="The coordinator's folder of: comity consortium join")]
-RELAY = Path("relay")
+InvitationFile = Annotated[Path, typer.Option("--invitation", help="The consortium's invitation.")]
+INVITATION = Path("consortium.toml")
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Answer yes to the question.")]
 

@@ -13,7 +13,7 @@ app = make_group(
 
 @app.command("serve")
 def serve_relay(folder: ConsortiumFolder, as_json: AsJson = False) -> None:
-    """Run the relay until stopped. It cuts off a member when its certificate expires.
+    """Run the relay until stopped. It cuts off a member at its end date.
 
     Example: comity relay serve consortium
     """

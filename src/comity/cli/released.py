@@ -44,9 +44,9 @@ def predict(
             show_default=False,
         ),
     ] = None,
-    relay: Annotated[
-        Path, typer.Option(help="With --keys: the coordinator's folder of: comity consortium join")
-    ] = Path("relay"),
+    invitation: Annotated[Path, typer.Option(help="With --keys: the consortium's invitation.")] = Path(
+        "consortium.toml"
+    ),
     records: Annotated[
         int | None, typer.Option(help="With --keys: how many new records to score at most.", min=1, show_default=False)
     ] = None,
@@ -78,7 +78,7 @@ def predict(
             raise typer.BadParameter(
                 "--keys needs --jointly and --records, and takes no DATA, because sites have their own."
             )
-        predicted = _predict_with_sites(model, keys, relay, records, receiver, out, resume, quiet=as_json)
+        predicted = _predict_with_sites(model, keys, invitation, records, receiver, out, resume, quiet=as_json)
         _show_predictions(predicted, to, as_json=as_json)
         return
     if receiver is not None or records is not None or resume is not None:
@@ -142,7 +142,7 @@ def _predict_jointly(folder: Path, data: list[str], reading: Reading) -> pd.Data
 def _predict_with_sites(
     folder: Path,
     keys: Path,
-    relay: Path,
+    invitation: Path,
     records: int,
     receiver: str | None,
     out: Path,
@@ -168,7 +168,7 @@ def _predict_with_sites(
     at = folder / "predictions" / named
     path = write_prediction(study, run=manifest.run, coef=coef, records=records, receiver=receiver, folder=at)
     say(Study.load(path).plan().as_text(), err=True)
-    scores = load_artefact(submit_study(path, keys, relay, out, resume, quiet=quiet) / Figures.place)
+    scores = load_artefact(submit_study(path, keys, invitation, out, resume, quiet=quiet) / Figures.place)
     assert isinstance(scores, Figures)
     return pd.DataFrame(list(scores.rows), columns=list(scores.heads))
 

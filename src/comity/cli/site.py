@@ -67,13 +67,18 @@ def init(  # noqa: PLR0913 (a parameter for each option of the command)
     approval: Annotated[
         str, typer.Option(help="Who approves studies: you (by-hand), or the policy (within-policy).")
     ] = "by-hand",
-    relay: Annotated[str | None, typer.Option(help="The relay's address.", show_default=False)] = None,
+    invitation: Annotated[
+        str, typer.Option(help="The consortium's invitation, as seen from the site file's folder.")
+    ] = "consortium.toml",
     ledger: Annotated[Path | None, typer.Option(help="The ledger's file.", show_default="PARTY.ledger")] = None,
     keys: Annotated[Path | None, typer.Option(help="The key file.", show_default="PARTY.keys")] = None,
     reading: Reading = BY_SUFFIX,
+    serve_now: Annotated[bool, typer.Option("--serve", help="Then serve, as comity site serve does.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a site file, with keys and a ledger if there are none. Nothing is overwritten.
+    """Write a site file, with keys and a ledger if there are none, and the public keys to send.
+
+    Nothing is overwritten.
 
     Settings that it does not ask for are written with the strictest value; edit them in the file.
 
@@ -81,8 +86,9 @@ def init(  # noqa: PLR0913 (a parameter for each option of the command)
     """
     from comity.cli.ledger import parse_grant
     from comity.crypto import key_file
+    from comity.crypto.public_block import block_text
     from comity.errors import BadInput
-    from comity.files import write_new
+    from comity.files import write_atomically, write_new
     from comity.site.site_file import SiteFile
 
     if site.exists():
@@ -103,7 +109,7 @@ def init(  # noqa: PLR0913 (a parameter for each option of the command)
         "party": party,
         "ledger": str(ledger or f"{party}.ledger"),
         "keys": str(keys or f"{party}.keys"),
-        "relay": relay,
+        "invitation": invitation,
         "dataset": dataset,
         "source": source,
         "protocols": [name.strip() for name in methods if name.strip()],
@@ -116,20 +122,27 @@ def init(  # noqa: PLR0913 (a parameter for each option of the command)
     }
     text = site_text(answers)
     _check_site_text(text, site)
+    path, block = home / answers["keys"], home / f"{party}.toml"
+    known = key_file.load(path) if path.exists() else None
+    if block.exists() and (known is None or block.read_text("utf-8") != block_text(party, known)):
+        raise BadInput(f"{block}: exists already, and your public keys belong there; move it away", key="keys")
     _create_ledger(home / answers["ledger"], dataset, grant, unit, neighbours)
-    path = home / answers["keys"]
-    public = (key_file.load(path) if path.exists() else key_file.create(path)).public
+    identity = key_file.create(path) if known is None else known
     write_new(site, text)
     SiteFile.load(site).owner()
+    write_atomically(block, block_text(party, identity))
     lines = [
         *(f"warning: {sentence}" for sentence in findings),
         f"{site}: the site of {party}, with {answers['ledger']} and {answers['keys']}",
-        "Send these public keys to the authors of studies:",
-        f"[parties.{party}.keys]",
-        *(f'{name} = "{value}"' for name, value in public.to_texts().items()),
+        f"Send {block}, your public keys, to the consortium's holder and to authors of studies; compare by telephone:",
+        f"  {identity.public.fingerprint}",
+        f"Put the invitation that you get at {home / invitation}; then: comity site serve",
     ]
-    document = {"site": str(site), "party": party, "keys": public.to_texts(), "findings": list(findings)}
+    document = {"site": str(site), "party": party, "keys": identity.to_texts(), "findings": list(findings)}
+    document |= {"public": str(block), "fingerprint": identity.public.fingerprint}
     show("\n".join(lines), document, as_json=as_json)
+    if serve_now:
+        serve(site=site, as_json=as_json)
 
 
 class _Prompt:
@@ -152,9 +165,7 @@ def site_text(answers: Mapping[str, Any]) -> str:
     def text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
 
-    lines = [f"{key} = {text(answers[key])}" for key in ("party", "ledger", "keys")]
-    if answers["relay"] is not None:
-        lines += ["", "[relay]", f"address = {text(answers['relay'])}"]
+    lines = [f"{key} = {text(answers[key])}" for key in ("party", "ledger", "keys", "invitation")]
     lines += ["", f"[data.{text(answers['dataset'])}]"]
     lines += [f"{key} = {text(value)}" for key, value in answers["source"].items()]
     lines += [

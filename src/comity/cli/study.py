@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from errno import EDQUOT, EFBIG, ENOSPC
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from comity.cli.options import RELAY, RUNS, AsJson, Quiet, RelayFolder, RunsFolder, StudyFile, make_group
+from comity.cli.options import INVITATION, RUNS, AsJson, InvitationFile, Quiet, RunsFolder, StudyFile, make_group
 from comity.cli.output import progress_bar, show, warn
 
 if TYPE_CHECKING:
@@ -60,35 +61,44 @@ def pack(
 def submit(
     study: StudyFile,
     keys: Annotated[Path, typer.Option(help="The coordinator's key file.", show_default=False)],
-    relay: RelayFolder = RELAY,
+    invitation: InvitationFile = INVITATION,
     out: RunsFolder = RUNS,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Resume a run.", show_default=False)] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until every owner has approved the study.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Deliver a study to its parties and run it with them. The run starts only once every party has agreed.
 
-    If an owner has not approved the study yet, nothing is spent: use --resume once it has.
+    If an owner has not approved the study yet, nothing is spent: use --resume once it has, or --wait.
 
     Example: comity study submit study.toml --keys coordinator.key
+
+    Example: comity study submit study.toml --keys coordinator.key --wait
 
     Example: comity study submit study.toml --keys coordinator.key --resume runs/2026-11-15-1
     """
     from comity.cli.runs import show_run
 
-    show_run(submit_study(study, keys, relay, out, resume, quiet=quiet or as_json), as_json=as_json)
+    folder = submit_study(study, keys, invitation, out, resume, quiet=quiet or as_json, wait=wait)
+    show_run(folder, as_json=as_json)
 
 
 JOURNAL = "journal.sqlite"
+_APPROVAL_CHECK_SECONDS = 2.0
+_NOT_APPROVED = ("study", "approval")
+"""Codes with which a site refuses a study that its owner has not approved."""
 
 
-def submit_study(path: Path, keys: Path, relay: Path, out: Path, resume: Path | None, *, quiet: bool) -> Path:
+def submit_study(
+    path: Path, keys: Path, invitation: Path, out: Path, resume: Path | None, *, quiet: bool, wait: bool = False
+) -> Path:
     """Deliver the study and run it, or resume a run of it. Returns the run's folder, which has the form of a
-    simulation's."""
+    simulation's. With `wait`, an approval that is missing is waited for."""
     from comity.crypto import key_file
     from comity.errors import BadInput, Refused, Stopped
     from comity.federation.declare.consortium import COORDINATOR
-    from comity.relay.membership import load_membership
+    from comity.relay.address import RelayAddress
     from comity.site.pack import require_confirmed
     from comity.study.study import Study
 
@@ -97,19 +107,15 @@ def submit_study(path: Path, keys: Path, relay: Path, out: Path, resume: Path | 
     study, identity = Study.load(path), key_file.load(keys)
     study.plan()
     require_confirmed(study)
-    member, address = load_membership(relay)
-    if member != COORDINATOR:
-        raise BadInput(
-            f"{relay}: expected the coordinator's membership, found that of {member}; change --relay", key="relay"
-        )
-    address.check_files()
+    address = RelayAddress.load(invitation, keys)
+    address.require_member(COORDINATOR)
     folder = _open_folder(path, study, out, resume)
     if _is_complete(folder):
         return folder
     _record_submission(path, study, folder, identity)
-    remedy = f"comity study submit {path} --keys {keys} --relay {relay} --resume {folder}"
+    remedy = f"comity study submit {path} --keys {keys} --invitation {invitation} --resume {folder}"
     try:
-        _deliver_and_run(study, identity, address, folder, remedy, quiet=quiet)
+        _run_once_approved(study, identity, address, folder, remedy, quiet=quiet, wait=wait)
     except (KeyboardInterrupt, Stopped) as stop:
         why = f" ({stop})" if isinstance(stop, Stopped) else ""
         raise Stopped(f"{folder}: the run was stopped before its end{why}. Resume it: {remedy}") from stop
@@ -120,7 +126,7 @@ def submit_study(path: Path, keys: Path, relay: Path, out: Path, resume: Path | 
             f"{folder}: the disk is full ({error.strerror}). Free some space, then resume: {remedy}"
         ) from error
     except Refused as refusal:
-        if refusal.code not in ("study", "approval"):
+        if refusal.code not in _NOT_APPROVED:
             raise
         raise Refused(
             f"{refusal}. Once its owner has approved the study (comity site approve {study.hash[:12]}), "
@@ -167,6 +173,27 @@ def _record_submission(path: Path, study: Study, folder: Path, identity: Identit
     if Study.parse(as_run, folder=path.parent, where=str(folder / "study.toml")).hash != study.hash:
         raise Refused(f"{folder / 'study.toml'}: is not the study {path}; restore it from a backup", code="study")
     record_submission(study.hash, read_manifest(folder).run, as_run, identity.public)
+
+
+def _run_once_approved(
+    study: Study, identity: Identity, address: RelayAddress, folder: Path, remedy: str, *, quiet: bool, wait: bool
+) -> None:
+    """Deliver and run the study; with `wait`, again until no owner's approval is missing. A refused attempt starts
+    nothing at any site."""
+    from comity.errors import Refused
+
+    waits_for = ""
+    while True:
+        try:
+            _deliver_and_run(study, identity, address, folder, remedy, quiet=quiet)
+            return
+        except Refused as refusal:
+            if not wait or refusal.code not in _NOT_APPROVED:
+                raise
+            if refusal.party != waits_for or not waits_for:
+                waits_for = refusal.party or "a party"
+                warn(f"{waits_for} has not approved study {study.hash[:12]} yet; waiting for it")
+        time.sleep(_APPROVAL_CHECK_SECONDS)
 
 
 def _deliver_and_run(

@@ -1,4 +1,7 @@
-"""A party's key file: one 32-byte secret, which only its owner can read."""
+"""A party's key file: one 32-byte secret, which only its owner can read.
+
+All keys of the party follow from it: those that studies pin, and the one that identifies the party to a relay.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import os
 import stat
 from pathlib import Path
 
-from comity.crypto.sealing import Identity
+from comity.crypto.relay_key import RelayKey
+from comity.crypto.sealing import Identity, relay_seed
 from comity.entropy import fresh_seed
 from comity.errors import BadInput
+from comity.files import make_folder
 
 _MAGIC = "comity-identity-1:"
 
@@ -17,6 +22,7 @@ def create(path: Path) -> Identity:
     """Creates an identity. Never overwrites a file: messages sealed to its key would be lost."""
     secret = fresh_seed()
     try:
+        make_folder(path.parent)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise BadInput(f"{path}: this key file already exists; choose another name", code="keys") from None
@@ -31,6 +37,15 @@ def create(path: Path) -> Identity:
 
 def load(path: Path) -> Identity:
     """The identity in a file; refuses a file that others can read."""
+    return Identity(_read(path))
+
+
+def load_relay_key(path: Path) -> RelayKey:
+    """The relay key in a file. The process that talks to a relay needs no other key and keeps none."""
+    return RelayKey(relay_seed(_read(path)))
+
+
+def _read(path: Path) -> bytes:
     try:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise BadInput(f"{path}: others can read this key file; run: chmod 600 {path}", code="keys")
@@ -45,4 +60,4 @@ def load(path: Path) -> Identity:
         secret = b""
     if len(secret) != 32:
         raise BadInput(f"{path}: not a key file of Comity; make one: comity keys new FILE", code="keys")
-    return Identity(secret)
+    return secret

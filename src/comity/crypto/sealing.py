@@ -1,7 +1,9 @@
 """Identities, signatures and sealed messages.
 
 A party has one Ed25519 key that signs and one hybrid ML-KEM-768 + X25519 key that opens messages sealed to it. The
-study's roster pins both public keys, so a relay can neither read nor replace a message.
+study's roster pins both public keys, so a relay can neither read nor replace a message. A third key, `relay_key`,
+identifies the party to a relay. Studies do not pin it. The signing key signs it, so the fingerprint of the pinned keys
+vouches for it too.
 
 Sealing      HPKE base mode with AES-256-GCM and a fresh encapsulation for every message: no nonce can repeat, even
              after a restart. Confidentiality holds against an adversary that records today and has a quantum computer
@@ -30,6 +32,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from nacl import bindings
 from nacl.exceptions import CryptoError
 
+from comity.crypto.relay_key import RelayKey, decode_user, relay_statement
 from comity.entropy import derive, fresh_seed
 from comity.errors import Malformed
 
@@ -78,6 +81,18 @@ class PublicIdentity:
     def from_texts(cls, texts: Mapping[str, str]) -> PublicIdentity:
         return cls(*(bytes.fromhex(texts[name]) for name in ("sign", "mlkem", "x25519")))
 
+    def relay_user(self, text: str) -> str:
+        """The party's user at a relay, from the text `relay` of its public keys. Malformed unless this identity signed
+        it: the fingerprint that people compare covers this identity alone."""
+        user, _, signature = text.partition(".")
+        try:
+            self.verify(bytes.fromhex(signature), relay_statement(user))
+        except ValueError as error:
+            raise Malformed("a relay key is USER.SIGNATURE, as comity keys show prints it", code="keys") from error
+        if decode_user(user) == self.sign:
+            raise Malformed("a relay key must not be the key that signs: a relay chooses what it signs", code="keys")
+        return user
+
 
 @lru_cache(maxsize=1024)
 def _sealing_key(mlkem: bytes, x25519: bytes) -> hpke.MLKEM768X25519PublicKey:
@@ -95,6 +110,7 @@ class Identity:
     def __init__(self, secret: bytes | None = None) -> None:
         root = fresh_seed() if secret is None else secret
         self._sign_seed = derive(root, "identity", "sign")
+        self._relay_seed = relay_seed(root)
         lattice = MLKEM768PrivateKey.from_seed_bytes(
             derive(root, "identity", "mlkem", 0) + derive(root, "identity", "mlkem", 1)
         )
@@ -117,6 +133,11 @@ class Identity:
             curve.public_key().public_bytes_raw(),
         )
 
+    def to_texts(self) -> dict[str, str]:
+        """All public keys: those that a study pins, and the relay key with the signature that vouches for it."""
+        user = RelayKey(self._relay_seed).user
+        return {**self.public.to_texts(), "relay": f"{user}.{self.sign(relay_statement(user)).hex()}"}
+
     def sign(self, data: bytes) -> bytes:
         return self._signer.sign(data)
 
@@ -125,6 +146,11 @@ class Identity:
             return SUITE.decrypt(box, self._opener, info=context)
         except (InvalidTag, ValueError) as error:
             raise Malformed("a sealed message does not open", code="sealed") from error
+
+
+def relay_seed(secret: bytes) -> bytes:
+    """The seed of the relay key of the identity with this secret."""
+    return derive(secret, "identity", "relay")
 
 
 def lock(key: bytes, data: bytes, context: bytes) -> bytes:

@@ -10,74 +10,101 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
+from comity.crypto import key_file
+from comity.crypto.relay_key import RelayKey
 from comity.errors import BadInput
+from comity.relay.invitation import Invitation
 from comity.relay.server_version import parse_version
 
 
 @dataclass(frozen=True)
 class RelayAddress:
-    """Where the relay is, and the files that identify this member to it. Key and authority default to the files beside
-    the certificate."""
+    """Where the relay is, the invitation that pins its certificate, and the key file that identifies this member to it.
+    Both files are read again for each connection, so a running site takes up new ones."""
 
     address: str
-    certificate: Path
-    key: Path = Path()
-    authority: Path = Path()
+    invitation: Path
+    keys: Path
 
     def __post_init__(self) -> None:
-        for name in ("key", "authority"):
-            if getattr(self, name) == Path():
-                object.__setattr__(self, name, self.certificate.with_name(f"{name}.pem"))
         if not self.address.startswith(("tls://", "wss://")) or not _has_host_and_port(self.address):
             raise BadInput(
-                f"relay.address = {self.address!r}: expected tls://HOST:PORT, or wss://HOST:PORT for a websocket",
-                key="relay.address",
+                f"address = {self.address!r}: expected tls://HOST:PORT, or wss://HOST:PORT for a websocket",
+                key="address",
             )
+
+    @classmethod
+    def load(cls, invitation: Path, keys: Path) -> Self:
+        """The relay of an invitation, for the member with this key file."""
+        try:
+            return cls(Invitation.load(invitation).address, invitation, keys)
+        except BadInput as error:
+            if error.key != "address":
+                raise
+            raise BadInput(f"{invitation}: {error}; ask the consortium's holder", key="invitation") from None
 
     @property
     def is_websocket(self) -> bool:
         return self.address.startswith("wss://")
 
     def check_files(self) -> None:
-        """Refuse missing, expired or mismatched files before anything waits for a connection."""
-        from comity.relay.certificates import load_certificate
-
+        """Refuse missing, expired or unusable files before anything waits for a connection."""
         if self.is_websocket and find_spec("aiohttp") is None:
             raise BadInput(
-                f"relay.address = {self.address!r}: a websocket needs the extra deploy-websocket; install it: "
-                "pip install 'comity[deploy-websocket]', or use tls://HOST:PORT",
-                key="relay.address",
+                f"{self.invitation}: address = {self.address!r}: a websocket needs the extra deploy-websocket; install "
+                "it: pip install 'comity[deploy-websocket]', or use the other invitation, with tls://",
+                key="invitation",
+            )
+        self.relay_key()
+        invitation = Invitation.load(self.invitation)
+        if invitation.valid_until <= datetime.now(UTC):
+            raise BadInput(
+                f"{self.invitation}: the relay's certificate expired on {invitation.valid_until:%Y-%m-%d}; ask the "
+                "consortium's holder for a new invitation",
+                key="invitation",
+            )
+        self.tls_context()
+
+    def require_member(self, name: str) -> None:
+        """Refuse keys that the invitation lists under another name, and another key under this one. A name that the
+        invitation does not list may have been admitted since: the relay decides."""
+        self.check_files()
+        invitation, user = Invitation.load(self.invitation), self.relay_key().user
+        owner, listed = invitation.name_of(user), invitation.members.get(name)
+        if owner is not None and owner != name:
+            raise BadInput(
+                f"{self.keys}: {self.invitation} lists this key for {owner!r}, not for {name!r}; use the key file of "
+                f"{name}, or correct the name",
+                code="name",
+                key="keys",
+            )
+        if listed is not None and listed.key != user:
+            raise BadInput(
+                f"{self.keys}: {self.invitation} lists another key for {name!r}; put that key file back, or send "
+                "comity keys show to the consortium's holder, who runs comity consortium add",
+                code="keys",
+                key="keys",
             )
 
-        for path, what in ((self.certificate, "certificate"), (self.key, "key"), (self.authority, "authority")):
-            if not path.is_file():
-                remedy = "put it there: comity consortium join INVITATION --certificate FILE"
-                raise BadInput(f"{path}: there is no {what} for the relay here; {remedy}", key=f"relay.{what}")
-        end = load_certificate(self.certificate).not_valid_after_utc
-        if end <= datetime.now(UTC):
-            raise BadInput(
-                f"{self.certificate}: this certificate expired on {end:%Y-%m-%d}; request a new one: "
-                "comity consortium join",
-                key="relay.certificate",
-            )
-        try:
-            self.tls_context()
-        except (ssl.SSLError, OSError) as error:
-            raise BadInput(
-                f"{self.certificate}: this certificate, {self.key.name} and {self.authority.name} do not belong "
-                f"together ({error}); join again: comity consortium join",
-                key="relay.certificate",
-            ) from error
+    def relay_key(self) -> RelayKey:
+        return key_file.load_relay_key(self.keys)
 
     def tls_context(self) -> ssl.SSLContext:
-        """TLS 1.3 with this member's certificate, to a relay that the consortium's authority certified and no other."""
+        """TLS 1.3 to a server that has the pinned certificate, and no other."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.load_verify_locations(cafile=str(self.authority))
-        context.load_cert_chain(self.certificate, self.key)
+        # The pinned certificate is the end of the chain, although it may not sign others.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        try:
+            context.load_verify_locations(cadata=Invitation.load(self.invitation).certificate)
+        except (ssl.SSLError, ValueError) as error:
+            raise BadInput(
+                f"{self.invitation}: the relay's certificate can't be used ({error}); ask the consortium's holder",
+                key="invitation",
+            ) from error
         return context
 
 
@@ -112,7 +139,7 @@ class ProbeResult:
         """One sentence with what to do."""
         match self.state:
             case "answers":
-                return f"{address}: answers, with a certificate of your authority"
+                return f"{address}: answers, with the certificate of your invitation"
             case "full":
                 return f"{address}: is full and takes no connection now; try again in a minute, or ask its operator"
             case "foreign":

@@ -5,7 +5,7 @@ through to the process that answers, piece by piece; a copy of each reply stays 
 something is lost, on the way or with either process, the coordinator asks again, and the site gives its stored reply.
 The stages of an ask are listed in `channel`.
 
-    python -m comity.relay.agent LOG_FORM PARTY MAX_BYTES ADDRESS CERTIFICATE KEY AUTHORITY    (the pipe is stdin)
+    python -m comity.relay.agent LOG_FORM PARTY MAX_BYTES ADDRESS INVITATION KEYS    (the pipe is stdin)
 """
 
 from __future__ import annotations
@@ -253,9 +253,9 @@ class RelayAgent:
         await self._link.send(self._subject, Frame(kind, name, number, body))
 
 
-def main(log_form: str, party: str, max_bytes: str, address: str, *files: str) -> None:
+def main(log_form: str, party: str, max_bytes: str, address: str, invitation: str, keys: str) -> None:
     log_to_stderr(Form(log_form))
-    relay = RelayAddress(address, *map(Path, files))
+    relay = RelayAddress(address, Path(invitation), Path(keys))
     asyncio.run(RelayAgent(party, relay, socket.socket(fileno=0), max_bytes=int(max_bytes)).run())
 
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from comity.errors import ComityError
-from comity.relay.certificates import check_certificate
+from comity.relay.certificate import CERTIFICATE, load_certificate
+from comity.relay.invitation import INVITATION, Invitation
 from comity.relay.roster import Roster
 from comity.relay.server import CONFIGURATION, FOLDER, find_server, is_running, server_configuration
-from comity.relay.wire import RELAY
 from comity.site.health import SOON, Finding
 
 
@@ -27,26 +27,39 @@ def check_consortium(folder: Path, now: datetime | None = None) -> Iterator[Find
         yield Finding("server", "ok", f"{find_server()}")
     except ComityError as error:
         yield Finding("server", "failure", str(error))
-    try:
-        until = check_certificate(folder / FOLDER, RELAY)
-        soon, ended = until - now < SOON, until <= now
-        sentence = f"the relay's certificate is valid until {until:%Y-%m-%d}"
-        more = f"; make a new one: comity consortium renew {folder}" if soon else ""
-        yield Finding("relay", "failure" if ended else "warning" if soon else "ok", sentence + more)
-    except ComityError as error:
-        yield Finding("relay", "failure", str(error))
+    yield _certificate(folder, now)
     yield _configuration(folder, roster, now)
 
 
 def _members(folder: Path, roster: Roster, now: datetime) -> Iterator[Finding]:
     listed = ", ".join(f"{name} {member.state(now)}" for name, member in roster.members.items())
-    yield Finding("roster", "ok", f"{folder}: {listed}")
-    for name, member in roster.members.items():
-        if member.until is not None and member.until - now < SOON:
-            ends = "expired" if member.until <= now else "expires"
-            remedy = "have it join again, then admit it: comity consortium add"
-            sentence = f"the certificate of {name} {ends} on {member.until:%Y-%m-%d}; {remedy}"
-            yield Finding("member", "warning", sentence)
+    yield Finding("roster", "ok", f"{folder}: {listed or 'no members yet'}")
+    for name, entry in roster.entries().items():
+        if entry.until - now < SOON:
+            ends = "ended" if entry.until <= now else "ends"
+            remedy = f"admit it again: comity consortium add {folder} {name}.toml --until DATE"
+            yield Finding("member", "warning", f"the entry of {name} {ends} on {entry.until:%Y-%m-%d}; {remedy}")
+
+
+def _certificate(folder: Path, now: datetime) -> Finding:
+    """The relay's certificate, which the invitation must pin."""
+    path, remedy = folder / FOLDER / CERTIFICATE, "replace it (docs/deploy.md, New keys)"
+    try:
+        until = load_certificate(path).not_valid_after_utc
+        pinned = Invitation.load(folder / INVITATION).certificate
+        written = path.read_text("ascii")
+    except ComityError as error:
+        return Finding("relay", "failure", str(error))
+    if pinned.strip() != written.strip():
+        sentence = f"{folder / INVITATION}: pins another certificate than {path}"
+        sentence += f"; write it again: comity consortium init {folder} --address ADDRESS"
+        return Finding("relay", "failure", sentence)
+    sentence = f"the relay's certificate is valid until {until:%Y-%m-%d}"
+    if until <= now:
+        return Finding("relay", "failure", f"{sentence}; {remedy}")
+    return (
+        Finding("relay", "warning", f"{sentence}; {remedy}") if until - now < SOON else Finding("relay", "ok", sentence)
+    )
 
 
 def _configuration(folder: Path, roster: Roster, now: datetime) -> Finding:

@@ -19,12 +19,10 @@ from contextlib import contextmanager, suppress
 from io import BytesIO
 from typing import Protocol
 
-from comity.errors import ComityError, Refused, StudyError
+from comity.errors import BadInput, ComityError, Refused, StudyError
 from comity.federation.messages.channel import MAX_BYTES
 from comity.federation.owner.host import Answer
 from comity.relay.address import RelayAddress
-from comity.relay.certificates import CERTIFICATE
-from comity.relay.membership import load_membership
 from comity.relay.wire import PIECE_BYTES, Frame, Kind, get_piece, pack_frame, read_frames
 from comity.site.logs import current_form
 from comity.site.service import SiteService, lock_ledger
@@ -38,27 +36,16 @@ _RESTART_SECONDS = 1.0
 
 
 class NatsEndpoint:
-    """A site's end of the relay, made from its site file. Its certificate must name the party of the site file:
+    """A site's end of the relay, made from its site file. The relay must know its key as the party of the site file:
     otherwise nobody would hear what the coordinator asks that party."""
 
     def __init__(self, site: SiteFile) -> None:
-        assert site.relay is not None
-        self.relay = RelayAddress(site.relay.address, site.home / (site.relay.certificate or f"relay/{CERTIFICATE}"))
-        member, joined = load_membership(self.relay.certificate.parent)
-        if member != site.party:
-            raise StudyError(
-                f"{site.where}: party = {site.party!r}, and {self.relay.certificate} is a certificate for {member!r}; "
-                "correct one of them",
-                key="party",
-            )
-        if joined.address != self.relay.address:
-            raise StudyError(
-                f"{site.where}: relay.address = {self.relay.address!r}, and the invitation said {joined.address!r}; "
-                "correct it, or join again",
-                key="relay.address",
-            )
-
-        self.relay.check_files()
+        assert site.invitation is not None
+        self.relay = RelayAddress.load(site.invitation, site.keys)
+        try:
+            self.relay.require_member(site.party)
+        except BadInput as error:
+            raise StudyError(f"{site.where}: {error}", code=error.code, key=error.key) from error
 
     def serve(self, service: SiteService) -> None:
         with lock_ledger(service.site):
@@ -112,7 +99,7 @@ def _serve_once(site: RequestHandler, relay: RelayAddress, max_bytes: int, stop:
     """Serve while the agent's process lives, or until `stop`."""
     ours, its = socket.socketpair()
     with ours, its:
-        files = map(str, (relay.certificate, relay.key, relay.authority))
+        files = map(str, (relay.invitation, relay.keys))
         words = [current_form().value, site.party, str(max_bytes), relay.address, *files]
         # A separate session keeps Ctrl-C for this process, which first finishes its answers. The agent ends when this
         # end of the pipe closes, however this process ends.

@@ -1,9 +1,11 @@
 """A connection to the relay that reconnects without end.
 
 The NATS client's reconnection is not used. It gives up when the relay refuses it (a member not admitted yet, too many
-connections), and it keeps the certificate that it first read, which expires. Here each attempt reads the files again,
-and no answer of the relay ends the attempts. Delivery is not guaranteed: frames sent while there is no connection are
-dropped, and client and relay may drop frames too. The coordinator repeats what matters.
+connections), and it keeps the pinned certificate and the key that it first read, which may be replaced. Here each
+attempt reads the files again, and no answer of the relay ends the attempts. The client's handling of keys is not used
+either: it signs every text that a server calls a nonce, and `RelayKey.answer` does not. Delivery is not guaranteed:
+frames sent while there is no connection are dropped, and client and relay may drop frames too. The coordinator repeats
+what matters.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from comity.crypto.relay_key import RelayKey
 from comity.relay.address import RelayAddress
 from comity.relay.wire import PIECE_BYTES, WINDOW_PIECES, Frame
 
@@ -147,11 +150,19 @@ class Link:
             "max_outstanding_pings": 2,
             "error_cb": self._log_once,
             "closed_cb": close,
+            **sign_in(client, self._relay.relay_key()),
         }
         await client.connect(self._relay.address, **options)
         for subject in self._subjects:
             await client.subscribe(subject, cb=self._receive, pending_bytes_limit=_PENDING_BYTES)
         await client.flush(5)
+
+
+def sign_in(client: Client, key: RelayKey) -> dict[str, Any]:
+    """Options of `connect` by which a client answers the server's nonce with this key."""
+    # The client has no public option for the name of a user whose key it does not hold.
+    client._public_nkey = key.user
+    return {"signature_cb": key.answer}
 
 
 def _ping(client: Client) -> asyncio.Task[None]:

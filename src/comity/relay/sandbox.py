@@ -1,10 +1,10 @@
 """A whole consortium on this machine, over loopback alone: for a first try, for measuring and for tests.
 
-    HOME/consortium/         the consortium's authority, roster and relay
-    HOME/coordinator/        the study, the coordinator's key, its membership, and its runs
-    HOME/north/ ...          each owner's site file, key, ledger, generated records, membership, and results
+    HOME/consortium/         the consortium's roster, relay and invitation
+    HOME/coordinator/        the study, the coordinator's key, and its runs
+    HOME/north/ ...          each owner's site file, key, ledger, generated records, and results
 
-Members have separate folders, keys and certificates and use the same commands as between organisations. Two things
+Members have separate folders and keys and use the same commands as between organisations. Two things
 differ: one person made all of them, and the sites approve all that their policies allow.
 """
 
@@ -23,6 +23,7 @@ from typing import Self
 import pandas as pd
 
 from comity.crypto import key_file
+from comity.crypto.public_block import PublicBlock
 from comity.crypto.sealing import PublicIdentity
 from comity.data import clinic_schema, clinics
 from comity.errors import Stopped
@@ -32,8 +33,7 @@ from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.relay import membership
 from comity.relay.address import RelayAddress
-from comity.relay.certificates import Authority, install_certificate
-from comity.relay.roster import Roster
+from comity.relay.invitation import INVITATION, WEB_INVITATION
 from comity.relay.server import start
 from comity.relay.wire import COORDINATOR
 
@@ -43,40 +43,47 @@ _CONSORTIUM = "consortium"
 
 @dataclass(frozen=True)
 class Loopback:
-    """A consortium with a relay on loopback. `home` has a folder for it and one for each member."""
+    """A consortium with a relay on loopback. `home` has a folder for it and one for each member. With `websocket` all
+    members connect by websocket."""
 
     home: Path
+    websocket: bool = False
 
     @classmethod
     def make(cls, home: Path, parties: Iterable[str], *, websocket: bool = False) -> Self:
-        """Create the consortium and admit these parties and the coordinator, which may all connect by websocket."""
-        loopback, port = cls(home), free_port()
-        invitations = membership.create_consortium(
+        """Create the consortium and admit these parties and the coordinator."""
+        loopback, port = cls(home, websocket), free_port()
+        membership.create_consortium(
             loopback.consortium,
             address=f"{HOST}:{port}",
             listen=f"{HOST}:{port}",
             websocket=free_port() if websocket else None,
-            parties=list(parties),
         )
-        authority, roster = Authority.load(loopback.consortium / "authority"), Roster.load(loopback.consortium)
-        for invitation in invitations:
-            name = invitation.stem
-            joined = membership.join_consortium(invitation, loopback.relay_folder(name), websocket=websocket)
-            issued = authority.sign_member(joined.request.read_text("ascii"), name)
-            roster = roster.admitted(name, issued)
-            install_certificate(loopback.relay_folder(name), name, issued.pem)
-        roster.save(loopback.consortium)
+        loopback.admit(COORDINATOR, *parties)
         return loopback
+
+    def admit(self, *names: str) -> None:
+        """Admit members, with the keys in their folders or new ones."""
+        blocks = []
+        for name in names:
+            path = self.keys_of(name)
+            keys = key_file.load(path) if path.exists() else key_file.create(path)
+            blocks.append(PublicBlock(name, keys.public, key_file.load_relay_key(path).user))
+        membership.admit_members(self.consortium, blocks)
 
     @property
     def consortium(self) -> Path:
         return self.home / _CONSORTIUM
 
-    def relay_folder(self, name: str) -> Path:
-        return self.home / name / "relay"
+    @property
+    def invitation(self) -> Path:
+        return self.consortium / (WEB_INVITATION if self.websocket else INVITATION)
+
+    def keys_of(self, name: str) -> Path:
+        return self.home / name / (f"{name}.key" if name == COORDINATOR else f"{name}.keys")
 
     def relay_of(self, name: str) -> RelayAddress:
-        return membership.load_membership(self.relay_folder(name))[1]
+        return RelayAddress.load(self.invitation, self.keys_of(name))
 
     @contextmanager
     def relay(self) -> Iterator[subprocess.Popen[bytes]]:
@@ -155,10 +162,7 @@ _SITE = """\
 party = "{party}"
 ledger = "{party}.ledger"
 keys = "{party}.keys"
-
-[relay]
-address = "{address}"
-certificate = "relay/certificate.pem"
+invitation = "../consortium/consortium.toml"
 
 [data.visits]
 source = "parquet"
@@ -191,10 +195,10 @@ def party_names(parties: int) -> list[str]:
 def create_sandbox(home: Path, names: Sequence[str]) -> Loopback:
     """Create the folders of all members, with generated records and a study that every site's policy allows."""
     loopback = Loopback.make(home, names)
-    coordinator = key_file.create(home / COORDINATOR / "coordinator.key").public
+    coordinator = key_file.load(loopback.keys_of(COORDINATOR)).public
     pinned = [f"[coordinator.keys]\n{_texts(coordinator)}"]
     # A policy approves a study by itself only if the owner has pinned the keys of all parties.
-    owners = {name: key_file.create(home / name / f"{name}.keys").public for name in names}
+    owners = {name: key_file.load(loopback.keys_of(name)).public for name in names}
     with sandbox_home(home):
         for name, identity in owners.items():
             folder = home / name
@@ -209,9 +213,8 @@ def create_sandbox(home: Path, names: Sequence[str]) -> Loopback:
             visits = pd.concat(clinics(RECORDS // 100, 100, f"consortium try, {name}").values(), ignore_index=True)
             make_file(folder / "visits.parquet")
             visits.drop(columns=_UNUSED).to_parquet(folder / "visits.parquet", index=False)
-            address = loopback.relay_of(name).address
             others = [f"\n[pinned.{other}]\n{_texts(keys)}\n" for other, keys in owners.items() if other != name]
-            text = _SITE.format(party=name, address=address, pinned=_texts(coordinator)) + "".join(others)
+            text = _SITE.format(party=name, pinned=_texts(coordinator)) + "".join(others)
             write_file(folder / "site.toml", text)
     study = home / COORDINATOR
     write_file(study / "schema.toml", replace(clinic_schema("readmitted"), identifier=None).to_toml())
@@ -227,7 +230,7 @@ def run_sandbox(loopback: Loopback, names: Sequence[str]) -> SandboxResult:
         stack.enter_context(loopback.relay())
         stack.enter_context(run_processes(serve_command(home, name) for name in names))
         words = ["study", "submit", str(coordinator / "study.toml"), "--keys", str(coordinator / "coordinator.key")]
-        places = ["--relay", str(coordinator / "relay"), "--out", str(coordinator / "runs"), "--quiet"]
+        places = ["--invitation", str(loopback.invitation), "--out", str(coordinator / "runs"), "--quiet"]
         log = coordinator / "log"
         submission = start_process(["-m", "comity", *words, *places], log)
         stack.callback(stop_process, submission)

@@ -1,18 +1,21 @@
 """The relay: a `nats-server`, its configuration, and its process.
 
-Rules      The configuration denies all that it does not allow by name. A member's certificate publishes at one subject
-           and subscribes to one other; the coordinator's publishes where each member subscribes, and the reverse.
+Rules      The configuration denies all that it does not allow by name. A member is a user by the public half of its
+           relay key (`crypto.relay_key`), and answers a nonce of the server with it. A member publishes at one subject
+           and subscribes to one other; the coordinator publishes where each member subscribes, and the reverse.
            Each member has a separate account, a name space with limits, joined to the coordinator's by these two
-           subjects: members cannot reach each other, and none can use up what is meant for all. Connections are
+           subjects: members cannot reach each other, and none can use up what is meant for all. TLS 1.3 from the first
+           byte, with one certificate, the relay's. No system user, no monitoring port, no JetStream, no cluster.
+           Websockets only where the consortium enables them, with the same certificate and users.
+Strangers  Anyone can finish the TLS handshake and send the server a line before it knows who they are. Connections are
            counted by account, and one that belongs to no account is closed within seconds, so strangers cannot take a
-           member's place. TLS 1.3 from the first byte, certificates on both sides. No system user, no monitoring port,
-           no JetStream, no cluster. Websockets only where the consortium enables them, with the same certificates and
-           users.
+           member's place. Until CONNECT is accepted the server takes no other command, and a line of at most
+           `MAX_LINE_BYTES`. docs/security.md weighs this.
 Reloads    After `reload` the server runs the roster's configuration, or the caller gets an error. A server that rejects
            a configuration keeps the old one and says so in its log alone, so `reload` reads that log. A reload that
            changes a setting which a running server cannot change fails as a whole, and the member that it should remove
            stays; so no such setting depends on who the members are.
-Expiry     While `serve` runs, it cuts off a member when its certificate expires.
+Expiry     While `serve` runs, it cuts off a member when its end date has passed.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from pathlib import Path
 
 from comity.errors import BadInput, Stopped
 from comity.files import OTHERS, write_atomically
-from comity.relay.certificates import AUTHORITY, CERTIFICATE, KEY
+from comity.relay.certificate import CERTIFICATE, KEY
 from comity.relay.roster import ROSTER, Roster, lock_consortium
 from comity.relay.server_version import expected_versions, parse_version
 from comity.relay.wire import COORDINATOR, MAX_FRAME_BYTES, ask_subject, reply_subject
@@ -46,6 +49,8 @@ MAX_CONNECTIONS = 16_384
 """Of the server as a whole, strangers included: the server counts a socket before it knows whose it is. Accounts limit
 what members hold, so this number only bounds memory (about 25 kB for each silent connection). It does not depend on the
 members, and must stay below the limit on open files."""
+MAX_LINE_BYTES = 1024
+"""Of a command's line, CONNECT among them, which a stranger may send too."""
 MAX_PENDING_BYTES = 128 << 20
 """Bytes that wait for one connection before the server closes it. `channel.MAX_PIECES_IN_FLIGHT` keeps the
 coordinator far below."""
@@ -60,8 +65,8 @@ _CONNECTION_TYPES = ["STANDARD", "WEBSOCKET"]
 
 
 def server_configuration(users: Mapping[str, str], *, listen: str, folder: Path, websocket: str | None = None) -> str:
-    """The server's configuration. `users` maps each admitted member, the coordinator among them, to the user that its
-    certificate maps to. `websocket` is the address at which the relay also takes websockets."""
+    """The server's configuration. `users` maps each admitted member, the coordinator among them, to the public half of
+    its relay key. `websocket` is the address at which the relay also takes websockets."""
     parties = [name for name in users if name != COORDINATOR]
     accounts = "\n".join([_coordinator(parties, users.get(COORDINATOR)), *(_member(p, users[p]) for p in parties)])
     return f"""\
@@ -80,7 +85,7 @@ accounts {{
 
 max_payload: {MAX_FRAME_BYTES}
 max_connections: {MAX_CONNECTIONS}
-max_control_line: 1024
+max_control_line: {MAX_LINE_BYTES}
 max_pending: {MAX_PENDING_BYTES}
 write_deadline: "10s"
 ping_interval: "10s"
@@ -96,8 +101,6 @@ def _tls(folder: Path) -> str:
     return f"""\
   cert_file: {json.dumps(str(folder / CERTIFICATE))}
   key_file: {json.dumps(str(folder / KEY))}
-  ca_file: {json.dumps(str(folder / AUTHORITY))}
-  verify_and_map: true
   min_version: "1.3"
   timeout: {HANDSHAKE_SECONDS}"""
 
@@ -152,7 +155,7 @@ def _user(user: str, publish: Sequence[str], listen: Sequence[str]) -> str:
         for name, subjects in (("publish", list(publish)), ("subscribe", list(listen)))
     }
     types, permissions = json.dumps(_CONNECTION_TYPES), json.dumps(allowed)
-    return f"{{ user: {json.dumps(user)}, allowed_connection_types: {types}, permissions: {permissions} }}"
+    return f"{{ nkey: {json.dumps(user)}, allowed_connection_types: {types}, permissions: {permissions} }}"
 
 
 log = logging.getLogger("comity.relay")
@@ -254,7 +257,7 @@ def start(consortium: Path, *, timeout: float = 10.0) -> subprocess.Popen[bytes]
 
 
 def serve(consortium: Path, *, ready: Callable[[], None] = lambda: None) -> int:
-    """Run the relay until SIGINT or SIGTERM, which gives 0. Members are cut off when their certificates expire."""
+    """Run the relay until SIGINT or SIGTERM, which gives 0. Members are cut off at their end dates."""
     process, signals = start(consortium), []
 
     def end(*_: object) -> None:
@@ -285,10 +288,12 @@ def _expired_members(consortium: Path) -> frozenset[str]:
 
 
 def _apply_expiry(consortium: Path, before: frozenset[str]) -> frozenset[str]:
-    """Cut off members whose certificates have expired since, and readmit members that a fast clock had cut off."""
+    """Cut off members whose end dates have passed since, and readmit members that a fast clock had cut off."""
     expired = _expired_members(consortium)
     if expired != before:
-        log.warning("expired certificates: %s; reloading the relay", ", ".join(sorted(expired)) or "none any more")
+        log.warning(
+            "members whose end date has passed: %s; reloading the relay", ", ".join(sorted(expired)) or "none any more"
+        )
         with lock_consortium(consortium):
             reload(consortium)
     return expired

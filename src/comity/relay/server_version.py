@@ -1,9 +1,10 @@
 """Which versions of `nats-server` may be a relay.
 
-Earlier ones have known vulnerabilities in what the relay relies on: before 2.11.15 and 2.12.6 a certificate could be
-mapped to another user (`verify_and_map`), and up to 2.11.13 and 2.12.4 a stranger could crash the server by a websocket
-before authenticating. To raise the minimum, change `FLOOR`, the sentence in docs/deploy.md and the image in
-operating/compose.yaml.
+Earlier ones have known vulnerabilities, some of which need no key: up to 2.11.13 and 2.12.4 a stranger could crash the
+server by a websocket before authenticating, and before 2.11.15 and 2.12.6 through ports that a relay does not open.
+Anyone can finish TLS with a relay and reach the server's parser, so the floor follows the NATS project's advisories:
+raise it when one names the port of clients or of websockets. To do so, change `FLOOR`, the sentence in docs/deploy.md
+and the image in operating/compose.yaml.
 """
 
 from __future__ import annotations

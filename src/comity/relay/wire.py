@@ -32,8 +32,8 @@ RELAY = "relay"
 
 
 def require_member_name(name: str) -> str:
-    """Return a member's name, or refuse it. It appears in subjects, certificates and file names, so it has no character
-    with a special meaning in any of them."""
+    """Return a member's name, or refuse it. It appears in subjects, configurations and file names, so it has no
+    character with a special meaning in any of them."""
     if not is_party_name(name):
         raise BadInput(
             f"a member's name has 1 to {MAX_NAME_LENGTH} letters of a to z, digits, - and _, and begins with a letter "

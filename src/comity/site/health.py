@@ -27,11 +27,12 @@ from comity.site.site_file import SiteFile
 
 if TYPE_CHECKING:
     from comity.relay.address import ProbeResult
+    from comity.relay.invitation import Invitation
 
 State = Literal["ok", "warning", "failure"]
 
 SOON = timedelta(days=30)
-"""Warn this long before a certificate expires: renewing it takes two people and a telephone."""
+"""Warn this long before an entry or a certificate ends: a new one takes two people."""
 WARN_FREE_BYTES, MIN_FREE_BYTES = 1 << 30, 100 << 20
 """Free disk space below which the owner is warned, and below which commits are about to fail."""
 _CLOCK_TOLERANCE = timedelta(minutes=2)
@@ -80,7 +81,7 @@ def _versions(site: SiteFile) -> Finding:
     try:
         client = metadata.version("nats-py")
     except metadata.PackageNotFoundError:
-        if site.relay is None:
+        if site.invitation is None:
             return Finding("versions", "ok", versions)
         return Finding("versions", "failure", f"{versions}; nats-py is missing: pip install 'comity[deploy]'")
     if tuple(int(part) for part in client.split(".")[:2]) < MIN_CLIENT_VERSION:
@@ -106,43 +107,53 @@ def _keys(site: SiteFile) -> Finding:
 
 
 def _membership(site: SiteFile, now: datetime) -> Iterator[Finding]:
-    """Key, certificate, authority and address of the site's membership."""
-    if site.relay is None:
-        sentence = f"{site.where} has no [relay], so the site serves nothing; join one: comity consortium join"
-        yield Finding("certificate", "warning", sentence)
+    """The invitation, the site's key in it, its end date, and the relay."""
+    if site.invitation is None:
+        sentence = f"{site.where} has no invitation, so the site serves nothing; ask your consortium's holder for one"
+        yield Finding("invitation", "warning", sentence)
         return
-    from comity.relay.certificates import CERTIFICATE, check_certificate, load_certificate
-    from comity.relay.endpoint import NatsEndpoint
+    from comity.relay.address import RelayAddress
+    from comity.relay.invitation import Invitation
 
-    certificate = site.home / (site.relay.certificate or f"relay/{CERTIFICATE}")
     try:
-        until = check_certificate(certificate.parent, site.party)
-        began = load_certificate(certificate).not_valid_before_utc
-        if until <= now:
-            sentence = f"{certificate}: expired on {until:%Y-%m-%d}; request a new one: comity consortium join"
-            yield Finding("certificate", "failure", sentence)
-            return
-        if began > now:
-            sentence = f"{certificate}: is valid from {began:%Y-%m-%d %H:%M} on, and it is {now:%Y-%m-%d %H:%M} here; "
-            yield Finding("certificate", "failure", sentence + "set the clock")
-            return
-        relay = NatsEndpoint(site).relay
+        relay = RelayAddress.load(site.invitation, site.keys)
+        relay.require_member(site.party)
+        invitation = Invitation.load(site.invitation)
     except ComityError as error:
-        yield Finding("certificate", "failure", str(error))
+        yield Finding("invitation", "failure", str(error))
         return
-    days = (until - now).days
-    if until - now < SOON:
-        remedy = "request a new one: comity consortium join"
-        sentence = f"{certificate}: expires on {until:%Y-%m-%d}, in {days} days; {remedy}"
-        yield Finding("certificate", "warning", sentence)
-    else:
-        sentence = f"{certificate}: for {site.party} and the key beside it, until {until:%Y-%m-%d}"
-        yield Finding("certificate", "ok", sentence)
+    yield _entry(site, invitation, now)
     yield _probe(relay.address, relay.tls_context())
 
 
+def _entry(site: SiteFile, invitation: Invitation, now: datetime) -> Finding:
+    """When the site's entry at the relay and the relay's certificate end, as far as the invitation says."""
+    expires, listed = invitation.valid_until, invitation.members.get(site.party)
+    holder = "ask the consortium's holder"
+    if expires <= now:
+        sentence = f"{site.invitation}: the relay's certificate expired on {expires:%Y-%m-%d}; {holder}"
+        return Finding("invitation", "failure", f"{sentence} for a new invitation")
+    if invitation.valid_from > now:
+        sentence = f"{site.invitation}: the relay's certificate is valid from {invitation.valid_from:%Y-%m-%d %H:%M} on"
+        return Finding("invitation", "failure", f"{sentence}, and it is {now:%Y-%m-%d %H:%M} here; set the clock")
+    if listed is None:
+        sentence = f"{site.invitation}: was written before {site.party} was admitted and has no end date for it"
+        return Finding("invitation", "warning", f"{sentence}; {holder} for the current one")
+    if listed.until <= now:
+        sentence = f"{site.invitation}: the entry of {site.party} ended on {listed.until:%Y-%m-%d}"
+        return Finding("invitation", "failure", f"{sentence}; {holder} to admit you again, and for a new invitation")
+    ends = min(expires, listed.until)
+    if ends - now < SOON:
+        what = f"the entry of {site.party}" if ends == listed.until else "the relay's certificate"
+        sentence = f"{site.invitation}: {what} ends on {ends:%Y-%m-%d}, in {(ends - now).days} days"
+        return Finding("invitation", "warning", f"{sentence}; {holder} for a later end and a new invitation")
+    return Finding(
+        "invitation", "ok", f"{site.invitation}: {site.party} with the key of {site.keys.name}, until {ends:%Y-%m-%d}"
+    )
+
+
 def _probe(address: str, context: ssl.SSLContext) -> Finding:
-    """Whether a relay with a certificate of the authority answers. Whether it admits the site shows when it serves."""
+    """Whether a relay with the pinned certificate answers. Whether it admits the site shows when it serves."""
     from comity.relay.address import probe
 
     return relay_finding(address, probe(address, context))

@@ -320,8 +320,8 @@ def _over_nats(site: SiteFile) -> Endpoint:
     # The endpoint's agent alone imports the client, in a process where its absence would only show in the log.
     if find_spec("nats") is None:
         raise StudyError(
-            f"{site.where}: relay.address needs the extra deploy (nats is missing); run: pip install 'comity[deploy]'",
-            key="relay.address",
+            f"{site.where}: invitation needs the extra deploy (nats is missing); run: pip install 'comity[deploy]'",
+            key="invitation",
         )
     return NatsEndpoint(site)
 
@@ -331,18 +331,25 @@ ENDPOINTS: dict[str, Callable[[SiteFile], Endpoint]] = {"tls": _over_nats, "wss"
 
 
 def open_endpoint(site: SiteFile) -> Endpoint:
-    """The endpoint for the address in the site file."""
-    if site.relay is None:
+    """The endpoint for the address in the invitation that the site file names."""
+    from comity.relay.invitation import Invitation
+
+    if site.invitation is None:
         raise StudyError(
-            f'{site.where}: relay.address is missing; add [relay] with address = "..." as your consortium gave it',
-            key="relay.address",
+            f'{site.where}: invitation is missing; add invitation = "consortium.toml" and put the file that your '
+            "consortium's holder gave you there",
+            key="invitation",
         )
-    scheme, separator, _ = site.relay.address.partition("://")
+    try:
+        address = Invitation.load(site.invitation).address
+    except BadInput as error:
+        raise StudyError(f"{site.where}: {error}", code=error.code, key="invitation") from error
+    scheme, separator, _ = address.partition("://")
     if not separator or scheme not in ENDPOINTS:
         known = ", ".join(f"{name}://" for name in ENDPOINTS) or "none"
         raise StudyError(
-            f"{site.where}: relay.address = {site.relay.address!r}: this installation has no transport for it (known: "
-            f"{known}); correct the address, or install the transport",
-            key="relay.address",
+            f"{site.invitation}: address = {address!r}: this installation has no transport for it (known: {known}); "
+            "correct the address, or install the transport",
+            key="invitation",
         )
     return ENDPOINTS[scheme](site)

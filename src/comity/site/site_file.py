@@ -38,13 +38,6 @@ NAME = "site.toml"
 Approving = Literal["by-hand", "within-policy"]
 
 
-class RelayTable(Table):
-    """The relay that the site connects to."""
-
-    address: str = Field(min_length=1)
-    certificate: str | None = None
-
-
 class PolicyTable(Table):
     """The owner's terms; `Policy` says what each key means."""
 
@@ -72,7 +65,8 @@ class SiteTables(Table):
     policy: PolicyTable
     data: dict[str, Any]
     pinned: dict[str, dict[str, str]] = Field(default_factory=dict)
-    relay: RelayTable | None = None
+    # The relay that the site connects to.
+    invitation: str | None = Field(None, min_length=1)
     # Gigabytes of encoded records of one dataset that are held in memory; more are read in blocks.
     memory: float = Field(1.0, gt=0)
 
@@ -89,7 +83,7 @@ class SiteFile:
     data: Mapping[str, Mapping[str, Any]]
     policy: Policy
     approval: Approving
-    relay: RelayTable | None
+    invitation: Path | None
     memory: float
 
     @classmethod
@@ -103,7 +97,15 @@ class SiteFile:
             raise StudyError(f"{where}: there is no such site file; make one: comity site init") from None
         except (OSError, UnicodeDecodeError) as error:
             raise StudyError(f"{where}: the site file can't be read ({error})") from error
-        file = validate(SiteTables, parse_toml(text, where), where, "")
+        tables = parse_toml(text, where)
+        if "relay" in tables:
+            raise StudyError(
+                f"{where}: [relay] is of an earlier version, whose members had certificates; replace the table by "
+                'invitation = "consortium.toml" and put the consortium\'s invitation there (docs/deploy.md, Coming '
+                "from certificates)",
+                key="relay",
+            )
+        file = validate(SiteTables, tables, where, "")
         with prefix_errors(where):
             check_party_name(file.party, key="party")
             check_party_names(file.pinned, key="pinned")
@@ -121,7 +123,7 @@ class SiteFile:
             data=file.data,
             policy=_policy(file, where),
             approval=file.policy.approval,
-            relay=file.relay,
+            invitation=None if file.invitation is None else home / file.invitation,
             memory=file.memory,
         )
 

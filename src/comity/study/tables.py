@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from comity.errors import BudgetExceeded, ComityError, StudyError
 from comity.federation.declare.about import About
@@ -80,16 +80,25 @@ class EvaluationTable(Table):
     budget: float | None = None
 
 
+def _leave_out_relay_key(keys: dict[str, str]) -> dict[str, str]:
+    """A member's public block can be pasted as it is. The study is about who signs and who can read, over any relay, so
+    the relay key is no part of what is agreed, and not of the hash."""
+    return {name: text for name, text in keys.items() if name != "relay"}
+
+
+PinnedKeys = Annotated[dict[str, str], AfterValidator(_leave_out_relay_key)]
+
+
 class PartyTable(Table):
     columns: list[str] | None = None
     role: str | None = None
-    keys: dict[str, str] | None = None
+    keys: PinnedKeys | None = None
 
 
 class CoordinatorTable(Table):
     """The coordinator's public keys: a site answers nobody else."""
 
-    keys: dict[str, str] | None = None
+    keys: PinnedKeys | None = None
 
 
 class ModelTable(Table):

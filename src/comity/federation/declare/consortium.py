@@ -1,6 +1,6 @@
 """The consortium: everything public that the parties agree on, except the method.
 
-A party's name is compared by people and by programs: in a plan, in an owner's list of pinned keys, in certificates,
+A party's name is compared by people and by programs: in a plan, in an owner's list of pinned keys, in rosters,
 subjects and file names. A name that only looks like a pinned one would pass that pin. Names are therefore plain ASCII,
 and two names that differ only in case are the same name.
 """
