@@ -10,7 +10,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable .
+	$(PIP) --editable '.[compiler,plots]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
@@ -87,7 +87,7 @@ bench: $(VENV)/.bench
 # parts of Comity that the bench calls work. Adult is compared too if COMITY_DATA names its folder.
 $(VENV)/diffprivlib/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(PYTHON) -m venv $(VENV)/diffprivlib
-	$(VENV)/diffprivlib/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt --editable .
+	$(VENV)/diffprivlib/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt --editable '.[compiler,plots]'
 	$(VENV)/diffprivlib/bin/pip --disable-pip-version-check --quiet install diffprivlib==0.6.6 scikit-learn==1.5.2
 	touch $@
 
@@ -103,7 +103,7 @@ accuracy: $(VENV)/diffprivlib/.installed
 # of Adult. These tools take minutes for each release.
 $(VENV)/mbi/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(PYTHON) -m venv $(VENV)/mbi
-	$(VENV)/mbi/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt --editable . 'opendp[mbi]==0.16.0'
+	$(VENV)/mbi/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt --editable '.[compiler,plots]' 'opendp[mbi]==0.16.0'
 	touch $@
 
 bench-synthetic: $(VENV)/mbi/.installed

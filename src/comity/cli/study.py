@@ -96,6 +96,7 @@ def submit_study(path: Path, keys: Path, relay: Path, out: Path, resume: Path | 
         raise BadInput("nats is missing; run: pip install 'comity[deploy]'")
     study, identity = Study.load(path), key_file.load(keys)
     study.plan()
+    study.agreement.protocol.require_installed()
     require_confirmed(study)
     member, address = load_membership(relay)
     if member != COORDINATOR:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from comity.artefacts.artefact import Artefact
+from comity.compiled import require_compiler
 from comity.data import LocalRecords, Records
 from comity.errors import StudyError
 from comity.federation.constraints import check_fields
@@ -41,6 +42,8 @@ class Protocol(Part):
     """The roles that its releases name, where not all parties do the same."""
     assesses_own: ClassVar[bool] = False
     """Whether a simulation measures what owners keep at their sites (`assess_own`)."""
+    needs_compiler: ClassVar[bool] = False
+    """Whether its steps call kernels that run only with the extra `compiler`."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -51,6 +54,11 @@ class Protocol(Part):
     def __post_init__(self) -> None:
         """Check every field against its type. A method with further checks calls this first."""
         check_fields(self)
+
+    def require_installed(self) -> None:
+        """Refuse a run that would stop for want of an extra, before anything is drawn."""
+        if self.needs_compiler:
+            require_compiler(f"the method {self.name} in this form")
 
     @property
     def makes(self) -> str:
