@@ -28,7 +28,8 @@ assert has_compiler() == (sys.argv[1] == "with")
 numbers = np.random.default_rng(3)
 out = np.empty(5_000)
 digest = hashlib.sha256()
-for low, length, middle, root in ((0.1, 0.3, 0.5, 1.7), (-1e-300, 1e300, 0.0, 3.0), (18.0, 72.0, 0.5, 2.6457513110645907)):
+scales = ((0.1, 0.3, 0.5, 1.7), (-1e-300, 1e300, 0.0, 3.0), (18.0, 72.0, 0.5, 2.6457513110645907))
+for low, length, middle, root in scales:
     values = numbers.normal(size=5_000) * length
     values[:3] = np.nan, np.inf, -0.0
     encoding.scale_column(values, out, low, length, middle, root)

@@ -26,6 +26,8 @@ from comity.federation.owner.registry import Owner
 from comity.methods import PROTOCOLS
 from comity.methods.tables import Table, hint, validate
 from comity.privacy.ledger import Ledger
+from comity.site.backups import BackupTable
+from comity.site.notices import NoticesTable, check_notices
 from comity.study.records.encoding import load_records
 from comity.study.tables import prefix_errors
 from comity.untrusted.toml import parse_toml
@@ -73,6 +75,8 @@ class SiteTables(Table):
     data: dict[str, Any]
     pinned: dict[str, dict[str, str]] = Field(default_factory=dict)
     relay: RelayTable | None = None
+    notices: NoticesTable | None = None
+    backup: BackupTable | None = None
     # Gigabytes of encoded records of one dataset that are held in memory; more are read in blocks.
     memory: float = Field(1.0, gt=0)
 
@@ -91,6 +95,8 @@ class SiteFile:
     approval: Approving
     relay: RelayTable | None
     memory: float
+    notices: NoticesTable | None = None
+    backup: BackupTable | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> SiteFile:
@@ -111,6 +117,8 @@ class SiteFile:
             raise StudyError(f"{where}: data: a site needs a dataset; add [data.NAME]", key="data")
         for name, table in file.data.items():
             _check_dataset(name, table, where)
+        if file.notices is not None:
+            check_notices(file.notices, where)
         home = path.resolve().parent
         return cls(
             where=where,
@@ -123,6 +131,8 @@ class SiteFile:
             approval=file.policy.approval,
             relay=file.relay,
             memory=file.memory,
+            notices=file.notices,
+            backup=file.backup,
         )
 
     def owner(self) -> Owner:
