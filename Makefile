@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test coverage test-long test-deploy faults mutants picture docs lint install dev papers bench accuracy bench-vertical bench-synthetic clean
+.PHONY: wheelhouse demo test coverage test-long test-deploy faults mutants picture docs lint install dev papers bench accuracy bench-vertical bench-synthetic clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -63,6 +63,12 @@ $(VENV)/.docs: $(VENV)/.installed
 
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
+# Collect wheels of Comity and of all that a deployment installs into wheelhouse/, with hashes and a bill of materials, for
+# machines without a network (docs/installing.md). ARGS="-- --python-version 3.12 --platform manylinux_2_34_x86_64" collects
+# for another machine.
+wheelhouse: | $(BIN)/python
+	$(BIN)/python -m tools.wheelhouse wheelhouse $(ARGS)
 
 # Draw the packages, and the functions that a run calls, into docs/architecture.md.
 picture: $(VENV)/.dev

@@ -65,10 +65,8 @@ class Owner:
 
 def host_of(owner: Owner, agreement: Agreement, approval: Approval) -> Host:
     """The host of an approved study. Refuses what it could never answer: a study other than the approved one, a party
-    outside of the study, keys that the study does not pin, a dataset without records or without a budget, a method that
-    this installation can't compute."""
+    outside of the study, keys that the study does not pin, a dataset without records or without a budget."""
     consortium, study = agreement.consortium, agreement.study
-    agreement.protocol.require_installed()
     if approval.study != study:
         raise Refused(
             f"study {study[:12]} was given, but study {approval.study[:12]} is approved; approve the one to run",
