@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-DEVELOPMENT = frozenset({"bench", "dev", "docs", "plots"})
-"""Extras that no deployment needs; all others are deployed."""
+NOT_DEPLOYED = frozenset({"bench", "deploy-try", "dev", "docs", "plots"})
+"""Extras for development and for trying; all others are deployed."""
 _OWN = "comity"
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
@@ -55,7 +55,7 @@ class Wheel:
             place = next(one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
             headers = HeaderParser().parsestr(archive.read(place).decode("utf-8"))
         classified = [one.rpartition(" :: ")[2] for one in headers.get_all("Classifier", []) if "License ::" in one]
-        stated = headers.get("License-Expression") or ", ".join(classified) or headers.get("License", "")
+        stated = headers.get("License-Expression") or ", ".join(classified) or headers.get("License") or ""
         required = [one for one in headers.get_all("Requires-Dist", []) if "extra ==" not in one]
         return cls(
             file=path.name,
@@ -63,7 +63,7 @@ class Wheel:
             version=headers["Version"],
             sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
             licence=stated.strip().partition("\n")[0][:200],
-            summary=headers.get("Summary", ""),
+            summary=headers.get("Summary") or "",
             requires=tuple(sorted({normalise(found[1]) for one in required if (found := _NAME.match(one))})),
         )
 
@@ -78,7 +78,7 @@ def normalise(name: str) -> str:
 
 def deployed_extras(project: Mapping[str, Any]) -> list[str]:
     """The extras of a project that a deployment may need."""
-    return sorted(set(project["project"]["optional-dependencies"]) - DEVELOPMENT)
+    return sorted(set(project["project"]["optional-dependencies"]) - NOT_DEPLOYED)
 
 
 def requirements_text(wheels: Iterable[Wheel], extras: Sequence[str] = ()) -> str:

@@ -27,7 +27,11 @@ def compiled(function: _Function) -> _Function:
 
 def compiled_or(otherwise: Callable[..., Any]) -> Callable[[_Function], _Function]:
     """As `compiled`; without the compiler `otherwise` is called, which must return and write the same bits."""
-    return lambda function: cast("_Function", _Kernel(function, inline=False, otherwise=otherwise))
+
+    def decorate(function: _Function) -> _Function:
+        return cast("_Function", _Kernel(function, inline=False, otherwise=otherwise))
+
+    return decorate
 
 
 def compiled_or_interpreted(function: _Function) -> _Function:

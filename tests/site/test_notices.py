@@ -138,12 +138,11 @@ def test_a_budget_that_was_raised_is_told_again_when_it_falls(sites: Sites, rece
     path = configure(sites, webhook(receiver, 'events = ["budget-below"]\nbudget_below = 0.9'))
     ledger = Ledger(SiteFile.load(path).ledger)
     told = []
-    for change in (
-        lambda: ledger.write_off(Approx(2.5, 1e-5), "a loss"),
-        lambda: ledger.grant_more(Approx(100, 1e-5), "more"),
-        lambda: ledger.write_off(Approx(60.0, 1e-5), "a loss"),
-    ):
-        change()
+    for spent, granted in ((2.5, 0.0), (0.0, 100.0), (60.0, 0.0)):
+        if granted:
+            ledger.grant_more(Approx(granted, 1e-5), "more")
+        else:
+            ledger.write_off(Approx(spent, 1e-5), "a loss")
         told.append((Notifier(path).look(), Notifier(path).look()))
     assert told == [(1, 0), (0, 0), (1, 0)]
 

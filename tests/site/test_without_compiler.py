@@ -63,11 +63,15 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_compiler")
 def test_a_kernel_without_an_equivalent_names_the_extra() -> None:
-    kernel = compiled.compiled(lambda x: x)
+
+    def step(x: int) -> int:
+        return x + 2
+
+    kernel = compiled.compiled(step)
     with pytest.raises(BadInput, match=r"needs the extra compiler .*pip install 'comity\[compiler\]'"):
         kernel(1)
-    assert compiled.compiled_or(lambda x: x + 1)(lambda x: x)(1) == 2
-    assert compiled.compiled_or_interpreted(lambda x: x + 2)(1) == 3
+    assert compiled.compiled_or(lambda x: x + 1)(step)(1) == 2
+    assert compiled.compiled_or_interpreted(step)(1) == 3
 
 
 @pytest.mark.usefixtures("no_compiler")
