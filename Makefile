@@ -4,13 +4,13 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test coverage test-long test-deploy faults mutants picture docs lint install dev papers bench accuracy bench-vertical bench-synthetic clean
+.PHONY: wheelhouse demo test coverage test-long test-deploy faults mutants picture docs lint install dev papers bench accuracy bench-vertical bench-synthetic clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable .
+	$(PIP) --editable '.[compiler,plots]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
@@ -64,6 +64,12 @@ $(VENV)/.docs: $(VENV)/.installed
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
+# Collect wheels of Comity and of all that a deployment installs into wheelhouse/, with hashes and a bill of materials, for
+# machines without a network (docs/installing.md). ARGS="-- --python-version 3.12 --platform manylinux_2_34_x86_64" collects
+# for another machine.
+wheelhouse: | $(BIN)/python
+	$(BIN)/python -m tools.wheelhouse wheelhouse $(ARGS)
+
 # Draw the packages, and the functions that a run calls, into docs/architecture.md.
 picture: $(VENV)/.dev
 	$(BIN)/python -m tools.picture
@@ -91,7 +97,7 @@ bench: $(VENV)/.bench
 # parts of Comity that the bench calls work. Adult is compared too if COMITY_DATA names its folder.
 $(VENV)/diffprivlib/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(PYTHON) -m venv $(VENV)/diffprivlib
-	$(VENV)/diffprivlib/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt --editable .
+	$(VENV)/diffprivlib/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt --editable '.[compiler,plots]'
 	$(VENV)/diffprivlib/bin/pip --disable-pip-version-check --quiet install diffprivlib==0.6.6 scikit-learn==1.5.2
 	touch $@
 
@@ -107,7 +113,7 @@ accuracy: $(VENV)/diffprivlib/.installed
 # of Adult. These tools take minutes for each release.
 $(VENV)/mbi/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(PYTHON) -m venv $(VENV)/mbi
-	$(VENV)/mbi/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt --editable . 'opendp[mbi]==0.16.0'
+	$(VENV)/mbi/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt --editable '.[compiler,plots]' 'opendp[mbi]==0.16.0'
 	touch $@
 
 bench-synthetic: $(VENV)/mbi/.installed

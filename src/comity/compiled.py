@@ -1,14 +1,19 @@
 """Functions that are compiled to machine code when first called, and cached on disk.
 
-The compiler itself is imported with the first call: a plan, which calls no kernel, does not wait for it.
+The compiler itself is imported with the first call: a plan, which calls no kernel, does not wait for it. It is the
+extra `compiler`. Without it a kernel runs only if the module names a function with the same result to the last bit;
+every other kernel raises, and `require_compiler` refuses a method that needs one before its run starts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
+from functools import cache, update_wrapper
+from importlib.util import find_spec
 from threading import RLock
 from typing import Any, TypeVar, cast
+
+from comity.errors import BadInput
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -20,6 +25,34 @@ def compiled(function: _Function) -> _Function:
     return cast("_Function", _Kernel(function, inline=False))
 
 
+def compiled_or(otherwise: Callable[..., Any]) -> Callable[[_Function], _Function]:
+    """As `compiled`; without the compiler `otherwise` is called, which must return and write the same bits."""
+
+    def decorate(function: _Function) -> _Function:
+        return cast("_Function", _Kernel(function, inline=False, otherwise=otherwise))
+
+    return decorate
+
+
+def compiled_or_interpreted(function: _Function) -> _Function:
+    """As `compiled`; without the compiler Python runs the function itself, many times slower. For kernels whose
+    arithmetic is the same in Python: no integer may wrap."""
+    return cast("_Function", _Kernel(function, inline=False, otherwise=function))
+
+
+@cache
+def has_compiler() -> bool:
+    return find_spec("numba") is not None
+
+
+def require_compiler(what: str) -> None:
+    """Refuse `what` where the compiler is not installed."""
+    if not has_compiler():
+        raise BadInput(
+            f"{what} needs the extra compiler (numba is missing); run: pip install 'comity[compiler]'", code="extra"
+        )
+
+
 def inlined(function: _Function) -> _Function:
     """Compile into every caller: the vectoriser then knows sizes that are literals there."""
     return cast("_Function", _Kernel(function, inline=True))
@@ -29,10 +62,13 @@ class _Kernel:
     """Stands for a compiled function until it is called. Functions that a kernel calls must be compiled too: the first
     call compiles all kernels of the module and puts them in their places."""
 
-    def __init__(self, function: Callable[..., Any], *, inline: bool) -> None:
+    def __init__(
+        self, function: Callable[..., Any], *, inline: bool, otherwise: Callable[..., Any] | None = None
+    ) -> None:
         update_wrapper(self, function)
         self._function = function
         self._inline = inline
+        self._otherwise = otherwise
         self._compiled: Callable[..., Any] | None = None
         self._ready = False
 
@@ -40,6 +76,10 @@ class _Kernel:
         return (self._compiled if self._ready and self._compiled is not None else self.compile())(*values)
 
     def compile(self) -> Callable[..., Any]:
+        if not has_compiler():
+            if self._otherwise is None:
+                require_compiler(self._function.__qualname__)
+            return cast("Callable[..., Any]", self._otherwise)
         # No other thread may call a kernel before the kernels that it calls are in their places.
         with _compiling:
             if self._compiled is None:

@@ -49,7 +49,7 @@ def check_words(words: list[str]) -> None:
 
 
 def test_their_commands_are_commands_of_this_version(units: Path) -> None:
-    assert sorted(path.name for path in units.iterdir()) == sorted([*NAMES, "compose.yaml"])
+    assert sorted(path.name for path in units.iterdir()) == sorted([*NAMES, "compose.yaml", "Containerfile"])
     for name in NAMES:
         started = [value for _, key, value in lines(units / name) if key.startswith("Exec")]
         assert started
@@ -77,8 +77,26 @@ def test_only_a_run_that_was_stopped_goes_on_by_itself(units: Path) -> None:
     assert "--resume %i" in told["ExecStart"]
 
 
-def test_the_compose_file_says_that_it_is_untested(units: Path) -> None:
-    assert (units / "compose.yaml").read_text().startswith("# UNTESTED")
+def test_containers_are_confined_and_run_commands_of_this_version(units: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    services = yaml.safe_load((units / "compose.yaml").read_text())["services"]
+    recipe = (units / "Containerfile").read_text()
+    owner: Any = typer.main.get_command(app)
+    assert set(services) == {"relay", "site", "console"}
+    for name, service in services.items():
+        assert service["read_only"] and service["cap_drop"] == ["ALL"] and service["user"] == "10001:10001"
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert f" AS {service['image'].partition(':')[2]}\n" in recipe
+        if name != "console" or "console" in owner.commands["site"].commands:
+            check_words(service["command"])
+    assert "network_mode" not in services["site"] and "ports" not in services["console"]
+    assert "USER 10001:10001" in recipe and "--require-hashes" in recipe and "--no-index" in recipe
+    for line in recipe.splitlines():
+        assert not line.startswith(("ADD http", "RUN curl", "RUN wget", "RUN apt")), line
+
+
+def test_the_compose_file_says_what_was_tried(units: Path) -> None:
+    assert "No\n# container engine has run this file." in (units / "compose.yaml").read_text()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")

@@ -14,7 +14,6 @@ from comity.cli.simulate import text_as_run
 from comity.demo import _first_sentence, run_demo
 from comity.federation.evaluation.assessment import Assessment
 from comity.methods import PROTOCOLS, entries, method_of
-from comity.report import matplotlib_plots
 from comity.report.result import load_result
 from tests.report.small_studies import small_text, write_records
 from tests.report.test_page import Page
@@ -32,10 +31,7 @@ def write_small(name: str, folder: Path) -> None:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Any:
     out = tmp_path_factory.mktemp("demo")
     words: list[str] = []
-    with pytest.MonkeyPatch.context() as patch:
-        # Matplotlib takes longer than the five studies; `test_plots` has what it draws.
-        patch.setattr(matplotlib_plots, "draw_matrices", lambda plot, salt: "<svg></svg>")
-        found = run_demo(out, words.append, starters={name: partial(write_small, name) for name in PROTOCOLS})
+    found = run_demo(out, words.append, starters={name: partial(write_small, name) for name in PROTOCOLS})
     return out, words, found
 
 

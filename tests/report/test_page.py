@@ -16,7 +16,7 @@ from comity.federation.evaluation.assessment import Assessment, Baseline
 from comity.learn import LinearClassifier, LinearRegressor
 from comity.learn.classifiers import find_strongest
 from comity.learn.feature_map import FeatureMap
-from comity.report.matplotlib_plots import draw_curves
+from comity.report.curve_plots import draw_curves
 from comity.report.page import count_traffic, format_bytes, group_costs, render_result
 from comity.report.plots import GREY, SIZE, draw_dots, draw_errors, draw_panels, text_width
 from comity.report.sentences import describe_quality
@@ -171,7 +171,7 @@ def errors_of(about: Any, *methods: Any) -> Curves:
 def test_plots_are_text_with_a_description_and_no_shared_ids() -> None:
     one = draw_errors(0.21, [Baseline("constant", 0.4), Baseline("own data", 0.3, 0.05)], "share")
     two = draw_dots(Dots("Weights", "weight", (Dot("age <65", 1.0), Dot("b", -2.0)), 0.3))
-    three = draw_curves(errors_of("clinics", "avg"), "clinics")
+    three = draw_curves(errors_of("clinics", "avg"))
     for plot in (one, two, three):
         assert plot.startswith("<svg role=") and "http" not in plot and "<text" in plot
     assert ">0.210<" in one and "this result 0.210" in one and "age &lt;65" in two
@@ -277,7 +277,7 @@ def test_a_regression_is_measured_and_judged_as_one(result: Any) -> None:
 
 
 def test_a_legend_stands_clear_of_the_title_and_the_axes() -> None:
-    plot = draw_curves(errors_of("breast cancer", "default", "avg", "soft", "vote"), "curves")
+    plot = draw_curves(errors_of("breast cancer", "default", "avg", "soft", "vote"))
     below = float(cast(Any, re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', plot)).group(1))
     at = {words: float(y) for y, words in re.findall(r'<text[^>]* y="([\d.]+)"[^>]*>([^<]+)<', plot)}
     axis = at["epsilon spent by each party"]

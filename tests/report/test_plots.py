@@ -1,10 +1,10 @@
-"""Plots that matplotlib draws."""
+"""Curves, matrices and pictures."""
 
 from __future__ import annotations
 
 import pytest
 
-from comity.report.matplotlib_plots import spread_apart
+from comity.report.curve_plots import spread_apart
 
 
 def test_names_of_levels_are_not_written_over_each_other() -> None:

@@ -84,7 +84,7 @@ def only(path: Path, name: str, state: str = "failure", **more: Any) -> str:
     return one.sentence
 
 
-NAMED = {"site file", "versions", "keys", "invitation", "relay", "disk", "ledger", "budget", "clock", "data"}
+NAMED = {"site file", "versions", "keys", "invitation", "relay", "disk", "backup", "ledger", "budget", "clock", "data"}
 
 
 def test_a_site_where_nothing_is_wrong_has_a_line_for_everything(
@@ -337,3 +337,17 @@ def test_no_roster_and_no_server(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     (folder / "roster.toml").unlink()
     ((name, state, sentence),) = wrong(folder)
     assert (name, state) == ("roster", "failure") and "comity consortium init" in sentence
+
+
+def test_the_age_of_backups_is_said_where_the_site_file_names_them(site: Path) -> None:
+    text, copies = site.read_text(), site.parent / "copies"
+    assert "names no folder" in found(site)["backup"][0].sentence
+    site.write_text(text + '\n[backup]\npath = "copies"\nmax_days = 3\n')
+    assert "holds no copy" in only(site, "backup", "warning")
+    (copies / "monday").mkdir(parents=True)
+    (copies / "monday" / "north.ledger").write_bytes(b"")
+    now = datetime.now(UTC)
+    assert "0.0 days ago" in found(site, clock=lambda: now)["backup"][0].sentence
+    old = (now - timedelta(days=4)).timestamp()
+    os.utime(copies / "monday" / "north.ledger", (old, old))
+    assert "4.0 days ago, more than backup.max_days = 3" in only(site, "backup", "warning", clock=lambda: now)

@@ -170,7 +170,7 @@ def units(
     folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where to write them.")] = Path("operating"),
     as_json: AsJson = False,
 ) -> None:
-    """Write systemd units for relay, site and coordinator, and a compose file. Review them before you install them.
+    """Write systemd units for relay, site and coordinator, a container file and a compose file, for review.
 
     Example: comity consortium units operating
     """

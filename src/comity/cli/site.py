@@ -452,6 +452,7 @@ def serve(
     Example: comity site serve --log json
     """
     from comity.site.logs import log_to_stderr
+    from comity.site.notices import send_notices
     from comity.site.service import SiteService, open_endpoint
 
     log_to_stderr(log)
@@ -460,7 +461,8 @@ def serve(
     document = {"party": service.site.party, "serving": list(service.studies)}
     show(f"{service.site.party} serves {len(service.studies)} studies", document, as_json=as_json)
     try:
-        endpoint.serve(service)
+        with send_notices(site):
+            endpoint.serve(service)
     except KeyboardInterrupt:
         # Ctrl-C is how an operator stops it; open runs continue when it serves again.
         raise typer.Exit(0) from None

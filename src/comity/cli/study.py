@@ -106,6 +106,7 @@ def submit_study(
         raise BadInput("nats is missing; run: pip install 'comity[deploy]'")
     study, identity = Study.load(path), key_file.load(keys)
     study.plan()
+    study.agreement.protocol.require_installed()
     require_confirmed(study)
     address = RelayAddress.load(invitation, keys)
     address.require_member(COORDINATOR)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.compiled import compiled, inlined
+from comity.compiled import compiled, has_compiler, inlined
 from comity.errors import Malformed
 
 KEY_BYTES = 32
@@ -99,7 +99,7 @@ def make_pseudonyms(key: bytes, ids: Packed) -> NDArray[np.uint8]:
         raise ValueError(f"a key of {KEY_BYTES} bytes was expected, found {len(key)}")
     if not ids.sizes.all():
         raise ValueError("an empty id has no pseudonym")
-    rows = _compiled(key, ids) if len(ids) >= COMPILED_FROM else _plain(key, ids)
+    rows = _compiled(key, ids) if len(ids) >= COMPILED_FROM and has_compiler() else _plain(key, ids)
     return rows.reshape(-1, PSEUDONYM_BYTES)
 
 

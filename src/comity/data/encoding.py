@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.compiled import compiled
+from comity.compiled import compiled_or
 from comity.data.records import Records
 from comity.data.row_products import in_blocks, row_norms
 from comity.data.schemas.columns import OTHER_NAME, Categorical, Classes, Column, Date, Numeric, Ordinal
@@ -30,7 +30,18 @@ if TYPE_CHECKING:
     from comity.data.tables.table import Table
 
 
-@compiled
+def _scale_in_numpy(
+    values: NDArray[np.float64],
+    out: NDArray[np.float64],
+    low: float,
+    length: float,
+    middle: float,
+    root: float,
+) -> None:
+    out[:] = ((values - low) / length - middle) / root
+
+
+@compiled_or(_scale_in_numpy)
 def scale_column(
     values: NDArray[np.float64],
     out: NDArray[np.float64],

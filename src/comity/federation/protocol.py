@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from comity.artefacts.artefact import Artefact
+from comity.compiled import require_compiler
 from comity.data import LocalRecords, Records
 from comity.errors import StudyError
 from comity.federation.constraints import check_fields
@@ -47,6 +48,8 @@ class Protocol(Part):
     """Whether a simulation measures what owners keep at their sites (`assess_own`)."""
     has_record_errors: ClassVar[bool] = True
     """Whether its error is a mean over test records, where the schema has a target (`record_errors`)."""
+    needs_compiler: ClassVar[bool] = False
+    """Whether its steps call kernels that run only with the extra `compiler`."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -57,6 +60,11 @@ class Protocol(Part):
     def __post_init__(self) -> None:
         """Check every field against its type. A method with further checks calls this first."""
         check_fields(self)
+
+    def require_installed(self) -> None:
+        """Refuse a run that would stop for want of an extra, before anything is drawn."""
+        if self.needs_compiler:
+            require_compiler(f"the method {self.name} in this form")
 
     @property
     def makes(self) -> str:

@@ -26,7 +26,7 @@ def plot_result(result: Result) -> Figure:
     except ImportError as error:
         raise BadInput(
             f"result.plot() needs matplotlib, which can't be imported ({error}); install it with: pip install "
-            "matplotlib, or write the page with result.report(PATH), which needs it less often"
+            "'comity[plots]', or write the page with result.report(PATH), which draws its pictures without it"
         ) from error
     return make_figure(plot)
 

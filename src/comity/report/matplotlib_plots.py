@@ -1,15 +1,10 @@
-"""Plots drawn by matplotlib: curves, matrices and pictures as SVG for a page, every kind as a figure for a notebook.
-
-A page draws bars, dots and panels without matplotlib (`plots`), which takes longer to import than many studies to run.
-"""
+"""Every kind of plot as a figure of matplotlib, for a notebook. Pages draw theirs without it (`plots`)."""
 
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from math import inf
 from typing import Any
 
 import matplotlib
@@ -17,7 +12,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from comity.artefacts.section import Bars, Curves, Dot, Dots, Matrices, Panels, Pictures, Plot
-from comity.report.plots import DARK, GREY, INK, LINE, PALE, list_values
+from comity.report.curve_plots import spread_apart
+from comity.report.plots import DARK, GREY, INK, LINE, PALE
 
 # Characters of a label, and columns of a matrix that still has its figures written in.
 _SHORT, _FIGURES = 14, 16
@@ -42,14 +38,14 @@ class Shown(Figure):
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
-        with _styled("figure"):
+        with _styled():
             self.savefig(buffer, format="png", dpi=110)
         return buffer.getvalue()
 
 
 def make_figure(plot: Plot) -> Figure:
     """The figure of any plot that a section describes."""
-    with _styled("figure"):
+    with _styled():
         match plot:
             case Bars():
                 return _bars(plot)
@@ -127,13 +123,6 @@ def _panels(plot: Panels) -> Figure:
     return figure
 
 
-def draw_curves(plot: Curves, salt: str) -> str:
-    """Lines with their spread; horizontal lines for what does not depend on the axis."""
-    with _styled(salt):
-        described = [(f"{curve.label} at {x:g}", y) for curve in plot.curves for x, y in zip(curve.x, curve.y)]
-        return _svg(_curves(plot), f"{plot.about}, {plot.up} against {plot.across}: {list_values(described)}")
-
-
 def _curves(plot: Curves) -> Figure:
     markers, dashes = ("o", "s", "^", "D"), ("-", "--", "-.", (0, (1, 1)))
     curves = plot.curves
@@ -189,28 +178,6 @@ def _label_levels(axes: Any, levels: Sequence[Dot], right: float) -> None:
         )
 
 
-def spread_apart(places: Sequence[float], apart: float) -> list[float]:
-    """Each place moved up by as little as puts it `apart` from the next one below, in the given order."""
-    moved = list(places)
-    below = -inf
-    for index in sorted(range(len(moved)), key=moved.__getitem__):
-        moved[index] = below = max(moved[index], below + apart)
-    return moved
-
-
-def draw_matrices(plot: Matrices, salt: str) -> str:
-    """Matrices as squares, dark for strong values, with the figures written in: the shade does not show the sign."""
-    with _styled(salt):
-        described = [
-            (f"{square.label} {one} and {other}", square.values[i][j])
-            for square in plot.squares
-            for i, one in enumerate(plot.names)
-            for j, other in enumerate(plot.names)
-            if i < j
-        ]
-        return _svg(_matrices(plot), f"{plot.about}: {list_values(described)}")
-
-
 def _matrices(plot: Matrices) -> Figure:
     names = [_short(name) for name in plot.names]
     figure = Shown(figsize=(7.4, 3.9), layout="constrained")
@@ -228,12 +195,6 @@ def _matrices(plot: Matrices) -> Figure:
         axes.set_yticks(range(len(names)), names if place == 1 else [""] * len(names), fontsize=7)
         axes.set_title(square.label, loc="left", fontsize=9, fontweight="bold")
     return figure
-
-
-def draw_pictures(plot: Pictures, salt: str) -> str:
-    """Pictures in rows of `_ACROSS`, drawn as one image."""
-    with _styled(salt):
-        return _svg(_pictures(plot), f"{plot.about}: {len(plot.tiles)} pictures")
 
 
 def _pictures(plot: Pictures) -> Figure:
@@ -256,28 +217,11 @@ def _short(text: str) -> str:
     return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
 
 
-def _styled(salt: str) -> AbstractContextManager[None]:
-    """A style in which identifiers are repeatable, and different for plots with different salts."""
-    style: Any = _STYLE | {"svg.hashsalt": salt}
-    return matplotlib.rc_context(style)
+def _styled() -> AbstractContextManager[None]:
+    return matplotlib.rc_context(_STYLE)
 
 
 def _axes(width: float, height: float) -> tuple[Figure, Any]:
     figure = Shown(figsize=(width, height), layout="constrained")
     FigureCanvasSVG(figure)
     return figure, figure.add_subplot()
-
-
-def _svg(figure: Figure, description: str) -> str:
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    # A page needs no prologue, no metadata and no namespaces, which look like addresses.
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    text = re.sub(r"'DejaVu Sans'", "system-ui, 'DejaVu Sans', Arial, sans-serif", text)
-    label = description.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
-    text = re.sub(r'(<svg\b)([^>]*?)\s(?:width|height)="[^"]*"', r"\1\2", text)
-    text = re.sub(r'(<svg\b)([^>]*?)\s(?:width|height)="[^"]*"', r"\1\2", text)
-    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)

@@ -1,8 +1,8 @@
 """Plots as SVG for a page: readable in black and white, text as text, nothing fetched from anywhere.
 
-Bars, dots and panels are written out here. They need no library, whose import takes longer than most studies; all other
-plots are drawn by `comity.report.matplotlib_plots`. Coordinates are in points. The width of a text is estimated from
-the widths of letters in common sans-serif fonts, since the reader's font is not known.
+Bars, dots and panels are written out here, curves in `curve_plots`, matrices and pictures in `shaded_plots`. They need
+no library: the import of one takes longer than most studies, and it weighs 100 MB. Coordinates are in points. The width
+of a text is estimated from the widths of letters in common sans-serif fonts, since the reader's font is not known.
 """
 
 from __future__ import annotations
@@ -45,16 +45,17 @@ def draw_plot(plot: Plot, salt: str) -> str:
         return draw_dots(plot)
     if isinstance(plot, Panels):
         return draw_panels(plot)
-    # matplotlib takes longer to import than many studies to run.
-    from comity.report.matplotlib_plots import draw_curves, draw_matrices, draw_pictures
+    # These modules draw with the functions of this one.
+    from comity.report.curve_plots import draw_curves
+    from comity.report.shaded_plots import draw_matrices, draw_pictures
 
     match plot:
         case Curves():
-            return draw_curves(plot, salt)
+            return draw_curves(plot)
         case Matrices():
-            return draw_matrices(plot, salt)
+            return draw_matrices(plot)
         case Pictures():
-            return draw_pictures(plot, salt)
+            return draw_pictures(plot)
 
 
 @dataclass(frozen=True)

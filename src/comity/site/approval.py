@@ -34,8 +34,9 @@ from comity.untrusted.text import escape_line
 
 
 def host_for(site: SiteFile, owner: Owner, study: Study, approval: Approval) -> Host:
-    """The host of an approved study. It refuses what `host_of` refuses, and a joint prediction whose weights are not
-    those that a run released to this owner."""
+    """The host of an approved study. It refuses what `host_of` refuses, a method that this installation can't compute,
+    and a joint prediction whose weights are not those that a run released to this owner."""
+    study.agreement.protocol.require_installed()
     _require_own_model(site, owner, study)
     return host_of(owner, study.agreement, approval)
 

@@ -22,6 +22,7 @@ from comity.errors import ComityError
 from comity.files import is_shared
 from comity.privacy.ledger import Ledger, describe_freeze
 from comity.site.approval import check_records
+from comity.site.backups import newest_copy
 from comity.site.inbox import Arrival, Inbox
 from comity.site.site_file import SiteFile
 
@@ -61,6 +62,7 @@ def check_site(path: Path, clock: Callable[[], datetime] = lambda: datetime.now(
     yield _keys(site)
     yield from _membership(site, clock())
     yield _disk(site)
+    yield _backup(site, clock())
     yield from _modes(site)
     ledger = _ledger(site)
     yield from ledger
@@ -178,6 +180,21 @@ def _disk(site: SiteFile) -> Finding:
     if free < WARN_FREE_BYTES:
         return Finding("disk", "warning", f"{sentence}; free some space")
     return Finding("disk", "ok", sentence)
+
+
+def _backup(site: SiteFile, now: datetime) -> Finding:
+    """How old the newest copy of the site's folder is, where the site file says where copies are."""
+    if site.backup is None:
+        sentence = f"not known: {site.where} names no folder of copies; add [backup] with path to have its age checked"
+        return Finding("backup", "ok", sentence)
+    place, newest = site.home / site.backup.path, newest_copy(site)
+    if newest is None:
+        return Finding("backup", "warning", f"{place}: holds no copy; back up the site's folder (docs/deploy.md)")
+    days = (now - newest).total_seconds() / 86_400
+    sentence = f"{place}: the newest copy is of {newest:%Y-%m-%d %H:%M} UTC, {max(0.0, days):.1f} days ago"
+    if days > site.backup.max_days:
+        return Finding("backup", "warning", f"{sentence}, more than backup.max_days = {site.backup.max_days}; back up")
+    return Finding("backup", "ok", sentence)
 
 
 def _modes(site: SiteFile) -> Iterator[Finding]:

@@ -26,6 +26,8 @@ from comity.federation.owner.registry import Owner
 from comity.methods import PROTOCOLS
 from comity.methods.tables import Table, hint, validate
 from comity.privacy.ledger import Ledger
+from comity.site.backups import BackupTable
+from comity.site.notices import NoticesTable, check_notices
 from comity.study.records.encoding import load_records
 from comity.study.tables import prefix_errors
 from comity.untrusted.toml import parse_toml
@@ -67,6 +69,8 @@ class SiteTables(Table):
     pinned: dict[str, dict[str, str]] = Field(default_factory=dict)
     # The relay that the site connects to.
     invitation: str | None = Field(None, min_length=1)
+    notices: NoticesTable | None = None
+    backup: BackupTable | None = None
     # Gigabytes of encoded records of one dataset that are held in memory; more are read in blocks.
     memory: float = Field(1.0, gt=0)
 
@@ -85,6 +89,8 @@ class SiteFile:
     approval: Approving
     invitation: Path | None
     memory: float
+    notices: NoticesTable | None = None
+    backup: BackupTable | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> SiteFile:
@@ -113,6 +119,8 @@ class SiteFile:
             raise StudyError(f"{where}: data: a site needs a dataset; add [data.NAME]", key="data")
         for name, table in file.data.items():
             _check_dataset(name, table, where)
+        if file.notices is not None:
+            check_notices(file.notices, where)
         home = path.resolve().parent
         return cls(
             where=where,
@@ -125,6 +133,8 @@ class SiteFile:
             approval=file.policy.approval,
             invitation=None if file.invitation is None else home / file.invitation,
             memory=file.memory,
+            notices=file.notices,
+            backup=file.backup,
         )
 
     def owner(self) -> Owner:

@@ -104,6 +104,13 @@ class RunStatus:
             raise Refused(f"run {self.run} of this study has not begun here", code="unreserved", key="run")
 
 
+def count_answers(ledger: Ledger) -> int:
+    """How many asks were answered, of all runs of a ledger's file, the ended ones included."""
+    with ledger.reading() as connection:
+        made = connection.execute("select 1 from sqlite_master where type = 'table' and name = 'reply'").fetchone()
+        return 0 if made is None else int(connection.execute("select count(*) from reply").fetchone()[0])
+
+
 class Store:
     """Replies and state of the runs of one owner, in the file of its ledger.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from comity.data import Schema
 from comity.errors import DataError, StudyError
@@ -39,6 +39,8 @@ def release_size(max_rows: int, why: str) -> Release:
 
 class ByColumns(Protocol):
     """Rows are matched first, then shares of products across parties stay at the sites."""
+
+    needs_compiler: ClassVar[bool] = True
 
     # Fields of each method.
     schema: Schema

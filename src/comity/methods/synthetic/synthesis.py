@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from comity.compiled import compiled
+from comity.compiled import compiled_or_interpreted
 from comity.entropy import Stream
 from comity.methods.synthetic.consistency import ConsistentTables, add_interaction, denoise_determined
 from comity.methods.synthetic.counts import Layout
@@ -251,7 +251,7 @@ def balance_pairs(mixture: Mixture, codes: Integers, groups: Integers, stream: S
     codes[:] = cells - offsets
 
 
-@compiled
+@compiled_or_interpreted
 def _exchange(cells: Integers, groups: Integers, order: Integers, k: int, columns: Integers, gap: Floats) -> None:
     """Exchange column k between neighbours in `order` of one group where that lessens the sum of squares of `gap`, the
     rows' two-way counts less the wanted ones."""

@@ -82,6 +82,7 @@ class JointPrediction(Protocol):
 
     name: ClassVar[str] = "vertical"
     title: ClassVar[str] = "vertical (joint prediction)"
+    needs_compiler: ClassVar[bool] = True
 
     schema: Schema
     columns: Mapping[str, tuple[str, ...]]

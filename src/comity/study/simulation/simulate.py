@@ -304,7 +304,8 @@ def run_simulation(
 
 
 def require_possible(agreement: Agreement, *, hosts: bool) -> None:
-    """Refuse what public figures rule out."""
+    """Refuse what public figures rule out, and what this installation can't compute."""
+    agreement.protocol.require_installed()
     declaration = agreement.accepted
     if runs_as_stacks(agreement.consortium.size, hosts=hosts):
         require_stacks(agreement.protocol, declaration, agreement.consortium)

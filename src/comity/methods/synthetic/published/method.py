@@ -248,6 +248,7 @@ class PublishedSynthetic(Protocol):
     version: ClassVar[int] = 3
     assesses_own: ClassVar[bool] = True
     roles: ClassVar[tuple[str, ...]] = (SHARER,)
+    needs_compiler: ClassVar[bool] = True
 
     schema: Schema
     depth: Depth
