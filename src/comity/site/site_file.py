@@ -18,6 +18,7 @@ from pydantic import Field
 from comity.crypto import key_file
 from comity.crypto.sealing import PublicIdentity
 from comity.data import check_table, open_source
+from comity.data.tables.encoded_cache import DEFAULT_CACHE_BYTES, CachePlace
 from comity.errors import BadInput, StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.declare.consortium import check_party_name, check_party_names
@@ -75,6 +76,8 @@ class SiteTables(Table):
     relay: RelayTable | None = None
     # Gigabytes of encoded records of one dataset that are held in memory; more are read in blocks.
     memory: float = Field(1.0, gt=0)
+    # Gigabytes of encoded records of one run that may be on disk, in a file without a name beside the site file.
+    cache: float = Field(DEFAULT_CACHE_BYTES / 2**30, ge=0, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +94,7 @@ class SiteFile:
     approval: Approving
     relay: RelayTable | None
     memory: float
+    cache: float
 
     @classmethod
     def load(cls, path: str | Path) -> SiteFile:
@@ -123,6 +127,7 @@ class SiteFile:
             approval=file.policy.approval,
             relay=file.relay,
             memory=file.memory,
+            cache=file.cache,
         )
 
     def owner(self) -> Owner:
@@ -155,7 +160,13 @@ class SiteFile:
         where = f"{self.where}: data.{dataset}"
         limit = int(self.memory * 2**30)
         return load_records(
-            agreement.protocol, agreement.consortium, self.source(dataset), where=where, party=self.party, limit=limit
+            agreement.protocol,
+            agreement.consortium,
+            self.source(dataset),
+            where=where,
+            party=self.party,
+            limit=limit,
+            cache=CachePlace(self.home, int(self.cache * 2**30)),
         )[0]
 
 
