@@ -14,6 +14,11 @@ BENCHES = {
         "averaged models on Adult, against federated averaging at the same loss",
         "experiments.bench.methods.averaging:measure",
     ),
+    "averaging-pooled": Experiment(
+        "averaging over a million records in memory, all parties' work, against scikit-learn's fit on all of them",
+        "experiments.bench.methods.averaging_pooled:measure",
+        options=("rows",),
+    ),
     "averaging-published": Experiment(
         "the published protocol of averaged classifiers, against the same model in one place",
         "experiments.bench.methods.averaging_published:measure",
@@ -46,6 +51,10 @@ BENCHES = {
         "local fits and votes of 20,000 parties, against a loop over scikit-learn",
         "experiments.bench.methods.softlabel_parties:measure",
     ),
+    "startup": Experiment(
+        "processor time of a command before it does anything, against a process that imports numpy",
+        "experiments.bench.running.startup:measure",
+    ),
     "stream": Experiment(
         "averaging over records that stream from Parquet, against numpy on the same batches",
         "experiments.bench.running.stream:measure",
@@ -68,5 +77,10 @@ BENCHES = {
         "a regression over columns of several parties, against numpy in one place",
         "experiments.bench.methods.vertical:measure",
         options=("out",),
+    ),
+    "warehouse": Experiment(
+        "few columns of a wide table in a database, against a query for them, and further passes over a cache",
+        "experiments.bench.running.warehouse:measure",
+        options=("rows",),
     ),
 }

@@ -171,7 +171,7 @@ def test_predictions_keep_index_and_identifier() -> None:
 def test_a_plot_without_matplotlib_or_without_a_picture_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     result = small_result()
     monkeypatch.setitem(sys.modules, "comity.report.matplotlib_plots", None)
-    with pytest.raises(BadInput, match="pip install matplotlib"):
+    with pytest.raises(BadInput, match="plots"):
         result.plot()
     with pytest.raises(DataError, match="presents nothing that has a picture"):
         replace(result, presented={}).plot()

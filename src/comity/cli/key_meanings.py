@@ -67,8 +67,11 @@ MEANINGS: dict[str, dict[str, str]] = {
         "policy": "your terms",
         "data": "a source for each dataset, by its name in the ledger",
         "pinned": "public keys of parties and submitters that you know",
-        "relay": "the relay to connect to; without it the site does not serve",
+        "invitation": "the invitation to the consortium, a file beside this one; without it the site does not serve",
+        "notices": "where you are told what happens at the site",
+        "backup": "the folder of copies that comity doctor --site looks at",
         "memory": "gigabytes of encoded records; more are read in blocks",
+        "cache": "gigabytes of encoded records on disk while they are read in blocks; 0 reads the source for each sum",
     },
     "PolicyTable": {
         "protocols": "methods that may run",
@@ -85,9 +88,16 @@ MEANINGS: dict[str, dict[str, str]] = {
         "unproven": "methods that are not private as claimed may run, at their true loss",
         "approval": "within-policy approves one run of each study that these terms allow",
     },
-    "RelayTable": {
-        "address": "the relay's address, as comity consortium join prints it",
-        "certificate": "the site's certificate, with its key and the authority beside it; relay/certificate.pem",
+    "NoticesTable": {
+        "command": "a program and its arguments; it gets one JSON object on its standard input",
+        "webhook": "an https address that is sent the same object",
+        "secret": "a file of 16 bytes or more, with which webhooks are signed",
+        "events": "what you are told; all of it if left out",
+        "budget_below": "the share of the granted epsilon below which you are told",
+    },
+    "BackupTable": {
+        "path": "the folder that your backup tool writes to",
+        "max_days": "how old its newest file may be before a warning",
     },
 }
 

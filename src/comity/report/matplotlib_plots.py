@@ -21,7 +21,7 @@ _SHORT, _FIGURES = 14, 16
 _LEVEL_LABEL = 0.055
 # Pictures in a row.
 _ACROSS = 12
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
