@@ -1,6 +1,7 @@
 """Constants that were chosen on data, chosen again: on training rows alone, leaving out one dataset at a time."""
 
 METHODS = {
+    "adaptation": "experiments.choose.adaptation:choices",
     "averaging": "experiments.choose.averaging:choices",
     "softlabel": "experiments.choose.softlabel:choices",
     "vertical": "experiments.choose.vertical:choices",

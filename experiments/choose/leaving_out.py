@@ -100,12 +100,12 @@ def make_choices(home: str, words: Sequence[str] = ()) -> Iterator[Chosen]:
 
 
 @contextmanager
-def replace_constants(constants: Mapping[str, Any]) -> Iterator[None]:
-    """Replace constants, given as "module.NAME" under comity.methods, inside the block."""
+def replace_constants(constants: Mapping[str, Any], package: str = "comity.methods") -> Iterator[None]:
+    """Replace constants, given as "module.NAME" under a package, inside the block."""
     before = []
     try:
         for name, value in constants.items():
-            module, _, own = f"comity.methods.{name}".rpartition(".")
+            module, _, own = f"{package}.{name}".rpartition(".")
             holder = import_module(module)
             before.append((holder, own, getattr(holder, own)))
             setattr(holder, own, value)

@@ -1,5 +1,5 @@
-"""Tables and figures of the papers, by name. `generalisation` and `forecasts` measure the defaults
-(`experiments.accuracy`)."""
+"""Tables and figures of the papers, by name. `generalisation`, `forecasts` and `owners` measure the
+defaults (`experiments.accuracy`)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ PAPERS = {
     "forecasts": _paper(
         "what `comity plan` forecasts beside what twenty studies on public tables then give",
         "experiments.accuracy.forecast:run",
+    ),
+    "owners": _paper(
+        "four hospitals that differ: each one's accuracy alone, with the joint model, and with it adapted",
+        "experiments.accuracy.owners:run",
     ),
     "generalisation": _paper(
         "accuracy of the defaults on public tables, beside scikit-learn and diffprivlib (docs/accuracy.md)",

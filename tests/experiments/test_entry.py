@@ -22,6 +22,7 @@ PAPER_NAMES = {
     "averaging-adult",
     "forecasts",
     "generalisation",
+    "owners",
     *(f"softlabel-{name}" for name in ("har", "kdd", "mnist")),
     *(f"summary-{name}" for name in ("adult", "cps", "mnist")),
     *(f"synthetic-{name}" for name in ("fidelity", "table2")),

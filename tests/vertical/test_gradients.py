@@ -404,14 +404,16 @@ def test_wrong_terms_are_found_before_anything_runs() -> None:
 
 def test_the_multiples_and_the_variance_that_explain_a_look_are_found() -> None:
     generator, values, alike = np.random.default_rng(1), np.full(400, 50.0), np.ones(400)
-    nothing, noise = np.zeros((400, 1)), 30 * generator.normal(size=400)
+    nothing, noise, spread = np.zeros((400, 1)), 30 * generator.normal(size=400), np.full(400, 900.0)
     for true in (0.5, 1.0, 20.0):
         look = values * np.sqrt(true) * generator.normal(size=400) + noise
-        assert fit_prior(look, nothing, values, 900.0, alike)[1] == pytest.approx(true, rel=0.4)
+        assert fit_prior(look, nothing, values, spread, alike, constant=False)[1] == pytest.approx(true, rel=0.4)
     parts = values[:, None] * generator.normal(size=(400, 2))
-    multiples, variance = fit_prior(2 * parts[:, 0] - parts[:, 1] + noise, parts, values, 900.0, alike)
+    multiples, variance = fit_prior(
+        2 * parts[:, 0] - parts[:, 1] + noise, parts, values, np.full(400, 900.0), alike, constant=False
+    )
     assert multiples == pytest.approx([2, -1], rel=0.1) and variance < 0.1
-    multiples, variance = fit_prior(noise, parts, values, 900.0, alike)
+    multiples, variance = fit_prior(noise, parts, values, spread, alike, constant=False)
     assert np.abs(multiples).max() < 0.1 and variance < 0.1
 
 
@@ -419,7 +421,9 @@ def test_a_direction_that_varies_more_beforehand_may_explain_a_look_that_others_
     values, sizes = np.full(40, 50.0), np.where(np.arange(40) < 4, 8.0, 0.8)
     look = values * np.sqrt(sizes) * np.random.default_rng(3).normal(size=40)
     nothing = np.zeros((40, 1))
-    right, wrong = (fit_prior(look, nothing, values, 1.0, one)[1] for one in (sizes, sizes[::-1]))
+    right, wrong = (
+        fit_prior(look, nothing, values, np.ones(40), one, constant=False)[1] for one in (sizes, sizes[::-1])
+    )
     assert right == pytest.approx(1.0, rel=0.6) and wrong > 1.5 * right
 
 

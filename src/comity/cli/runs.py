@@ -16,6 +16,8 @@ from comity.cli.output import fields, say, show, table
 
 if TYPE_CHECKING:
     from comity.cli.run_folder import RunManifest
+    from comity.federation.evaluation.adaptation import OwnComparison
+    from comity.site.site_file import SiteFile
     from comity.study.results.result import Result
 
 
@@ -253,7 +255,9 @@ def fetch(
 
     A changed file is refused by name. Without --site it writes all that the coordinator has, except its journal. With
     --site it writes what this owner received and kept, and tells you, at your terminal only, how good the model or
-    dataset is on your own records. The signer's key comes from the submission or from --keys, never from the folder.
+    dataset is on your own records. A model that was adapted to your records goes into a second folder, TO-own, with a
+    page of your own scores: both are exact, so keep them. The signer's key comes from the submission or from --keys,
+    never from the folder.
 
     Example: comity fetch 2026-11-17-7f3a91c2 --to readmission
 
@@ -264,26 +268,45 @@ def fetch(
     if site is None:
         show_run(_fetch_at_coordinator(run, to, out, keys), as_json=as_json)
         return
-    folder, result, sentence = _fetch_at_site(run, to, site)
-    if sentence:
+    folder, result, sentences = _fetch_at_site(run, to, site)
+    for sentence in sentences:
         # To the terminal only: it depends on this owner's records.
         say(sentence, err=True)
     show_run(folder, result, as_json=as_json)
 
 
-def _fetch_at_site(run: str, to: Path | None, path: Path) -> tuple[Path, Result, str]:
-    """The new folder, the result, and a sentence on how good it is on this owner's records."""
+def _fetch_at_site(run: str, to: Path | None, path: Path) -> tuple[Path, Result, list[str]]:
+    """The new folder, the result, and sentences on how good it is on this owner's records."""
     from comity.files import write_atomically
-    from comity.site.results import load_own_score, load_results
+    from comity.site.results import load_own_comparison, load_own_score, load_results, own_copy_folder
     from comity.site.site_file import SiteFile
     from comity.study.results.released import safe_name
 
     loaded = SiteFile.load(path)
     study, result = load_results(loaded, run)
     score = load_own_score(loaded.home, study.hash, result.run)
+    comparison = load_own_comparison(loaded.home, study.hash, result.run)
     folder = _create_folder(to or Path(safe_name(result.run)))
     write_atomically(folder / "study.toml", study.text)
-    return result.save(folder), result, "" if score is None else f"{loaded.party}: {score.sentence}"
+    result.save(folder)
+    sentences = [] if score is None else [f"{loaded.party}: {score.sentence}"]
+    if comparison is not None:
+        own = _create_folder(own_copy_folder(folder))
+        _write_own(own, loaded, result, comparison)
+        sentences += [f"{loaded.party}: {comparison.sentence}", f"{own}: the adapted model; keep it, it is exact"]
+    return folder, result, sentences
+
+
+def _write_own(folder: Path, site: SiteFile, result: Result, comparison: OwnComparison) -> None:
+    """Write the adapted model and the page of the owner's own scores."""
+    from comity.artefacts.artefact import load_artefact, save_artefact
+    from comity.files import write_atomically
+    from comity.report.own_page import render_own
+    from comity.site.results import own_model_folder
+
+    model = load_artefact(own_model_folder(site.home, result.study_hash, result.run))
+    save_artefact(model, folder / model.place)
+    write_atomically(folder / "own.html", render_own(result, site.party, comparison))
 
 
 def _fetch_at_coordinator(run: str, to: Path | None, out: Path, keys: Path | None) -> Path:

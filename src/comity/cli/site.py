@@ -482,7 +482,7 @@ def status(
 
     from comity.cli.ledger import accounts_document
     from comity.site.inbox import Inbox
-    from comity.site.results import load_own_score
+    from comity.site.results import load_own_comparison, load_own_score
     from comity.site.site_file import SiteFile
     from comity.site.status import Refusals, list_runs, open_refusals
 
@@ -506,6 +506,10 @@ def status(
     lines += table(heads, shown, indent="    ").split("\n") if shown else ["  no runs yet"]
     scores = {f"{one.mark[:12]}/{one.run}": load_own_score(loaded.home, one.mark, one.run) for one in runs if one.mark}
     lines += [f"  {name}  {score.sentence}" for name, score in scores.items() if score is not None]
+    compared = {
+        f"{one.mark[:12]}/{one.run}": load_own_comparison(loaded.home, one.mark, one.run) for one in runs if one.mark
+    }
+    lines += [f"  {name}  {one.sentence}" for name, one in compared.items() if one is not None]
     lines += [f"  refused        {one.time} {one.study} {one.sentence}".replace("  refused: ", " ") for one in last]
     document = {
         "party": loaded.party,
@@ -517,6 +521,7 @@ def status(
             for name, score in scores.items()
             if score is not None
         },
+        "own_comparisons": {name: asdict(one) for name, one in compared.items() if one is not None},
         "refusals": [asdict(one) for one in last],
     }
     show(lines, document, as_json=as_json)

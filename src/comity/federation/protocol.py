@@ -17,6 +17,7 @@ from comity.federation.constraints import check_fields
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration, TrueLoss
 from comity.federation.declare.evaluation import Evaluation
+from comity.federation.evaluation.adaptation import Adaptation
 from comity.federation.evaluation.assessment import Assessment, Baseline, Figure, assess_predictor
 from comity.federation.evaluation.own_score import OwnScore, score_predictor
 from comity.federation.evaluation.protocol import ModelEvaluation, RecordEvaluation
@@ -197,6 +198,11 @@ class Protocol(Part):
         """Score an owner's result on its own records; the score never leaves the owner. None if the records can't tell.
         The default is for models that predict from whole records."""
         return score_predictor(presented, records, self.prediction_task) if hasattr(presented, "predict") else None
+
+    def adapt_own(self, presented: Any, records: LocalRecords, party: str) -> Adaptation | None:
+        """Adapt an owner's result to its own records. The adapted model and its comparison are exact and never leave
+        the owner. None if the result is not adapted."""
+        return None
 
     def expectation(self, consortium: Consortium) -> str:
         """One line for the plan: how much noise to expect, from public figures; empty without an estimate."""

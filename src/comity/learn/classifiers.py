@@ -7,7 +7,7 @@ released model is fixed. `cross_val_score` scores the released model on each fol
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, Self
@@ -34,6 +34,7 @@ from comity.learn.released_model import (
     check_file,
     constant_of,
     encoded_rows,
+    has_intercept,
     model_card,
     read_page,
     read_value,
@@ -169,6 +170,31 @@ class LinearClassifier(ReleasedClassifier):
             if self.weights.shape[1] > rows.shape[1]:
                 rows = np.column_stack([rows, np.ones(len(rows))])
         return rows
+
+    def split_rows(self, X: Any) -> tuple[Floats, Floats]:
+        """Rows in the coordinates of the weights, without the entry that an intercept multiplies; and that entry, (n,),
+        zeros if the model can't have an intercept."""
+        rows = self._mapped(X, rowwise=False)
+        if self._ends_in_intercept:
+            return rows[:, :-1], rows[:, -1]
+        return rows, np.full(len(rows), 0.0 if self.feature_map is None else 1.0)
+
+    def shift(self, share: float, weights: Floats, intercept: Floats) -> LinearClassifier:
+        """The model whose scores are `share` times these, plus those of `weights` (rows of `coef`, p) and `intercept`
+        (rows of `coef`,) over what `split_rows` returns."""
+        before = share * self.weights
+        if self._ends_in_intercept:
+            return replace(self, coef=before + np.column_stack([weights, intercept]))
+        after = before + weights
+        return replace(self, coef=after if self.feature_map is None else np.column_stack([after, intercept]))
+
+    @property
+    def _ends_in_intercept(self) -> bool:
+        """Whether the last weight is an intercept's."""
+        through = self.feature_map
+        if through is None:
+            return has_intercept(self.constant, self.encoding)
+        return through.constant or self.weights.shape[1] > through.dimensions
 
     @staticmethod
     def _decisive(coef: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -23,6 +23,7 @@ from comity.learn.released_model import (
     StoredModel,
     constant_of,
     encoded_rows,
+    has_intercept,
     model_card,
     read_value,
     split_constant,
@@ -118,6 +119,23 @@ class LinearRegressor(ReleasedEstimator):
     def scores(self, X: Any) -> Floats:
         """Predictions on the scale of [−1, 1]."""
         return np.asarray(self._rows(X) @ self.weights, np.float64)
+
+    def scale_targets(self, values: Floats) -> Floats:
+        """Targets on the scale of [−1, 1]; values beyond the bounds count as these."""
+        return np.clip(2 * (np.asarray(values, np.float64) - self.low) / (self.high - self.low) - 1, -1.0, 1.0)
+
+    def split_rows(self, X: Any) -> tuple[Floats, Floats]:
+        """Rows without the entry that an intercept multiplies; and that entry, (n,), zeros if there is none."""
+        rows = self._rows(X)
+        if has_intercept(self.constant, self.encoding):
+            return rows[:, :-1], rows[:, -1]
+        return rows, np.zeros(len(rows))
+
+    def shift(self, share: float, weights: Floats, intercept: float) -> LinearRegressor:
+        """The model whose scores are `share` times these, plus those of `weights` (p,) and `intercept` over what
+        `split_rows` returns. It has no standard errors."""
+        added = np.append(weights, intercept) if has_intercept(self.constant, self.encoding) else weights
+        return replace(self, coef=share * self.weights + added, errors=None, shrunk=None)
 
     @property
     def _constant(self) -> float | None:

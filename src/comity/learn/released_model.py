@@ -139,6 +139,11 @@ def constant_of(constant: float | None, encoding: Any) -> float | None:
     return getattr(encoding, "constant", None) if constant is None else float(constant)
 
 
+def has_intercept(constant: float | None, encoding: Any) -> bool:
+    """Whether the last entry of a row is an intercept's: constant, or rescaled with its row."""
+    return constant is not None or bool(getattr(encoding, "intercept", False))
+
+
 def split_constant(weights: Floats, constant: float | None) -> tuple[Floats, Floats]:
     """Split weights (..., D) of rows that end in `constant` into coefficients (..., d) and intercepts (...)."""
     if constant is None:

@@ -1,12 +1,13 @@
-"""An owner's results: written when a run ends, scored on the owner's records, and fetched later.
+"""An owner's results: written when a run ends, scored on and adapted to the owner's records, and fetched later.
 
     results/HASH-RUN/               what was released to this owner and what stays with it (`study.results.received`)
     results/HASH-RUN/signed.json    the files' digests, signed with this owner's key
-    own-scores/HASH-RUN.json        the score on this owner's records, mode 0600
+    own-models/HASH-RUN/            the model adapted to this owner's records, mode 0600 in a folder of 0700
+    own-scores/HASH-RUN.json        the scores on this owner's records, mode 0600
 
-Scores are beside the results, not among them: results are signed, fetched and may be passed on; a figure about records
-may not. No log line has a score either, because a collector may read logs. `comity site status` and `comity fetch` show
-them.
+Scores and adapted models are beside the results, not among them: results are signed, fetched and may be passed on; what
+was fitted on or counted among records without noise may not. No log line has a score either, because a collector may
+read logs. `comity site status` and `comity fetch` show them.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from __future__ import annotations
 import json
 import logging
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from comity.artefacts.artefact import save_artefact
 from comity.crypto import key_file
 from comity.errors import BadInput, Stopped
 from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declare.consortium import COORDINATOR
+from comity.federation.evaluation.adaptation import OwnComparison
 from comity.federation.evaluation.own_score import OwnScore
 from comity.federation.protocol import presented_to
 from comity.files import write_atomically
@@ -35,6 +39,7 @@ from comity.study.results.signatures import NAME, read_signed_files, sign_files
 from comity.untrusted.pages import validate
 
 if TYPE_CHECKING:
+    from comity.data import LocalRecords
     from comity.federation.declare.consortium import Consortium
     from comity.federation.owner.host import Host
     from comity.site.site_file import SiteFile
@@ -73,29 +78,35 @@ def write_results(host: Host, home: Path, run: str) -> None:
 
 log = logging.getLogger("comity.site")
 
-_FOLDER = "own-scores"
+T = TypeVar("T")
+
+_FOLDER, _MODELS = "own-scores", "own-models"
 
 
 def score_results(host: Host, home: Path, run: str) -> None:
-    """Score what a host received in a run that ended. A failure here stops nothing else: the log says that there is no
-    score, and nothing about the records."""
+    """Score what a host received in a run that ended, and adapt it to the host's records. A failure here stops nothing
+    else: the log says that there is no score or no adapted model, and nothing about the records."""
+    score = _try_on_records(host, run, "scored on", host.agreement.protocol.score_own)
+    adaptation = _try_on_records(host, run, "adapted to", host.agreement.protocol.adapt_own)
+    comparison = None if adaptation is None else adaptation.comparison
+    page = {name: None if one is None else asdict(one) for name, one in (("score", score), ("comparison", comparison))}
     try:
-        score = _compute_score(host, run)
-    except Exception:
-        # No exception text: a model's or a reader's message may quote records.
-        log.warning("%s: what run %s released could not be scored on the records here", host.party, run)
-        score = None
-    page = {"score": None if score is None else asdict(score)}
-    try:
+        if adaptation is not None:
+            save_artefact(adaptation.model, own_model_folder(home, host.agreement.study, run))
+        # Last: it says that scoring is done.
         write_atomically(_path(home, host.agreement.study, run), json.dumps(page) + "\n")
-    except BadInput as error:
+    except (BadInput, OSError) as error:
         log.warning("%s: the score of run %s can't be written: %s", host.party, run, error)
 
 
-def _compute_score(host: Host, run: str) -> OwnScore | None:
-    protocol = host.agreement.protocol
-    presented = presented_to(protocol, host.received(run), host.consortium)
-    return None if presented is None else protocol.score_own(presented, host.records, host.party)
+def _try_on_records(host: Host, run: str, what: str, use: Callable[[Any, LocalRecords, str], T | None]) -> T | None:
+    try:
+        presented = presented_to(host.agreement.protocol, host.received(run), host.consortium)
+        return None if presented is None else use(presented, host.records, host.party)
+    except Exception:
+        # No exception text: a model's or a reader's message may quote records.
+        log.warning("%s: what run %s released could not be %s the records here", host.party, run, what)
+        return None
 
 
 def is_scored(home: Path, study: str, run: str) -> bool:
@@ -105,12 +116,33 @@ def is_scored(home: Path, study: str, run: str) -> bool:
 
 def load_own_score(home: Path, study: str, run: str) -> OwnScore | None:
     """The score of a run of the study with this hash; None if there is none, or its file can't be read."""
+    score: OwnScore | None = _load_figures(home, study, run, "score", OwnScore)
+    return score
+
+
+def load_own_comparison(home: Path, study: str, run: str) -> OwnComparison | None:
+    """The owner alone, the joint model and the adapted one; None if there is none, or its file can't be read."""
+    comparison: OwnComparison | None = _load_figures(home, study, run, "comparison", OwnComparison)
+    return comparison
+
+
+def _load_figures(home: Path, study: str, run: str, name: str, kind: type) -> Any:
     try:
         page = json.loads(_path(home, study, run).read_text(encoding="utf-8"))
-        score: OwnScore | None = validate(OwnScore | None, page["score"])
+        return validate(kind | None, page[name])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return score
+
+
+def own_model_folder(home: Path, study: str, run: str) -> Path:
+    """Where the model is that was adapted to this owner's records. Beside the results: nothing there is passed on."""
+    return home / _MODELS / f"{study[:12]}-{safe_name(run)}"
+
+
+def own_copy_folder(fetched: Path) -> Path:
+    """Where `comity fetch` writes the adapted model and its scores: beside the fetched folder, which may be passed
+    on."""
+    return fetched.with_name(f"{fetched.name}-own")
 
 
 def _path(home: Path, study: str, run: str) -> Path:

@@ -36,6 +36,7 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.evaluation import Evaluation
 from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
+from comity.federation.evaluation.adaptation import ADAPTATION_NOTE, Adaptation
 from comity.federation.evaluation.assessment import Baseline, Figure
 from comity.federation.evaluation.score_card import PredictionTask
 from comity.federation.owner.prepared_rows import Preparation
@@ -94,6 +95,7 @@ from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
+    from comity.data import LocalRecords
     from comity.learn.classifiers import LinearClassifier
     from comity.learn.regressor import LinearRegressor
 
@@ -801,6 +803,11 @@ class AveragingProtocol(Protocol):
         coef = np.atleast_2d(model.weights)
         return assessment.measure_error(self.objective, coef, test.features, self.scale_targets(_labels(test)))
 
+    def adapt_own(self, presented: Any, records: LocalRecords, party: str) -> Adaptation | None:
+        from comity.methods.own_adaptation import adapt_linear
+
+        return adapt_linear(presented, records)
+
     def clipped_fractions(
         self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
     ) -> tuple[Figure, ...]:
@@ -854,6 +861,9 @@ class AveragingProtocol(Protocol):
             f"average one of {self.features} directions, at this epsilon and {records:,} records; raise "
             "privacy.epsilon, bring more records, or declare fewer features",
         )
+
+    def notes(self, consortium: Consortium) -> tuple[str, ...]:
+        return (ADAPTATION_NOTE,)
 
     def expectation(self, consortium: Consortium) -> str:
         """How much noise to expect, and where the model would be useless."""

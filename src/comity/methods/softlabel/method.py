@@ -29,6 +29,7 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.evaluation import Evaluation
 from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
+from comity.federation.evaluation.adaptation import ADAPTATION_NOTE, Adaptation
 from comity.federation.evaluation.assessment import Baseline, Figure
 from comity.federation.evaluation.score_card import PredictionTask
 from comity.federation.owner.site import Site
@@ -68,6 +69,7 @@ from comity.privacy.mechanisms.gaussian import Gaussian
 if TYPE_CHECKING:
     import pandas as pd
 
+    from comity.data import LocalRecords
     from comity.learn.classifiers import LinearClassifier
 
 Floats = NDArray[np.float64]
@@ -419,6 +421,11 @@ class SoftLabelProtocol(Protocol):
     def score(self, model: LinearClassifier, test: Records) -> float:
         return measure_error(model, test)
 
+    def adapt_own(self, presented: Any, records: LocalRecords, party: str) -> Adaptation | None:
+        from comity.methods.own_adaptation import adapt_linear
+
+        return adapt_linear(presented, records)
+
     def clipped_fractions(
         self, opened: Mapping[str, Any], train: Sequence[Records], consortium: Consortium
     ) -> tuple[Figure, ...]:
@@ -447,8 +454,8 @@ class SoftLabelProtocol(Protocol):
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
         if isinstance(consortium.loss, Pure) or isinstance(self._noise(consortium), Gaussian):
-            return ()
-        return ("so few numbers are opened that noise of pure epsilon is smaller: delta is not spent",)
+            return (ADAPTATION_NOTE,)
+        return ("so few numbers are opened that noise of pure epsilon is smaller: delta is not spent", ADAPTATION_NOTE)
 
     def expectation(self, consortium: Consortium) -> str:
         choice = self.choice(consortium)

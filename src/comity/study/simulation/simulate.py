@@ -35,6 +35,7 @@ from comity.study.records.groups import PARTY, check_groups, label_groups
 from comity.study.records.local_models import build_local_models
 from comity.study.records.party_data import Data, PartyData, encode_party_data, load_party_data, require_same_data
 from comity.study.results.result import Guarantee, Result
+from comity.study.simulation.adaptations import adapt_owners, add_adaptations
 from comity.study.simulation.ledgers import (
     Grant,
     grants_by_party,
@@ -79,10 +80,11 @@ class RunOptions:
 
     Without `hosts` few parties run as stacks too, as many do: with the same contributions and noise, but without masks,
     messages and a ledger each, in a fraction of the time; the result says so. `baselines` fits other models on all
-    records, to compare the result with. `results` keeps what each party received; None keeps it for at most
-    `MAX_KEPT_RESULTS` parties. `repeats` runs the protocol that many more times with fresh simulated noise on the same
-    records, for mean, spread and worst of its figures (`comity.study.simulation.repeats`). `ledgers` are the parties'
-    own; a party without one has a ledger in memory. The same `run_id`, `journal` and `ledgers` again resume a run.
+    records, to compare the result with, and adapts the result to each owner that has its results kept. `results` keeps
+    what each party received; None keeps it for at most `MAX_KEPT_RESULTS` parties. `repeats` runs the protocol that
+    many more times with fresh simulated noise on the same records, for mean, spread and worst of its figures
+    (`comity.study.simulation.repeats`). `ledgers` are the parties' own; a party without one has a ledger in memory. The
+    same `run_id`, `journal` and `ledgers` again resume a run.
     """
 
     hosts: bool = True
@@ -297,6 +299,9 @@ def run_simulation(
     _require_memory(agreement, data, stacked=stacked)
     result = (_run_stacks if stacked else _run_hosts)(agreement, data, seed, options)
     assessment = _assess(agreement, data, result, baselines=options.baselines)
+    if options.baselines and data.test is not None:
+        adapted = adapt_owners(agreement.protocol, data.parties, result.presented_to)
+        result, assessment = add_adaptations(result, assessment, adapted)
     if options.repeats:
         repeats = repeat_simulation(agreement, data, count=options.repeats, seed=seed)
         assessment = replace(assessment, repeats=repeats, sections=(*assessment.sections, repeats.section()))

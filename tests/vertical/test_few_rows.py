@@ -1,0 +1,130 @@
+"""Few rows: declared sizes decide between rounds and the quadratic, noise that hides every column leaves a constant,
+and less noise never makes a model worse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from comity.data import Classes, Numeric, Schema
+from comity.errors import StudyError
+from comity.methods.vertical import GradientRegression, Vertical, VerticalRegression, add_noise, run_rounds
+from comity.methods.vertical.moments import CLEAR, HIDDEN, MomentEntries, fit_regression, trusted_share
+from comity.privacy import Approx, Neighbours, SeededNoise, Unit
+from comity.protocol import Consortium
+
+WIDTH = 12
+NAMES = [f"x{place}" for place in range(WIDTH)]
+SCHEMA = Schema(tuple(Numeric(name, -1, 1) for name in NAMES), Classes("y", ("no", "yes")))
+COLUMNS = {"a": (*NAMES[::2], "y"), "b": tuple(NAMES[1::2])}
+
+
+def protocol(**options: Any) -> VerticalRegression:
+    return Vertical.over_columns(schema=SCHEMA, columns=COLUMNS, products="dealer", max_rows=1 << 16, **options)
+
+
+def consortium(epsilon: float, colluders: int = 1) -> Consortium:
+    return Consortium(
+        parties=("a", "b"),
+        loss=Approx(epsilon, 1e-6),
+        unit=Unit.RECORD,
+        neighbours=Neighbours.REPLACE,
+        colluders=colluders,
+    )
+
+
+def rows(held: VerticalRegression, count: int, seed: int, share: float = 0.15) -> tuple[Any, Any, Any]:
+    """Each party's columns of z, encoded rows and labels: rows of the second class are a `share` and differ in a few
+    columns."""
+    import pandas as pd
+
+    generator = np.random.default_rng(seed)
+    labels = generator.uniform(size=count) < share
+    x = np.clip(generator.normal(0, 0.4, (count, WIDTH)) + 0.35 * labels[:, None] * (np.arange(WIDTH) < 4), -1, 1)
+    frame = pd.DataFrame(x, columns=NAMES).assign(y=np.where(labels, "yes", "no"))
+    design = held.design
+    parts = {
+        party: design.matrix(design.encoding_of(party).encode(frame[list(own)]).records, party)
+        for party, own in COLUMNS.items()
+    }
+    return parts, design.encoding.encode(frame).records.features, labels
+
+
+def accuracy(held: VerticalRegression, parts: Any, terms: Consortium, seed: int, features: Any, labels: Any) -> float:
+    source = SeededNoise(seed)
+    if isinstance(held, GradientRegression) and held.makes_rounds(terms):
+        coef = run_rounds(held, parts, terms, source)[0]
+    else:
+        exact = held.entries.exact(np.hstack(list(parts.values())))
+        coef = held.fit(add_noise(held, exact, terms, source), len(parts["a"]), terms).coef
+    return float(np.mean((features @ coef > 0) == labels))
+
+
+@pytest.mark.parametrize("solver", ["quadratic", "gradient"])
+def test_a_table_that_noise_hides_gives_the_constant_and_not_less(solver: str) -> None:
+    """200 rows at epsilon 0.6, of 12 columns; unshrunk weights are up to 0.2 below the constant."""
+    held = protocol(solver=solver)
+    parts, features, labels = rows(held, 200, 1)
+    terms = consortium(0.6)
+    assert held.noise_ratio(terms, 200) > HIDDEN
+    found = [accuracy(held, parts, terms, seed, features, labels) - (1 - labels.mean()) for seed in range(12)]
+    assert np.mean(found) > -0.01 and min(found) > -0.03
+
+
+@pytest.mark.parametrize("solver", ["quadratic", "gradient"])
+def test_less_noise_never_makes_a_model_worse(solver: str) -> None:
+    """From epsilon 3 to a million; 300 rows, whose own chance moves an accuracy by about 0.02."""
+    held = protocol(solver=solver)
+    parts, _, _ = rows(held, 300, 2)
+    _, features, labels = rows(held, 4000, 3)
+    means = [
+        np.mean([accuracy(held, parts, consortium(epsilon), seed, features, labels) for seed in range(4)])
+        for epsilon in (3.0, 30.0, 1e3, 1e4, 1e6)
+    ]
+    assert all(later > max(means[:at], default=0.0) - 0.02 for at, later in enumerate(means))
+    assert means[-1] > 1 - labels.mean() - 0.01
+
+
+def test_declared_sizes_and_not_epsilon_alone_decide_about_rounds() -> None:
+    few, many, undeclared = protocol(sizes=200), protocol(sizes={"a": 30_000, "b": 20_000}), protocol()
+    assert isinstance(few, GradientRegression) and isinstance(many, GradientRegression)
+    assert isinstance(undeclared, GradientRegression) and many.declared_rows == 20_000
+    assert undeclared.makes_rounds(consortium(1.0)) and not undeclared.makes_rounds(consortium(0.1))
+    assert not few.makes_rounds(consortium(1.0)) and many.makes_rounds(consortium(0.1))
+    assert "200 rows" in " ".join(few.notes(consortium(1.0)))
+
+
+def test_the_plan_says_where_only_a_constant_is_possible() -> None:
+    warned = protocol(sizes=100).warnings(consortium(0.3))
+    assert any("can only give a constant" in one for one in warned)
+    assert not any("constant" in one for one in protocol(sizes=20_000).warnings(consortium(1.0)))
+    assert not any("constant" in one for one in protocol().warnings(consortium(0.3)))
+
+
+def test_wrong_sizes_are_refused() -> None:
+    for sizes in (0, {"a": 10}, {"a": 10, "b": 10, "c": 10}):
+        with pytest.raises(StudyError, match="sizes"):
+            protocol(sizes=sizes).check_terms(consortium(1.0))
+
+
+def test_a_study_without_sizes_keeps_its_hash(tmp_path: Path) -> None:
+    with_sizes, without = Vertical(SCHEMA, columns=COLUMNS, sizes=9), Vertical(SCHEMA, columns=COLUMNS)
+    assert "sizes" not in without.options_for_hash() and with_sizes.options_for_hash()["sizes"] == 9
+
+
+def test_the_trusted_share_falls_from_one_to_zero() -> None:
+    assert trusted_share(0.0) == trusted_share(CLEAR) == 1.0 and trusted_share(HIDDEN) == trusted_share(99.0) == 0.0
+    assert trusted_share((CLEAR + HIDDEN) / 2) == pytest.approx(0.5)
+
+
+def test_without_noise_the_classifier_of_many_rows_is_the_least_squares_one() -> None:
+    """What sampling adds to the ridge fades with the rows."""
+    held = protocol(solver="quadratic")
+    parts, features, labels = rows(held, 40_000, 4, share=0.4)
+    entries = MomentEntries.of(held.design)
+    found = features @ fit_regression(entries, entries.exact(np.hstack(list(parts.values()))), len(labels), 0.0).coef
+    exact = features @ np.linalg.lstsq(features, 2.0 * labels - 1, rcond=None)[0]
+    assert np.corrcoef(found, exact)[0, 1] > 0.999
