@@ -345,10 +345,11 @@ def approve(
 
     Example: comity site approve 3d59 --dataset patients --runs 1 --by "data protection officer"
     """
+    from comity.site.decisions import approve_study, digest_of_shown
     from comity.site.inbox import Inbox
     from comity.site.site_file import SiteFile
 
-    loaded = SiteFile.load(site)
+    loaded, decider = SiteFile.load(site), _decider(by)
     box = Inbox(loaded.home)
     arrival = box.find(study)
     preview = _preview(loaded, arrival, dataset, runs)
@@ -356,8 +357,8 @@ def approve(
         say(preview.as_text())
     if not confirm("Approve this study?", yes=yes, as_json=as_json):
         raise typer.Exit(REFUSED)
-    name = preview.view.dataset
-    box.approve(arrival.study, dataset=name, runs=runs, by=_decider(by))
+    name, shown = preview.view.dataset, digest_of_shown(preview, arrival)
+    approve_study(loaded, loaded.owner(), arrival.study, dataset=name, runs=runs, by=decider, shown=shown)
     line = f"approved: {arrival.name} {arrival.study[:12]} for {name}, {runs} run{'s' * (runs > 1)} in all{_by(by)}"
     show([line], {"approved": arrival.study, "by": by, **preview.as_json()}, as_json=as_json)
 
@@ -365,7 +366,7 @@ def approve(
 @app.command()
 def refuse(
     study: Hash,
-    why: Annotated[str, typer.Option(help="The reason, kept at this site.")] = "",
+    why: Annotated[str, typer.Option(help="The reason; the study's coordinator reads it.")] = "",
     by: By = "",
     site: SiteOption = SITE,
     as_json: AsJson = False,
@@ -374,16 +375,14 @@ def refuse(
 
     Example: comity site refuse 3d59 --why "no legal basis yet"
     """
-    from comity.site.inbox import Inbox
+    from comity.site.decisions import refuse_study
     from comity.site.site_file import SiteFile
     from comity.site.status import list_runs
 
     loaded = SiteFile.load(site)
-    box = Inbox(loaded.home)
-    arrival = box.find(study)
-    box.refuse(arrival.study, why, _decider(by))
-    ledger = loaded.owner().ledger
-    open_runs = [one.run for one in list_runs(ledger) if one.is_of(arrival.study) and one.state == "open"]
+    owner = loaded.owner()
+    arrival = refuse_study(loaded, owner, study, why=why, by=_decider(by))
+    open_runs = [one.run for one in list_runs(owner.ledger) if one.is_of(arrival.study) and one.state == "open"]
     more = f"; open runs: {', '.join(open_runs)} (comity site end RUN)" if open_runs else ""
     document = {"refused": arrival.study, "why": why, "by": by, "open_runs": open_runs}
     show([f"refused: {arrival.name} {arrival.study[:12]}{more}"], document, as_json=as_json)

@@ -29,11 +29,12 @@ class DatasetPage:
 
 
 def render_ledger(name: str, accounts: Sequence[Account], history: Sequence[Moment]) -> str:
-    pages = [_dataset_page(one, [m for m in history if m.dataset == one.dataset]) for one in accounts]
+    pages = [make_dataset_page(one, [m for m in history if m.dataset == one.dataset]) for one in accounts]
     return render("ledger.html.jinja", name=name, pages=pages, version=__version__)
 
 
-def _dataset_page(account: Account, moments: Sequence[Moment]) -> DatasetPage:
+def make_dataset_page(account: Account, moments: Sequence[Moment]) -> DatasetPage:
+    """One dataset's account with its plots; `moments` are those of this dataset."""
     shown = moments[-MAX_DRAWN:]
     return DatasetPage(
         account, draw_sums(account), draw_course(shown), len(moments) - len(shown), explain_arithmetic(account)
