@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from comity.console.people import Role
@@ -16,7 +17,7 @@ from comity.site.inbox import Inbox
 from comity.site.service import SiteService
 from comity.site.site_file import SiteFile
 from tests.console.conftest import Browser, ConsoleUnderTest
-from tests.support.sites import STUDY, TABLE
+from tests.support.sites import STUDY
 
 
 def shown_form(page: Any) -> dict[str, str]:
@@ -126,12 +127,18 @@ def test_files_that_were_changed_after_they_arrived_are_not_approved(north: Cons
 
 
 def test_warnings_about_records_are_shown_before_an_approval_counts(north: ConsoleUnderTest) -> None:
-    study = north.receive(table=TABLE.replace("sizes = 40", "sizes = 30"))
+    study = north.receive()
+    records = north.sites.home("north") / "patients.csv"
+    frame = pd.read_csv(records)
+    records.write_text(frame.assign(heart_rate=500).to_csv(index=False))
     browser = north.browser(Role.APPROVE)
+    assert "<strong>Warning</strong>data.patients" not in browser.get(f"/studies/{study}").text
     found = approve(browser, study)
-    if found.status_code == 303:
-        pytest.skip("these records give no warning")
-    assert found.status_code == 409 and "Warning" in found.text and decision(north, study) is None
+    assert (
+        found.status_code == 409
+        and "heart_rate" in found.text.partition("What it means for")[0].rpartition("<strong>Warning</strong>")[2]
+        and decision(north, study) is None
+    )
     assert browser.post(f"/studies/{study}/approve", **shown_form(found), typed=study[:8]).status_code == 303
 
 

@@ -219,7 +219,7 @@ def test_the_last_administrator_stays(north: ConsoleUnderTest) -> None:
 
 
 def fill(path: str) -> str:
-    return path.format(study="0" * 64, secret="x", mark="0" * 16, run="run-1", file="x", dataset="patients", name="x")
+    return path.replace(":path", "").format(study="0" * 64, secret="x", id="0", file="x")
 
 
 def test_every_page_but_those_for_signing_in_needs_a_role(north: ConsoleUnderTest) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from comity.cli.console import LOOPBACK, AsRole, ConsoleOptions, Invite, takes_console_options
 from comity.cli.failure import REFUSED
 from comity.cli.keys import TEXTS, read_key_texts
 from comity.cli.options import BY_SUFFIX, AsJson, ProtectedUnit, Reading, Relation, Yes, confirm, make_group, reads_data
@@ -465,6 +466,36 @@ def serve(
     except KeyboardInterrupt:
         # Ctrl-C is how an operator stops it; open runs continue when it serves again.
         raise typer.Exit(0) from None
+
+
+@app.command()
+@takes_console_options
+def console(
+    invite: Invite = None,
+    role: AsRole = "read",
+    options: ConsoleOptions = LOOPBACK,
+    site: SiteOption = SITE,
+    as_json: AsJson = False,
+) -> None:
+    """Serve pages in a browser on which people read plans, approve or refuse studies, and watch budget and runs.
+
+    The first start prints a one-time link, with which you choose a name and a password. It is a process beside
+    `comity site serve`: asks never wait for it. From other machines, use a tunnel, or give a certificate.
+
+    Example: comity site console
+
+    Example: comity site console --invite "data protection officer" --role approve
+    """
+    from comity.cli.console import make_invitation, serve_console
+    from comity.console.site_console import make_site_console
+    from comity.site.site_file import SiteFile
+
+    if invite is not None:
+        make_invitation(SiteFile.load(site).home, options, invite, role, as_json=as_json)
+        return
+    address = options.address()
+    served, application = make_site_console(site, address, provider=options.open_provider(address))
+    serve_console(served, application, options, as_json=as_json)
 
 
 @app.command()

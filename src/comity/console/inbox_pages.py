@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from comity.console.differences import MAX_SHOWN, compare_studies, find_earlier
 from comity.console.people import Role
+from comity.console.run_pages import id_of
 from comity.console.site_view import OpenedSite, ShownStudy, SiteView
 from comity.console.visit import Page, Visit
 from comity.errors import BadInput
@@ -114,6 +115,7 @@ def _study_page(
         more_differences=max(0, len(differences) - MAX_SHOWN),
         datasets=list(opened.site.data),
         runs=runs,
+        id_of=id_of,
         problem=problem,
         typed=TYPED,
         most_reason=MAX_REASON,

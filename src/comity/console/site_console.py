@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from comity.console.app import Console, make_app
+from comity.console.budget_pages import budget_pages
 from comity.console.guard import Address, Application
+from comity.console.health_pages import HealthWatch, health_pages
 from comity.console.inbox_pages import inbox_pages
 from comity.console.people import People
+from comity.console.run_pages import run_pages
 from comity.console.sign_in import sign_in_pages
 from comity.console.site_view import SiteView
 from comity.console.visit import Page
@@ -31,4 +34,5 @@ def make_site_console(
 
 
 def site_pages(view: SiteView) -> list[Page]:
-    return [*sign_in_pages(), *inbox_pages(view)]
+    health = health_pages(view, HealthWatch.of(view))
+    return [*sign_in_pages(), *inbox_pages(view), *budget_pages(view), *run_pages(view), *health]

@@ -33,9 +33,9 @@ def render_ledger(name: str, accounts: Sequence[Account], history: Sequence[Mome
     return render("ledger.html.jinja", name=name, pages=pages, version=__version__)
 
 
-def make_dataset_page(account: Account, moments: Sequence[Moment]) -> DatasetPage:
-    """One dataset's account with its plots; `moments` are those of this dataset."""
-    shown = moments[-MAX_DRAWN:]
+def make_dataset_page(account: Account, moments: Sequence[Moment], *, most: int = MAX_DRAWN) -> DatasetPage:
+    """One dataset's account with its plots; `moments` are those of this dataset, of which the last `most` are drawn."""
+    shown = moments[-most:]
     return DatasetPage(
         account, draw_sums(account), draw_course(shown), len(moments) - len(shown), explain_arithmetic(account)
     )
