@@ -164,6 +164,8 @@ def test_a_finished_run_shows_steps_score_result_and_files(ran: Ran) -> None:
     assert "on your records" in page and "received.json" in page
     result = browser.get(f"{address}/result")
     assert result.status_code == 200 and "readmission" in result.text and "style=" not in result.text
+    dossier = browser.get(f"{address}/dossier")
+    assert dossier.status_code == 200 and "dossier" in dossier.text and "style=" not in dossier.text
     found = browser.get(f"{address}/files/received.json")
     home = ran.under_test.sites.home("north")
     kept = home / "results" / f"{ran.study[:12]}-run-1" / "received.json"

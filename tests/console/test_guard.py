@@ -137,3 +137,12 @@ def test_with_tls_cookies_are_secure_and_bound_to_the_host(north: ConsoleUnderTe
     header = client.get("/sign-in").headers
     assert "secure" in header["set-cookie"].lower() and header["set-cookie"].startswith("__Host-")
     assert "strict-transport-security" in header
+
+
+def test_the_stylesheet_and_the_icon_are_served_to_everybody(north: ConsoleUnderTest) -> None:
+    style = north.browser().get("/static/console.css")
+    assert style.status_code == 200 and style.headers["content-type"].startswith("text/css")
+    assert (
+        ".answers" in style.text and ".flow" in style.text and "header.bar" in style.text and "url(" not in style.text
+    )
+    assert north.browser().get("/static/icon.svg").headers["content-type"] == "image/svg+xml"

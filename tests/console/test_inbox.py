@@ -38,7 +38,7 @@ def decision(north: ConsoleUnderTest, study: str) -> Any:
 def test_a_study_is_shown_and_approved_and_the_site_serves_it(north: ConsoleUnderTest) -> None:
     study = north.receive()
     browser = north.browser(Role.APPROVE)
-    assert "readmission" in browser.get("/").text and "waits for a decision" in browser.get("/").text
+    assert "readmission" in browser.get("/").text and "nobody has decided about it" in browser.get("/").text
     page = browser.get(f"/studies/{study}").text
     for words in (
         "left now",
@@ -53,7 +53,7 @@ def test_a_study_is_shown_and_approved_and_the_site_serves_it(north: ConsoleUnde
     made = decision(north, study)
     assert (made.decision, made.dataset, made.runs, made.by) == ("approved", "patients", 1, "the approve person")
     assert SiteService(north.sites.site("north")).studies == (study,)
-    assert "approved for patients, 1 run by the approve person" in browser.get("/").text
+    assert "for patients, 1 run by the approve person" in browser.get("/").text
     lines = [json.loads(line) for line in north.log().splitlines()]
     (last,) = (one for one in lines if one["action"] == "approved a study")
     assert last["who"] == "the approve person" and last["about"].startswith(study[:12]) and last["outcome"] == "done"

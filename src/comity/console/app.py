@@ -35,7 +35,7 @@ from comity.untrusted.text import shorten
 
 log = logging.getLogger("comity.console")
 _STATIC = Path(__file__).parent / "static"
-_REPORT_PAGES = ("plan.html.jinja", "ledger.html.jinja", "report.html.jinja")
+_STYLED_PAGES = ("plan.html.jinja", "ledger.html.jinja")
 STYLE_SECONDS = 300
 
 
@@ -172,7 +172,7 @@ def _set_cookie(console: Console, visit: Visit, response: Response) -> None:
 def _style(visit: Visit) -> Response:
     """One stylesheet: that of the reports, whose pages the console shows, and its own."""
     parts = [render_block("base.html.jinja", "base_style")]
-    parts += [render_block(name, "style") for name in _REPORT_PAGES]
+    parts += [render_block(name, "style") for name in _STYLED_PAGES]
     parts.append((_STATIC / "console.css").read_text(encoding="utf-8"))
     return Response("\n".join(parts), media_type="text/css", headers={"cache-control": f"max-age={STYLE_SECONDS}"})
 

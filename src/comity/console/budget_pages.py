@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_CEILING
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from functools import partial
 
 from starlette.responses import Response
@@ -44,8 +44,25 @@ class RunCost:
 @dataclass(frozen=True)
 class ShownDataset:
     page: DatasetPage
+    granted: str
+    spent: str
+    reserved: str
+    left: str
     runs: tuple[RunCost, ...]
     more_runs: int
+
+    @classmethod
+    def of(cls, page: DatasetPage, runs: tuple[RunCost, ...], more_runs: int) -> ShownDataset:
+        account = page.account
+        return cls(
+            page,
+            "" if account.granted is None else format_rounded(account.granted.epsilon, ROUND_FLOOR),
+            format_rounded(account.spent_epsilon, ROUND_CEILING) if account.spent_epsilon.is_finite() else "unlimited",
+            format_rounded(account.reserved_epsilon, ROUND_CEILING) if account.reserved_epsilon else "",
+            "" if account.left is None else format_rounded(account.left, ROUND_FLOOR),
+            runs,
+            more_runs,
+        )
 
 
 def show_budget(view: SiteView, visit: Visit) -> Response:
@@ -58,7 +75,7 @@ def show_budget(view: SiteView, visit: Visit) -> Response:
         own = [one for one in runs if one.dataset == account.dataset]
         page = view.rendered.get(("dataset", account, len(moments)), partial(_dataset_page, account, moments))
         costs = tuple(RunCost(id_of(one), one, _taken(view, opened, one)) for one in own[:_SHOWN_RUNS])
-        datasets.append(ShownDataset(page, costs, max(0, len(own) - _SHOWN_RUNS)))
+        datasets.append(ShownDataset.of(page, costs, max(0, len(own) - _SHOWN_RUNS)))
     return visit.render(
         "budget.html.jinja",
         datasets=datasets,

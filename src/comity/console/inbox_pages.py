@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import partial
@@ -52,14 +53,14 @@ def describe_state(arrival: Arrival) -> tuple[str, str]:
     """A word for the state of a study, and a sentence."""
     decision = arrival.decision
     if decision is None:
-        return "waits", "waits for a decision"
+        return "waits", "nobody has decided about it"
     by = f" by {decision.by}" if decision.by else ""
     when = f" on {decision.when[:16].replace('T', ' ')}"
     if decision.decision == "refused":
-        return "refused", f"refused{by}{when}: {decision.why or 'no reason given'}"
+        return "refused", f"{by}{when}: {decision.why or 'no reason given'}".strip()
     runs = f"{decision.runs} run{'s' * (decision.runs > 1)}"
     why = f" ({decision.why})" if decision.why else ""
-    return "approved", f"approved for {decision.dataset}, {runs}{by}{when}{why}"
+    return "approved", f"for {decision.dataset}, {runs}{by}{when}{why}"
 
 
 def show_inbox(view: SiteView, visit: Visit) -> Response:
@@ -104,6 +105,7 @@ def _study_page(
         state=describe_state(arrival),
         shown=shown,
         view=None if preview is None else preview.view,
+        cost="" if preview is None else describe_cost(preview.view.cost),
         warnings=[] if preview is None else _warnings(preview.view, preview.data_warnings),
         picture="" if preview is None else draw_before_and_after(preview.view),
         parties=KnownParties.of(study.consortium, opened.site.party, opened.site.policy.pinned),
@@ -135,6 +137,14 @@ def _differences(view: SiteView, opened: OpenedSite, old: str, new: str) -> list
         ("differences", old, new), lambda: compare_studies(folder / old / "study", folder / new / "study")
     )
     return found
+
+
+def describe_cost(cost: str) -> str:
+    """The epsilon in the text of a cost, which also has the loss in the ledger's currency."""
+    found = re.search(r"eps ([0-9.]+)(?:, delta ([0-9.e-]+))?", cost)
+    if found is None:
+        return cost
+    return f"epsilon {found[1]}" + (f" at delta {found[2]}" if found[2] else "")
 
 
 def _warnings(view: OwnersView, about_records: tuple[str, ...]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
@@ -16,11 +17,14 @@ from comity.console.site_view import OpenedSite, SiteView
 from comity.console.visit import Page, Visit
 from comity.errors import BadInput, ComityError
 from comity.files import read_file_state
+from comity.report.dossier.folder import dossier_values
+from comity.report.dossier.subject import Subject
 from comity.report.page import render_block, result_values
 from comity.site.inbox import Arrival
 from comity.site.results import are_written, load_own_score, load_results, results_folder
 from comity.site.status import Refusals, SiteRun, list_runs, list_steps, open_refusals
 from comity.study.progress import describe_steps
+from comity.study.results.result import Result
 from comity.study.results.signatures import NAME, read_signed_files
 
 _SHOWN, _REFUSALS, _STEPS = 100, 20, 12
@@ -32,6 +36,7 @@ def run_pages(view: SiteView) -> list[Page]:
         Page("/runs", partial(show_runs, view), Role.READ, "looked at the runs"),
         Page("/runs/{id}", partial(show_run, view), Role.READ, "looked at a run"),
         Page("/runs/{id}/result", partial(show_result, view), Role.READ, "looked at a result"),
+        Page("/runs/{id}/dossier", partial(show_dossier, view), Role.READ, "looked at a dossier"),
         Page("/runs/{id}/files/{file:path}", partial(download, view), Role.READ, "downloaded a file"),
     ]
 
@@ -98,6 +103,15 @@ def show_run(view: SiteView, visit: Visit) -> Response:
 
 def show_result(view: SiteView, visit: Visit) -> Response:
     """The page of what this owner received, with its signatures checked."""
+    return _result_page(view, visit, "result", draw_result)
+
+
+def show_dossier(view: SiteView, visit: Visit) -> Response:
+    """The documents of `comity dossier` about what this owner received."""
+    return _result_page(view, visit, "dossier", draw_dossier)
+
+
+def _result_page(view: SiteView, visit: Visit, kind: str, draw: Callable[[Result], Markup]) -> Response:
     opened = view.current()
     run, arrival = _find(opened, visit)
     if arrival is None or not are_written(opened.site.home, arrival.study, run.run):
@@ -105,11 +119,20 @@ def show_result(view: SiteView, visit: Visit) -> Response:
     state = read_file_state(results_folder(opened.site.home, arrival.study, run.run) / NAME)
 
     def make() -> Markup:
-        _, result = load_results(opened.site, f"{run.mark}/{run.run}", opened.owner.ledger)
-        return Markup(render_block("report.html.jinja", "body", **result_values(result)))
+        return draw(load_results(opened.site, f"{run.mark}/{run.run}", opened.owner.ledger)[1])
 
-    body = view.rendered.get(("result", run.key, state), make)
-    return visit.render("result.html.jinja", body=body, title=run.title, back=f"/runs/{id_of(run)}")
+    body = view.rendered.get((kind, run.key, state), make)
+    return visit.render("result.html.jinja", body=body, title=f"{run.title}: {kind}", back=f"/runs/{id_of(run)}")
+
+
+def draw_result(result: Result) -> Markup:
+    """The page of a result without its layout."""
+    return Markup(render_block("report.html.jinja", "body", **result_values(result)))
+
+
+def draw_dossier(result: Result) -> Markup:
+    """The page of a dossier without its layout."""
+    return Markup(render_block("dossier.html.jinja", "body", **dossier_values(Subject.of_result(result))))
 
 
 def download(view: SiteView, visit: Visit) -> Response:
