@@ -54,7 +54,7 @@ class Browser:
         self._keep_token(found)
         return found
 
-    def post(self, path: str, headers: dict[str, str] | None = None, **form: Any) -> Any:
+    def post(self, path: str, headers: Any = None, **form: Any) -> Any:
         data = {"token": self.token, **form}
         found = self.client.post(path, data=data, headers={"Origin": URL, **(headers or {})})
         self._keep_token(found)
