@@ -92,5 +92,9 @@ def test_a_study_is_approved_run_and_read_in_a_browser(tmp_path: Path, axe: str 
                 visitor.check(f"coordinator-{name}")
                 visitor.page.go_back()
             assert not visitor.faults, "\n".join(visitor.faults)
+            # The control: what is looked for is found.
+            visitor.page.evaluate("document.querySelector('main').innerHTML = '<input><pre id=wide></pre>'")
+            visitor.check("control")
+            assert axe is None or any("label" in fault for fault in visitor.faults)
     if axe is None:
         pytest.skip("everything but accessibility was checked: npm fetched no axe-core")

@@ -126,7 +126,8 @@ def describe_parties(parties: Sequence[str], delivery: Delivery, journal: Journa
             states.append(PartyState(name, "lost", journal.lost[name]))
         elif name in answered.get(str(BEGIN), ()):
             waits = last is not None and name in last.waiting and not last.decided
-            states.append(PartyState(name, "takes part", "has not answered the last step yet" if waits else ""))
+            words = "took part to the end" if journal.released else "answered every step so far"
+            states.append(PartyState(name, "takes part", "has not answered the last step yet" if waits else words))
         elif said.startswith("refused"):
             states.append(PartyState(name, "refused", said))
         elif name in answered.get(str(READY), ()):
