@@ -25,6 +25,7 @@ from starlette.routing import Route
 from comity._version import __version__
 from comity.console.access_log import AccessLog
 from comity.console.guard import Address, Application, Guard
+from comity.console.oidc import provider_pages
 from comity.console.people import People, Role
 from comity.console.rate_limits import RateLimits
 from comity.console.sessions import Sessions
@@ -69,7 +70,8 @@ class Console:
 
 def make_app(console: Console, pages: Sequence[Page]) -> Application:
     """The application, to be served or tested."""
-    known = [*pages, Page("/static/console.css", _style, None), Page("/static/icon.svg", _icon, None)]
+    known = [*pages, *(provider_pages() if console.provider is not None else ())]
+    known += [Page("/static/console.css", _style, None), Page("/static/icon.svg", _icon, None)]
     routes = [Route(one.path, _endpoint(console, one), methods=[one.method]) for one in known]
 
     async def unknown(request: Request, error: Exception) -> Response:

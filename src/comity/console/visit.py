@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from comity.console.sessions import Session
 
 _MAX_FIELDS = 40
+_MAX_QUERY = 4096
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ class Visit:
 
     def query(self, name: str, default: str = "") -> str:
         return str(self.request.query_params.get(name, default))[:200]
+
+    def long_query(self, name: str) -> str:
+        """A part of the query that may be long, as a provider's code is; empty where it is too long for one."""
+        value = str(self.request.query_params.get(name, ""))
+        return value if len(value) <= _MAX_QUERY else ""
 
     def text(self, name: str, most: int, default: str = "") -> str:
         """A field of the form, as one line."""
