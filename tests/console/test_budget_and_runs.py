@@ -190,13 +190,14 @@ TRICKS = [
 ]
 
 
-@pytest.mark.parametrize("trick", TRICKS)
-def test_downloads_lead_nowhere_else(ran: Ran, trick: str) -> None:
+def test_downloads_lead_nowhere_else(ran: Ran) -> None:
     browser, address = ran.under_test.browser(Role.READ), run_address(ran)
     secret = (ran.under_test.sites.home("north") / "north.keys").read_bytes()
-    found = browser.get(f"{address}/files/{trick}")
-    assert found.status_code in (303, 400, 404), trick
-    assert secret[:40] not in found.content and b"[policy]" not in found.content and b"root:" not in found.content
+    for trick in TRICKS:
+        found = browser.get(f"{address}/files/{trick}")
+        assert found.status_code in (303, 400, 404), trick
+        for kept in (secret[:40], b"[policy]", b"root:"):
+            assert kept not in found.content, trick
 
 
 def test_a_link_or_a_changed_file_in_the_folder_is_not_sent(ran: Ran) -> None:

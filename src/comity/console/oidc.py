@@ -39,6 +39,7 @@ ALGORITHMS = ("RS256", "RS512", "PS256", "ES256", "EdDSA")
 ATTEMPT_SECONDS = 600.0
 _LEEWAY_SECONDS = 60
 _KEPT_SECONDS = 3600.0
+_SECRET_BYTES = 32
 _TIMEOUT_SECONDS = 10.0
 _ATTEMPTS = "\0provider"
 
@@ -115,7 +116,8 @@ class Provider:
         """Where to send the browser, and what to remember."""
         from authlib.integrations.httpx_client import OAuth2Client
 
-        attempt = Attempt(*(secrets.token_urlsafe(32) for _ in range(3)), self._clock() + ATTEMPT_SECONDS)
+        state, nonce, verifier = (secrets.token_urlsafe(_SECRET_BYTES) for _ in range(3))
+        attempt = Attempt(state, nonce, verifier, self._clock() + ATTEMPT_SECONDS)
         with OAuth2Client(**self._registration()) as client:
             address, _ = client.create_authorization_url(
                 self._metadata().authorization,
