@@ -15,7 +15,7 @@ from comity.console.health_pages import HealthWatch, describe_policy
 from comity.console.people import Role
 from comity.console.site_view import SiteView
 from comity.errors import ComityError, Refused
-from comity.privacy.ledger import Ledger, LedgerFollower
+from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.site.health import Finding
 from comity.site.status import list_runs
@@ -71,17 +71,6 @@ def test_the_budget_shows_what_was_spent_by_which_study(ran: Ran) -> None:
     assert "Write off" not in page
 
 
-def test_the_chain_is_verified_from_the_last_verified_entry_on(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    follower = LedgerFollower(ran.ledger)
-    first = follower.follow()
-    assert first.entries == first.new == len(ran.ledger.entries())
-    ran.ledger.grant_more(Approx(0.5, 0), "more")
-    second = follower.follow()
-    assert (second.new, second.entries) == (1, first.entries + 1)
-    assert second.moments == ran.ledger.history()
-    assert follower.follow().new == 0
-
-
 def test_a_chain_that_was_edited_is_refused_on_the_page(ran: Ran) -> None:
     browser = ran.under_test.browser(Role.READ)
     assert browser.get("/budget").status_code == 200
@@ -93,23 +82,6 @@ def test_a_chain_that_was_edited_is_refused_on_the_page(ran: Ran) -> None:
         connection.execute("update entries set head = ? where seq = ?", ("0" * 64, last))
     found = browser.get("/budget")
     assert found.status_code == 403 and "the chain holds" not in found.text
-
-
-def test_sums_that_do_not_follow_are_refused(ran: Ran) -> None:
-    follower = LedgerFollower(ran.ledger)
-    follower.follow()
-    path = ran.under_test.sites.home("north") / "north.ledger"
-    with sqlite3.connect(path) as connection:
-        tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
-        table = next(name for name in tables if "spent" in _columns(connection, name))
-        connection.execute(f"update {table} set spent = (select spent from {table} limit 1)")
-        connection.execute(f"update {table} set spent = replace(spent, '0', '1')")
-    with pytest.raises(Refused):
-        follower.follow()
-
-
-def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
-    return [row[1] for row in connection.execute(f"pragma table_info({table})")]
 
 
 def test_a_write_off_needs_an_administrator_a_reason_and_a_confirmation(ran: Ran) -> None:

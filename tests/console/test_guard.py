@@ -11,14 +11,22 @@ from comity.console.people import Role
 from comity.errors import BadInput
 from tests.console.conftest import PORT, URL, ConsoleUnderTest
 
-
-@pytest.mark.parametrize(
-    "host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1", "127.0.0.1:1", "", f"127.0.0.1:{PORT}."]
+FOREIGN_HOSTS = ("evil.example", f"evil.example:{PORT}", "127.0.0.1", "127.0.0.1:1", "", f"127.0.0.1:{PORT}.")
+FOREIGN_ORIGINS = (
+    "http://evil.example",
+    "null",
+    "",
+    f"https://127.0.0.1:{PORT}",
+    "http://127.0.0.1:1",
+    f"{URL}.evil.org",
 )
-def test_a_foreign_host_gets_nothing(north: ConsoleUnderTest, host: str) -> None:
+
+
+def test_a_foreign_host_gets_nothing(north: ConsoleUnderTest) -> None:
     browser = north.browser(Role.READ)
-    found = browser.get("/", headers={"Host": host})
-    assert found.status_code == 421 and "Inbox" not in found.text
+    for host in FOREIGN_HOSTS:
+        found = browser.get("/", headers={"Host": host})
+        assert found.status_code == 421 and "Inbox" not in found.text, host
 
 
 @pytest.mark.parametrize("host", [f"127.0.0.1:{PORT}", f"localhost:{PORT}", f"[::1]:{PORT}"])
@@ -26,15 +34,12 @@ def test_own_hosts_are_answered(north: ConsoleUnderTest, host: str) -> None:
     assert north.browser().get("/sign-in", headers={"Host": host}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "origin",
-    ["http://evil.example", "null", "", f"https://127.0.0.1:{PORT}", "http://127.0.0.1:1", URL + ".evil.example"],
-)
-def test_a_form_from_another_origin_is_refused(north: ConsoleUnderTest, origin: str) -> None:
+def test_a_form_from_another_origin_is_refused(north: ConsoleUnderTest) -> None:
     admin = north.browser(Role.ADMINISTER)
     admin.get("/people")
-    found = admin.post("/people/invite", {"Origin": origin}, name="eve", role="administer")
-    assert found.status_code == 403 and "link/" not in found.text
+    for origin in FOREIGN_ORIGINS:
+        found = admin.post("/people/invite", {"Origin": origin}, name="eve", role="administer")
+        assert found.status_code == 403 and "link/" not in found.text, origin
 
 
 def test_a_form_without_an_origin_is_refused(north: ConsoleUnderTest) -> None:
@@ -91,9 +96,9 @@ def test_pages_hold_no_inline_style_or_script(north: ConsoleUnderTest) -> None:
             assert word not in text, (path, word)
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"])
-def test_other_methods_are_refused(north: ConsoleUnderTest, method: str) -> None:
-    assert north.browser().client.request(method, "/sign-in").status_code == 405
+def test_other_methods_are_refused(north: ConsoleUnderTest) -> None:
+    for method in ("PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"):
+        assert north.browser().client.request(method, "/sign-in").status_code == 405, method
 
 
 def test_long_and_odd_forms_are_refused(north: ConsoleUnderTest) -> None:

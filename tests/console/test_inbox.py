@@ -10,9 +10,7 @@ import pandas as pd
 import pytest
 
 from comity.console.people import Role
-from comity.errors import Refused
 from comity.privacy.loss import Approx
-from comity.site.decisions import RECORD, read_decisions
 from comity.site.inbox import Inbox
 from comity.site.service import SiteService
 from comity.site.site_file import SiteFile
@@ -152,37 +150,6 @@ def test_a_refusal_needs_a_reason_and_the_coordinator_reads_it(north: ConsoleUnd
     assert browser.post(f"/studies/{study}/refuse", why="no legal basis yet").status_code == 303
     assert decision(north, study).why == "no legal basis yet"
     assert "no legal basis yet" not in north.log()
-
-
-def test_the_record_of_decisions_is_signed_and_shows_every_edit(north: ConsoleUnderTest) -> None:
-    study = north.receive()
-    browser = north.browser(Role.APPROVE)
-    approve(browser, study)
-    browser.get(f"/studies/{study}")
-    browser.post(f"/studies/{study}/refuse", why="withdrawn")
-    approve(browser, study)
-    home, key = north.sites.home("north"), north.sites.identity("north").public
-    made = read_decisions(home, key)
-    assert [(one.decision.decision, one.decision.by) for one in made] == [
-        ("approved", "the approve person"),
-        ("refused", "the approve person"),
-        ("approved", "the approve person"),
-    ]
-    path = home / "studies" / RECORD
-    lines = path.read_text().splitlines()
-    for edited in (
-        [lines[0], lines[2]],
-        [lines[1], lines[0], lines[2]],
-        [lines[0].replace("the approve person", "somebody else"), *lines[1:]],
-        [*lines, lines[-1]],
-        lines[1:],
-    ):
-        path.write_text("\n".join(edited) + "\n")
-        with pytest.raises(Refused, match="is not as this site signed it"):
-            read_decisions(home, key)
-    path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(Refused, match="line 1"):
-        read_decisions(home, north.sites.identity("south").public)
 
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
