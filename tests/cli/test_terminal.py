@@ -14,8 +14,8 @@ import pytest
 
 from comity.cli.app import GROUPS, app
 from comity.cli.editor_schemas import schema_schema, site_schema, study_schema
-from comity.cli.progress import RunProgress
 from comity.methods import PROTOCOLS, entry_of, load_object
+from comity.study.progress import RunProgress
 from comity.study.simulation.simulate import run_study
 from comity.study.study import Study
 from comity.untrusted.toml import read_tables

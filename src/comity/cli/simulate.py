@@ -268,9 +268,9 @@ def _resume_run(named: Path, path: Path | None, out: Path, *, repeats: int, quie
 def _run_and_save(
     study: Study, manifest: RunManifest, folder: Path, party_data: PartyData, *, repeats: int, quiet: bool
 ) -> Result:
-    from comity.cli.progress import RunProgress
     from comity.cli.run_folder import site_log, write_manifest
     from comity.errors import BadInput, Refused, Stopped
+    from comity.study.progress import RunProgress
     from comity.study.simulation.simulate import run_study
 
     try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from comity.cli.console import LOOPBACK, AsRole, ConsoleOptions, Invite, takes_console_options
 from comity.cli.failure import REFUSED
 from comity.cli.keys import TEXTS, read_key_texts
 from comity.cli.options import BY_SUFFIX, AsJson, ProtectedUnit, Reading, Relation, Yes, confirm, make_group, reads_data
@@ -345,10 +346,11 @@ def approve(
 
     Example: comity site approve 3d59 --dataset patients --runs 1 --by "data protection officer"
     """
+    from comity.site.decisions import approve_study, digest_of_shown
     from comity.site.inbox import Inbox
     from comity.site.site_file import SiteFile
 
-    loaded = SiteFile.load(site)
+    loaded, decider = SiteFile.load(site), _decider(by)
     box = Inbox(loaded.home)
     arrival = box.find(study)
     preview = _preview(loaded, arrival, dataset, runs)
@@ -356,8 +358,8 @@ def approve(
         say(preview.as_text())
     if not confirm("Approve this study?", yes=yes, as_json=as_json):
         raise typer.Exit(REFUSED)
-    name = preview.view.dataset
-    box.approve(arrival.study, dataset=name, runs=runs, by=_decider(by))
+    name, shown = preview.view.dataset, digest_of_shown(preview, arrival)
+    approve_study(loaded, loaded.owner(), arrival.study, dataset=name, runs=runs, by=decider, shown=shown)
     line = f"approved: {arrival.name} {arrival.study[:12]} for {name}, {runs} run{'s' * (runs > 1)} in all{_by(by)}"
     show([line], {"approved": arrival.study, "by": by, **preview.as_json()}, as_json=as_json)
 
@@ -365,7 +367,7 @@ def approve(
 @app.command()
 def refuse(
     study: Hash,
-    why: Annotated[str, typer.Option(help="The reason, kept at this site.")] = "",
+    why: Annotated[str, typer.Option(help="The reason; the study's coordinator reads it.")] = "",
     by: By = "",
     site: SiteOption = SITE,
     as_json: AsJson = False,
@@ -374,16 +376,14 @@ def refuse(
 
     Example: comity site refuse 3d59 --why "no legal basis yet"
     """
-    from comity.site.inbox import Inbox
+    from comity.site.decisions import refuse_study
     from comity.site.site_file import SiteFile
     from comity.site.status import list_runs
 
     loaded = SiteFile.load(site)
-    box = Inbox(loaded.home)
-    arrival = box.find(study)
-    box.refuse(arrival.study, why, _decider(by))
-    ledger = loaded.owner().ledger
-    open_runs = [one.run for one in list_runs(ledger) if one.is_of(arrival.study) and one.state == "open"]
+    owner = loaded.owner()
+    arrival = refuse_study(loaded, owner, study, why=why, by=_decider(by))
+    open_runs = [one.run for one in list_runs(owner.ledger) if one.is_of(arrival.study) and one.state == "open"]
     more = f"; open runs: {', '.join(open_runs)} (comity site end RUN)" if open_runs else ""
     document = {"refused": arrival.study, "why": why, "by": by, "open_runs": open_runs}
     show([f"refused: {arrival.name} {arrival.study[:12]}{more}"], document, as_json=as_json)
@@ -466,6 +466,36 @@ def serve(
     except KeyboardInterrupt:
         # Ctrl-C is how an operator stops it; open runs continue when it serves again.
         raise typer.Exit(0) from None
+
+
+@app.command()
+@takes_console_options
+def console(
+    invite: Invite = None,
+    role: AsRole = "read",
+    options: ConsoleOptions = LOOPBACK,
+    site: SiteOption = SITE,
+    as_json: AsJson = False,
+) -> None:
+    """Serve pages in a browser on which people read plans, approve or refuse studies, and watch budget and runs.
+
+    The first start prints a one-time link, with which you choose a name and a password. It is a process beside
+    `comity site serve`: asks never wait for it. From other machines, use a tunnel, or give a certificate.
+
+    Example: comity site console
+
+    Example: comity site console --invite "data protection officer" --role approve
+    """
+    from comity.cli.console import make_invitation, serve_console
+    from comity.console.site_console import make_site_console
+    from comity.site.site_file import SiteFile
+
+    if invite is not None:
+        make_invitation(SiteFile.load(site).home, options, invite, role, as_json=as_json)
+        return
+    address = options.address()
+    served, application = make_site_console(site, address, provider=options.open_provider(address))
+    serve_console(served, application, options, as_json=as_json)
 
 
 @app.command()

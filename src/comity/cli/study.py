@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from errno import EDQUOT, EFBIG, ENOSPC
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from comity.cli.console import LOOPBACK, AsRole, ConsoleOptions, Invite, takes_console_options
 from comity.cli.options import INVITATION, RUNS, AsJson, InvitationFile, Quiet, RunsFolder, StudyFile, make_group
 from comity.cli.output import progress_bar, show, warn
 
 if TYPE_CHECKING:
     from comity.cli.run_folder import RunManifest
     from comity.crypto.sealing import Identity
+    from comity.errors import Refused, Stopped
     from comity.relay.address import RelayAddress
     from comity.study.results.result import Result
     from comity.study.study import Study
@@ -84,6 +87,41 @@ def submit(
     show_run(folder, as_json=as_json)
 
 
+@app.command()
+@takes_console_options
+def console(
+    invite: Invite = None,
+    role: AsRole = "read",
+    options: ConsoleOptions = LOOPBACK,
+    out: RunsFolder = RUNS,
+    as_json: AsJson = False,
+) -> None:
+    """Serve pages in a browser on which the coordinator sees who is ready, who refused why, rounds and results.
+
+    It reads the folder of runs and changes nothing in it. The first start prints a one-time link, with which you
+    choose a name and a password.
+
+    Example: comity study console --port 8751
+
+    Example: comity study console --invite "project lead"
+    """
+    from comity.cli.console import make_invitation, serve_console
+    from comity.cli.run_folder import load_study, read_manifest
+    from comity.cli.runs import list_runs
+    from comity.files import make_folder
+
+    if invite is not None:
+        make_invitation(out, options, invite, role, as_json=as_json)
+        return
+    address = options.address()
+    from comity.console.coordinator_console import Runs, make_coordinator_console
+
+    make_folder(out)
+    runs = Runs(lambda: list_runs(out), lambda folder: load_study(folder, read_manifest(folder)))
+    served, application = make_coordinator_console(out, address, runs, provider=options.open_provider(address))
+    serve_console(served, application, options, as_json=as_json)
+
+
 JOURNAL = "journal.sqlite"
 _APPROVAL_CHECK_SECONDS = 2.0
 _NOT_APPROVED = ("study", "approval")
@@ -99,6 +137,7 @@ def submit_study(
     from comity.errors import BadInput, Refused, Stopped
     from comity.federation.declare.consortium import COORDINATOR
     from comity.relay.address import RelayAddress
+    from comity.relay.delivery_file import note_problem
     from comity.site.pack import require_confirmed
     from comity.study.study import Study
 
@@ -117,26 +156,34 @@ def submit_study(
     remedy = f"comity study submit {path} --keys {keys} --invitation {invitation} --resume {folder}"
     try:
         _run_once_approved(study, identity, address, folder, remedy, quiet=quiet, wait=wait)
-    except (KeyboardInterrupt, Stopped) as stop:
-        why = f" ({stop})" if isinstance(stop, Stopped) else ""
-        raise Stopped(f"{folder}: the run was stopped before its end{why}. Resume it: {remedy}") from stop
+    except (Refused, Stopped) as stop:
+        note_problem(folder, str(stop))
+        raise _explain(stop, study, folder, remedy) from stop
+    except KeyboardInterrupt as stop:
+        raise Stopped(f"{folder}: the run was stopped before its end. Resume it: {remedy}") from stop
     except OSError as error:
         if error.errno not in (ENOSPC, EDQUOT, EFBIG):
             raise
         raise Stopped(
             f"{folder}: the disk is full ({error.strerror}). Free some space, then resume: {remedy}"
         ) from error
-    except Refused as refusal:
-        if refusal.code not in _NOT_APPROVED:
-            raise
-        raise Refused(
-            f"{refusal}. Once its owner has approved the study (comity site approve {study.hash[:12]}), "
-            f"resume: {remedy}",
-            code=refusal.code,
-            key=refusal.key,
-            party=refusal.party,
-        ) from refusal
     return folder
+
+
+def _explain(stop: Refused | Stopped, study: Study, folder: Path, remedy: str) -> Refused | Stopped:
+    """The same with what to do next."""
+    from comity.errors import Refused, Stopped
+
+    if isinstance(stop, Stopped):
+        return Stopped(f"{folder}: the run was stopped before its end ({stop}). Resume it: {remedy}")
+    if stop.code not in _NOT_APPROVED:
+        return stop
+    return Refused(
+        f"{stop}. Once its owner has approved the study (comity site approve {study.hash[:12]}), resume: {remedy}",
+        code=stop.code,
+        key=stop.key,
+        party=stop.party,
+    )
 
 
 def _open_folder(path: Path, study: Study, out: Path, resume: Path | None) -> Path:
@@ -202,6 +249,7 @@ def _deliver_and_run(
 ) -> None:
     from comity.cli.run_folder import read_manifest, site_log
     from comity.relay.channel import NatsChannel
+    from comity.relay.delivery_file import note_problem, write_delivery
     from comity.relay.deployment import deliver_study, run_deployed, unnotified_parties
     from comity.study.results.signatures import NAME as SIGNED
 
@@ -215,12 +263,14 @@ def _deliver_and_run(
         if not is_signed:
             if progress is not None:
                 progress("delivering the study")
-            deliver_study(study, keys=identity, channel=channel)
+            report = partial(write_delivery, folder, resume=remedy)
+            deliver_study(study, keys=identity, channel=channel, report=report)
         outcome = run_deployed(
             study, run=run, keys=identity, channel=channel, journal=folder / JOURNAL, progress=progress
         )
         if not is_signed:
             save_signed(outcome, folder, identity)
+            note_problem(folder, "")
         if missing := unnotified_parties(folder / JOURNAL, run):
             warn(
                 f"{', '.join(missing)}: have not heard that the run ended and have no results; when they serve "

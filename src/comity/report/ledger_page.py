@@ -29,12 +29,13 @@ class DatasetPage:
 
 
 def render_ledger(name: str, accounts: Sequence[Account], history: Sequence[Moment]) -> str:
-    pages = [_dataset_page(one, [m for m in history if m.dataset == one.dataset]) for one in accounts]
+    pages = [make_dataset_page(one, [m for m in history if m.dataset == one.dataset]) for one in accounts]
     return render("ledger.html.jinja", name=name, pages=pages, version=__version__)
 
 
-def _dataset_page(account: Account, moments: Sequence[Moment]) -> DatasetPage:
-    shown = moments[-MAX_DRAWN:]
+def make_dataset_page(account: Account, moments: Sequence[Moment], *, most: int = MAX_DRAWN) -> DatasetPage:
+    """One dataset's account with its plots; `moments` are those of this dataset, of which the last `most` are drawn."""
+    shown = moments[-most:]
     return DatasetPage(
         account, draw_sums(account), draw_course(shown), len(moments) - len(shown), explain_arithmetic(account)
     )

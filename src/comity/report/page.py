@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from comity.artefacts.artefact import Artefact
@@ -70,8 +70,19 @@ def render(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(**values)
 
 
+def render_block(template: str, block: str, **values: Any) -> str:
+    """One block of a template, for a page that shows it inside a layout of its own."""
+    found = _environment().get_template(template)
+    return "".join(found.blocks[block](found.new_context(values)))
+
+
 def render_result(result: Result, *, audit: str | None = None) -> str:
     """The page of a run. `audit` is the name of a file beside it: the page of an audit of its study."""
+    return render("report.html.jinja", **result_values(result, audit=audit))
+
+
+def result_values(result: Result, *, audit: str | None = None) -> dict[str, Any]:
+    """What the template of the page shows."""
     presented, assessment = result.presented, result.assessment
     first, parts = Markup(""), list[Part]()
     notes: tuple[str, ...] = ()
@@ -85,31 +96,30 @@ def render_result(result: Result, *, audit: str | None = None) -> str:
     parts = [*draw_subgroups(result), *parts]
     parts += [draw_section(artefact.section()) for artefact in result.beside.values()]
     parts += map(draw_section, assessment.sections)
-    return render(
-        "report.html.jinja",
-        result=result,
-        audit=audit,
-        learned=describe_presented(result),
-        learned_notes=notes,
-        saw=[(view.participant, describe_view(view, result.plan.rows)) for view in result.views],
-        verdict=describe_quality(result),
-        private=describe_evaluation(result),
-        warnings=list_warnings(result),
-        costs=group_costs(result),
-        budget=draw_budget(result),
-        squares=result.guarantee.loss.startswith(("mu", "rho")),
-        meaning=explain_guarantee(result.guarantee),
-        errors=draw_quality(result),
-        interval=result.assessment.interval,
-        first=first,
-        parts=[part for part in parts if part.sentences or part.plots or part.tables],
-        spent=format_spent(result),
-        took=f"{result.seconds:.1f} s" if result.seconds else "",
-        traffic=count_traffic(result.transcript),
-        lines=result.transcript.lines[:MAX_LINES],
-        caveats=list_caveats(result),
-        cells=format_setting,
-    )
+    return {
+        "result": result,
+        "audit": audit,
+        "learned": describe_presented(result),
+        "learned_notes": notes,
+        "saw": [(view.participant, describe_view(view, result.plan.rows)) for view in result.views],
+        "verdict": describe_quality(result),
+        "private": describe_evaluation(result),
+        "warnings": list_warnings(result),
+        "costs": group_costs(result),
+        "budget": draw_budget(result),
+        "squares": result.guarantee.loss.startswith(("mu", "rho")),
+        "meaning": explain_guarantee(result.guarantee),
+        "errors": draw_quality(result),
+        "interval": result.assessment.interval,
+        "first": first,
+        "parts": [part for part in parts if part.sentences or part.plots or part.tables],
+        "spent": format_spent(result),
+        "took": f"{result.seconds:.1f} s" if result.seconds else "",
+        "traffic": count_traffic(result.transcript),
+        "lines": result.transcript.lines[:MAX_LINES],
+        "caveats": list_caveats(result),
+        "cells": format_setting,
+    }
 
 
 def draw_quality(result: Result) -> Markup:
@@ -326,8 +336,13 @@ def _without_hidden(value: Any) -> Any:
 
 @cache
 def _environment() -> Environment:
+    return make_environment(PackageLoader("comity.report", "templates"))
+
+
+def make_environment(loader: BaseLoader) -> Environment:
+    """Templates in which every value is escaped, and characters that hide or reorder text are written out."""
     environment = Environment(
-        loader=PackageLoader("comity.report", "templates"),
+        loader=loader,
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -99,29 +99,33 @@ def list_trust(plan: Plan) -> list[tuple[str, str]]:
 
 def render_plan(study: Study, *, expect: tuple[str, ...] = ()) -> str:
     """The page. `expect` are the sentences of a forecast of the result."""
+    return render("plan.html.jinja", **plan_values(study, expect=expect))
+
+
+def plan_values(study: Study, *, expect: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What the template of the page shows."""
     plan = study.plan()
     forecasts = forecast_budgets(study)
     views = list_views(study.agreement.accepted, study.consortium)
     answers = answer_questions(plan, views, forecasts, expect=(*describe_signal(study), *expect))
     names = [] if isinstance(study.parties, int) else list(study.parties)
-    return render(
-        "plan.html.jinja",
-        title=study.name,
-        answers=answers,
-        plan=plan,
-        overview=answers.overview,
-        about=plan.about,
-        parties=names[:_SHOWN_PARTIES],
-        more_parties=max(0, len(names) - _SHOWN_PARTIES),
-        receivers=list_receivers(plan.rows),
-        records=None if study.privacy.unit is Unit.PARTY else study.protocol.declared_units(study.consortium),
-        guess=draw_guess(plan),
-        budgets=[(one.owners, draw_forecast(one)) for one in forecasts],
-        typical=draw_typical(plan) if not forecasts else "",
-        hash=study.hash,
-        defaults=study.defaults(),
-        version=__version__,
-    )
+    return {
+        "title": study.name,
+        "answers": answers,
+        "plan": plan,
+        "overview": answers.overview,
+        "about": plan.about,
+        "parties": names[:_SHOWN_PARTIES],
+        "more_parties": max(0, len(names) - _SHOWN_PARTIES),
+        "receivers": list_receivers(plan.rows),
+        "records": None if study.privacy.unit is Unit.PARTY else study.protocol.declared_units(study.consortium),
+        "guess": draw_guess(plan),
+        "budgets": [(one.owners, draw_forecast(one)) for one in forecasts],
+        "typical": draw_typical(plan) if not forecasts else "",
+        "hash": study.hash,
+        "defaults": study.defaults(),
+        "version": __version__,
+    }
 
 
 def draw_guess(plan: Plan) -> Markup:

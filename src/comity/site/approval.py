@@ -110,7 +110,8 @@ class ReleaseRow:
 @dataclass(frozen=True)
 class OwnersView:
     """A study as one owner sees it: what leaves this site, to whom, and at what cost to its budget. `before` and
-    `after` are the epsilon left for the dataset, now and after all approved runs; `arithmetic` remarks on them."""
+    `after` are the epsilon left for the dataset, now and after all approved runs; `arithmetic` remarks on them, and
+    `accounts` are what they were read from."""
 
     plan: Plan
     study: str
@@ -127,6 +128,7 @@ class OwnersView:
     before: str
     after: str
     arithmetic: str
+    accounts: tuple[Account, Account]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -167,14 +169,15 @@ class OwnersView:
         lines += [f"  true loss      {loss}" for loss in plan.true_losses]
         lines += [f"  WARNING        {one}" for one in plan.claim_warnings]
         if self.parties.missing_colluders:
-            lines.append(f"  WARNING        {self._unknown_warning()}")
+            lines.append(f"  WARNING        {self.unknown_warning()}")
         lines += [f"  WARNING        {warning}" for warning in plan.warnings]
         lines.append(f"  holds against  {plan.adversary}")
         lines += [f"  note           {note}" for note in plan.notes]
         # The study's author chose its texts; none of them may start a line of this page.
         return "\n".join(map(escape_line, lines))
 
-    def _unknown_warning(self) -> str:
+    def unknown_warning(self) -> str:
+        """What parties without a pinned key mean for this owner."""
         parties = self.parties
         left = (
             ""
@@ -238,6 +241,7 @@ def make_owners_view(host: Host, plan: Plan, *, dataset: str, runs: int) -> Owne
         before=_left(before),
         after=_left(after),
         arithmetic=after.arithmetic,
+        accounts=(before, after),
     )
 
 
@@ -296,6 +300,12 @@ def choose_dataset(site: SiteFile, named: str | None) -> str:
 
 def preview_approval(site: SiteFile, owner: Owner, study: Study, *, dataset: str, runs: int) -> ApprovalPreview:
     """What an approval of the study for `runs` runs in all would mean; raises why it is impossible."""
+    view = preview_plan(site, owner, study, dataset=dataset, runs=runs).view
+    return ApprovalPreview(view, check_records(site, study, dataset))
+
+
+def preview_plan(site: SiteFile, owner: Owner, study: Study, *, dataset: str, runs: int) -> ApprovalPreview:
+    """The same without the warnings about the records, of which it reads none."""
     host = host_for(site, owner, study, Approval(study=study.hash, dataset=dataset, runs=runs))
     begun = host.store.runs_of(study.hash, other_than="")
     if begun >= runs:
@@ -304,8 +314,7 @@ def preview_approval(site: SiteFile, owner: Owner, study: Study, *, dataset: str
             f"{begun + 1} or more",
             key="runs",
         )
-    view = make_owners_view(host, study.plan(), dataset=dataset, runs=runs)
-    return ApprovalPreview(view, check_records(site, study, dataset))
+    return ApprovalPreview(make_owners_view(host, study.plan(), dataset=dataset, runs=runs), ())
 
 
 def check_records(site: SiteFile, study: Study, dataset: str) -> tuple[str, ...]:

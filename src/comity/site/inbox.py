@@ -4,6 +4,7 @@
     studies/HASH/arrival.json    who submitted it, and when
     studies/HASH/read            exists once the owner has opened it
     studies/HASH/decision.json   approved for a dataset and a number of runs, or refused with the reason
+    studies/decisions.jsonl      all decisions in their order, signed (`comity.site.decisions`)
 
 A study is identified by its hash. Its files are read and hashed again at each use: a study that was edited after it
 arrived is another study, which nobody approved.
@@ -193,15 +194,24 @@ class Inbox:
     def mark_read(self, study: str) -> None:
         (self.folder / study / _READ).touch(mode=0o600)
 
+    def make_approval(self, *, dataset: str, runs: int, why: str = "", by: str = "") -> Decision:
+        """An approval of now, not yet in force."""
+        return Decision("approved", self._now(), dataset, runs, why, by)
+
+    def make_refusal(self, why: str, by: str = "") -> Decision:
+        """A refusal of now, not yet in force."""
+        return Decision("refused", self._now(), why=why, by=by)
+
     def approve(self, study: str, *, dataset: str, runs: int, why: str = "", by: str = "") -> Decision:
         """Approve a study for a dataset and for `runs` runs in all, including those already started."""
-        return self._decide(study, Decision("approved", self._now(), dataset, runs, why, by))
+        return self.decide(study, self.make_approval(dataset=dataset, runs=runs, why=why, by=by))
 
     def refuse(self, study: str, why: str, by: str = "") -> Decision:
         """Refuse a study, even one approved before: nothing of it runs after the ask in progress."""
-        return self._decide(study, Decision("refused", self._now(), why=why, by=by))
+        return self.decide(study, self.make_refusal(why, by))
 
-    def _decide(self, study: str, decision: Decision) -> Decision:
+    def decide(self, study: str, decision: Decision) -> Decision:
+        """Put a decision in force. People decide through `comity.site.decisions`, which also records it."""
         self.mark_read(study)
         write_atomically(self.folder / study / _DECISION, json.dumps(asdict(decision), indent=1) + "\n")
         return decision

@@ -149,13 +149,14 @@ def _path(home: Path, study: str, run: str) -> Path:
     return home / _FOLDER / f"{study[:12]}-{safe_name(run)}.json"
 
 
-def load_results(site: SiteFile, named: str) -> tuple[Study, Result]:
+def load_results(site: SiteFile, named: str, ledger: Ledger | None = None) -> tuple[Study, Result]:
     """A run as this owner has it, in the form of a simulation's outcome: what was released to the owner, and what stays
     with it. It has neither the other parties' messages nor an assessment.
 
     Two signatures are checked: the owner's on the files, which detects an altered one, and the coordinator's on each
-    value, which proves the result to others."""
-    run = _find_ended_run(Ledger(site.ledger), named)
+    value, which proves the result to others. `ledger` is the site's, if the caller has it open."""
+    ledger = Ledger(site.ledger) if ledger is None else ledger
+    run = _find_ended_run(ledger, named)
     box = Inbox(site.home)
     study = box.study(box.find(run.mark).study)
     folder, consortium, protocol = results_folder(site.home, study.hash, run.run), study.consortium, study.protocol
@@ -167,7 +168,7 @@ def load_results(site: SiteFile, named: str) -> tuple[Study, Result]:
     outcome = Result.of(study.agreement, received.releases, Transcript(()), run=run.run, partly=True)
     return study, replace(
         outcome,
-        accounts=_accounts(Ledger(site.ledger), run.dataset, site.party, consortium),
+        accounts=_accounts(ledger, run.dataset, site.party, consortium),
         simulated=False,
         received={site.party: received},
         presented_to={site.party: outcome.presented},

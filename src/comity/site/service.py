@@ -30,6 +30,7 @@ from comity.federation.owner.host import Answer, Host
 from comity.federation.owner.registry import Approval, Registry
 from comity.files import locked, read_file_state
 from comity.site.approval import choose_dataset, host_for, preview_approval
+from comity.site.decisions import MAX_REASON, append_decision
 from comity.site.inbox import WITHIN_POLICY, Arrival, Inbox
 from comity.site.results import are_written, is_scored, score_results, write_results
 from comity.site.site_file import SiteFile
@@ -37,6 +38,8 @@ from comity.site.status import Refusals, list_runs
 from comity.study.study import Study
 
 log = logging.getLogger("comity.site")
+DECLINED = "declined"
+"""The code that tells a coordinator that the owner refused its study; with it goes the owner's reason."""
 RETRY_SECONDS = 5.0
 """How often a closed site tries to open again while its files stay the same."""
 
@@ -101,7 +104,11 @@ class SiteService:
             return sign_reply(keys, party, raw, _verdict(error))
         refusal: ComityError | None = None
         try:
-            self.take_in(box.raw)
+            decision = self.take_in(box.raw).decision
+            if decision is not None and decision.decision == "refused":
+                # Only the study's own coordinator reads why: its signature on the pack was verified.
+                declined = encode({"refused": DECLINED, "key": "", "why": decision.why[:MAX_REASON]})
+                return box.seal_reply(sign_reply(keys, party, box.raw, declined))
         except ComityError as error:
             refusal = error
             log.warning("%s refused a packed study: %s", party, error)
@@ -241,7 +248,9 @@ class SiteService:
                     log.warning("%s: study %s waits for its owner: %s", site.party, arrival.study[:12], refusal)
                     self._record(refusal, arrival.study, "")
                     return
-                self.inbox.approve(arrival.study, dataset=dataset, runs=1, why=WITHIN_POLICY)
+                decision = self.inbox.make_approval(dataset=dataset, runs=1, why=WITHIN_POLICY)
+                append_decision(site.home, owner.keys, site.party, arrival, decision)
+                self.inbox.decide(arrival.study, decision)
                 self.refresh(parsed=study)
                 return
 

@@ -129,6 +129,15 @@ def list_runs(ledger: Ledger) -> list[SiteRun]:
     return sorted(runs, key=lambda one: one.state != "open")
 
 
+def list_steps(ledger: Ledger, run: SiteRun) -> list[str]:
+    """The paths of the steps that a run was answered here, in their order."""
+    with ledger.reading() as connection:
+        has_replies = connection.execute("select 1 from sqlite_master where name = 'reply'").fetchone()
+        query = "select path from reply where owner = ? and run = ? order by rowid"
+        rows = connection.execute(query, (ledger.owner, run.key)).fetchall() if has_replies else []
+    return [str(path) for (path,) in rows]
+
+
 def end_run(ledger: Ledger, named: str) -> SiteRun:
     """Abandon an open run for good: free what it never drew, delete its masks and replies. `named` is its id, or
     HASH/ID if several studies have a run of that id."""

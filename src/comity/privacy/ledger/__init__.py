@@ -8,6 +8,7 @@ must follow, `storage.py` files and memory, and `witness.py` the defence against
 from comity.privacy.currency import Currency
 from comity.privacy.ledger.balance import Account, currency_for, format_rounded
 from comity.privacy.ledger.chain import CommitHead, Entry
+from comity.privacy.ledger.follower import Followed, LedgerFollower
 from comity.privacy.ledger.history import Moment
 from comity.privacy.ledger.ledger import Ledger, Run
 from comity.privacy.ledger.storage import SharedFile
@@ -23,7 +24,9 @@ __all__ = [
     "Currency",
     "Draw",
     "Entry",
+    "Followed",
     "Ledger",
+    "LedgerFollower",
     "Moment",
     "Run",
     "SharedFile",

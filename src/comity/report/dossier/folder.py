@@ -14,6 +14,17 @@ from comity.report.dossier.subject import Subject
 from comity.report.page import render
 
 
+def dossier_values(subject: Subject) -> dict[str, Any]:
+    """What the template of the page shows."""
+    return {
+        "study": subject.plan.study,
+        "documents": make_documents(subject),
+        "registry": write_yaml(make_record(subject)),
+        "hash": subject.hash,
+        "version": __version__,
+    }
+
+
 def write_dossier(subject: Subject, folder: Path) -> dict[str, Any]:
     """Write all documents into `folder`, which is made if it is not there. Returns what was written, with the fields
     that are left to fill in."""
@@ -23,15 +34,7 @@ def write_dossier(subject: Subject, folder: Path) -> dict[str, Any]:
     for one in documents:
         write_atomically(folder / f"{one.key}.md", one.as_markdown())
     write_atomically(folder / "registry.yaml", write_yaml(record))
-    page = render(
-        "dossier.html.jinja",
-        study=subject.plan.study,
-        documents=documents,
-        registry=write_yaml(record),
-        hash=subject.hash,
-        version=__version__,
-    )
-    write_atomically(folder / "dossier.html", page)
+    write_atomically(folder / "dossier.html", render("dossier.html.jinja", **dossier_values(subject)))
     content = {
         "study": subject.plan.study,
         "study_hash": subject.hash,

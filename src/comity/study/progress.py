@@ -6,14 +6,32 @@ A run reports the paths of its steps. A round is a step that sends a paid releas
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from comity.study.study import Study
 
 _PATH = re.compile(r"^(?P<step>[A-Za-z_][\w.-]*)\[[^\]]*\](?: (?P<done>\d+)/(?P<all>\d+))?$")
+_COUNT = re.compile(r" \d+/\d+$")
 _PHASES = {"run.ready": "asking who is there", "run.begin": "reserving the budget", "run.end": "handing out the result"}
+
+
+_WORDS = {
+    "bids": "which figures to measure next",
+    "calibration": "how sure the model may be of its answers",
+    "coefficients": "the weights of a model",
+    "counts": "counts of records",
+    "gradient": "a step towards a better model",
+    "mass": "how many records each group has",
+    "models": "the parties' own models",
+    "moments": "sums and products of columns",
+    "second_moment": "how columns vary together",
+    "votes": "answers to the consumer's questions",
+    "whitened_moment": "how columns vary together, more precisely",
+    "wish": "which table to measure next",
+}
+"""What paid releases are, by their names; others are named as they are."""
 
 
 class RunProgress:
@@ -53,3 +71,18 @@ class RunProgress:
             self._report(f"round {self._round} of {rounds}: {self._releases[step]} {self._round}/{rounds}")
         elif not step.startswith("sum."):
             self._report(step.replace("_", " "))
+
+
+def describe_steps(study: Study, paths: Iterable[str]) -> list[str]:
+    """The steps of a run so far, for people who know neither the method nor its releases; repeated words are said
+    once."""
+    said: list[str] = []
+
+    def say(words: str) -> None:
+        text, colon, release = _COUNT.sub("", words).partition(": ")
+        said.append(f"{text}: {_WORDS.get(release, release.replace('_', ' '))}" if colon else text)
+
+    report = RunProgress.of(study, say)
+    for path in paths:
+        report(path)
+    return [words for words, before in zip(said, ["", *said]) if words != before]
