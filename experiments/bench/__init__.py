@@ -69,4 +69,9 @@ BENCHES = {
         "experiments.bench.methods.vertical:measure",
         options=("out",),
     ),
+    "warehouse": Experiment(
+        "few columns of a wide table in a database, against a query for them, and further passes over a cache",
+        "experiments.bench.running.warehouse:measure",
+        options=("rows",),
+    ),
 }

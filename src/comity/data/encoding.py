@@ -187,9 +187,7 @@ class Encoding:
     @property
     def reads(self) -> tuple[str, ...]:
         """The columns of a source that encoding reads: features, target and identifier."""
-        schema = self.schema
-        target = () if schema.target is None else (schema.target.name,)
-        return (*schema.names, *target, *(() if schema.identifier is None else (schema.identifier,)))
+        return self.schema.read_names
 
     @cached_property
     def bounds(self) -> NormBounds:

@@ -18,6 +18,7 @@ from pydantic import Field
 from comity.crypto import key_file
 from comity.crypto.sealing import PublicIdentity
 from comity.data import check_table, open_source
+from comity.data.tables.encoded_cache import DEFAULT_CACHE_BYTES, CachePlace
 from comity.errors import BadInput, StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.declare.consortium import check_party_name, check_party_names
@@ -73,6 +74,8 @@ class SiteTables(Table):
     backup: BackupTable | None = None
     # Gigabytes of encoded records of one dataset that are held in memory; more are read in blocks.
     memory: float = Field(1.0, gt=0)
+    # Gigabytes of encoded records of one run that may be on disk, in a file without a name beside the site file.
+    cache: float = Field(DEFAULT_CACHE_BYTES / 2**30, ge=0, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +92,7 @@ class SiteFile:
     approval: Approving
     invitation: Path | None
     memory: float
+    cache: float
     notices: NoticesTable | None = None
     backup: BackupTable | None = None
 
@@ -133,6 +137,7 @@ class SiteFile:
             approval=file.policy.approval,
             invitation=None if file.invitation is None else home / file.invitation,
             memory=file.memory,
+            cache=file.cache,
             notices=file.notices,
             backup=file.backup,
         )
@@ -167,7 +172,13 @@ class SiteFile:
         where = f"{self.where}: data.{dataset}"
         limit = int(self.memory * 2**30)
         return load_records(
-            agreement.protocol, agreement.consortium, self.source(dataset), where=where, party=self.party, limit=limit
+            agreement.protocol,
+            agreement.consortium,
+            self.source(dataset),
+            where=where,
+            party=self.party,
+            limit=limit,
+            cache=CachePlace(self.home, int(self.cache * 2**30)),
         )[0]
 
 

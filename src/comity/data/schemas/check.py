@@ -99,14 +99,9 @@ def explain_source(
     findings = [
         _name_wrong(name, found.series, found.wrong, where, *source.translation.expected(name))
         for name, found in wrong.items()
-        if name in _read_names(schema)
+        if name in schema.read_names
     ]
     return findings + explain(_without(schema, set(wrong)), frame, where, unit=unit, records=records), len(frame)
-
-
-def _read_names(schema: Schema) -> tuple[str, ...]:
-    target = () if schema.target is None else (schema.target.name,)
-    return (*schema.names, *target, *(() if schema.identifier is None else (schema.identifier,)))
 
 
 def _without(schema: Schema, names: set[str]) -> Schema:

@@ -119,6 +119,11 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     @property
+    def read_names(self) -> tuple[str, ...]:
+        """The columns of a source that are read: features, target and identifier."""
+        return (*self.names, *self._target_name, *(() if self.identifier is None else (self.identifier,)))
+
+    @property
     def _target_name(self) -> tuple[str, ...]:
         return () if self.target is None else (self.target.name,)
 

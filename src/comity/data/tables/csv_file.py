@@ -76,16 +76,16 @@ class Csv(Source):
             if _is_empty(self):
                 return select_columns(pd.DataFrame(), columns, str(self.path))
             _check_form(self)
-            table = _without_marks(_open_reader(self).read_all(), self)
+            table = _without_marks(_open_reader(self, columns).read_all(), self)
             kinds = [_narrowest(column, kind, self) for column, kind in zip(table.columns, _least(table, self))]
             return select_columns(_to_frame(table, kinds, self), columns, str(self.path))
 
     def batches(self, columns: Columns = None, rows: int = 100_000) -> Iterator[pd.DataFrame]:
         with translate_errors(self.path), _explain_errors(self):
-            for frame in split_frames(self._frames(), rows):
+            for frame in split_frames(self._frames(columns), rows):
                 yield select_columns(frame, columns, str(self.path))
 
-    def _frames(self) -> Iterator[pd.DataFrame]:
+    def _frames(self, columns: Columns) -> Iterator[pd.DataFrame]:
         """The file in parts. A first pass settles the type of each column: all parts agree with the whole."""
         import pandas as pd
         import pyarrow as pa
@@ -95,16 +95,23 @@ class Csv(Source):
             return
         _check_form(self)
         kinds: list[_Kind] | None = None
-        for batch in _open_reader(self):
+        for batch in _open_reader(self, columns):
             table = _without_marks(pa.Table.from_batches([batch]), self)
             least = kinds or _least(table, self)
             kinds = [_narrowest(column, kind, self) for column, kind in zip(table.columns, least)]
-        reader = _open_reader(self)
+        reader = _open_reader(self, columns)
         if kinds is None:
             yield _to_frame(reader.read_all(), [_Kind.TEXT] * len(reader.schema), self)
             return
         for batch in reader:
             yield _to_frame(_without_marks(pa.Table.from_batches([batch]), self), kinds, self)
+
+    def names(self) -> list[str]:
+        with translate_errors(self.path), _explain_errors(self):
+            if _is_empty(self):
+                return []
+            _check_form(self)
+            return _header(self)
 
     def rows_at_most(self, columns: int) -> int:
         # A field may be empty, but the separator or line end after it takes a byte.
@@ -151,21 +158,38 @@ class _Kind(IntEnum):
 _NUMBERS = {".": (_Kind.WHOLE, _Kind.REAL), ",": (_Kind.WHOLE, _Kind.REAL, _Kind.DOTTED)}
 
 
-def _open_reader(file: Csv) -> Any:
+def _open_reader(file: Csv, columns: Columns) -> Any:
+    """A reader of texts: of these columns where the file has each of them once, and otherwise of all."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    parse = arrow_csv.ParseOptions(delimiter=file.separator or ",", newlines_in_values=True)
-    reading = arrow_csv.ReadOptions(encoding=file.encoding)
-    with arrow_csv.open_csv(file.path, parse_options=parse, read_options=reading) as head:
-        names = head.schema.names
+    names = _header(file)
+    chosen = None if columns is None or any(names.count(name) != 1 for name in columns) else list(columns)
     convert = arrow_csv.ConvertOptions(
         column_types={name: pa.string() for name in names},
+        # An empty list stands for all columns.
+        include_columns=chosen or None,
         null_values=_MISSING,
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    return arrow_csv.open_csv(file.path, parse_options=parse, read_options=reading, convert_options=convert)
+    return arrow_csv.open_csv(file.path, convert_options=convert, **_arrow_options(file))
+
+
+def _header(file: Csv) -> list[str]:
+    from pyarrow import csv as arrow_csv
+
+    with arrow_csv.open_csv(file.path, **_arrow_options(file)) as head:
+        return list(head.schema.names)
+
+
+def _arrow_options(file: Csv) -> dict[str, Any]:
+    from pyarrow import csv as arrow_csv
+
+    return {
+        "parse_options": arrow_csv.ParseOptions(delimiter=file.separator or ",", newlines_in_values=True),
+        "read_options": arrow_csv.ReadOptions(encoding=file.encoding),
+    }
 
 
 def _least(table: Any, file: Csv) -> list[_Kind]:

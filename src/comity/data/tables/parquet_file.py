@@ -73,7 +73,14 @@ class Parquet(Source):
             if is_empty:
                 yield Batch(pa.RecordBatch.from_pylist([], schema=schema))
 
-    def rows_at_most(self, columns: int) -> int:
+    def names(self) -> list[str] | None:
+        import pyarrow.parquet as pq
+
+        with translate_errors(self.path, all_errors=True):
+            first, *others = [pq.read_schema(file).names for file in self.files()]
+            return list(first) if all(names == first for names in others) else None
+
+    def row_count(self) -> int:
         """The number of records, from the files' footers."""
         import pyarrow.parquet as pq
 

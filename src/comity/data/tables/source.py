@@ -42,9 +42,22 @@ class Source(ABC):
         """`batches` for encoding: Arrow batches where the source has any."""
         return self.batches(columns, rows)
 
+    def names(self) -> list[str] | None:
+        """The names of all columns, where they are known without reading records."""
+        return None
+
+    def row_count(self) -> int | None:
+        """The number of records, where it is known without reading them."""
+        return None
+
     def rows_at_most(self, columns: int) -> int | None:
         """A bound on the number of records of so many columns, where one is known without reading them."""
-        return None
+        return self.row_count()
+
+    def without_blanks(self, columns: Sequence[str]) -> Source:
+        """The source, which may leave out records without a value in one of these columns. It need not: a file is read
+        anyway."""
+        return self
 
     def files(self) -> list[Path]:
         """The files that the source reads. A change of one during a run is detected."""
@@ -64,7 +77,10 @@ class Frame(Source):
     def batches(self, columns: Columns = None, rows: int = 100_000) -> Iterator[pd.DataFrame]:
         return split_frames([self.read(columns)], rows)
 
-    def rows_at_most(self, columns: int) -> int:
+    def names(self) -> list[str]:
+        return [str(name) for name in self.frame.columns]
+
+    def row_count(self) -> int:
         return len(self.frame)
 
 

@@ -49,6 +49,8 @@ def open_source(value: Any, where: str = "the data", *, base: Path | None = None
     if isinstance(inner, Csv):
         # The reader needs to know these before it takes a column for numbers, or for text.
         inner = replace(inner, missing=translation.missing, blanks=translation.blanks, texts=translation.texts)
+    # A record without a value is incomplete whatever the translation of that column.
+    inner = inner.without_blanks([translation.own_name(name) for name in translation.complete])
     return TranslatedSource(inner, translation, f"{where} ({value['path']})" if "path" in value else where)
 
 

@@ -1,5 +1,9 @@
 """The records that an SQL query returns, by DuckDB (files, its databases), SQLite, or any SQLAlchemy URL.
 
+The database sends only the columns that are asked for, without records that would be left out because they lack a
+value: the query becomes a subquery of one that selects them. Where a database does not keep the order of a subquery, or
+the query has two columns of one name, it runs as it is written and the rest is left out here.
+
 A source only reads: it runs one statement that reads. Database files are opened read-only. On a server the transaction
 is read-only where the database has such (PostgreSQL), and is rolled back everywhere. Errors show what a database says
 about a query, and not what it says about a value that it could not convert, because it quotes the value.
@@ -14,9 +18,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -164,6 +169,8 @@ class Sql(Source):
     password_file: Path | None = None
     confined: bool = False
     where: str = "the data"
+    present: tuple[str, ...] = ()
+    """Columns without which a record is not needed: the database may leave such records out."""
 
     def __post_init__(self) -> None:
         if (self.query is None) == (self.table is None):
@@ -184,17 +191,47 @@ class Sql(Source):
 
     def batches(self, columns: Columns = None, rows: int = 100_000) -> Iterator[pd.DataFrame]:
         rows = require_rows(rows)
-        for frame in self._query_alchemy(rows) if self._by_alchemy else self._query_duckdb(rows):
-            yield select_columns(frame, columns, self.where)
+        with self._connect() as database:
+            for frame in database.frames(self._narrow(database, columns), rows):
+                yield select_columns(frame, columns, self.where)
 
     def pieces(self, columns: Columns = None, rows: int = PIECE_ROWS) -> Iterator[Table]:
         """DuckDB returns Arrow batches, without an object for each value."""
-        if self._by_alchemy:
-            yield from self.batches(columns, rows)
-            return
-        for batch in self._query_duckdb(rows, arrow=True):
-            require_columns(columns, batch.columns, self.where)
-            yield batch
+        rows = require_rows(rows)
+        with self._connect() as database:
+            for piece in database.pieces(self._narrow(database, columns), rows):
+                if isinstance(piece, Batch):
+                    require_columns(columns, piece.columns, self.where)
+                    yield piece
+                else:
+                    yield select_columns(piece, columns, self.where)
+
+    def names(self) -> list[str]:
+        with self._connect() as database:
+            return database.names(database.query)
+
+    def row_count(self) -> int | None:
+        """The database counts the records. It leaves out none that lack a value: `present` need not be obeyed."""
+        with self._connect() as database:
+            inner = database.as_subquery()
+            return None if inner is None else database.count(f"SELECT count(*) FROM {inner}")
+
+    def without_blanks(self, columns: Sequence[str]) -> Sql:
+        return replace(self, present=tuple(columns))
+
+    def _narrow(self, database: _Database, columns: Columns) -> str:
+        """The query for some of its columns, or as it is written where another would not be the same."""
+        inner = database.as_subquery()
+        if (columns is None and not self.present) or inner is None:
+            return database.query
+        names = database.names(database.query)
+        require_columns(columns, names, self.where)
+        # Some databases take two names that differ in case only for one, and refuse two of one name.
+        if len({name.casefold() for name in names}) < len(names):
+            return database.query
+        chosen = ", ".join(map(database.quote, names if columns is None else columns))
+        needed = [f"{database.quote(name)} IS NOT NULL" for name in self.present if name in names]
+        return f"SELECT {chosen} FROM {inner}" + (f" WHERE {' AND '.join(needed)}" if needed else "")
 
     def files(self) -> list[Path]:
         return [] if self.path is None else [self.path]
@@ -203,7 +240,11 @@ class Sql(Source):
     def _by_alchemy(self) -> bool:
         return self.url is not None or (self.path is not None and _starts_with(self.path, _SQLITE))
 
-    def _query_duckdb(self, rows: int, *, arrow: bool = False) -> Iterator[Any]:
+    def _connect(self) -> AbstractContextManager[_Database]:
+        return self._connect_alchemy() if self._by_alchemy else self._connect_duckdb()
+
+    @contextmanager
+    def _connect_duckdb(self) -> Iterator[_Database]:
         duckdb = _import_optional("duckdb")
         file = self.path if self.path is not None and self.path.suffix.lower() in (".csv", ".parquet") else None
         # These are about names, syntax and rights. The others may quote values.
@@ -226,10 +267,7 @@ class Sql(Source):
                 query = self.query or f"SELECT * FROM {_quote_table(self.table)}"
                 if [one.type for one in connection.extract_statements(query)] != [duckdb.StatementType.SELECT]:
                     raise _not_reading(self.where)
-                if arrow:
-                    yield from _arrow_batches(connection.sql(query), rows)
-                else:
-                    yield from _frames(connection.execute(query), rows)
+                yield _DuckDb(connection, query)
             finally:
                 connection.close()
 
@@ -242,7 +280,8 @@ class Sql(Source):
             connection.execute(f"SET file_search_path = {_quoted(self.folder)}")
         connection.execute("SET lock_configuration = true")
 
-    def _query_alchemy(self, rows: int) -> Iterator[pd.DataFrame]:
+    @contextmanager
+    def _connect_alchemy(self) -> Iterator[_Database]:
         alchemy = _import_optional("sqlalchemy")
         url, secret = self._address(alchemy)
         shown = str(self.path) if self.url is None else url.render_as_string(hide_password=True)
@@ -264,29 +303,18 @@ class Sql(Source):
                 connection,
                 self._explain_errors(alchemy.exc.SQLAlchemyError, shown, _is_about_query, secret=secret),
             ):
-                yield from self._fetch(alchemy, connection, rows)
+                yield self._prepare(alchemy, connection)
         finally:
             engine.dispose()
 
-    def _fetch(self, alchemy: ModuleType, connection: Any, rows: int) -> Iterator[pd.DataFrame]:
-        import pandas as pd
-
+    def _prepare(self, alchemy: ModuleType, connection: Any) -> _Alchemy:
         if connection.dialect.name == "postgresql":
             connection = connection.execution_options(postgresql_readonly=True)
             # A time with a zone reads the same on every machine.
             connection.execute(alchemy.text("SET TIME ZONE 'UTC'"))
         quoting = connection.dialect.identifier_preparer.initial_quote
-        query = self.query or f"SELECT * FROM {_quote_table(self.table, quoting)}"
-        # A colon is a colon: a source takes no parameters.
-        statement = alchemy.text(query.replace(":", "\\:"))
-        result = connection.execute(statement, execution_options={"stream_results": True})
-        names = list(result.keys())
-        empty = True
-        for part in result.partitions(rows):
-            empty = False
-            yield pd.DataFrame([tuple(row) for row in part], columns=names)
-        if empty:
-            yield pd.DataFrame(columns=names)
+        table = None if self.table is None else _quote_table(self.table, quoting)
+        return _Alchemy(alchemy, connection, self.query or f"SELECT * FROM {table}", table)
 
     def _address(self, alchemy: ModuleType) -> tuple[Any, str | None]:
         """The URL with its password, and the password, which no error may show."""
@@ -325,6 +353,117 @@ class Sql(Source):
                 f"({first.replace(secret, '***') if secret else first}); check query, and that the database is there.",
                 key="query",
             ) from None
+
+
+class _Database(ABC):
+    """An open connection, and the query as its owner wrote it."""
+
+    query: str
+
+    @abstractmethod
+    def as_subquery(self) -> str | None:
+        """The query after FROM, if a query around it returns its records in the same order."""
+
+    @abstractmethod
+    def names(self, query: str) -> list[str]:
+        """The names of a query's columns. Nothing but names is read."""
+
+    @abstractmethod
+    def count(self, query: str) -> int:
+        """The only value that a query returns."""
+
+    @abstractmethod
+    def frames(self, query: str, rows: int) -> Iterator[pd.DataFrame]: ...
+
+    def pieces(self, query: str, rows: int) -> Iterator[Table]:
+        return self.frames(query, rows)
+
+    def quote(self, name: str) -> str:
+        return _quote_name(name)
+
+
+@dataclass(frozen=True, eq=False)
+class _DuckDb(_Database):
+    connection: Any
+    query: str
+
+    def as_subquery(self) -> str:
+        # DuckDB keeps the order of records, that of a sorted subquery too.
+        return _bracketed(self.query)
+
+    def names(self, query: str) -> list[str]:
+        return list(self.connection.sql(query).columns)
+
+    def count(self, query: str) -> int:
+        return int(self.connection.execute(query).fetchone()[0])
+
+    def frames(self, query: str, rows: int) -> Iterator[pd.DataFrame]:
+        return _frames(self.connection.execute(query), rows)
+
+    def pieces(self, query: str, rows: int) -> Iterator[Table]:
+        return _arrow_batches(self.connection.sql(query), rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _Alchemy(_Database):
+    """`table` is the table that the query reads whole, as SQL, if it is one that does."""
+
+    alchemy: ModuleType
+    connection: Any
+    query: str
+    table: str | None
+
+    def as_subquery(self) -> str | None:
+        dialect = self.connection.dialect
+        if dialect.requires_name_normalize:
+            # It reports names in another case than it stores them: quoted, they would not be found.
+            return None
+        if self.table is not None:
+            return self.table
+        plain = _FIRST.match(self.query)
+        nested = dialect.name in _NESTING and plain is not None and plain.group(1).lower() in ("select", "with")
+        # The SQL standard gives a subquery no order.
+        return _bracketed(self.query) if nested and _SORTS.search(self.query) is None else None
+
+    def names(self, query: str) -> list[str]:
+        inner = self.as_subquery()
+        known = query if inner is None or query != self.query else f"SELECT * FROM {inner} WHERE 1 = 0"
+        with self._execute(known) as result:
+            return list(result.keys())
+
+    def count(self, query: str) -> int:
+        with self._execute(query) as result:
+            return int(result.scalar_one())
+
+    def frames(self, query: str, rows: int) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        with self._execute(query) as result:
+            names = list(result.keys())
+            empty = True
+            for part in result.partitions(rows):
+                empty = False
+                yield pd.DataFrame([tuple(row) for row in part], columns=names)
+            if empty:
+                yield pd.DataFrame(columns=names)
+
+    def quote(self, name: str) -> str:
+        return _quote_name(name, self.connection.dialect.identifier_preparer.initial_quote)
+
+    def _execute(self, query: str) -> Any:
+        # A colon is a colon: a source takes no parameters.
+        statement = self.alchemy.text(query.replace(":", "\\:"))
+        return self.connection.execute(statement, execution_options={"stream_results": True})
+
+
+# Databases known to take any query as a subquery that reads.
+_NESTING = ("postgresql", "sqlite", "mysql", "mariadb")
+_SORTS = re.compile(r"\border\s+by\b", re.I)
+
+
+def _bracketed(query: str) -> str:
+    # The last line may be a comment.
+    return f"(\n{query.rstrip().rstrip(';')}\n) AS comity_records"
 
 
 def _as_table(connection: Any, file: Path) -> str:

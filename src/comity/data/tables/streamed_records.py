@@ -1,5 +1,6 @@
-"""Records that are read and encoded again for each pass over them, one block at a time: memory does not grow with their
-number.
+"""Records that are read in blocks for each pass over them: memory does not grow with their number.
+
+They are encoded once where the owner's disk has room for a cache, and otherwise again for each pass.
 
 A sum over records uses `blocks`. A step that needs all of them at once (a local fit, an alignment, a product of
 columns) uses `features`, `labels` or `ids`, and is refused where they would take more memory than was declared.
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from comity.data.encoding import Encoding
 from comity.data.records import Records
 from comity.data.schemas.conforming import Tally
+from comity.data.tables.encoded_cache import CachePlace, CacheWriter, EncodedCache
 from comity.data.tables.source import PIECE_ROWS, Source
 from comity.errors import DataError
 from comity.representation import short_repr
@@ -47,6 +49,7 @@ class StreamedRecords:
     tally: Tally = field(repr=False)
     piece: int = PIECE_ROWS
     _stamp: Any = field(default=None, repr=False)
+    cache: EncodedCache | None = field(default=None, repr=False)
 
     @classmethod
     def scan(
@@ -57,14 +60,20 @@ class StreamedRecords:
         where: str = "the data",
         limit: int = MAX_BYTES_IN_MEMORY,
         piece: int = PIECE_ROWS,
+        cache: CachePlace | None = None,
     ) -> StreamedRecords:
-        """Read every record. Records that the schema refuses are refused now, before anything is reserved."""
+        """Read every record. Records that the schema refuses are refused now, before anything is reserved. With a place
+        for a cache and room there, they are not read again."""
         stamp, digest, tally, count = _stamp(source), _Digest(), Tally.start(), 0
+        writer = None if cache is None else CacheWriter.open(cache)
         for records, changed in _encode_blocks(source, encoding, where, piece):
             digest.add(records)
+            if writer is not None:
+                writer.add(records)
             tally += changed
             count += len(records)
-        return cls(source, encoding, where, limit, count, digest.value(), tally, piece, stamp)
+        cached = None if writer is None else writer.finish()
+        return cls(source, encoding, where, limit, count, digest.value(), tally, piece, stamp, cached)
 
     def __len__(self) -> int:
         return self.count
@@ -73,6 +82,9 @@ class StreamedRecords:
         """All records in order, in blocks; one empty block if there are none. The next block overwrites a block's
         features: copy them to keep them."""
         self._require_same(_stamp(self.source) == self._stamp)
+        if self.cache is not None:
+            yield from self.cache.blocks()
+            return
         count = 0
         for records, _ in _encode_blocks(self.source, self.encoding, self.where, self.piece):
             count += len(records)
@@ -132,6 +144,9 @@ LocalRecords = Records | StreamedRecords
 def fits_in_memory(source: Source, encoding: Encoding, limit: int = MAX_BYTES_IN_MEMORY) -> bool:
     """Whether the encoded records of a source take at most `limit` bytes. Reading stops beyond the limit."""
     max_rows = limit // max(1, row_bytes(encoding))
+    known = source.row_count()
+    if known is not None:
+        return known <= max_rows
     bound = source.rows_at_most(len(encoding.reads))
     if bound is not None and bound <= max_rows:
         return True

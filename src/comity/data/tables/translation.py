@@ -197,6 +197,13 @@ class TranslatedSource(Source):
                 yield self._frame(piece, first, whole=columns is None)
             first += count
 
+    def names(self) -> list[str] | None:
+        own = self.inner.names()
+        return own if own is None or not own else self.translation.names(own, self.where)
+
+    def row_count(self) -> int | None:
+        return None if self.translation.complete else self.inner.row_count()
+
     def rows_at_most(self, columns: int) -> int | None:
         return self.inner.rows_at_most(columns)
 

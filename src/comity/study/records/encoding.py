@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, runtime_checkable
 
 from comity.data import Encoding, LocalRecords, Records, Source, StreamedRecords, fits_in_memory
+from comity.data.tables.encoded_cache import CachePlace
 from comity.errors import StudyError
 from comity.federation.protocol import Protocol
 
@@ -43,18 +44,36 @@ def encode_records(protocol: Protocol, data: pd.DataFrame, where: str, party: st
 
 
 def load_records(
-    protocol: Protocol, consortium: Consortium, source: Source, *, where: str, party: str, limit: int
+    protocol: Protocol,
+    consortium: Consortium,
+    source: Source,
+    *,
+    where: str,
+    party: str,
+    limit: int,
+    also: Sequence[str] = (),
+    cache: CachePlace | None = None,
 ) -> tuple[LocalRecords, pd.DataFrame | None]:
     """Read and check every record of one owner. Up to `limit` bytes they are kept in memory, and their frame is given
-    too; beyond, they are read in blocks, or refused where the method needs all of them at once."""
+    too, with the columns that are encoded and those of `also`; beyond, they are read in blocks, from a `cache` where it
+    has room, or refused where the method needs all of them at once."""
     encoding = encoding_of(protocol, where, party)
     if fits_in_memory(source, encoding, limit):
-        frame = source.read()
+        frame = _read_needed(source, (*encoding.reads, *also))
         return encoding.encode(frame, where=where).records, frame
-    streamed = StreamedRecords.scan(source, encoding, where=where, limit=limit)
+    streamed = StreamedRecords.scan(source, encoding, where=where, limit=limit, cache=cache)
     if not protocol.streams(consortium):
         streamed.require_memory()
     return streamed, None
+
+
+def _read_needed(source: Source, columns: Sequence[str]) -> pd.DataFrame:
+    """The records with these columns, where the source knows its columns and has each of them once. Otherwise with all:
+    what checks them says what is wrong."""
+    names, needed = source.names(), list(dict.fromkeys(columns))
+    if names is None or any(names.count(name) != 1 for name in needed):
+        return source.read()
+    return source.read(needed)
 
 
 def data_warnings(findings: Iterable[Finding]) -> tuple[str, ...]:

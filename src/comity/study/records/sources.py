@@ -23,6 +23,7 @@ from comity.data import (
     open_source,
 )
 from comity.data.schemas.check import MAX_TAIL
+from comity.data.tables.encoded_cache import CachePlace
 from comity.errors import DataError, StudyError
 from comity.study.records.encoding import load_records
 
@@ -50,8 +51,17 @@ def load_own_records(study: Study, value: Any, party: str) -> tuple[LocalRecords
     """Read and check every record of a party's own source, and find what looks wrong about them. Their frame is given
     too, unless they are read in blocks."""
     source, where = open_named(study, value, f"simulation.data.{party}"), name_source(study, value)
-    limit = int(study.simulation.memory * 2**30)
-    records, frame = load_records(study.protocol, study.consortium, source, where=where, party=party, limit=limit)
+    records, frame = load_records(
+        study.protocol,
+        study.consortium,
+        source,
+        where=where,
+        party=party,
+        limit=int(study.simulation.memory * 2**30),
+        # All that is checked below.
+        also=study.schema.read_names,
+        cache=CachePlace(study.folder),
+    )
     if frame is not None:
         return records, frame, check_frame(study, frame, where, party=party)
     assert isinstance(records, StreamedRecords)
