@@ -14,6 +14,11 @@ BENCHES = {
         "averaged models on Adult, against federated averaging at the same loss",
         "experiments.bench.methods.averaging:measure",
     ),
+    "averaging-pooled": Experiment(
+        "averaging over a million records in memory, all parties' work, against scikit-learn's fit on all of them",
+        "experiments.bench.methods.averaging_pooled:measure",
+        options=("rows",),
+    ),
     "averaging-published": Experiment(
         "the published protocol of averaged classifiers, against the same model in one place",
         "experiments.bench.methods.averaging_published:measure",

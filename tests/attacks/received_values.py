@@ -26,6 +26,7 @@ from comity.federation.declare.bounds import RecordSum
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.evaluation import split_budget
 from comity.federation.evaluation.protocol import RecordEvaluation
+from comity.federation.owner.prepared_rows import Preparation
 from comity.federation.owner.site import Rows
 from comity.federation.part import Part, StepSpec
 from comity.methods.averaging import Averaging, AveragingProtocol
@@ -95,12 +96,15 @@ class Batch:
         self.records = Records(rows, labels)
         self.blocks, self.sent, self.state = blocks, np.zeros(0), dict[str, Any]()
 
-    def total(self, part: Callable[[Rows], Floats]) -> Floats:
+    def total(
+        self, part: Callable[[Rows], Floats], *, at_once: int | None = None, prepare: Preparation | None = None
+    ) -> Floats:
         edges = [len(self.features) * place // self.blocks for place in range(self.blocks + 1)]
-        found = [
-            part(Rows(self.features[a:b], self.labels[a:b], np.ones(b - a, bool), len(self.features)))
-            for a, b in pairwise(edges)
-        ]
+        found = []
+        for a, b in pairwise(edges):
+            prepared = () if prepare is None else prepare.compute(self.features[a:b])
+            filled = np.ones(b - a, bool)
+            found.append(part(Rows(self.features[a:b], self.labels[a:b], filled, len(self.features), prepared)))
         return np.asarray(np.sum(found, axis=0), np.float64)
 
     def contribute(self, value: Floats) -> None:

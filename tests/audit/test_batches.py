@@ -34,7 +34,7 @@ def test_a_map_that_depends_on_the_number_of_rows_is_found(monkeypatch: pytest.M
 
 def test_results_that_are_no_numbers_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     step = next(step for step in batch_steps() if step.name == "averaging, second_moment")
-    monkeypatch.setattr(batches.BatchSite, "total", lambda self, part: part(self) * np.nan)
+    monkeypatch.setattr(batches.BatchSite, "total", lambda self, part, **_: part(self) * np.nan)
     assert batches.excess(step, 3) > 1
 
 

@@ -1,4 +1,5 @@
-"""Averaging where one of three owners has more records than memory: they stream from Parquet, once for each sum.
+"""Averaging where one of three owners has more records than memory: they are read from Parquet and encoded once, and
+each sum reads them from the cache on disk.
 
 The anchor reads the same file as often, in batches of the same size by the same reader, and multiplies what it reads
 with numpy: X w and Xᵀr for each gradient, XᵀX for each second moment, X w for each calibration. It checks, scales and
@@ -26,6 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from comity import Averaging
 from comity.data import Classes, Encoding, LocalRecords, Numeric, Parquet, Records, Schema, StreamedRecords
+from comity.data.tables.encoded_cache import CachePlace
 from comity.entropy import Stream
 from comity.methods.averaging.calibration import CALIBRATIONS
 from comity.methods.averaging.descent import ROUNDS
@@ -98,7 +100,8 @@ def _ours(path: Path, rows: int) -> dict[str, float]:
     encoding = Encoding(_schema(), rows="scaled", intercept=True)
     with threadpool_limits(1, user_api="blas"):
         started = process_time()
-        streamed = StreamedRecords.scan(Parquet(path), encoding, where="owner", limit=1)
+        place = CachePlace(path.parent)
+        streamed = StreamedRecords.scan(Parquet(path), encoding, where="owner", limit=1, cache=place)
         checked = process_time()
         parties: dict[str, LocalRecords] = {"a": streamed, "b": _small(encoding, "b"), "c": _small(encoding, "c")}
         protocol = Averaging.over_rows(

@@ -23,6 +23,7 @@ from comity.federation.agreement import Agreement
 from comity.federation.declare.bounds import RecordSum
 from comity.federation.declare.consortium import Consortium
 from comity.federation.evaluation.protocol import RecordEvaluation
+from comity.federation.owner.prepared_rows import Preparation
 from comity.federation.owner.site import Rows
 from comity.methods.averaging import Averaging
 from comity.methods.averaging.method import AveragingProtocol
@@ -51,8 +52,11 @@ class BatchSite:
         self.filled, self.records = np.ones(len(rows), np.bool_), Records(rows, labels)
         self.sent, self.state = np.zeros(0), dict[str, Any]()
 
-    def total(self, part: Callable[[Rows], Floats]) -> Floats:
-        return np.asarray(part(Rows(self.features, self.labels, self.filled, len(self.features))), np.float64)
+    def total(
+        self, part: Callable[[Rows], Floats], *, at_once: int | None = None, prepare: Preparation | None = None
+    ) -> Floats:
+        prepared = () if prepare is None else prepare.compute(self.features)
+        return np.asarray(part(Rows(self.features, self.labels, self.filled, len(self.features), prepared)), np.float64)
 
     def contribute(self, value: Floats) -> None:
         self.sent = np.asarray(value, np.float64).reshape(-1)

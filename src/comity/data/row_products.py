@@ -27,7 +27,7 @@ Grids       Those of weights follow from the received weights, which are the sam
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -62,17 +62,19 @@ def clip_received(received: Floats, largest: float = LARGEST) -> Floats:
 @dataclass(frozen=True, eq=False)
 class Weights:
     """Weights (k, d) on their grids: `factor` has w' and w" of each, (d, 2k), or w' alone, (d, k); `powers` (k,) is
-    what w was divided by. Rows are rounded to multiples of 2^-`places`."""
+    what w was divided by. Rows are rounded to multiples of 2^-`places`, where they are not `rounded` already."""
 
     factor: Floats
     powers: Floats
     places: int = _ROW_PLACES
+    rounded: bool = False
 
     @classmethod
-    def of(cls, weights: Floats) -> Weights:
+    def of(cls, weights: Floats, terms: int | None = None) -> Weights:
+        """`terms` is d, or more: then the grids are those of rows with so many entries."""
         unit, powers = _of_unit_norm(weights)
         # √d <= 2^half_bits.
-        half_bits = ((max(1, int(weights.shape[-1])) - 1).bit_length() + 1) // 2
+        half_bits = ((max(1, int(weights.shape[-1]), terms or 0) - 1).bit_length() + 1) // 2
         coarse = _on_grid(unit, _WEIGHT_PLACES)
         fine = _on_grid(unit - coarse, 58 - half_bits - _WEIGHT_PLACES)
         return cls(np.ascontiguousarray(np.concatenate([coarse, fine]).T), powers)
@@ -88,7 +90,12 @@ class Weights:
 
     def of_unit_rows(self, rows: Floats) -> Floats:
         """x·w of a block of rows (n, d) of norm 1 at most: (n, k)."""
-        return self._of_grid_rows(_on_grid(rows, self.places))
+        return self._of_grid_rows(rows if self.rounded else _on_grid(rows, self.places))
+
+    def of_rounded_rows(self) -> Weights:
+        """The same weights for rows of `round_rows`."""
+        assert self.places == _ROW_PLACES
+        return replace(self, rounded=True)
 
     def of_rows(self, rows: Floats) -> Floats:
         """x·w of finite rows of any length. Each row has a separate grid, by a power of two above its norm: it is as if
@@ -103,7 +110,7 @@ class Weights:
         return self._of_grid_rows(scratch)
 
     @cached_property
-    def _multiplied(self) -> tuple[Floats, Floats | None]:
+    def multiplied(self) -> tuple[Floats, Floats | None]:
         """The factor times the powers, where no product with a row of any length leaves the range of doubles then, and
         otherwise the powers to multiply by afterwards. Nothing is rounded either way, but what is too small for any
         number."""
@@ -112,14 +119,24 @@ class Weights:
             return self.factor, self.powers
         return self.factor * np.tile(self.powers, self.factor.shape[1] // len(self)), None
 
+    @property
+    def rounder(self) -> float:
+        """Added to an entry of a row of norm 1 at most and subtracted again, it rounds the entry to the rows' grid."""
+        return _rounder(self.places)
+
     def _of_grid_rows(self, rows: Floats) -> Floats:
-        factor, powers = self._multiplied
+        factor, powers = self.multiplied
         found: Floats = rows @ factor
         if found.shape[1] > len(self):
             found = found[:, : len(self)] + found[:, len(self) :]
         if powers is not None:
             found *= powers
         return found
+
+
+def round_rows(rows: Floats) -> Floats:
+    """Rows of norm 1 at most on the grid x of products."""
+    return _on_grid(rows, _ROW_PLACES)
 
 
 def unit_products(rows: Floats, weights: Floats) -> Floats:
@@ -164,11 +181,16 @@ def softmax_rows(scores: Floats) -> Floats:
     return np.asarray(grown / row_sums(grown.copy())[..., None], np.float64)
 
 
+def rows_in_cache(width: int) -> int:
+    """How many rows of so many numbers stay in a processor's cache while something is computed of them."""
+    return max(16, _BLOCK // max(1, width))
+
+
 def in_blocks(compute: Callable[[Floats], Floats], rows: Floats, width: int) -> Floats:
     """Apply `compute`, which returns `width` numbers for each row, to some rows (n, d) at a time: (..., n, width)."""
     flat = rows.reshape(prod(rows.shape[:-1]), rows.shape[-1])
     found = np.empty((len(flat), width))
-    step = max(16, _BLOCK // max(1, rows.shape[-1], width))
+    step = rows_in_cache(max(rows.shape[-1], width))
     for start in range(0, len(flat), step):
         found[start : start + step] = compute(flat[start : start + step])
     return found.reshape(*rows.shape[:-1], width)

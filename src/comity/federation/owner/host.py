@@ -25,6 +25,7 @@ from comity.federation.messages.codec import encode
 from comity.federation.messages.received import Received, read_received
 from comity.federation.messages.signatures import Digests, sign_reply, verify_ask
 from comity.federation.owner.lifecycle import LifecycleSite
+from comity.federation.owner.prepared_rows import PreparedRows
 from comity.federation.owner.site import Site
 from comity.federation.owner.step_execution import StepExecution
 from comity.federation.owner.store import NONCE, Store
@@ -104,6 +105,7 @@ class Host:
         self.holdout_key = holdout_key
         self._digest = digest
         self._parts: tuple[bytes, LocalRecords, LocalRecords] | None = None
+        self.prepared = PreparedRows()
         self._locks = RunLocks()
         # A declaration that can't be kept raises here, before the first ask.
         _ = agreement.declaration, agreement.letters
@@ -243,6 +245,8 @@ class Host:
             # Records that can't be read stop the step here, whatever the bound: the owner must see it.
             _ = self.records
         reply = execution.reply(execution.run(values))
+        if ask.path in (END, ABANDON):
+            self.prepared.clear()
         if site.effects.dry_run:
             return self.store.dry_run(self.reservation(), ask.run, reply, keys=self.keys, party=self.party)
         return self.store.commit(

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.blas import one_thread
 from comity.crypto.sealing import PublicIdentity
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import BadInput, Malformed, Refused, Stopped
@@ -25,6 +26,7 @@ from comity.federation.messages.ask import StepPath
 from comity.federation.messages.codec import encode
 from comity.federation.messages.received import OWN
 from comity.federation.owner.mailbox import Mailbox
+from comity.federation.owner.prepared_rows import Arrays, Preparation
 from comity.federation.owner.run_state import Effects, RunState
 from comity.federation.part import SUM
 
@@ -45,12 +47,14 @@ class Rows:
 
     Features (..., n, d) and classes or numbers (..., n). `filled` (..., n) tells records from the padding that stacks
     of simulated parties have. `every` is the number of records in all blocks of the party, where there are several.
+    `prepared` are arrays (..., n, e) that a step's `Preparation` makes of the features.
     """
 
     features: NDArray[np.float64]
     given: NDArray[Any] | None
     filled: NDArray[np.bool_]
     every: int | None = None
+    prepared: Arrays = ()
 
     @property
     def count(self) -> NDArray[np.int64]:
@@ -197,19 +201,32 @@ class Site:
             raise Refused("this run holds no records out here, because it has not begun", code="unreserved")
         return key
 
-    def total(self, part: Callable[[Rows], NDArray[np.float64]]) -> NDArray[np.float64]:
+    def total(
+        self,
+        part: Callable[[Rows], NDArray[np.float64]],
+        *,
+        at_once: int | None = None,
+        prepare: Preparation | None = None,
+    ) -> NDArray[np.float64]:
         """Σ `part(rows)` over blocks of this owner's records, which need not fit into memory.
 
-        Every record is in one block of one pass. Blocks may begin anywhere, so `part` bounds each record by itself. If
-        reading fails, the step stops and the owner sees why, whatever the bound of the release: it is no failed fit
-        that may be answered neutrally.
+        Every record is in one block of one pass. Blocks may begin anywhere, so `part` bounds each record by itself. It
+        gets at most `at_once` records, where that is given: what it computes of them then stays in a processor's cache.
+        `prepare` fills `Rows.prepared`, from memory where an earlier ask brought the same values. If reading fails, the
+        step stops and the owner sees why, whatever the bound of the release: it is no failed fit that may be answered
+        neutrally.
         """
         found: NDArray[np.float64] | None = None
         records = self.records
-        for block in self._blocks(records):
-            one = part(Rows(block.features, block.labels, np.ones(len(block), np.bool_), len(records)))
-            # A copy: `part` may return the block itself, which the next block overwrites.
-            found = np.array(one) if found is None else np.add(found, one, out=found)
+        pieces = None if prepare is None else self._host.prepared.of(records, prepare, at_once)
+        with one_thread():
+            for block in self._blocks(records):
+                for rows in _split(block, len(records), at_once):
+                    one = part(rows if pieces is None else replace(rows, prepared=pieces.take(rows.features)))
+                    # A copy: `part` may return the block itself, which the next block overwrites.
+                    found = np.array(one) if found is None else np.add(found, one, out=found)
+        if pieces is not None:
+            self._host.prepared.keep(records, pieces)
         assert found is not None
         return found
 
@@ -378,3 +395,14 @@ def _computed(name: str, index: int) -> str:
 
 def _paid(name: str) -> str:
     return f"paid:{name}"
+
+
+def _split(block: Records, every: int, at_once: int | None) -> Iterator[Rows]:
+    """A block in pieces of about one size, of at most `at_once` records: at least one piece."""
+    pieces = 1 if at_once is None else max(1, -(-len(block) // at_once))
+    step = max(1, -(-len(block) // pieces))
+    filled = np.ones(min(step, len(block)), np.bool_)
+    for start in range(0, max(1, len(block)), step):
+        features = block.features[start : start + step]
+        labels = None if block.labels is None else block.labels[start : start + step]
+        yield Rows(features, labels, filled[: len(features)], every)

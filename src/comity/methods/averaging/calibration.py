@@ -21,6 +21,7 @@ from math import exp, hypot, log
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.data.row_products import Weights as RowWeights
 from comity.data.row_products import row_norms, row_sums, softmax_rows
 from comity.methods.averaging.objectives import Objective
 
@@ -70,7 +71,9 @@ def limits_of(objective: Objective) -> Limits:
     return Limits(-0.3, 1.0, 0.25) if objective.kind == "logistic" else Limits(-0.8, 1.2, 0.5)
 
 
-def calibration_sums(objective: Objective, weights: Floats, x: Floats, y: Floats, filled: NDArray[np.bool_]) -> Floats:
+def calibration_sums(
+    objective: Objective, weights: Floats | RowWeights, x: Floats, y: Floats, filled: NDArray[np.bool_]
+) -> Floats:
     """The sums of both numbers over records (..., n, d): (..., 2).
 
     No weights turn a sum into NaN: they are clipped before they meet a record, so scores are finite.

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from comity.data import Bounded, Classes, Encoding, Records, Schema, Target
+from comity.data.row_products import round_rows, rows_in_cache
 from comity.errors import Refused, StudyError
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
@@ -37,6 +38,7 @@ from comity.federation.declare.protection import Derived, Summed
 from comity.federation.declare.release import Array
 from comity.federation.evaluation.assessment import Baseline, Figure
 from comity.federation.evaluation.score_card import PredictionTask
+from comity.federation.owner.prepared_rows import Preparation
 from comity.federation.owner.site import Rows, Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.record_sum import in_unit_ball
@@ -681,40 +683,52 @@ class AveragingProtocol(Protocol):
 
     # What a site does.
 
+    @property
+    def _at_once(self) -> int:
+        """Records of a block: as many as stay in a processor's cache, and more where sums over a block have more
+        numbers than that."""
+        return max(2 * rows_in_cache(self.features), 4 * self.features)
+
     @step(sends="second_moment", stacked=True)
     def second_moment(self, site: Site) -> None:
         blocks = self.blocks
-        site.contribute(
-            site.total(lambda rows: sum_moments(in_unit_ball(rows.features) * rows.filled[..., None], blocks))
-        )
+
+        def part(rows: Rows) -> Floats:
+            return sum_moments(in_unit_ball(rows.features) * rows.filled[..., None], blocks)
+
+        site.contribute(site.total(part, at_once=self._at_once))
 
     @step(sends="whitened_moment", stacked=True)
     def whitened_moment(self, site: Site, whitening: Floats) -> None:
-        blocks, white = self.blocks, Whitening(whitening)
+        blocks = self.blocks
 
         def part(rows: Rows) -> Floats:
-            return sum_moments(white.map_into_ball(in_unit_ball(rows.features)) * rows.filled[..., None], blocks)
+            _, whitened = rows.prepared
+            return sum_moments(whitened * rows.filled[..., None], blocks)
 
-        site.contribute(site.total(part))
+        site.contribute(site.total(part, at_once=self._at_once, prepare=_whiten_rows(whitening)))
 
     @step(sends="gradient", stacked=True)
     def gradient(self, site: Site, iterate: Floats, whitening: Floats) -> None:
         self._warn_owner(site)
-        clip, white = self.clip_norm(site.consortium), Whitening(whitening)
+        objective, clip = self.objective, self.clip_norm(site.consortium)
+        weights = objective.clip_weights(iterate).of_rounded_rows()
 
         def part(rows: Rows) -> Floats:
-            inside, targets = in_unit_ball(rows.features), self.scale_targets(rows.labels)
-            return self.objective.gradient(iterate, inside, targets, rows.filled, clip, white.map_into_ball(inside))
+            inside, whitened = rows.prepared
+            return objective.gradient(weights, inside, self.scale_targets(rows.labels), rows.filled, clip, whitened)
 
-        site.contribute(site.total(part))
+        site.contribute(site.total(part, at_once=self._at_once, prepare=_whiten_rows(whitening)))
 
     @step(sends="calibration", stacked=True)
     def calibration(self, site: Site, iterate: Floats) -> None:
+        weights = self.objective.clip_weights(iterate)
+
         def part(rows: Rows) -> Floats:
             inside, targets = in_unit_ball(rows.features), self.scale_targets(rows.labels)
-            return calibration_sums(self.objective, iterate, inside, targets, rows.filled)
+            return calibration_sums(self.objective, weights, inside, targets, rows.filled)
 
-        site.contribute(site.total(part))
+        site.contribute(site.total(part, at_once=self._at_once))
 
     @step(sends="moments", stacked=True)
     def moments(self, site: Site) -> None:
@@ -875,6 +889,17 @@ class AveragingProtocol(Protocol):
             f"; {self.calibrations} more sums of two numbers calibrate its probabilities, with noise of deviation "
             f"{noise:.3g} where a record counts at most 1"
         )
+
+
+def _whiten_rows(received: Floats) -> Preparation:
+    """Rows as scores are computed of them, and beside them whitened rows."""
+    whitening = Whitening(received)
+
+    def compute(features: Floats) -> tuple[Floats, Floats]:
+        inside = in_unit_ball(features)
+        return round_rows(inside), whitening.map_into_ball(inside)
+
+    return Preparation(f"whitened {received.shape}".encode() + received.tobytes(), compute)
 
 
 def _labels(records: Records) -> NDArray[Any]:

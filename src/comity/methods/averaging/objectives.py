@@ -22,7 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from comity.data.row_products import clip_received, row_norms, softmax_rows, unit_products
+from comity.compiled import compiled
+from comity.data.row_products import Weights as RowWeights
+from comity.data.row_products import clip_received, in_blocks, row_norms, softmax_rows
 from comity.errors import StudyError
 from comity.learn.fits import Fit, Huber, SmoothedHinge, contrasts, fit_logistic, fit_one_margin, fit_softmax, one_hot
 from comity.learn.norm_bound import minimiser_radius
@@ -59,7 +61,7 @@ class Objective:
 
     def gradient(
         self,
-        weights: Floats,
+        weights: Floats | RowWeights,
         x: Floats,
         y: Floats,
         filled: NDArray[np.bool_],
@@ -72,18 +74,19 @@ class Objective:
         A residual that is not finite counts as zero, so no record can turn a sum into NaN. A softmax residual is
         clipped as a vector of C classes, which has the same norm, and turned to C − 1 coordinates after the sum.
         """
-        residual = self.score_residual(self.scores(weights, x), y)
-        norm = row_norms(residual)[..., None]
-        usable = np.isfinite(norm) & filled[..., None]
-        residual, norm = np.where(usable, residual, 0.0), np.where(usable, norm, 0.0)
-        residual = residual * np.minimum(1.0, clip / np.maximum(norm, 1e-300))
+        residual = _clip_residuals(self.score_residual(self.scores(weights, x), y), filled, clip)
         total = residual.swapaxes(-1, -2) @ (x if along is None else along)
         return np.asarray(contrasts(self.width + 1) @ total if self.kind == "softmax" else total, np.float64)
 
-    def scores(self, weights: Floats, x: Floats) -> Floats:
+    def scores(self, weights: Floats | RowWeights, x: Floats) -> Floats:
         """For rows in the unit ball (..., n, d) the margin (..., n, 1), or a score of each class for a softmax. A row
         has the same score in any batch."""
-        return unit_products(x, clip_received(self.coefficients(clip_received(weights))))
+        factor = weights if isinstance(weights, RowWeights) else self.clip_weights(weights)
+        return in_blocks(factor.of_unit_rows, x, len(factor))
+
+    def clip_weights(self, weights: Floats) -> RowWeights:
+        """Received weights as a site multiplies by them: once for all blocks of its records."""
+        return RowWeights.of(clip_received(self.coefficients(clip_received(weights))))
 
     def score_residual(self, scores: Floats, y: Floats) -> Floats:
         """The derivative of the loss by `scores`."""
@@ -98,6 +101,29 @@ class Objective:
     def coefficients(self, weights: Floats) -> Floats:
         """A row per class from the k margins of a softmax; one row otherwise."""
         return np.asarray(contrasts(self.width + 1).T @ weights, np.float64) if self.kind == "softmax" else weights
+
+
+def _clip_residuals(residual: Floats, filled: NDArray[np.bool_], clip: float) -> Floats:
+    """Residuals (..., n, k) shortened to the norm `clip`; zero where they are not finite or not filled."""
+    if residual.shape[-1] == 1:
+        found = np.array(residual, order="C")
+        _clip_numbers(found.reshape(-1), np.ascontiguousarray(filled).reshape(-1), clip)
+        return found
+    norm = row_norms(residual)[..., None]
+    usable = np.isfinite(norm) & filled[..., None]
+    residual, norm = np.where(usable, residual, 0.0), np.where(usable, norm, 0.0)
+    return np.asarray(residual * np.minimum(1.0, clip / np.maximum(norm, 1e-300)), np.float64)
+
+
+@compiled
+def _clip_numbers(residuals: Floats, filled: NDArray[np.bool_], clip: float) -> None:
+    """`_clip_residuals` for k = 1, in place and in one pass: every operation rounds as in numpy."""
+    for i in range(residuals.shape[0]):
+        norm = np.sqrt(residuals[i] * residuals[i])
+        if filled[i] and np.isfinite(norm):
+            residuals[i] = residuals[i] * min(1.0, clip / max(norm, 1e-300))
+        else:
+            residuals[i] = 0.0
 
 
 def objective_of(kind: Kind, classes: int) -> Objective:

@@ -44,6 +44,7 @@ from comity.data.row_products import clip_received, in_blocks
 from comity.federation.declare.bounds import Range, Weights
 from comity.federation.declare.plausibility import moment_ranges
 from comity.learn.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
+from comity.methods.averaging.whitening_kernel import MAX_FEATURES, whiten
 
 Floats = NDArray[np.float64]
 Blocks = tuple[slice, ...]
@@ -155,7 +156,9 @@ class _Stage:
         # B x is no longer than B, of whose norm this is the next power of two, twice for rounding.
         length = float(np.ldexp(2.0, np.frexp(np.linalg.norm(bounded))[1]))
         factor = float(clip_received(np.array(scale)))
-        return cls(factor, RowWeights.of(bounded), RowWeights.of(length * bounded.T), length)
+        # Rows of B that are zero add nothing to an exact sum, and cost as much as others.
+        used = bounded[bounded.any(axis=1)]
+        return cls(factor, RowWeights.of(used), RowWeights.of(length * used.T, len(bounded)), length)
 
     def map_block(self, rows: Floats, *, in_ball: bool) -> Floats:
         """Rows of the unit ball; after an earlier stage they may be longer."""
@@ -169,6 +172,18 @@ class _Stage:
         np.subtract(rows, removed, out=removed)
         removed *= self.scale
         return removed
+
+    def map_into_ball(self, rows: Floats) -> Floats | None:
+        """`map_block` of rows (..., d) of the unit ball and then `in_unit_ball`, in one pass; None where factors or
+        rows are out of its range."""
+        (down, below), (up, above) = self.down.multiplied, self.up.multiplied
+        if below is not None or above is not None:
+            return None
+        # In one layout, that of blocks which are read from a source: every other would be compiled separately.
+        columns = np.ascontiguousarray(rows.reshape(-1, rows.shape[-1]).T)
+        found = np.empty(columns.shape)
+        done = whiten(columns, down, up, self.down.rounder, self.length, self.scale, found)
+        return found.T.reshape(rows.shape) if done else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,11 +204,19 @@ class Whitening:
 
     def map_into_ball(self, rows: Floats) -> Floats:
         """The same, scaled into the unit ball for any factors."""
+        if len(self._stages) == 1 and 0 < rows.shape[-1] <= MAX_FEATURES:
+            found = self._stages[0].map_into_ball(rows)
+            if found is not None:
+                return found
         return in_blocks(lambda block: in_unit_ball(self._map(block)), rows, rows.shape[-1])
 
     @cached_property
+    def _stages(self) -> list[_Stage]:
+        return [_Stage.clip(scale, directions) for scale, directions in self._pairs]
+
+    @cached_property
     def _map(self) -> Callable[[Floats], Floats]:
-        stages = [_Stage.clip(scale, directions) for scale, directions in self._pairs]
+        stages = self._stages
 
         def map_block(block: Floats) -> Floats:
             for number, stage in enumerate(stages):

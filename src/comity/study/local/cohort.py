@@ -25,6 +25,7 @@ from comity.federation.declare.declaration import Declaration, Release
 from comity.federation.declare.plausibility import require_plausible, require_ranges
 from comity.federation.declare.protection import Entrusted, Summed
 from comity.federation.messages.codec import decode, encode
+from comity.federation.owner.prepared_rows import Preparation
 from comity.federation.owner.site import Rows
 from comity.federation.part import spec_of
 from comity.federation.protocol import Protocol
@@ -59,9 +60,16 @@ class Stack:
         self._release = release
         self.units: NDArray[np.int64] | None = None
 
-    def total(self, part: Callable[[Rows], NDArray[np.float64]]) -> NDArray[np.float64]:
+    def total(
+        self,
+        part: Callable[[Rows], NDArray[np.float64]],
+        *,
+        at_once: int | None = None,
+        prepare: Preparation | None = None,
+    ) -> NDArray[np.float64]:
         """The total of each party of the stack, whose records are one block."""
-        return part(Rows(self.features, self.labels, self.filled))
+        prepared = () if prepare is None else prepare.compute(self.features)
+        return part(Rows(self.features, self.labels, self.filled, prepared=prepared))
 
     def contribute(self, value: NDArray[np.float64] | None = None) -> None:
         release, shape, stacked = self._release, self._release.shape, self.features.ndim == 3

@@ -1,0 +1,88 @@
+"""What steps compute of every record from public values, kept for asks that bring the same values again.
+
+A method whose rounds map all rows by one public map computes the mapped rows once. They are in memory only, and only
+those of the last map: a coordinator that sends another map each time makes a site compute, and not store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data.records import Records
+
+if TYPE_CHECKING:
+    from comity.data import LocalRecords
+
+Floats = NDArray[np.float64]
+
+Arrays = tuple[Floats, ...]
+
+MAX_BYTES = 1 << 28
+"""Records whose features take more are mapped again in each round: mapped rows may take twice as much again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """A map of features (..., n, d) to arrays (..., n, e), row by row. `values` are the public values that it depends
+    on, and its name: the same values are the same map."""
+
+    values: bytes
+    compute: Callable[[Floats], Arrays]
+
+
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    records: LocalRecords
+    values: bytes
+    at_once: int | None
+    rows: list[Arrays]
+    """Of all records, in pieces of `at_once`."""
+
+
+class PreparedRows:
+    """The prepared rows of a host's records: at most one map's."""
+
+    def __init__(self) -> None:
+        self._kept: _Kept | None = None
+
+    def clear(self) -> None:
+        self._kept = None
+
+    def of(self, records: LocalRecords, preparation: Preparation, at_once: int | None) -> _Pieces:
+        """For one pass over the records, in order, in pieces of `at_once`."""
+        # A local variable: the thread of another run may replace it meanwhile.
+        kept = self._kept
+        same = kept is not None and kept.records is records and kept.at_once == at_once
+        if kept is not None and same and kept.values == preparation.values:
+            return _Pieces(preparation, at_once, iter(kept.rows))
+        # The memory of other rows is free before more is taken.
+        self._kept = kept = None
+        small = isinstance(records, Records) and records.features.nbytes <= MAX_BYTES
+        return _Pieces(preparation, at_once, made=[] if small else None)
+
+    def keep(self, records: LocalRecords, pieces: _Pieces) -> None:
+        """After a pass over all records."""
+        if pieces.made is not None:
+            self._kept = _Kept(records, pieces.preparation.values, pieces.at_once, pieces.made)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    preparation: Preparation
+    at_once: int | None
+    known: Iterator[Arrays] | None = None
+    made: list[Arrays] | None = None
+
+    def take(self, features: Floats) -> Arrays:
+        """What is prepared of the next piece of the records."""
+        if self.known is not None:
+            return next(self.known)
+        found = self.preparation.compute(features)
+        if self.made is not None:
+            self.made.append(found)
+        return found

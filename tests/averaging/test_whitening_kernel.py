@@ -1,0 +1,89 @@
+"""The kernel makes the bits that numpy makes step by step, of any rows, factors, layouts and batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.data.row_products import in_blocks
+from comity.learn.record_sum import in_unit_ball
+from comity.methods.averaging.objectives import _clip_residuals
+from comity.methods.averaging.second_moments import MAX_DIRECTIONS, Whitening
+from comity.methods.averaging.whitening_kernel import MAX_FEATURES
+
+
+def rows_of(width: int, count: int = 150) -> np.ndarray:
+    generator = np.random.default_rng(width)
+    rows = generator.normal(size=(count, width))
+    rows[::7] = 0.0
+    rows[3] *= 1e-200
+    return in_unit_ball(rows * generator.uniform(0, 1, (count, 1)))
+
+
+def factors(width: int) -> list[Whitening]:
+    """None, one direction, all of them, some that are zero, and what no honest coordinator sends."""
+    generator = np.random.default_rng(width + 1)
+    some = generator.normal(size=(MAX_DIRECTIONS, width)) / np.sqrt(width)
+    gaps = some.copy()
+    gaps[[0, 4, 9]] = 0.0
+    start = Whitening.identity(width)
+    return [
+        start,
+        start.with_stage(0, 3.7, some[:1]),
+        start.with_stage(0, 0.9, some),
+        start.with_stage(0, 2.0**30, gaps),
+        start.with_stage(0, -1e300, 1e300 * some),
+        start.with_stage(0, np.nan, np.full((2, width), np.nan)),
+        start.with_stage(0, 1.0, 1e-300 * some),
+    ]
+
+
+def by_numpy(whitening: Whitening, rows: np.ndarray) -> np.ndarray:
+    return in_blocks(lambda block: in_unit_ball(whitening._map(block)), rows, rows.shape[-1])
+
+
+@pytest.mark.parametrize("width", [1, 2, 21, 63, MAX_FEATURES, MAX_FEATURES + 1])
+def test_the_kernel_and_numpy_agree_to_the_last_bit(width: int) -> None:
+    rows = rows_of(width)
+    for whitening in factors(width):
+        found = whitening.map_into_ball(rows)
+        # Equal as numbers: the sign of a zero may differ, which no sum shows.
+        np.testing.assert_array_equal(found, by_numpy(whitening, rows))
+        assert (np.linalg.norm(found, axis=1) <= 1 + 1e-12).all() and np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("width", [2, 21])
+def test_a_row_has_the_same_bits_in_any_tile_batch_and_layout(width: int) -> None:
+    rows = rows_of(width)
+    for whitening in factors(width):
+        whole = whitening.map_into_ball(rows)
+        for start, stop in ((0, 1), (1, 2), (63, 65), (64, 128), (5, 150)):
+            np.testing.assert_array_equal(whitening.map_into_ball(rows[start:stop]), whole[start:stop])
+        np.testing.assert_array_equal(whitening.map_into_ball(np.asfortranarray(rows)), whole)
+        np.testing.assert_array_equal(whitening.map_into_ball(rows[::-1])[::-1], whole)
+        stacked = whitening.map_into_ball(rows.reshape(3, 50, width))
+        np.testing.assert_array_equal(stacked.reshape(-1, width), whole)
+    assert Whitening.identity(width).map_into_ball(rows[:0]).shape == (0, width)
+
+
+def test_directions_that_are_zero_change_no_bit() -> None:
+    """They are left out of the products. Others stand before and after them."""
+    rows, width = rows_of(21), 21
+    some = np.random.default_rng(0).normal(size=(3, width)) / 5
+    spread = np.zeros((MAX_DIRECTIONS, width))
+    spread[[0, 4, 7]] = some
+    packed = Whitening.identity(width).with_stage(0, 2.0, some)
+    np.testing.assert_array_equal(
+        Whitening.identity(width).with_stage(0, 2.0, spread).map_into_ball(rows), packed.map_into_ball(rows)
+    )
+
+
+def test_clipped_residuals_of_one_and_of_several_margins() -> None:
+    values = np.array([0.0, -0.2, 0.5, 0.9, -3.0, np.nan, np.inf, 1e-320, 0.4, 0.7])
+    filled = np.array([True] * 8 + [False] * 2)
+    one = _clip_residuals(values[:, None], filled, 0.5)
+    # A second margin of zero takes the other path, and changes no norm.
+    two = _clip_residuals(np.stack([values, np.zeros(10)], axis=1), filled, 0.5)
+    np.testing.assert_array_equal(one[:, 0], two[:, 0])
+    assert one[:, 0].tolist() == [0.0, -0.2, 0.5, 0.5, -0.5, 0.0, 0.0, 1e-320, 0.0, 0.0]
+    assert values[3] == 0.9
