@@ -51,6 +51,10 @@ BENCHES = {
         "local fits and votes of 20,000 parties, against a loop over scikit-learn",
         "experiments.bench.methods.softlabel_parties:measure",
     ),
+    "startup": Experiment(
+        "processor time of a command before it does anything, against a process that imports numpy",
+        "experiments.bench.running.startup:measure",
+    ),
     "stream": Experiment(
         "averaging over records that stream from Parquet, against numpy on the same batches",
         "experiments.bench.running.stream:measure",

@@ -69,6 +69,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "pinned": "public keys of parties and submitters that you know",
         "relay": "the relay to connect to; without it the site does not serve",
         "memory": "gigabytes of encoded records; more are read in blocks",
+        "cache": "gigabytes of encoded records on disk while they are read in blocks; 0 reads the source for each sum",
     },
     "PolicyTable": {
         "protocols": "methods that may run",
