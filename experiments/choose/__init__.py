@@ -3,6 +3,7 @@
 METHODS = {
     "averaging": "experiments.choose.averaging:choices",
     "softlabel": "experiments.choose.softlabel:choices",
+    "synthetic": "experiments.choose.synthetic:choices",
     "vertical": "experiments.choose.vertical:choices",
 }
 """Where the constants of each method are: a function that yields a `Choice` for each."""
