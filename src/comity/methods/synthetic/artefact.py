@@ -27,7 +27,7 @@ from comity.data import Schema
 from comity.entropy import Stream
 from comity.errors import DataError, SchemaError
 from comity.methods.synthetic.consistency import ConsistentTables, make_consistent
-from comity.methods.synthetic.counts import Counting, expected_errors
+from comity.methods.synthetic.counts import MAX_LABEL_ERROR, Counting, expected_errors, label_error
 from comity.methods.synthetic.edges import MeasuredNumbers, Measuring
 from comity.methods.synthetic.synthesis import Synthesis
 from comity.representation import html_frame, short_repr
@@ -382,6 +382,9 @@ def _describe_errors(counts: NoisyCounts) -> tuple[str, ...]:
             f"Of a table of two columns, noise alone moves {sum(pairs) / len(pairs):.2%} of the records on average, "
             f"{max(pairs):.2%} at most, before tables are made to agree with each other."
         )
+    labels = label_error(counts.counting.layout, errors)
+    if labels is not None and labels > MAX_LABEL_ERROR:
+        found.append("A model of these rows may predict the target worse than a constant: too few records.")
     return tuple(found)
 
 

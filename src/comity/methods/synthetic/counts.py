@@ -301,6 +301,18 @@ def expected_errors(
     return {block.key: min(1.0, mean * block.cells * deviations[block.key] / records) for block in layout.blocks}
 
 
+# Above it, a learner of the rows may predict the target worse than a constant. Of datasets of 1,000 to 20,000 training
+# records of Adult and credit defaults, at epsilon .1, .3 and 1, all that were worse than the constant had label tables
+# off by more than .22 on average, and all below .2 were better.
+MAX_LABEL_ERROR = 0.2
+
+
+def label_error(layout: Layout, errors: Mapping[tuple[int, ...], float]) -> float | None:
+    """The mean of the expected errors of tables with the target; None without a target."""
+    found = [error for key, error in errors.items() if len(key) == 2 and layout.target in key]
+    return sum(found) / len(found) if found else None
+
+
 # The second round.
 #
 # The first round counts every table with a part of the loss. The second spends the rest on the pairs with the target

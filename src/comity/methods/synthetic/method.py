@@ -39,12 +39,14 @@ from comity.methods.synthetic.counts import (
     BINS,
     FIRST_SHARE,
     MAX_COUNTS,
+    MAX_LABEL_ERROR,
     MAX_PAIR_NOISE,
     Counting,
     Recount,
     affords_pairs,
     expected_errors,
     fit_counting,
+    label_error,
     pair_noise,
     split_loss,
     table_ranges,
@@ -424,11 +426,22 @@ class CountsProtocol(Protocol):
         errors = expected_errors(self.counting(consortium).layout, deviations, rows)
         pairs = [error for key, error in errors.items() if len(key) == 2] or list(errors.values())
         mean = sum(pairs) / len(pairs)
-        useless = ", so expect a useless dataset: raise epsilon or bring more records" if mean > 0.5 else ""
+        useless = self._warn_of_noise(mean, label_error(self.counting(consortium).layout, errors))
         return (
             f"{noise}: in a table, noise alone moves {mean:.2%} of {rows:,} records on average and "
             f"{max(errors.values()):.2%} at most, before tables are made to agree{useless}"
         )
+
+    @staticmethod
+    def _warn_of_noise(mean: float, labels: float | None) -> str:
+        if mean > 0.5:
+            return ", so expect a useless dataset: raise epsilon or bring more records"
+        if labels is not None and labels > MAX_LABEL_ERROR:
+            return (
+                f". Tables with the target are off by {labels:.0%} of the records, so a model of the dataset may "
+                "predict the target worse than a constant: raise epsilon or bring more records"
+            )
+        return ""
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
         counting, whole, rows = (
