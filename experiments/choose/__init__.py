@@ -4,6 +4,7 @@ METHODS = {
     "adaptation": "experiments.choose.adaptation:choices",
     "averaging": "experiments.choose.averaging:choices",
     "softlabel": "experiments.choose.softlabel:choices",
+    "synthetic": "experiments.choose.synthetic:choices",
     "vertical": "experiments.choose.vertical:choices",
 }
 """Where the constants of each method are: a function that yields a `Choice` for each."""

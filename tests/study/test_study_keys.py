@@ -126,6 +126,7 @@ VALUES: dict[str, list[str]] = {
     "synthetic.rows": ["500"],
     "synthetic.sizes": ["30"],
     "synthetic.bins": ["3"],
+    "synthetic.edges": ['"equal"', '"measured"'],
     "synthetic.pooling": ['"none"'],
     "synthetic.rounds": ["2"],
     "synthetic.products": ['"rlwe"', '"dealer"'],

@@ -100,7 +100,8 @@ def wiring_checks(runs: int) -> list[Check]:
 
     A colluding party subtracts its part. What is left has to be as wide as the parts that the sum is private by.
     """
-    study = Synthetic(PLANE).study(PARTIES, epsilon=EPSILON, delta=DELTA, colluders=1)
+    # Equal edges: one sum, so that a party's draws are its part of this sum.
+    study = Synthetic(PLANE, edges="equal").study(PARTIES, epsilon=EPSILON, delta=DELTA, colluders=1)
     agreement = study.agreement
     consortium = agreement.consortium
     made = NeighbourRecords(study.schema, consortium, "ash", by_columns=False, group=1, others=12)

@@ -87,7 +87,7 @@ def site_schema() -> dict[str, Any]:
 
 
 def schema_schema() -> dict[str, Any]:
-    """Columns by kind, a target of classes or with bounds, and an identifier."""
+    """Columns by kind, a target of classes or with bounds, an identifier, and what no record can be."""
     from pydantic import TypeAdapter
 
     from comity.data.schemas.schema import KINDS
@@ -112,6 +112,7 @@ def schema_schema() -> dict[str, Any]:
         "required": ["name"],
         "additionalProperties": False,
     }
+    impossible = {"type": "object", "additionalProperties": {"type": "array", "minItems": 1}, "minProperties": 2}
     return {
         "$schema": _DRAFT,
         "title": "A schema of Comity",
@@ -120,6 +121,7 @@ def schema_schema() -> dict[str, Any]:
             "columns": {"type": "object", "additionalProperties": {"oneOf": kinds}},
             "target": target,
             "identifier": identifier,
+            "impossible": {"type": "array", "items": impossible},
         },
         "additionalProperties": False,
         **({"$defs": definitions} if definitions else {}),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from comity.data.records import Records
 from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
 from comity.data.schemas.conforming import Tally
+from comity.data.schemas.impossible import Impossible
 from comity.data.schemas.schema import Schema
 from comity.lazy_exports import export_lazily
 
@@ -64,6 +65,7 @@ __all__ = [
     "Finding",
     "Frame",
     "Group",
+    "Impossible",
     "LocalRecords",
     "NormBounds",
     "Numeric",

@@ -82,6 +82,7 @@ def explain(
     for follower in schema.columns:
         if follower.follows is not None:
             findings += _check_follower(schema[follower.follows], follower, frame, where)
+    findings += _count_impossible(schema, frame, where)
     if schema.identifier is not None:
         findings += _check_identifier(schema.identifier, frame, where, unit)
     return findings
@@ -111,7 +112,8 @@ def _without(schema: Schema, names: set[str]) -> Schema:
     target = None if schema.target is None or schema.target.name in names else schema.target
     if not columns and target is None:
         return schema
-    return Schema(columns, target, None if schema.identifier in names else schema.identifier)
+    rules = tuple(rule for rule in schema.impossible if names.isdisjoint(rule.names))
+    return Schema(columns, target, None if schema.identifier in names else schema.identifier, rules)
 
 
 def explain_size(records: int, where: str, *, unit: str | None = None, declared: int | None = None) -> list[Finding]:
@@ -235,6 +237,28 @@ def _check_follower(leader: Column, follower: Column, frame: pd.DataFrame, where
         "remove follows."
     )
     return [Finding(_severity(broken, len(frame)), follower.name, sentence)]
+
+
+def _count_impossible(schema: Schema, frame: pd.DataFrame, where: str) -> list[Finding]:
+    """Count records that a rule of the schema declares impossible."""
+    findings = []
+    for place, rule in enumerate(schema.impossible):
+        target = schema.target is not None and schema.target.name in rule.names
+        columns = tuple(replace(column, follows=None) for column in schema.columns if column.name in rule.names)
+        cells = Cells(Schema(columns, schema.target if target else None, None, (rule,)))
+        try:
+            count = int(cells.is_impossible(cells.locate(frame, where)).sum())
+        except DataError:
+            # Other findings report values that are refused.
+            continue
+        if count:
+            sentence = (
+                f"{where}: {', '.join(rule.names)}: {count} of {len(frame)} records contradict rule {place + 1} of "
+                "impossible; this costs accuracy and no privacy, and synthetic data has no such records: correct the "
+                "records, or agree on a narrower rule."
+            )
+            findings.append(Finding(_severity(count, len(frame)), rule.names[0], sentence))
+    return findings
 
 
 def _count_missing(column: Column | Target, count: int, total: int, where: str, *, handled: bool) -> list[Finding]:

@@ -109,7 +109,8 @@ class Numeric:
         if isinstance(edges, str) or not isinstance(edges, Iterable):
             _refuse(at, "a list of numbers", edges, "write edges = [10, 20]")
         numbers = tuple(_check_number(edge, at) for edge in edges)
-        inside = all(self.low < edge < self.high for edge in numbers)
+        # Of whole numbers the last may be a bin by itself.
+        inside = all(self.low < edge < self.high + self.integer for edge in numbers)
         rising = all(a < b for a, b in pairwise(numbers))
         if not numbers or not inside or not rising:
             _refuse(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
+from comity.data.schemas.impossible import MAX_RULES, Impossible, check_rule
 from comity.errors import SchemaError, did_you_mean
 from comity.representation import html_table, short_repr
 from comity.untrusted.toml import BadToml, read_tables
@@ -31,7 +32,8 @@ _SHOWN = 40
 
 @dataclass(frozen=True)
 class Schema:
-    """Feature columns in order, an optional target, and an optional column that identifies the person of a record.
+    """Feature columns in order, an optional target, an optional column that identifies the person of a record, and
+    what no record can be (`impossible`).
 
         schema = comity.Schema.load("schema.toml")
         schema.to_toml()
@@ -53,6 +55,7 @@ class Schema:
     columns: tuple[Column, ...]
     target: Target | None = None
     identifier: str | None = None
+    impossible: tuple[Impossible, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
@@ -90,6 +93,21 @@ class Schema:
                     f"{leader!r}; name the column that determines this one.",
                     key=f"columns.{name}.follows",
                 )
+        if self.impossible:
+            object.__setattr__(self, "impossible", self._check_rules())
+
+    def _check_rules(self) -> tuple[Impossible, ...]:
+        rules = tuple(self.impossible)
+        if len(rules) > MAX_RULES:
+            raise SchemaError(
+                f"impossible: expected at most {MAX_RULES} tables, found {len(rules)}; put values of one column that "
+                "the same values exclude into one table.",
+                key="impossible",
+            )
+        known: dict[str, Column | Target] = {column.name: column for column in self.columns}
+        if self.target is not None:
+            known[self.target.name] = self.target
+        return tuple(check_rule(rule, known, place) for place, rule in enumerate(rules))
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -164,15 +182,20 @@ class Schema:
             for column in self.columns
             if column.name in names
         )
-        return Schema(columns, self.target if holds_target else None, self.identifier)
+        held = names | ({self.target.name} if holds_target and self.target is not None else set())
+        # A rule about columns of several parties says nothing about one party's columns alone.
+        rules = tuple(rule for rule in self.impossible if held.issuperset(rule.names))
+        return Schema(columns, self.target if holds_target else None, self.identifier, rules)
 
     def to_toml(self) -> str:
         """TOML text that parses to an equal schema."""
         tables = self._tables()
-        columns = {f"columns.{toml_key(name)}": table for name, table in tables.pop("columns").items()}
+        columns = {f"[columns.{toml_key(name)}]": table for name, table in tables.pop("columns").items()}
+        rules = tables.pop("impossible", [])
+        others = {f"[{name}]": table for name, table in tables.items()}
         lines: list[str] = []
-        for name, table in (columns | tables).items():
-            lines += [f"[{name}]", *(f"{key} = {to_toml_value(value)}" for key, value in table.items()), ""]
+        for head, table in (*(columns | others).items(), *(("[[impossible]]", rule) for rule in rules)):
+            lines += [head, *(f"{toml_key(key)} = {to_toml_value(value)}" for key, value in table.items()), ""]
         return "\n".join(lines)
 
     def digest(self) -> str:
@@ -195,6 +218,8 @@ class Schema:
             tables["target"]["draft"] = True
         if self.identifier is not None:
             tables["identifier"] = {"name": self.identifier}
+        if self.impossible:
+            tables["impossible"] = [rule.table() for rule in self.impossible]
         return tables
 
 
@@ -209,7 +234,7 @@ def _column_table(column: Column) -> dict[str, Any]:
 
 
 def _parse_schema(tables: Mapping[str, Any]) -> Schema:
-    _check_keys(tables, ("columns", "target", "identifier"), "")
+    _check_keys(tables, ("columns", "target", "identifier", "impossible"), "")
     columns = _require_table(tables.get("columns", {}), "columns")
     target = _parse_target(_require_table(tables["target"], "target")) if "target" in tables else None
     identifier: str | None = None
@@ -221,7 +246,17 @@ def _parse_schema(tables: Mapping[str, Any]) -> Schema:
         tuple(_parse_column(name, _require_table(table, f"columns.{name}")) for name, table in columns.items()),
         target,
         identifier,
+        _parse_rules(tables.get("impossible", [])),
     )
+
+
+def _parse_rules(tables: Any) -> tuple[Impossible, ...]:
+    if not isinstance(tables, list):
+        raise SchemaError(
+            f"impossible: expected tables, found {tables!r}; write each rule as [[impossible]] with a line per column.",
+            key="impossible",
+        )
+    return tuple(Impossible.of(_require_table(table, f"impossible[{place}]")) for place, table in enumerate(tables))
 
 
 def _parse_column(name: str, table: Mapping[str, Any]) -> Column:

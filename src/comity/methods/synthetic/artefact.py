@@ -27,7 +27,8 @@ from comity.data import Schema
 from comity.entropy import Stream
 from comity.errors import DataError, SchemaError
 from comity.methods.synthetic.consistency import ConsistentTables, make_consistent
-from comity.methods.synthetic.counts import Counting, expected_errors
+from comity.methods.synthetic.counts import MAX_LABEL_ERROR, Counting, expected_errors, label_error
+from comity.methods.synthetic.edges import MeasuredNumbers, Measuring
 from comity.methods.synthetic.synthesis import Synthesis
 from comity.representation import html_frame, short_repr
 
@@ -61,15 +62,19 @@ class NoisyCounts:
     total: int | None
     parties: int
     narrowed: tuple[float, ...] | None = None
+    measured: MeasuredNumbers | None = None
+    """The narrow counts that edges of cells were measured by, if they were."""
 
     @property
     def schema(self) -> Schema:
-        return self.counting.schema
+        """The schema of the study, without measured edges."""
+        return self.counting.schema if self.measured is None else self.measured.measuring.schema
 
     @cached_property
     def digest(self) -> str:
         page = json.dumps(self._page(), sort_keys=True).encode()
-        return hashlib.sha256(page + np.ascontiguousarray(self.values, "<f8").tobytes()).hexdigest()
+        values = self.values if self.measured is None else np.concatenate([self.values, self.measured.values])
+        return hashlib.sha256(page + np.ascontiguousarray(values, "<f8").tobytes()).hexdigest()
 
     @cached_property
     def tables(self) -> Mapping[tuple[int, ...], Floats]:
@@ -114,7 +119,14 @@ class NoisyCounts:
         stream = Stream.public("synthetic rows", self.digest, count)
         synthesis = self._synthesis if target is None else self._synthesis_for(target)
         codes = synthesis.make_rows(self.consistent, stream, count)
-        return self.counting.cells.draw(codes, stream)
+        if self.measured is None:
+            return self.counting.cells.draw(codes, stream)
+        codes = self.measured.refine(codes, self.counting.cells, stream)
+        return self.measured.measuring.narrow.draw(codes, stream)
+
+    def means_of_cells(self, column: int) -> Floats | None:
+        """The mean of each cell's values by narrow counts; None where edges were not measured."""
+        return None if self.measured is None else self.measured.middles(column, self.counting.cells)
 
     def _synthesis_for(self, target: str) -> Synthesis:
         layout, names = self.counting.layout, self.counting.cells.names
@@ -134,7 +146,14 @@ class NoisyCounts:
 
     def _page(self) -> dict[str, Any]:
         counting = self.counting
-        twice = {} if self.narrowed is None else {"narrowed": list(self.narrowed)}
+        twice: dict[str, Any] = {} if self.narrowed is None else {"narrowed": list(self.narrowed)}
+        if self.measured is not None:
+            measuring = self.measured.measuring
+            twice["measured"] = {
+                "schema": measuring.schema.to_toml(),
+                "cells": measuring.cells,
+                "deviation": self.measured.deviation,
+            }
         return {
             "format": _FORMAT,
             "schema": counting.schema.to_toml(),
@@ -149,7 +168,8 @@ class NoisyCounts:
         }
 
     def save(self, folder: Path) -> None:
-        write_arrays(folder / _ARRAYS, {"counts": np.asarray(self.values, "<f8")})
+        narrow = {} if self.measured is None else {"narrow": np.asarray(self.measured.values, "<f8")}
+        write_arrays(folder / _ARRAYS, {"counts": np.asarray(self.values, "<f8"), **narrow})
         (folder / _PAGE).write_text(json.dumps(self._page(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
     @classmethod
@@ -167,14 +187,16 @@ class NoisyCounts:
                 _read_flag(page["pure"]),
             )
             total = None if page["total"] is None else _read_whole(page["total"], 1)
+            arrays = read_arrays(folder / _ARRAYS)
             made = cls(
                 counting,
                 page["model"],
-                np.asarray(read_arrays(folder / _ARRAYS)["counts"], np.float64),
+                np.asarray(arrays["counts"], np.float64),
                 float(page["deviation"]),
                 total,
                 _read_whole(page["parties"], 1),
                 _read_narrowed(page["narrowed"], counting) if "narrowed" in page else None,
+                _read_measured(page["measured"], arrays["narrow"], counting, path) if "measured" in page else None,
             )
             if made.model not in MODELS or not 0 < made.deviation < math.inf:
                 raise ValueError("unknown model, or no valid deviation")
@@ -195,6 +217,14 @@ def _read_narrowed(value: Any, counting: Counting) -> tuple[float, ...]:
     found = tuple(float(one) for one in value)
     if len(found) != len(counting.layout.blocks) or not all(0 < one <= 1 for one in found):
         raise ValueError("tables that were counted twice need a factor between 0 and 1 for each table")
+    return found
+
+
+def _read_measured(page: Any, values: Any, counting: Counting, path: Path) -> MeasuredNumbers:
+    measuring = Measuring(Schema.parse(page["schema"], str(path)), counting.bins, _read_whole(page["cells"], 2))
+    found = MeasuredNumbers(measuring, np.asarray(values, np.float64), float(page["deviation"]))
+    if found.schema != counting.schema:
+        raise ValueError("the edges of cells are not those that the narrow counts give")
     return found
 
 
@@ -283,12 +313,18 @@ class SyntheticDataset:
         }[counts.model]
         again = sum(one < 1 for one in counts.narrowed or ())
         twice = f"those of {again} tables counted twice, " if again else ""
+        inside = "Numbers are uniform inside their bins."
+        if counts.measured is not None:
+            numbers = len(counts.measured.measuring.names)
+            inside = (
+                f"Edges of {numbers} numbers were measured, and values inside their bins are drawn by narrow counts "
+                "of the column; other numbers are uniform inside their bins."
+            )
         parts = dict(own.parts)
         parts["Expected error"] = " ".join(_describe_errors(counts))
         parts["How it was made"] = (
             f"From {len(counts.values):,} noisy counts of {counts.parties} parties, {twice}the only thing that was "
-            f"released: {how}. Class labels are redrawn from all columns of a row. Numbers are uniform inside their "
-            "bins."
+            f"released: {how}. Class labels are redrawn from all columns of a row. {inside}"
         )
         parts["Files"] = (
             f"{own.parts['Files']} `counts.json` and `counts.npz` hold the counts: another number of rows, tables and "
@@ -346,6 +382,9 @@ def _describe_errors(counts: NoisyCounts) -> tuple[str, ...]:
             f"Of a table of two columns, noise alone moves {sum(pairs) / len(pairs):.2%} of the records on average, "
             f"{max(pairs):.2%} at most, before tables are made to agree with each other."
         )
+    labels = label_error(counts.counting.layout, errors)
+    if labels is not None and labels > MAX_LABEL_ERROR:
+        found.append("A model of these rows may predict the target worse than a constant: too few records.")
     return tuple(found)
 
 

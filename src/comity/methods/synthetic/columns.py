@@ -91,7 +91,9 @@ class ColumnPartition:
     @cached_property
     def _encodings(self) -> dict[str, CellEncoding]:
         return {
-            party: CellEncoding(self.schema.restrict(columns), cut=self.bins, buckets=BUCKETS)
+            party: CellEncoding(
+                self.schema.restrict(columns), cut=self.bins, buckets=BUCKETS, rules=self.schema.impossible
+            )
             for party, columns in self.columns.items()
         }
 

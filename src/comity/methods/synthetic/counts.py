@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import CellEncoding, Cells, Classes, Schema
+from comity.data.cells import CellRule
 from comity.errors import DataError, StudyError
 from comity.federation.declare.bounds import Range, Weights
 from comity.federation.declare.consortium import Consortium
@@ -86,6 +87,8 @@ class Layout:
     sparse: bool = False
     """Whether only pairs with the label are counted, because noise would cover the others."""
     emphasis: BlockWeights = GAUSSIAN
+    impossible: tuple[CellRule, ...] = ()
+    """What no record can be, by the schema. It changes no count and no weight."""
 
     @property
     def columns(self) -> int:
@@ -235,7 +238,8 @@ class Counting:
             place[column.name]: place[column.follows] for column in self.schema.columns if column.follows is not None
         }
         target = None if self.schema.target is None else len(cells.names) - 1
-        return Layout(cells.sizes, target, follows, self.sparse, LAPLACE if self.pure else GAUSSIAN)
+        weights = LAPLACE if self.pure else GAUSSIAN
+        return Layout(cells.sizes, target, follows, self.sparse, weights, cells.impossible)
 
     @property
     def sparser(self) -> Counting:
@@ -297,6 +301,18 @@ def expected_errors(
     return {block.key: min(1.0, mean * block.cells * deviations[block.key] / records) for block in layout.blocks}
 
 
+# Above it, a learner of the rows may predict the target worse than a constant. Of datasets of 1,000 to 20,000 training
+# records of Adult and credit defaults, at epsilon .1, .3 and 1, all that were worse than the constant had label tables
+# off by more than .22 on average, and all below .2 were better.
+MAX_LABEL_ERROR = 0.2
+
+
+def label_error(layout: Layout, errors: Mapping[tuple[int, ...], float]) -> float | None:
+    """The mean of the expected errors of tables with the target; None without a target."""
+    found = [error for key, error in errors.items() if len(key) == 2 and layout.target in key]
+    return sum(found) / len(found) if found else None
+
+
 # The second round.
 #
 # The first round counts every table with a part of the loss. The second spends the rest on the pairs with the target
@@ -315,17 +331,18 @@ FIRST_SHARE = Decimal("0.4")
 _ROUND_DOWN = Context(prec=50, rounding=ROUND_FLOOR)
 
 
-def split_loss(consortium: Consortium) -> tuple[Noise, Noise]:
-    """The noise of each round. Gaussian noise splits μ², Laplace noise splits ε; both add up."""
+def split_loss(consortium: Consortium, share: Decimal = FIRST_SHARE) -> tuple[Noise, Noise]:
+    """The noise of each of two sums, of which the first spends a share of the loss. Gaussian noise splits μ², Laplace
+    noise splits ε; both add up."""
     if isinstance(consortium.loss, Pure):
-        first, second = _split(consortium.loss.epsilon)
+        first, second = _split(consortium.loss.epsilon, share)
         return Laplace(Pure(first)), Laplace(Pure(second))
-    first, second = _split(gaussian_budget(consortium.loss).square)
+    first, second = _split(gaussian_budget(consortium.loss).square, share)
     return Gaussian(GDP.squared(first)), Gaussian(GDP.squared(second))
 
 
-def _split(whole: Decimal) -> tuple[Decimal, Decimal]:
-    first = _ROUND_DOWN.multiply(whole, FIRST_SHARE)
+def _split(whole: Decimal, share: Decimal) -> tuple[Decimal, Decimal]:
+    first = _ROUND_DOWN.multiply(whole, share)
     return first, _ROUND_DOWN.subtract(whole, first)
 
 

@@ -361,6 +361,8 @@ def _draw_section(counting: Counting, ours: Integers, theirs: Integers, sentence
 # one, or for an owner of some columns, the shares of each column's cells are compared; the constant is a dataset in
 # which all cells are equally likely.
 
+InCells = Callable[[Floats], Floats]
+
 SHARES_MEASURE = "share of your records that would have to change cells, mean over columns"
 
 
@@ -370,7 +372,8 @@ def encode_rows(presented: SyntheticDataset) -> Integers:
     return np.asarray(found.features, np.int64)
 
 
-def score_target(presented: SyntheticDataset, records: LocalRecords) -> OwnScore | None:
+def score_target(presented: SyntheticDataset, records: LocalRecords, in_cells: InCells = np.asarray) -> OwnScore | None:
+    """Score predictions of the target. `in_cells` gives records as encoded in the dataset's cells."""
     sizes = presented.counts.counting.layout.sizes
     made = encode_rows(presented)
     # One more record of every kind: what the dataset lacks is not impossible.
@@ -382,7 +385,7 @@ def score_target(presented: SyntheticDataset, records: LocalRecords) -> OwnScore
         given.append(np.log(table / table.sum(axis=0)))
     counts, wrong = (np.zeros(sizes[-1], np.int64) for _ in range(2))
     for block in records.blocks():
-        cells = np.asarray(block.features, np.int64)
+        cells = np.asarray(in_cells(block.features), np.int64)
         score = np.tile(prior, (len(cells), 1))
         for column, table in enumerate(given):
             score += table[cells[:, column]]
@@ -392,12 +395,15 @@ def score_target(presented: SyntheticDataset, records: LocalRecords) -> OwnScore
     return score_classes(counts, wrong)
 
 
-def score_columns(presented: SyntheticDataset, records: LocalRecords, places: tuple[int, ...]) -> OwnScore | None:
-    """Compare the shares of cells. `places` are the indices of the owner's columns in the dataset."""
+def score_columns(
+    presented: SyntheticDataset, records: LocalRecords, places: tuple[int, ...], in_cells: InCells = np.asarray
+) -> OwnScore | None:
+    """Compare the shares of cells. `places` are the indices of the owner's columns in the dataset; `in_cells` is that
+    of `score_target`."""
     sizes, made = presented.counts.counting.layout.sizes, encode_rows(presented)
     own = [np.zeros(sizes[place], np.int64) for place in places]
     for block in records.blocks():
-        cells = np.asarray(block.features, np.int64)
+        cells = np.asarray(in_cells(block.features), np.int64)
         for at, place in enumerate(places):
             own[at] += np.bincount(cells[:, at], minlength=sizes[place])
     count = int(own[0].sum()) if own else 0

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from comity.entropy import Stream
 from comity.methods.synthetic.consistency import ConsistentTables
 from comity.methods.synthetic.counts import Layout
+from comity.methods.synthetic.impossibilities import Impossibilities
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -25,6 +26,8 @@ Integers = NDArray[np.int64]
 _PRIOR = 0.5
 _STEP, _WIDE = 0.5, 2.0
 _ROUNDS = 30
+# Above so many effects they are fitted by gradients, on at most so many rows and in so many rounds: limits of time.
+_MAX_NEWTON, _MANY_FITTED, _MANY_ROUNDS = 600, 20_000, 60
 # The most rows that effects are fitted on: a limit of size.
 _FITTED = 50_000
 
@@ -51,12 +54,22 @@ def redraw_labels(
     sigma = np.concatenate([np.full(layout.sizes[k], consistent.deviation[_pair_key(k, target)]) for k in used]) * share
     prior = _precision([(layout.sizes[k], (ordered or {}).get(k, 0)) for k in used])
     of_classes = np.maximum(consistent.singles[target], 1e-9)
-    effects = fit_effects(design, wanted, sigma, prior, of_classes / of_classes.sum())
-    probabilities = [
-        effects.probabilities(one_hot(codes[start : start + _FITTED], used, layout.sizes))
-        for start in range(0, len(codes), _FITTED)
-    ]
-    return draw_labels(np.concatenate(probabilities), stream)
+    rules = Impossibilities(layout)
+    # Classes that a row's other columns make impossible have no probability, in the fit and in the draw.
+    possible = rules.possible_cells(codes, target) if rules else None
+    effects = fit_effects(
+        design, wanted, sigma, prior, of_classes / of_classes.sum(), None if possible is None else possible[:_FITTED]
+    )
+    parts = [slice(start, start + _FITTED) for start in range(0, len(codes), _FITTED)]
+    probabilities = np.concatenate(
+        [
+            effects.probabilities(
+                one_hot(codes[part], used, layout.sizes), None if possible is None else possible[part]
+            )
+            for part in parts
+        ]
+    )
+    return draw_labels(probabilities, stream)
 
 
 @dataclass(frozen=True)
@@ -66,10 +79,12 @@ class Effects:
     intercept: Floats
     of_cells: Floats
 
-    def probabilities(self, design: NDArray[np.float32]) -> Floats:
-        """The probability of every class, for every row."""
+    def probabilities(self, design: NDArray[np.float32], possible: NDArray[np.bool_] | None = None) -> Floats:
+        """The probability of every class, for every row; none where a class is not `possible`."""
         eta = self.intercept[None] + design @ self.of_cells.T.astype(np.float32)
         eta = np.column_stack([eta, np.zeros(len(design))])
+        if possible is not None:
+            eta = np.where(possible, eta, -np.inf)
         eta -= eta.max(1, keepdims=True)
         raised = np.exp(eta)
         return np.asarray(raised / raised.sum(1, keepdims=True))
@@ -83,7 +98,14 @@ def one_hot(codes: Integers, used: Sequence[int], sizes: Sequence[int]) -> NDArr
     return design
 
 
-def fit_effects(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prior: Floats, share: Floats) -> Effects:
+def fit_effects(
+    design: NDArray[np.float32],
+    wanted: Floats,
+    sigma: Floats,
+    prior: Floats,
+    share: Floats,
+    possible: NDArray[np.bool_] | None = None,
+) -> Effects:
     """Fit effects by Levenberg–Marquardt on standardised misses.
 
     A miss is a (cell, class) count of the model less the released one, divided by its deviation, which includes some
@@ -96,9 +118,11 @@ def fit_effects(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prio
     damping = 1.0
     counts = design.sum(0).astype(np.float64)
     spread = np.sqrt(sigma[:, None] ** 2 + counts[:, None] * (share * (1 - share))[None, :-1] * 0.05 + 1)
+    if free * cells > _MAX_NEWTON:
+        return _fit_many(design, wanted, spread, prior, intercept, possible)
 
     def predict(found: Floats) -> Floats:
-        return Effects(intercept, found).probabilities(design)
+        return Effects(intercept, found).probabilities(design, possible)
 
     def loss(p: Floats, found: Floats) -> float:
         miss = (design.T @ p[:, :-1].astype(np.float32) - wanted[:, :-1]) / spread
@@ -133,6 +157,36 @@ def fit_effects(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prio
     return Effects(intercept, effects)
 
 
+def _fit_many(
+    design: NDArray[np.float32],
+    wanted: Floats,
+    spread: Floats,
+    prior: Floats,
+    intercept: Floats,
+    possible: NDArray[np.bool_] | None,
+) -> Effects:
+    """The same loss for very many effects, by gradients: their matrix of second derivatives would take too long."""
+    from scipy.optimize import minimize
+
+    free, cells = len(intercept), design.shape[1]
+    rows = min(len(design), _MANY_FITTED)
+    scale = len(design) / rows
+    part, allowed = design[:rows], None if possible is None else possible[:rows]
+
+    def loss(flat: Floats) -> tuple[float, Floats]:
+        found = flat.reshape(free, cells)
+        p = Effects(intercept, found).probabilities(part, allowed)[:, :-1]
+        miss = (scale * (part.T @ p.astype(np.float32)) - wanted[:, :-1]) / spread
+        pulled = found @ prior
+        slope = part @ (2 * scale * miss / spread).astype(np.float32)
+        moved = p * (slope - (p * slope).sum(1, keepdims=True))
+        gradient = (part.T @ moved.astype(np.float32)).T + 2 * pulled
+        return float((miss**2).sum() + (found * pulled).sum()), np.asarray(gradient, np.float64).ravel()
+
+    best = minimize(loss, np.zeros(free * cells), jac=True, method="L-BFGS-B", options={"maxiter": _MANY_ROUNDS})
+    return Effects(intercept, best.x.reshape(free, cells))
+
+
 def draw_labels(probabilities: Floats, stream: Stream) -> Integers:
     """A class for every row. Rows are ordered by the probability of the first class; of two classes, each then comes as
     often as its probabilities add up to, within one."""
@@ -144,9 +198,12 @@ def draw_labels(probabilities: Floats, stream: Stream) -> Integers:
         before = np.floor(cumulated[:, 0] + (coin := float(stream.uniform())))
         start = np.concatenate([[np.floor(coin)], before[:-1]])
         found[order] = np.where(before > start, 0, 1)
-        return found
-    uniform = stream.uniform(rows)
-    found[order] = (np.cumsum(probabilities[order], axis=1) < uniform[:, None]).sum(1).clip(max=classes - 1)
+    else:
+        uniform = stream.uniform(rows)
+        found[order] = (np.cumsum(probabilities[order], axis=1) < uniform[:, None]).sum(1).clip(max=classes - 1)
+    # Rounding of the sums could choose a class without any probability.
+    none = probabilities[np.arange(rows), found] == 0
+    found[none] = probabilities[none].argmax(1)
     return found
 
 

@@ -9,7 +9,7 @@ Derivations: `proof.md`. Parties that hold different columns: `columns.py`. The 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import hypot
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from comity.data import Bounded, CellEncoding, LocalRecords, Records, Schema, split_columns
 from comity.errors import Malformed, StudyError
@@ -37,15 +38,26 @@ from comity.methods.method import Method, Only, Setting
 from comity.methods.synthetic.counts import (
     BINS,
     FIRST_SHARE,
+    MAX_COUNTS,
+    MAX_LABEL_ERROR,
     MAX_PAIR_NOISE,
     Counting,
     Recount,
     affords_pairs,
     expected_errors,
     fit_counting,
+    label_error,
     pair_noise,
     split_loss,
     table_ranges,
+)
+from comity.methods.synthetic.edges import (
+    MAX_EDGE_NOISE,
+    MEASURED_BINS,
+    MEASURING_SHARE,
+    MeasuredNumbers,
+    Measuring,
+    edge_noise,
 )
 from comity.methods.synthetic.published.constants import PAPER
 from comity.methods.synthetic.published.method import (
@@ -75,6 +87,7 @@ Integers = NDArray[np.int64]
 Model = Literal["auto", "mixture", "naive-bayes"]
 Pooling = Literal["sum", "none"]
 Rounds = Annotated[int, Interval(ge=1, le=2)]
+MeasuredEdges = Literal["auto", "measured", "equal"]
 
 # The most records that one party may count; cells are clipped beyond. It decides the width of integers and moves no
 # noise: a limit of size.
@@ -83,6 +96,14 @@ MAX_RECORDS = 1 << 31
 MAX_DATASETS = 16
 
 # Options.
+
+
+def _refuse_decimals(value: Any) -> Any:
+    """A number of records is a whole number also in how it is written."""
+    written = value.values() if isinstance(value, dict) else (value,)
+    if any(isinstance(one, float) for one in written):
+        raise PydanticCustomError("whole_number", "expected a whole number of records; write it without decimals")
+    return value
 
 
 class Synthetic(Method):
@@ -118,10 +139,10 @@ class Synthetic(Method):
     model: Annotated[Model, Only(variant="default")] = Field(
         "auto", description="auto: naive-bayes where noise would cover the pairs of columns, by the declared records"
     )
-    sizes: Annotated[dict[str, int] | int | None, Only(variant="default", held="rows")] = Field(
-        None, description="records of each party, or one number for each; their sum is what `rows` says"
-    )
-    rows: Annotated[int | None, Only(variant="default")] = Field(
+    sizes: Annotated[
+        dict[str, int] | int | None, BeforeValidator(_refuse_decimals), Only(variant="default", held="rows")
+    ] = Field(None, description="records of each party, or one number for each; their sum is what `rows` says")
+    rows: Annotated[int | None, BeforeValidator(_refuse_decimals), Only(variant="default")] = Field(
         None,
         ge=1,
         description="records of all parties together: a round figure, or their exact number where neighbours replace; "
@@ -129,6 +150,11 @@ class Synthetic(Method):
     )
     bins: Annotated[int | Literal["auto"], Only(variant="default")] = Field(
         "auto", description="cells of numbers without bins in the schema; auto: 8, or fewer for very many columns"
+    )
+    edges: Annotated[MeasuredEdges, Only(variant="default", held="rows")] = Field(
+        "auto",
+        description="cells of numbers without bins or edges in the schema; measured: with 10 % of the loss; equal: of "
+        "equal length; auto: measured where noise allows it, in one round of one sum",
     )
     pooling: Annotated[Pooling, Only(variant="default", held="rows")] = Field(
         "sum", description="sum: one noise for the sum of all; none: each party releases its counts with its own noise"
@@ -207,6 +233,7 @@ class Synthetic(Method):
     def options_for_hash(self) -> dict[str, Any]:
         # Studies from before there were these options keep their hash where they mean nothing.
         absent = {"sizes"} if self.sizes is None else set()
+        absent |= {"edges"} if self.edges == "auto" else set()
         absent |= set() if self.variant == "published" else {"choice", "losses"}
         return {key: value for key, value in super().options_for_hash().items() if key not in absent}
 
@@ -231,7 +258,9 @@ class Synthetic(Method):
             "bins": None if self.bins == "auto" else self.bins,
         }
         if not setting.columns:
-            return SyntheticProtocol(**common, sizes=self.sizes, pooling=self.pooling, rounds=self.rounds)
+            return SyntheticProtocol(
+                **common, sizes=self.sizes, edges=self.edges, pooling=self.pooling, rounds=self.rounds
+            )
         # It comes with compiled products, which studies of whole records do not need.
         from comity.methods.synthetic.columns import SyntheticColumnsProtocol
 
@@ -338,10 +367,14 @@ class CountsProtocol(Protocol):
         """The declared number of all records."""
         return self.rows
 
+    def _undivided_cells(self, consortium: Consortium) -> int:
+        """Cells of a number for which the schema has neither bins nor edges."""
+        return self.counting(consortium).bins
+
     # What leaves.
 
     def _declare_counts(self, counting: Counting, consortium: Consortium) -> Release:
-        """The one release that costs anything."""
+        """The release of tables."""
         raise NotImplementedError(f"{type(self).__name__} releases no counts")
 
     @staticmethod
@@ -366,8 +399,8 @@ class CountsProtocol(Protocol):
         counting = self.counting(consortium)
         deviation = self._declare_counts(counting, consortium).opened_deviation(consortium, parties)
         values = np.asarray(values, np.float64)
-        counts = NoisyCounts(counting, self.choose_model(consortium), values, deviation, total, parties, narrowed)
-        return SyntheticDataset(counts)
+        model = self.choose_model(consortium)
+        return SyntheticDataset(NoisyCounts(counting, model, values, deviation, total, parties, narrowed))
 
     # What the plan says.
 
@@ -393,11 +426,22 @@ class CountsProtocol(Protocol):
         errors = expected_errors(self.counting(consortium).layout, deviations, rows)
         pairs = [error for key, error in errors.items() if len(key) == 2] or list(errors.values())
         mean = sum(pairs) / len(pairs)
-        useless = ", so expect a useless dataset: raise epsilon or bring more records" if mean > 0.5 else ""
+        useless = self._warn_of_noise(mean, label_error(self.counting(consortium).layout, errors))
         return (
             f"{noise}: in a table, noise alone moves {mean:.2%} of {rows:,} records on average and "
             f"{max(errors.values()):.2%} at most, before tables are made to agree{useless}"
         )
+
+    @staticmethod
+    def _warn_of_noise(mean: float, labels: float | None) -> str:
+        if mean > 0.5:
+            return ", so expect a useless dataset: raise epsilon or bring more records"
+        if labels is not None and labels > MAX_LABEL_ERROR:
+            return (
+                f". Tables with the target are off by {labels:.0%} of the records, so a model of the dataset may "
+                "predict the target worse than a constant: raise epsilon or bring more records"
+            )
+        return ""
 
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
         counting, whole, rows = (
@@ -408,7 +452,7 @@ class CountsProtocol(Protocol):
         layout = counting.layout
         found = [
             f"{layout.counts:,} counts of {layout.columns} columns in {len(layout.blocks)} tables, "
-            f"{counting.bins} cells for a number without bins in the schema"
+            f"{self._undivided_cells(consortium)} cells for a number without bins in the schema"
         ]
         if self.bins is None and counting.bins < BINS[0]:
             found.append(f"{BINS[0]} cells for a number would be too many counts; there are {counting.bins}")
@@ -421,6 +465,16 @@ class CountsProtocol(Protocol):
             found.append(
                 f"model: {self.choose_model(consortium)}, because the noise of a pair of columns is {noise:.3g} of the "
                 f"records, {than} {MAX_PAIR_NOISE}"
+            )
+        if layout.sparse and layout.target is None:
+            found.append(
+                "only single columns are counted, so the columns of a row will be independent of each other: raise "
+                "epsilon, bring more records, or name a target"
+            )
+        if self.schema.impossible:
+            found.append(
+                f"{len(self.schema.impossible)} rules of the schema say what is impossible: the fit has no such rows; "
+                "records that contradict a rule are counted like others"
             )
         return (*found, "anyone with the counts can make rows from them, with public randomness and at no further cost")
 
@@ -439,15 +493,25 @@ class SyntheticProtocol(CountsProtocol):
     model, and the exact number where records are replaced. With `pooling` = "none" each party adds its own full noise,
     and its guarantee holds against all others. With `rounds` = 2 all tables are counted with a part of the loss, and
     those with the target and the strongest others again with the rest. Each of the two sums has the sensitivity of its
-    own tables (proof.md, 4).
+    own tables (proof.md, 4). Where `edges` are measured, a sum of narrow counts of single columns comes first
+    (proof.md, 5).
     """
 
+    version: ClassVar[int] = 3
+
     sizes: Sizes | None
+    edges: MeasuredEdges
     pooling: Pooling
     rounds: Rounds
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.edges == "measured" and self._measuring is None:
+            raise StudyError(
+                'synthetic.edges = "measured" needs a number without bins or edges in the schema, pooling = "sum" and '
+                'rounds = 1; change one of these, or set edges = "auto"',
+                key="synthetic.edges",
+            )
         if self.rounds == 2 and self.pooling == "none":
             raise StudyError(
                 'synthetic.rounds = 2 chooses from the counts of all parties together, found pooling = "none"; set '
@@ -461,6 +525,53 @@ class SyntheticProtocol(CountsProtocol):
 
     def declared_rows(self, consortium: Consortium) -> int | None:
         return self.rows if self.sizes is None else sum_sizes(self.sizes, consortium.parties)
+
+    @cached_property
+    def _measuring(self) -> Measuring | None:
+        """The numbers whose cells may be measured."""
+        if self.edges == "equal" or self.pooling == "none" or self.rounds == 2:
+            return None
+        bins = self._gaussian.bins
+        found = Measuring(self._gaussian.schema, bins, bins if self.bins is not None else max(bins, MEASURED_BINS))
+        if Counting(found.with_edges(found.planned_edges()), bins).layout.counts > MAX_COUNTS:
+            found = Measuring(self._gaussian.schema, bins, bins)
+        return found if found.names else None
+
+    def measures(self, consortium: Consortium) -> bool:
+        """Whether edges are measured, by the study or by a rule from public figures."""
+        measuring, rows = self._measuring, self.declared_rows(consortium)
+        if measuring is None or self.edges == "measured" or rows is None:
+            return measuring is not None
+        deviation = self._declare_narrow(measuring, consortium).opened_deviation(consortium, consortium.size)
+        return edge_noise(measuring.layout, deviation, rows) <= MAX_EDGE_NOISE
+
+    def _undivided_cells(self, consortium: Consortium) -> int:
+        measuring = self._measuring
+        return (
+            super()._undivided_cells(consortium)
+            if measuring is None or not self.measures(consortium)
+            else (measuring.cells)
+        )
+
+    @property
+    def encoding(self) -> CellEncoding:
+        return self.cells.encoding if self._measuring is None else self._measuring.encoding
+
+    def full_counting(self, consortium: Consortium) -> Counting:
+        whole = super().full_counting(consortium)
+        if self._measuring is None or not self.measures(consortium):
+            return whole
+        return replace(whole, schema=self._planned_schema)
+
+    @cached_property
+    def _planned_schema(self) -> Schema:
+        assert self._measuring is not None
+        return self._measuring.with_edges(self._measuring.planned_edges())
+
+    def measured_counting(self, consortium: Consortium, narrow: Floats) -> Counting:
+        assert self._measuring is not None
+        schema = self._measuring.with_edges(self._measuring.measured_edges(narrow))
+        return replace(self.counting(consortium), schema=schema)
 
     def recount(self, consortium: Consortium) -> Recount:
         """What a second round counts."""
@@ -480,6 +591,8 @@ class SyntheticProtocol(CountsProtocol):
         one = Array(counts.shape)
         if self.rounds == 2:
             return self._declare_two_rounds(counts, consortium)
+        if self._measuring is not None and self.measures(consortium):
+            return self._declare_measured(self._declare_narrow(self._measuring, consortium), counts, consortium)
         tables = Release(
             name="tables",
             source=COORDINATOR,
@@ -517,8 +630,29 @@ class SyntheticProtocol(CountsProtocol):
         releases = (counts, opened, listed, again, tables)
         return Declaration(releases, adversary=_coordinator_with_parties(consortium))
 
+    def _declare_measured(self, narrow: Release, counts: Release, consortium: Consortium) -> Declaration:
+        opened = Release(
+            name="opened", source=COORDINATOR, to=EVERY_PARTY, protection=Derived("narrow"), form=Array(narrow.shape)
+        )
+        tables = Release(
+            name="tables",
+            source=COORDINATOR,
+            to=EVERYONE,
+            protection=Derived("narrow", "counts"),
+            form=Fields(
+                {"counts": Array(counts.shape), "parties": Count(consortium.size), "narrow": Array(narrow.shape)}
+            ),
+        )
+        return Declaration((narrow, opened, counts, tables), adversary=_coordinator_with_parties(consortium))
+
+    def _declare_narrow(self, measuring: Measuring, consortium: Consortium) -> Release:
+        noise, _ = split_loss(consortium, MEASURING_SHARE)
+        return self._declare_sum("narrow", measuring.layout.counts, measuring.layout.weights, noise, consortium)
+
     def _declare_counts(self, counting: Counting, consortium: Consortium) -> Release:
         noise = split_loss(consortium)[0] if self.rounds == 2 else self._noise(consortium)
+        if self.measures(consortium):
+            _, noise = split_loss(consortium, MEASURING_SHARE)
         return self._declare_sum("counts", counting.layout.counts, counting.layout.weights, noise, consortium)
 
     def _declare_recount(self, consortium: Consortium) -> Release:
@@ -549,6 +683,8 @@ class SyntheticProtocol(CountsProtocol):
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         if self.rounds == 2:
             return {"tables": self._count_twice(parties)}
+        if self._measuring is not None and self.measures(parties.consortium):
+            return {"tables": self._measure_and_count(parties, self._measuring)}
         if self.pooling == "sum":
             total = parties.sum(self.count)
             parties.require("counts", total.parties, self._ranges(total.value, parties.consortium))
@@ -563,6 +699,16 @@ class SyntheticProtocol(CountsProtocol):
 
     def _ranges(self, counts: Floats, consortium: Consortium) -> tuple[Range, ...]:
         return table_ranges(self.counting(consortium).layout, counts, about=self.declared_rows(consortium))
+
+    def _measure_and_count(self, parties: Parties, measuring: Measuring) -> dict[str, Any]:
+        consortium = parties.consortium
+        about = self.declared_rows(consortium)
+        first = parties.sum(self.measure)
+        parties.require("narrow", first.parties, table_ranges(measuring.layout, first.value, about=about))
+        second = parties.sum(self.count_measured, opened=first.value)
+        layout = self.measured_counting(consortium, first.value).layout
+        parties.require("counts", second.parties, table_ranges(layout, second.value, about=about))
+        return {"counts": second.value, "parties": second.parties, "narrow": first.value}
 
     def _count_twice(self, parties: Parties) -> dict[str, Any]:
         first = parties.sum(self.count)
@@ -585,8 +731,28 @@ class SyntheticProtocol(CountsProtocol):
 
     @step(sends="counts", stacked=True)
     def count(self, site: Site) -> None:
-        layout = self.counting(site.consortium).layout
-        site.contribute(site.total(lambda rows: layout.count(rows.features, rows.filled)))
+        counting = self.counting(site.consortium)
+        site.contribute(site.total(lambda rows: self._count_rows(counting, rows.features, rows.filled)))
+
+    @step(sends="narrow", stacked=True)
+    def measure(self, site: Site) -> None:
+        """Count each number without edges by itself, in narrow cells."""
+        measuring = self._measuring
+        assert measuring is not None
+        site.contribute(site.total(lambda rows: measuring.count(rows.features, rows.filled)))
+
+    @step(sends="counts", stacked=True)
+    def count_measured(self, site: Site, opened: Floats) -> None:
+        """Count in the cells that follow from the opened narrow counts. The bound holds for any cells."""
+        counting = self.measured_counting(site.consortium, opened)
+        site.contribute(site.total(lambda rows: self._count_rows(counting, rows.features, rows.filled)))
+
+    def _count_rows(self, counting: Counting, features: Floats, filled: NDArray[np.bool_] | None) -> Floats:
+        return counting.layout.count(self._in_cells(features, counting), filled)
+
+    def _in_cells(self, features: Floats, counting: Counting) -> Floats:
+        """Records as they are encoded, in the cells that are counted."""
+        return features if self._measuring is None else self._measuring.merge(features, counting.cells)
 
     @step(sends="again", stacked=True)
     def count_again(self, site: Site, opened: Floats, pairs: Integers) -> None:
@@ -611,7 +777,15 @@ class SyntheticProtocol(CountsProtocol):
             return self._combine_rounds(tables, consortium)
         if self.pooling == "none":
             return self._present_counts(sum(tables.values()), len(tables), consortium)
-        return self._present_counts(tables["counts"], tables["parties"], consortium)
+        made = self._present_counts(tables["counts"], tables["parties"], consortium)
+        measuring = self._measuring
+        if measuring is None or "narrow" not in tables:
+            return made
+        narrow = np.asarray(tables["narrow"], np.float64)
+        deviation = self._declare_narrow(measuring, consortium).opened_deviation(consortium, consortium.size)
+        counting = self.measured_counting(consortium, narrow)
+        measured = MeasuredNumbers(measuring, narrow, deviation)
+        return replace(made, counts=replace(made.counts, counting=counting, measured=measured))
 
     def beside(
         self, released: Mapping[str, Any], consortium: Consortium, *, study: str, run: str
@@ -646,16 +820,23 @@ class SyntheticProtocol(CountsProtocol):
     def assess(self, presented: SyntheticDataset, train: Sequence[Records] | None, test: Records) -> Assessment:
         from comity.methods.synthetic.fidelity import assess, pool_records
 
+        def in_cells(records: Records) -> Records:
+            return replace(records, features=self._in_cells(records.features, presented.counts.counting))
+
         if train is None:
-            return assess(presented, None, test)
-        return assess(presented, pool_records(train), test, lambda task, tested: task.compare(train, tested))
+            return assess(presented, None, in_cells(test))
+        own = [in_cells(records) for records in train]
+        return assess(presented, pool_records(own), in_cells(test), lambda task, tested: task.compare(own, tested))
 
     def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
         from comity.methods.synthetic.fidelity import score_columns, score_target
 
+        def in_cells(features: Floats) -> Floats:
+            return self._in_cells(features, presented.counts.counting)
+
         if self.schema.target is not None:
-            return score_target(presented, records)
-        return score_columns(presented, records, tuple(range(len(self.cells.cells.names))))
+            return score_target(presented, records, in_cells)
+        return score_columns(presented, records, tuple(range(len(self.cells.cells.names))), in_cells)
 
     # What the plan says.
 
@@ -691,7 +872,24 @@ class SyntheticProtocol(CountsProtocol):
         many = consortium.size > MAX_DATASETS and self.pooling == "none"
         datasets = (f"above {MAX_DATASETS} parties only the dataset of all of them is written",) if many else ()
         rounds = (self._describe_rounds(consortium),) if self.rounds == 2 else ()
-        return (*super().notes(consortium), *datasets, *rounds)
+        return (*super().notes(consortium), *datasets, *rounds, *self._describe_edges(consortium))
+
+    def _describe_edges(self, consortium: Consortium) -> tuple[str, ...]:
+        measuring = self._measuring
+        if measuring is None:
+            return ()
+        names = f"{len(measuring.names)} numbers without bins or edges in the schema"
+        narrow = self._declare_narrow(measuring, consortium).opened_deviation(consortium, consortium.size)
+        if self.measures(consortium):
+            return (
+                f"edges: {MEASURING_SHARE:.0%} of the loss counts {names} by themselves in up to "
+                f"{max(measuring.layout.sizes)} narrow cells (deviation {narrow:.3g}); their {measuring.cells} cells "
+                "then hold about equally many records each",
+            )
+        return (
+            f"edges: the cells of {names} have equal length, because the noise of measured edges would be above "
+            f"{MAX_EDGE_NOISE} of the records; declare edges for numbers with a long tail",
+        )
 
 
 def _coordinator_with_parties(consortium: Consortium) -> str:

@@ -116,15 +116,19 @@ def measure(counts: NoisyCounts, statistic: Callable[[Tables], Floats]) -> Measu
 
 def cell_middles(counts: NoisyCounts, column: int) -> Floats | None:
     """The middle of each cell: in units of a number, days of a date, ranks of an order; NaN for missing values. None
-    where cells have no order. Of two classes the second is 1."""
+    where cells have no order. Of two classes the second is 1. Where edges were measured, the mean of the cell's values
+    by the narrow counts takes the place of its middle."""
     cells = counts.counting.cells
     kind, size = cells.columns[column], cells.sizes[column]
     if isinstance(kind, Categorical | Classes):
         return np.arange(2.0) if size == 2 else None
     found = np.full(size, np.nan)
     ordered, edges = cells.ordered[column], cells.edges(column)
+    means = counts.means_of_cells(column)
     if edges is None:
         found[:ordered] = np.arange(ordered)
+    elif means is not None:
+        found[:ordered] = means[:ordered]
     elif isinstance(kind, Numeric):
         low, high = kind.on_scale(edges[:-1]), kind.on_scale(np.minimum(edges[1:], kind.high))
         found[:ordered] = kind.off_scale((low + high) / 2) if kind.scale == "log" else (low + high) / 2
