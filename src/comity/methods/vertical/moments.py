@@ -49,7 +49,7 @@ CLEAR, HIDDEN = 0.25, 1.0
 """Norm of the noise in the moments over the number of rows up to which a classifier keeps its weights, and from which
 on it is a constant. On 500 and 3,000 training rows of Adult, credit defaults and KDD-99, ε 0.1 to 10, unshrunk fits
 fall below the constant from 0.5 (Adult) and 0.75 (credit defaults) on, on KDD-99 nowhere; each of the first two alone
-gives the same limits, KDD-99 would give none (`experiments/choose`)."""
+gives the same limits, KDD-99 would give none. `experiments choose` does not measure them again."""
 
 _KNOWN = 1.0
 """Deviations from zero at which the sum of labels tells which class is more frequent."""
