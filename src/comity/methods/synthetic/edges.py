@@ -26,6 +26,7 @@ from comity.data.schemas.impossible import cuts_of
 from comity.entropy import Stream
 from comity.methods.synthetic.consistency import project_onto_simplex
 from comity.methods.synthetic.counts import BUCKETS, Layout
+from comity.representation import short_repr
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -208,6 +209,8 @@ class Measuring:
 @dataclass(frozen=True, eq=False)
 class MeasuredNumbers:
     """What was measured: opened narrow counts, and the deviation of their noise."""
+
+    __repr__ = short_repr
 
     measuring: Measuring
     values: Floats
