@@ -40,27 +40,26 @@ def test_every_step_that_takes_a_value_is_tried_or_has_its_reason_not_to_be() ->
     } <= known
 
 
-class Plain:
+class Plain(Weights):
     """A broken twin: products as BLAS makes them, or in an order of adding that the number of rows decides."""
 
     turned = False
 
-    def __init__(self, weights: Any, powers: Any = None) -> None:
-        self.weights, self.powers = np.asarray(weights), powers
-        self.factor = self.weights
-
     @classmethod
-    def of(cls, weights: Any) -> Plain:
-        return cls(weights)
+    def of(cls, weights: Any, terms: Any = None) -> Plain:
+        weights = np.atleast_2d(np.asarray(weights))
+        return cls(weights.T.copy(), np.ones(len(weights)))
 
-    def __len__(self) -> int:
-        return len(self.weights)
+    @property
+    def multiplied(self) -> Any:
+        """With powers apart, so no compiled kernel takes the place of these products."""
+        return self.factor, self.powers
 
     def of_rows(self, rows: Any) -> Any:
         if not self.turned:
-            return rows @ self.weights.T
+            return rows @ self.factor
         order = np.roll(np.arange(rows.shape[1]), len(rows))
-        return np.cumsum(rows[:, None, order] * self.weights[None, :, order], axis=-1)[..., -1]
+        return np.cumsum(rows[:, None, order] * self.factor.T[None, :, order], axis=-1)[..., -1]
 
     of_unit_rows = of_rows
 

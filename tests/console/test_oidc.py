@@ -194,7 +194,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("claims", WRONG, ids=str)
+@pytest.mark.parametrize("claims", WRONG, ids=[f"{place}-{next(iter(claims))}" for place, claims in enumerate(WRONG)])
 def test_tokens_for_others_or_other_attempts_are_refused(world: WithProvider, claims: dict[str, Any]) -> None:
     browser = world.browser()
     world.provider.claims = claims

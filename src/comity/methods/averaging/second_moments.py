@@ -39,6 +39,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.compiled import has_compiler
 from comity.data.row_products import Weights as RowWeights
 from comity.data.row_products import clip_received, in_blocks
 from comity.federation.declare.bounds import Range, Weights
@@ -175,9 +176,9 @@ class _Stage:
 
     def map_into_ball(self, rows: Floats) -> Floats | None:
         """`map_block` of rows (..., d) of the unit ball and then `in_unit_ball`, in one pass; None where factors or
-        rows are out of its range."""
+        rows are out of its range, or without the compiler."""
         (down, below), (up, above) = self.down.multiplied, self.up.multiplied
-        if below is not None or above is not None:
+        if below is not None or above is not None or not has_compiler():
             return None
         # In one layout, that of blocks which are read from a source: every other would be compiled separately.
         columns = np.ascontiguousarray(rows.reshape(-1, rows.shape[-1]).T)
