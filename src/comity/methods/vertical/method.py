@@ -96,8 +96,7 @@ ROUNDS_UP_TO = 0.35
 """With declared sizes, `auto` makes rounds where the norm of the noise in the moments is at most this share of the
 rows, whatever ε is. On 500 and 3,000 training rows of Adult, credit defaults and KDD-99 at ε 0.1 to 10, rounds are at
 least as accurate as the moments alone up to 0.32 (KDD-99), 0.26 (credit defaults) and 0.24 (Adult), and less from 0.5
-(Adult) and 0.75 (credit defaults) on: without KDD-99 the limit lies between 0.26 and 0.5, without the others between
-0.32 and 0.5."""
+(Adult) and 0.75 (credit defaults) on. Set by hand from these figures, 4 to 8 draws each: no run left a dataset out."""
 
 TENTHS_FOR_MOMENTS = 4
 """Tenths of μ² for the moments. On the same rows, of 2, 4 and 6, 6 is the best by 0.001 over 4, because of HAR; without
