@@ -474,6 +474,10 @@ def console(
     invite: Invite = None,
     role: AsRole = "read",
     options: ConsoleOptions = LOOPBACK,
+    metrics_token: Annotated[
+        Path | None,
+        typer.Option(help="Serve /metrics for Prometheus to programs that send this file's token.", show_default=False),
+    ] = None,
     site: SiteOption = SITE,
     as_json: AsJson = False,
 ) -> None:
@@ -494,7 +498,10 @@ def console(
         make_invitation(SiteFile.load(site).home, options, invite, role, as_json=as_json)
         return
     address = options.address()
-    served, application = make_site_console(site, address, provider=options.open_provider(address))
+    from comity.console.metrics_page import load_token
+
+    token = None if metrics_token is None else load_token(metrics_token)
+    served, application = make_site_console(site, address, provider=options.open_provider(address), metrics=token)
     serve_console(served, application, options, as_json=as_json)
 
 

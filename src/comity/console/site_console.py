@@ -10,6 +10,7 @@ from comity.console.budget_pages import budget_pages
 from comity.console.guard import Address, Application
 from comity.console.health_pages import HealthWatch, health_pages
 from comity.console.inbox_pages import inbox_pages
+from comity.console.metrics_page import metrics_pages
 from comity.console.people import People
 from comity.console.run_pages import run_pages
 from comity.console.sign_in import sign_in_pages
@@ -20,9 +21,10 @@ MENU = (("/", "Inbox"), ("/budget", "Budget"), ("/runs", "Runs"), ("/health", "H
 
 
 def make_site_console(
-    site: Path, address: Address, *, people: People | None = None, **more: Any
+    site: Path, address: Address, *, people: People | None = None, metrics: str | None = None, **more: Any
 ) -> tuple[Console, Application]:
-    """The console of the site with this file, and its application. A wrong site file raises here."""
+    """The console of the site with this file, and its application. A wrong site file raises here. `metrics` is the
+    token for the figures; without one they are not served."""
     view = SiteView(site)
     opened = view.current()
     # The whole chain is verified now, so that no page waits for it.
@@ -30,7 +32,7 @@ def make_site_console(
     home = opened.site.home
     title = f"{opened.site.party}: site console"
     console = Console(home, address, title, MENU, people or People(home), **more)
-    return console, make_app(console, site_pages(view))
+    return console, make_app(console, [*site_pages(view), *metrics_pages(view, metrics)])
 
 
 def site_pages(view: SiteView) -> list[Page]:
