@@ -143,6 +143,7 @@ VALUES: dict[str, list[str]] = {
     "synthetic.losses": ['"smooth"'],
     "synthetic.l2": ["0.1"],
     "synthetic.seed": ["1"],
+    "vertical.sizes": ["30", "40000"],
     "vertical.label_at": ['"south"'],
     "vertical.model": ['"linear"'],
     "vertical.products": ['"rlwe"'],
