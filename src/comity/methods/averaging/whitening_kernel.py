@@ -21,7 +21,7 @@ _TILE = 64
 
 
 @compiled
-def whiten(  # noqa: C901
+def whiten(  # noqa: C901 (one pass over a tile, a loop for each operation)
     x: Floats, down: Floats, up: Floats, rounder: float, length: float, scale: float, out: Floats
 ) -> bool:
     """Write c·(x − BᵀB x), scaled into the unit ball, of rows of the ball to `out`. Both are (d, n): a row is a column.

@@ -828,6 +828,10 @@ class SyntheticProtocol(CountsProtocol):
         own = [in_cells(records) for records in train]
         return assess(presented, pool_records(own), in_cells(test), lambda task, tested: task.compare(own, tested))
 
+    def record_errors(self, presented: Any, own: Mapping[str, Any], test: Records) -> NDArray[np.float64] | None:
+        cells = self._in_cells(test.features, presented.counts.counting)
+        return super().record_errors(presented, own, replace(test, features=cells))
+
     def score_own(self, presented: Any, records: LocalRecords, party: str) -> OwnScore | None:
         from comity.methods.synthetic.fidelity import score_columns, score_target
 
