@@ -178,7 +178,7 @@ def test_a_late_answer_is_refused(world: WithProvider) -> None:
 
 
 PAST = int(time.time()) - 3600
-WRONG = [
+WRONG: list[dict[str, Any]] = [
     {"aud": "another-application"},
     {"aud": [CLIENT, "another-application"]},
     {"aud": []},
