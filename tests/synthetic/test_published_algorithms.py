@@ -290,7 +290,7 @@ def test_algorithms_1_2_and_4_line_by_line(learner: str) -> None:
         labels = np.concatenate([everything[:, -1], np.asarray(own.labels)])
         weights = found.received[name].own["model"][0]
         best = minimise_risk(learner, rows, scale_target(method.target, labels), method.l2)
-        assert risk(learner, weights, rows, scale_target(method.target, labels), method.l2) <= best + 2e-5
+        assert risk(learner, weights, rows, scale_target(method.target, labels), method.l2) <= best + 2e-4
 
 
 def risk(learner: str, w: Any, rows: Any, y: Any, l2: float) -> float:
