@@ -184,6 +184,21 @@ def test_without_a_terminal_nothing_is_asked_and_guesses_are_not_taken(folder: P
     assert "ward" in Study.load("named/study.toml").schema.names and named.code == 0
 
 
+def test_a_column_in_another_unit_is_asked_about_and_its_factor_is_written(folder: Path, comity: Comity) -> None:
+    values = {"disease": ["yes", "no"] * 20, "chol": [150 + 3 * place for place in range(40)]}
+    pd.DataFrame(values).to_csv("one.csv", index=False)
+    pd.DataFrame({**values, "chol": [value / 38.67 for value in values["chol"]]}).to_csv("two.csv", index=False)
+    arguments = ("--data", "one.csv", "two.csv", "--target", "disease")
+    asked = comity("new", "asked", *arguments)
+    assert "CHECK      chol: half of the values of two" in asked.out and "--unit two.chol=FACTOR" in asked.out
+    settled = comity("new", "settled", *arguments, "--unit", "two.chol=38.67")
+    assert settled.code == 0 and "CHECK" not in settled.out
+    data = tomllib.loads(Path("settled/study.toml").read_text())["simulation"]["data"]
+    assert data["two"]["unit"] == {"chol": 38.67}
+    first = comity("new", "first", *arguments, "--unit", "one.chol=0.02586")
+    assert first.code == 0 and "CHECK" not in first.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
@@ -197,6 +212,11 @@ def test_without_a_terminal_nothing_is_asked_and_guesses_are_not_taken(folder: P
         (("trial", "--data", "north.csv", "south.csv", "--target", "diseas"), 3, "did you mean 'disease'"),
         (("trial", "--data", "north.csv", "south.csv", "--rename", "age"), 2, "expects PARTY.COLUMN=NAME"),
         (("trial", "--data", "north.csv", "south.csv", "--recode", "a.b=c"), 2, "expects PARTY.COLUMN.CODE=VALUE"),
+        (("trial", "--data", "north.csv", "south.csv", "--unit", "south.age"), 2, "expects PARTY.COLUMN=FACTOR"),
+        (("trial", "--data", "north.csv", "south.csv", "--unit", "south.age=inf"), 2, "expects PARTY.COLUMN=FACTOR"),
+        (("trial", "--data", "north.csv", "south.csv", "--target", "disease", "--unit", "sout.age=2"), 3, "no party"),
+        (("trial", "--data", "north.csv", "south.csv", "--target", "disease", "--unit", "south.ag=2"), 3, "no column"),
+        (("trial", "--unit", "south.age=2"), 2, "--unit needs --data"),
         (
             ("trial", "--data", "north.csv", "south.csv", "--target", "sex", "--protocol", "softlabel"),
             2,

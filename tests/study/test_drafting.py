@@ -237,10 +237,29 @@ def test_units_are_converted_by_names_and_by_values_only_where_somebody_says_so(
         {"height_m": [1.5, 1.6, 1.7, 1.8, 1.9], "dose": [0.15, 0.16, 0.17, 0.18, 0.19]},
     )
     south = match_columns(north, south, {}, Decisions())
-    assert match_units(north, south, ["height_cm", "dose"], Decisions()).translation.unit == {"height_cm": 100}
-    guessed = match_units(north, south, ["height_cm", "dose"], Decisions(take_all))
+    assert match_units(north, south, ["height_cm", "dose"], {}, Decisions()).translation.unit == {"height_cm": 100}
+    guessed = match_units(north, south, ["height_cm", "dose"], {}, Decisions(take_all))
     assert guessed.translation.unit == {"height_cm": 100, "dose": 1000}
     assert guessed.frame["height_cm"].tolist() == heights
+
+
+def test_values_of_another_size_are_asked_about_until_their_factor_is_given(tmp_path: Path) -> None:
+    """Chemical units differ by a factor for each substance: no name shows it, and no power of ten fits."""
+    north, south = two(
+        tmp_path,
+        {"chol": [150, 180, 200, 230, 260], "age": [20, 40, 50, 60, 80], "change": [-2, -1, 0, 1, 2]},
+        {"chol": [3.9, 4.6, 5.2, 5.9, 6.7], "age": [30, 50, 60, 70, 90], "change": [-200, -100, 0, 100, 200]},
+    )
+    names = ["chol", "age", "change"]
+    decisions = Decisions(take_all)
+    assert match_units(north, south, names, {}, decisions).translation.unit == {}
+    (question,) = decisions.checks
+    assert "chol" in question and "(about 38.5): --unit south.chol=FACTOR" in question
+    settled = Decisions(take_all)
+    assert match_units(north, south, names, {"chol": 38.67}, settled).translation.unit == {"chol": 38.67}
+    assert settled.checks == []
+    with pytest.raises(BadInput, match="has no column 'cholesterol'"):
+        match_units(north, south, names, {"cholesterol": 38.67}, Decisions())
 
 
 # The study.

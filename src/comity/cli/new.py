@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import sys
@@ -80,6 +81,14 @@ def new(  # noqa: PLR0913
         list[str] | None,
         typer.Option(metavar="PARTY.COLUMN.CODE=VALUE", help="A code of a party's file.", show_default=False),
     ] = None,
+    unit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PARTY.COLUMN=FACTOR",
+            help="A column of a party's file times this factor is in the unit of the first file.",
+            show_default=False,
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Take every proposal about differences of the files.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -105,7 +114,8 @@ def new(  # noqa: PLR0913
         )
     if not data:
         own = {"target": target, "by": by, "identifier": identifier, "public": public, "consumer": consumer}
-        given = [f"--{key}" for key, value in {**own, "rename": rename, "recode": recode}.items() if value is not None]
+        translated = {"rename": rename, "recode": recode, "unit": unit}
+        given = [f"--{key}" for key, value in {**own, **translated}.items() if value is not None]
         if files or given:
             raise typer.BadParameter(
                 f"{given[0] if given else files[0] if files else ''} needs --data: comity new NAME --data FILE FILE "
@@ -132,6 +142,7 @@ def new(  # noqa: PLR0913
             "consumer": consumer,
             "rename": _parse_renames(rename),
             "recode": _parse_recodes(recode),
+            "unit": _parse_units(unit),
         },
         asks=asks,
         yes=yes,
@@ -275,6 +286,29 @@ def _parse_recodes(given: Sequence[str] | None) -> dict[str, dict[str, dict[str,
     return found
 
 
+def _parse_units(given: Sequence[str] | None) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for text in given or ():
+        left, _, factor = text.rpartition("=")
+        party, dot, column = left.partition(".")
+        number = _as_number(factor)
+        if not (dot and party and column) or number is None:
+            raise typer.BadParameter(
+                f"--unit expects PARTY.COLUMN=FACTOR with a finite factor other than 0, as in south.height=100; found "
+                f"{text!r}."
+            )
+        found.setdefault(party, {})[column] = number
+    return found
+
+
+def _as_number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number != 0 else None
+
+
 def _write_draft(folder: Path, draft: DraftedStudy, decisions: Decisions, why: str, *, as_json: bool) -> None:
     from comity.files import make_private
     from comity.study.study import Study
@@ -296,6 +330,7 @@ def _write_draft(folder: Path, draft: DraftedStudy, decisions: Decisions, why: s
         *(f"  taken      {one.party}: {one.sentence}" for one in decisions.taken),
         *(f"  not taken  {one.party}: {one.sentence}" for one in decisions.declined),
         *(f"  unmatched  {sentence}" for sentence in decisions.unmatched),
+        *(f"  CHECK      {sentence}" for sentence in decisions.checks),
         f"  DRAFT      the bounds of {len(draft.schema.drafts)} columns in schema.toml come from your records. They "
         "are placeholders for a simulation: replace each by public knowledge and delete its line draft = true. The "
         "study can't be packed, submitted or approved before that",
@@ -309,6 +344,7 @@ def _write_draft(folder: Path, draft: DraftedStudy, decisions: Decisions, why: s
         "taken": [vars(one) for one in decisions.taken],
         "not_taken": [vars(one) for one in decisions.declined],
         "unmatched": list(decisions.unmatched),
+        "checks": list(decisions.checks),
         "notes": list(decisions.notes),
         "drafts": list(draft.schema.drafts),
     }

@@ -57,8 +57,8 @@ _RESERVED = (COORDINATOR, EVERYONE, ITSELF, "owner", "consumer", "sharer", "publ
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What the author of a draft says about it. `rename` and `recode` are by party; `by` is the column that names each
-    record's party, where one file has all of them."""
+    """What the author of a draft says about it. `rename`, `recode` and `unit` are by party; `by` is the column that
+    names each record's party, where one file has all of them."""
 
     name: str
     protocol: str
@@ -69,6 +69,7 @@ class Wishes:
     consumer: str | None = None
     rename: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     recode: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
+    unit: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,17 +226,21 @@ def _match(first: OwnFile, other: OwnFile, wishes: Wishes, decisions: Decisions)
     other = match_columns(first, other, wishes.rename.get(other.party, {}), decisions)
     common = [name for name in first.columns if name in other.columns]
     other = match_codes(first, other, common, wishes.recode.get(other.party, {}), decisions)
-    return match_units(first, other, common, decisions)
+    return match_units(first, other, common, wishes.unit.get(other.party, {}), decisions)
 
 
 def _with_own_codes(first: OwnFile, wishes: Wishes) -> OwnFile:
-    """The first file with the names and codes that its author gives for it."""
+    """The file with the names, codes and factors that its author gives for it."""
     rename, recode = wishes.rename.get(first.party, {}), wishes.recode.get(first.party, {})
-    if not rename and not recode:
+    unit = wishes.unit.get(first.party, {})
+    if not rename and not recode and not unit:
         return first
-    renamed = with_names(first, {**first.translation.rename, **rename}).translation
-    codes = {name: {**renamed.recode.get(name, {}), **given} for name, given in recode.items()}
-    return first.with_translation(replace(renamed, recode={**renamed.recode, **codes}))
+    renamed = with_names(first, {**first.translation.rename, **rename})
+    for name in unit:
+        require_column(renamed, name, "unit")
+    kept = renamed.translation
+    codes = {name: {**kept.recode.get(name, {}), **given} for name, given in recode.items()}
+    return first.with_translation(replace(kept, recode={**kept.recode, **codes}, unit={**kept.unit, **unit}))
 
 
 def _common_columns(files: Sequence[OwnFile], wishes: Wishes, decisions: Decisions) -> list[str]:
@@ -392,7 +397,7 @@ def _require_target(first: OwnFile, target: str | None) -> None:
 def _check_parties(wishes: Wishes, parties: Sequence[str]) -> None:
     """Refuse options that name a party which is none."""
     allowed = [*parties, *(["public"] if wishes.public is not None else [])]
-    for option, given in (("rename", wishes.rename), ("recode", wishes.recode)):
+    for option, given in (("rename", wishes.rename), ("recode", wishes.recode), ("unit", wishes.unit)):
         for party in given:
             if party not in allowed and wishes.by is None:
                 raise BadInput(f"--{option}: there is no party {party!r}{did_you_mean(party, allowed)}", key=option)

@@ -43,6 +43,10 @@ FACTORS: dict[tuple[str, str], float] = {
 }
 """Factors between units that column names show."""
 _POWERS = (10.0, 100.0, 1000.0, 0.1, 0.01, 0.001)
+_QUARTILES = (0.25, 0.5, 0.75)
+_FAR_LARGER = 1.8
+"""The ratio of medians from which the author is asked about units: pounds and kilograms differ by 2.2. Not tuned on
+data."""
 _SHARED = 1 / 3
 """The share of the smaller file's identifiers that the other file has, from which two columns identify the same people.
 Not tuned on data."""
@@ -160,11 +164,16 @@ def match_codes(
 # Units of measure.
 
 
-def match_units(first: OwnFile, other: OwnFile, columns: Sequence[str], decisions: Decisions) -> OwnFile:
-    """The other file with factors for columns that are measured in another unit: by their names, or by a power of ten
-    between values that do not overlap otherwise."""
-    unit = dict(other.translation.unit)
-    for name in columns:
+def match_units(
+    first: OwnFile, other: OwnFile, columns: Sequence[str], given: Mapping[str, float], decisions: Decisions
+) -> OwnFile:
+    """The other file with factors for columns that are measured in another unit: those `given`, and those that names
+    show, or a power of ten between values that do not overlap otherwise. Where sizes differ and no factor is known,
+    a question is left for the file's owner."""
+    unit = {**other.translation.unit, **given}
+    for name in given:
+        require_column(other, name, "unit")
+    for name in (one for one in columns if one not in given):
         known, own = first.frame[name], other.frame[name]
         if kind_of(known) != "number" or kind_of(own) != "number":
             continue
@@ -176,13 +185,12 @@ def match_units(first: OwnFile, other: OwnFile, columns: Sequence[str], decision
                 unit[name] = named
             continue
         factor = _power_between(_values(known), _values(own))
-        if factor is not None and decisions.propose(
-            other.party,
-            name,
-            f"{name}: its values times {factor:g} have the size of the others (a guess by its values)",
-            sure=False,
-        ):
-            unit[name] = factor
+        if factor is not None:
+            guess = f"{name}: its values times {factor:g} have the size of the others (a guess by its values)"
+            if decisions.propose(other.party, name, guess, sure=False):
+                unit[name] = factor
+        elif question := _ask_about_sizes(first.party, _values(known), other.party, _values(own), name):
+            decisions.checks.append(question)
     return other.with_translation(replace(other.translation, unit=unit))
 
 
@@ -199,6 +207,24 @@ def _power_between(known: NDArray[np.float64], own: NDArray[np.float64]) -> floa
     first, last = np.quantile(own, (0.25, 0.75))
     fitting = [power for power in _POWERS if first * power <= high and low <= last * power]
     return fitting[0] if len(fitting) == 1 else None
+
+
+def _ask_about_sizes(
+    first: str, known: NDArray[np.float64], other: str, own: NDArray[np.float64], name: str
+) -> str | None:
+    """A question where the middle halves of two columns lie apart and one median is far larger: another unit, or other
+    people. Chemical units differ by a factor for each substance, which no table here has."""
+    (low, median, high), (first_own, median_own, last_own) = (np.quantile(one, _QUARTILES) for one in (known, own))
+    if min(low, first_own) <= 0 or (first_own <= high and low <= last_own):
+        return None
+    ratio = median / median_own
+    if max(ratio, 1 / ratio) < _FAR_LARGER:
+        return None
+    return (
+        f"{name}: half of the values of {other} are between {first_own:.4g} and {last_own:.4g}, and half of those of "
+        f"{first} between {low:.4g} and {high:.4g}; if {other} measures in another unit, give the factor (about "
+        f"{ratio:.3g}): --unit {other}.{name}=FACTOR"
+    )
 
 
 # People.

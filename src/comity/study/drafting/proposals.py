@@ -30,12 +30,14 @@ def take_all(proposal: Proposal) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Proposals with the answers they got, and what could not be matched, in sentences."""
+    """Proposals with the answers they got, and sentences about the rest: what could not be matched, and what the author
+    should check because nothing says whether it is wrong."""
 
     decide: Decide = take_sure
     taken: list[Proposal] = field(default_factory=list)
     declined: list[Proposal] = field(default_factory=list)
     unmatched: list[str] = field(default_factory=list)
+    checks: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def propose(self, party: str, column: str, sentence: str, *, sure: bool = True) -> bool:
