@@ -157,7 +157,7 @@ def test_from_a_packed_study_to_its_results(comity: Any, sites: Sites, monkeypat
         there = ["--site", sites.site(name)]
         assert comity("site", "receive", pack, *there).code == 0
         view = comity("site", "approve", short, "--yes", "--json", *there).document["view"]
-        assert view["cost"].startswith("mu") and view["left_before"] == "eps 3.00" and view["plan"]["parties"] == 2
+        assert view["cost"].startswith("eps ") and view["left_before"] == "eps 3.00" and view["plan"]["parties"] == 2
 
     execute(connect_services(study, sites.services(), sites.coordinator))
     status = comity("site", "status")

@@ -98,7 +98,7 @@ def test_a_result_says_what_it_is(tmp_path: Path) -> None:
     shown = repr(result)
     assert "Result of 'small', run" in shown and "averaging, 3 parties" in shown
     assert f"error      {result.error:.3f} (constant" in shown
-    assert result.guarantee.loss in shown and "no private release" in shown
+    assert "eps 20.00, delta 1e-6 for each party" in shown and "mu " not in shown and "no private release" in shown
     assert "model (LinearClassifier)" in shown and "released   " in shown
     assert 4 <= shown.count("\n") <= 8
 

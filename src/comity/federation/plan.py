@@ -15,8 +15,8 @@ from comity.federation.declare.declaration import PRIVATE, Declaration, TrueLoss
 from comity.federation.declare.payers import (
     Payer,
     delta_of,
+    format_charged,
     format_payers,
-    format_spent,
     payer_groups,
     payers,
     spent_at_two_parties,
@@ -170,6 +170,7 @@ class Plan:
         paid = [format_payers((payer,)) for payer in self.payers] or [self.in_all]
         found = [(key.replace("_", " "), text) for key, text in self.about.given().items()]
         found += [("in all", one) for one in paid]
+        found += [("charged as", f"{self.guarantee}, the most of a party")] if " = " in self.guarantee else []
         found += [("true loss", str(loss)) for loss in self.true_losses]
         found += [("WARNING", one) for one in (*self.claim_warnings, *self.warnings)]
         found.append(("holds against", self.adversary))
@@ -220,7 +221,7 @@ def plan(
         neighbours="replaced" if consortium.neighbours.value == "replace" else "added or removed",
         rows=tuple(rows),
         total=consortium.loss,
-        guarantee=format_spent(spent, delta_of(consortium)),
+        guarantee=format_charged(spent, delta_of(consortium)),
         adversary=declaration.adversary,
         claim=declaration.claim,
         exposed=declaration.exposed,

@@ -163,10 +163,19 @@ def _called(parties: Sequence[str], consortium: Consortium) -> str:
 
 def format_spent(spent: Spent, delta: Decimal) -> str:
     """The loss for people, at the agreed δ."""
-    kinds = [kind for kind in ("pure", "gaussian", "rho", "delta") if getattr(spent, kind)]
+    kinds = _kinds(spent)
     if kinds in ([], ["pure"]):
         return f"eps {format_up(spent.pure + spent.approx_epsilon, decimals=2)}"
-    pair = f"(eps {format_up(spent.epsilon_at(delta), decimals=2)}, delta {format_small(delta)})"
+    return f"eps {format_up(spent.epsilon_at(delta), decimals=2)}, delta {format_small(delta)}"
+
+
+def format_charged(spent: Spent, delta: Decimal) -> str:
+    """The loss as ledgers add it up, and what it is for people."""
+    kinds, shown = _kinds(spent), format_spent(spent, delta)
     if kinds == ["gaussian"]:
-        return f"{GDP.squared(spent.gaussian)} = {pair}"
-    return f"{ZCDP(spent.rho)} = {pair}" if kinds == ["rho"] else pair
+        return f"{GDP.squared(spent.gaussian)} = ({shown})"
+    return f"{ZCDP(spent.rho)} = ({shown})" if kinds == ["rho"] else shown
+
+
+def _kinds(spent: Spent) -> list[str]:
+    return [kind for kind in ("pure", "gaussian", "rho", "delta") if getattr(spent, kind)]

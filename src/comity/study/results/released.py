@@ -45,7 +45,7 @@ from comity.federation.declare.consortium import (
     format_participants,
 )
 from comity.federation.declare.declaration import Declaration
-from comity.federation.declare.payers import delta_of, format_spent, spent_by
+from comity.federation.declare.payers import delta_of, format_charged, spent_by
 from comity.federation.evaluation.figures import Figures
 from comity.federation.messages.ask import END
 from comity.federation.messages.codec import encode
@@ -241,7 +241,7 @@ def save_received(
         "missing": [name for name in due if name not in received.releases],
         "presented": presented.place if isinstance(presented, Artefact) else None,
         "evaluation": None if measured is None else measured.as_json(),
-        "loss": format_spent(spent_by(declaration, party, consortium), delta_of(consortium)),
+        "loss": format_charged(spent_by(declaration, party, consortium), delta_of(consortium)),
         "claim": declaration.claim,
         "exposed": declaration.exposed,
     }

@@ -22,7 +22,15 @@ from comity.federation.agreement import Agreement
 from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declare.consortium import Consortium
 from comity.federation.declare.declaration import Declaration
-from comity.federation.declare.payers import Payer, delta_of, format_payers, format_spent, largest_cost, payers
+from comity.federation.declare.payers import (
+    Payer,
+    delta_of,
+    format_charged,
+    format_payers,
+    format_spent,
+    largest_cost,
+    payers,
+)
 from comity.federation.declare.protection import Perturbed
 from comity.federation.evaluation.assessment import Assessment, Baseline
 from comity.federation.evaluation.figures import Figures
@@ -90,9 +98,13 @@ class Guarantee:
     def private(self) -> bool:
         return self.claim == "private" and not self.seeded
 
+    @property
+    def paid(self) -> str:
+        """What each payer lost, in one clause."""
+        return format_payers(self.payers) if self.payers else f"{self.loss} per party"
+
     def __str__(self) -> str:
-        paid = format_payers(self.payers) if len(self.payers) > 1 else f"{self.loss} per party"
-        text = f"{paid}; unit: {self.unit}, {self.neighbours}; against {self.adversary}"
+        text = f"{self.paid}; unit: {self.unit}, {self.neighbours}; against {self.adversary}"
         if self.claim != "private":
             text += f"; {self.claim}"
         # It is printed, and a result that was read from a folder may claim anything.
@@ -209,7 +221,7 @@ class Result:
             beside=make(lambda: protocol.beside(released, consortium, study=agreement.study, run=run)) or {},
             releases=describe_releases({**(kept or {}), **released}, declaration, consortium),
             guarantee=Guarantee(
-                loss=format_spent(spent, delta),
+                loss=format_charged(spent, delta),
                 epsilon=float_above(spent.epsilon_at(delta)),
                 delta=float(delta),
                 unit=shown.unit,
@@ -267,7 +279,7 @@ class Result:
         kind = "a private release" if self.guarantee.private else "no private release"
         lines = [
             ("protocol", f"{self.protocol}, {self.parties} parties{took}"),
-            ("guarantee", f"{self.guarantee.loss} per party; unit: {self.guarantee.unit}; {kind}"),
+            ("guarantee", f"{self.guarantee.paid}; unit: {self.guarantee.unit}; {kind}"),
         ]
         if self.error is not None:
             beside = ", ".join(f"{one.name} {one.error:.3f}" for one in self.baselines)
