@@ -129,6 +129,16 @@ def test_exact_values_are_marked_where_they_are_learned(starters: Any) -> None:
     assert sum(len(one.names) for one in learned["coordinator"]) == len(views[0].seen)
 
 
+def test_bounds_that_are_a_draft_are_said_before_anything_else(tmp_path: Path, starters: Any) -> None:
+    load_object(entry_of("averaging").starter)(tmp_path)
+    schema = tmp_path / "schema.toml"
+    schema.write_text(schema.read_text().replace('kind = "numeric"', 'kind = "numeric"\ndraft = true', 1))
+    page = render_plan(Study.load(tmp_path / "study.toml"))
+    header, _, rest = page.partition("<main>")
+    assert 'role="alert"' in header and "are a draft (draft = true)" in header and "draft = true" not in rest
+    assert "Before you decide" not in render_plan(starters("averaging"))
+
+
 def test_texts_of_the_author_stay_text(tmp_path: Path) -> None:
     hostile = STUDY.replace('name = "small"\n', 'name = "small"\npurpose = "<script>x</script>\\u202e"\n')
     text = render_plan(Study.load(write_study(tmp_path, text=hostile)))

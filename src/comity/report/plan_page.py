@@ -115,6 +115,7 @@ def plan_values(study: Study, *, expect: tuple[str, ...] = ()) -> dict[str, Any]
         "plan": plan,
         "overview": answers.overview,
         "about": plan.about,
+        "notices": study.notices,
         "parties": names[:_SHOWN_PARTIES],
         "more_parties": max(0, len(names) - _SHOWN_PARTIES),
         "receivers": list_receivers(plan.rows),

@@ -17,7 +17,7 @@ _STUDY = """\
 
 [study]
 name = "{name}"
-purpose = "learn at triage which visits lead to a readmission"
+purpose = "learn from many small clinics which visits lead to a readmission"
 protocol = "softlabel"          # parties learn locally and vote on public records; one noisy sum of it is opened
 schema = "schema.toml"          # the public description of a record: bounds and categories are agreed, never measured
 
