@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from comity.site import inbox, pack_limits
+from comity.study.study import Study
 from tests.support.sites import Sites
 from tests.support.witnesses import witnesses_in
 
@@ -25,3 +27,16 @@ def sites(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Si
     shutil.copytree(pristine, tmp_path / "all")
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "all" / "home"))
     return Sites.load(tmp_path / "all" / "sites")
+
+
+@pytest.fixture
+def packs_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pack with public records is checked in this process: another one takes a second of imports for each pack. That
+    the service starts one, with limits, is in `test_hostile_packs.py`."""
+
+    def examine(study: Path) -> None:
+        pack_limits.check_footers(study.parent)
+        pack_limits.check_schema(study)
+        Study.load(study)
+
+    monkeypatch.setattr(inbox, "examine", examine)

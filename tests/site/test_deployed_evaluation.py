@@ -68,6 +68,7 @@ def test_the_owner_sees_its_release_and_its_cost_before_it_approves_and_pays_tha
     assert f"left {view.after.removeprefix('eps ')} " in str(account)
 
 
+@pytest.mark.usefixtures("packs_read_here")
 def test_the_policy_counts_it(sites: Sites) -> None:
     """A whole party is in both parts and pays for both: a ceiling that the method alone would keep refuses the pair."""
     (sites.folder / "study").mkdir()

@@ -30,6 +30,8 @@ from tests.support.column_sites import NEW, ColumnSites
 from tests.support.sites import approve, connect_services, execute, keys_table
 from tests.support.witnesses import witnesses_in
 
+pytestmark = pytest.mark.usefixtures("packs_read_here")
+
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:

@@ -112,6 +112,7 @@ def test_no_name_in_a_pack_leads_out_of_its_folder(sites: Sites, name: str) -> N
     assert everything(sites) == before
 
 
+@pytest.mark.usefixtures("packs_read_here")
 @pytest.mark.parametrize("name", ["evil.py", "sitecustomize.py", "model.pkl", "patients.csv", "schema.toml.bak"])
 def test_a_pack_holds_what_the_study_names_and_its_hash_covers_and_nothing_else(sites: Sites, name: str) -> None:
     files, before = files_of(sites.pack(sites.study())), everything(sites)

@@ -20,6 +20,8 @@ from comity.site.status import Refusals
 from comity.study.study import Study
 from tests.support.sites import NAMES, STUDY, TABLE, Sites, connect_services, execute
 
+pytestmark = pytest.mark.usefixtures("packs_read_here")
+
 WINDOW = 12
 ENTRUSTED = 'variant = "published"\nmethod = "avg"\nauxiliary = "public.csv"\nscaling = "normalised"'
 SOFTLABEL = STUDY.replace("averaging", "softlabel").replace('unit = "record"', 'unit = "party"')

@@ -43,6 +43,7 @@ def view(service: SiteService, arrival: Arrival) -> OwnersView:
     return preview_approval(service.site, service.site.owner(), study, dataset="patients", runs=1).view
 
 
+@pytest.mark.usefixtures("packs_read_here")
 @pytest.mark.parametrize("parties", [3, 50, 300])
 def test_a_study_of_invented_parties_waits_for_a_hand(sites: Sites, parties: int) -> None:
     sites.write("north", policy=POLICY)

@@ -9,6 +9,10 @@ import gc
 import logging
 import sys
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from typer.main import get_command
 
 from comity.cli.app import app
 from comity.cli.failure import report_failure
@@ -28,9 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Without a handler Python would print the sites' logs on stderr.
     logging.getLogger("comity").addHandler(logging.NullHandler())
     try:
-        code = app(words, prog_name="comity", standalone_mode=False)
+        code = _command_tree()(words, prog_name="comity", standalone_mode=False)
         if code == _INTERRUPTED:
             raise KeyboardInterrupt
     except BaseException as error:
         return report_failure(error, as_json="--json" in words)
     return code if isinstance(code, int) else 0
+
+
+@cache
+def _command_tree() -> Any:
+    """Made from the signatures of all commands, which takes longer than most of them; once in a process."""
+    return get_command(app)
