@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,31 @@ from tools.mutants.trial import BROKEN, KILLED, STALE, SURVIVED, TIMEOUT, Verdic
 ROOT = Path(__file__).parents[1]
 
 
+@cache
+def text_of(file: str) -> str:
+    return (ROOT / file).read_text("utf-8")
+
+
+@cache
+def left_out(file: str) -> frozenset[str]:
+    """Tests of a file that the default suite does not run; the empty name stands for all of them."""
+    found, marked = set(), False
+    for line in text_of(file).splitlines():
+        whole = line.startswith("pytestmark = ")
+        if line.startswith("@pytest.mark.") or whole:
+            marked = marked or line.endswith(("mark.long", "mark.deploy"))
+        if marked and (whole or line.startswith("def ")):
+            found.add("" if whole else line[4 : line.index("(")])
+        if whole or line.startswith("def "):
+            marked = False
+    return frozenset(found)
+
+
 def test_every_mutant_fits_the_sources_and_names_tests_beside_its_rule() -> None:
     mutants = read()
     assert len(mutants) >= 40
     for mutant in mutants:
-        source = (ROOT / mutant.file).read_text("utf-8")
+        source = text_of(mutant.file)
         changed = mutant.of(source)
         assert changed != source, mutant.rule
         compile(changed, mutant.file, "exec")
@@ -30,7 +51,9 @@ def test_every_mutant_fits_the_sources_and_names_tests_beside_its_rule() -> None
         for path in mutant.tests:
             file, _, test = path.partition("::")
             assert file.startswith(folders_of(mutant.file)) and (ROOT / file).is_file(), (mutant.rule, path)
-            assert f"def {test}" in (ROOT / file).read_text("utf-8"), (mutant.rule, path)
+            assert f"def {test}" in text_of(file), (mutant.rule, path)
+            # A mutant is tried by what the default suite runs.
+            assert test not in left_out(file), (mutant.rule, path)
 
 
 def undefined_names(mutants: list[Mutant], folder: Path) -> str:
@@ -103,8 +126,11 @@ FILE, TEST = "src/made/budget.py", "tests/test_budget.py"
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package of one rule that is tested and one that is not."""
+    # Most plugins take longer to import than these tests to run; the command has an option of xdist.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "xdist.plugin")
     for name, text in ((FILE, SOURCE), ("src/made/__init__.py", ""), (TEST, TESTS), ("pyproject.toml", "")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")

@@ -232,7 +232,7 @@ def test_json_is_one_document(comity: Any, study: Path) -> None:
         json.loads(comity(*arguments, "--json").out)
 
 
-@pytest.mark.parametrize("protocol", ["averaging", "vertical"])
+@pytest.mark.parametrize("protocol", [pytest.param("averaging", marks=pytest.mark.long), "vertical"])
 def test_new_studies_of_other_methods_run_as_they_are(
     protocol: str, comity: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

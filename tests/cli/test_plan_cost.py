@@ -34,6 +34,8 @@ def test_a_plan_imports_its_own_method_and_no_library_of_models(name: Any, tmp_p
     assert code == 0
     assert entry_of(name).method.partition(":")[0] in modules
     assert not modules & {"sklearn", "scipy.stats", "scipy.optimize", "matplotlib", "duckdb", "sqlalchemy"}
+    if name in ("averaging", "vertical"):
+        assert not modules & {"pandas", "pyarrow", "opendp", "numba"}
     others = [f"comity.methods.{other}" for other in PROTOCOLS if other != name]
     assert not [one for one in modules if one.startswith(tuple(others))]
     # Vertical alignment is laid out with compiled kernels, whose module is imported; the others have none.

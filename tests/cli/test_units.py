@@ -78,7 +78,7 @@ def test_only_a_run_that_was_stopped_goes_on_by_itself(units: Path) -> None:
 
 
 def test_containers_are_confined_and_run_commands_of_this_version(units: Path) -> None:
-    yaml = pytest.importorskip("yaml")
+    yaml = pytest.importorskip("yaml", reason="no extra has PyYAML, which reads the file back: pip install pyyaml")
     services = yaml.safe_load((units / "compose.yaml").read_text())["services"]
     recipe = (units / "Containerfile").read_text()
     owner: Any = typer.main.get_command(app)

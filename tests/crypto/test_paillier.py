@@ -88,7 +88,7 @@ def test_textbook_encryption_is_read() -> None:
 
 
 def test_phe_reads_ours_and_we_read_its() -> None:
-    phe = pytest.importorskip("phe")
+    phe = pytest.importorskip("phe", reason="phe is in the extra `bench`, which `make test` does not install")
     key = make_private_key()
     public = phe.PaillierPublicKey(int(key.public.n))
     theirs = phe.PaillierPrivateKey(public, int(key.p), int(key.q))

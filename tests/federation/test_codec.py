@@ -80,11 +80,12 @@ def examples() -> list[Any]:
     ]
 
 
-def test_a_hundred_thousand_mutated_messages_never_raise_anything_else() -> None:
+@pytest.mark.parametrize("messages", [10_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_mutated_messages_never_raise_anything_else(messages: int) -> None:
     generator = np.random.default_rng(11)
     originals = examples()
     outcomes = {"value": 0, "refused": 0}
-    for _ in range(100_000):
+    for _ in range(messages):
         raw = bytearray(originals[generator.integers(len(originals))])
         for _ in range(generator.integers(1, 4)):
             kind, at = generator.integers(5), int(generator.integers(len(raw))) if raw else 0
@@ -105,7 +106,7 @@ def test_a_hundred_thousand_mutated_messages_never_raise_anything_else() -> None
         else:
             assert encode(value) == bytes(raw)
             outcomes["value"] += 1
-    assert outcomes["value"] > 1000 and outcomes["refused"] > 50_000
+    assert outcomes["value"] > messages // 100 and outcomes["refused"] > messages // 2
 
 
 def bombs() -> Iterator[Any]:

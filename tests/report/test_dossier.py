@@ -120,7 +120,9 @@ def test_author_texts_are_quoted_and_never_markup(run: Subject, tmp_path: Path) 
 
 
 def test_the_registry_record_has_published_fields_only(studies: dict[str, Study], run: Subject) -> None:
-    yaml: Any = pytest.importorskip("yaml", reason="PyYAML reads the record back")
+    yaml: Any = pytest.importorskip(
+        "yaml", reason="no extra has PyYAML, which reads the record back: pip install pyyaml"
+    )
     for subject in (*map(Subject.of_study, studies.values()), run):
         record = make_record(subject)
         left = check_record(record)

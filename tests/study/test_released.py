@@ -69,8 +69,8 @@ def test_every_paid_release_is_in_its_receivers_results_and_reads_back_equal(cas
     if refused is not None:
         variant, _, setting = case.rpartition(" ")
         assert setting.partition("=")[0] not in RUN[variant], refused
-        pytest.skip("refused before anything is paid")
-    result = comity.simulate(small_study(case, tmp_path), seed=1)
+        return
+    result = comity.simulate(small_study(case, tmp_path, **{"simulation.baselines": False}), seed=1)
     assert result.declaration is not None and result.consortium is not None
     declared, consortium = result.declaration, result.consortium
     result.save(tmp_path / "run")

@@ -25,7 +25,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 
 pytestmark = [
-    pytest.mark.skipif(not os.environ.get("COMITY_DATA"), reason="COMITY_DATA names no folder of the data"),
+    pytest.mark.skipif(not os.environ.get("COMITY_DATA"), reason="COMITY_DATA names no folder of the data, as in CI"),
     pytest.mark.long,
 ]
 ROWS, FITS = 40_000, 300

@@ -55,7 +55,9 @@ def test_without_the_anchors_ours_stands_alone_and_the_note_says_why(split: Any)
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not (folder and (Path(folder) / "adult.parquet").is_file()), reason="COMITY_DATA has no Adult")
+@pytest.mark.skipif(
+    not (folder and (Path(folder) / "adult.parquet").is_file()), reason="COMITY_DATA has no Adult, as in CI"
+)
 def test_on_adult_the_logistic_error_is_below_the_bar() -> None:
     from comity.data.public.datasets import dataset
 

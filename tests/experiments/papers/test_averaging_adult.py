@@ -23,7 +23,7 @@ from experiments.papers.averaging.adult import BARS, EPSILONS, HARDEST, SPLITS, 
 data_folder = os.environ.get("COMITY_DATA", "")
 needs_adult = pytest.mark.skipif(
     not data_folder or not (Path(data_folder) / "adult.parquet").is_file(),
-    reason="COMITY_DATA names no folder with adult.parquet",
+    reason="COMITY_DATA names no folder with adult.parquet, as in CI",
 )
 
 

@@ -29,7 +29,7 @@ data_folder = os.environ.get("COMITY_DATA", "")
 def needs(name: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(
         not data_folder or not (Path(data_folder) / f"{name}.parquet").is_file(),
-        reason=f"COMITY_DATA names no folder with {name}.parquet",
+        reason=f"COMITY_DATA names no folder with {name}.parquet, as in CI",
     )
 
 

@@ -42,7 +42,7 @@ FIELDS = {"case", "ours", "spread", "repeats", "unit", "paper", "reference", "co
 data_folder = os.environ.get("COMITY_DATA", "")
 needs_har = pytest.mark.skipif(
     not (Path(data_folder) / "har_smartphone_rederived.parquet").is_file() or not data_folder,
-    reason="COMITY_DATA names no folder with har_smartphone_rederived.parquet",
+    reason="COMITY_DATA names no folder with har_smartphone_rederived.parquet, as in CI",
 )
 
 

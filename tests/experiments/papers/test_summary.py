@@ -80,7 +80,7 @@ def test_each_source_has_its_command() -> None:
 @pytest.mark.parametrize("name", SOURCES)
 def test_ours_reaches_its_bars(name: Any) -> None:
     if not Path(os.environ.get("COMITY_DATA", "/nowhere")).is_dir():
-        pytest.skip("the real data are not here")
+        pytest.skip("COMITY_DATA names no folder of the data, as in CI")
     found = [ours(task(SOURCES[name](), number, "one owner", name), 1.0, 100) for number in range(8)]
     most, least = BARS[name]
     assert np.mean([one.mmd2 for one in found]) <= most

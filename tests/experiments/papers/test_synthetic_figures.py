@@ -68,7 +68,9 @@ def test_the_distance_of_records_to_themselves_is_nothing_and_to_others_somethin
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not (folder and (Path(folder) / "adult.parquet").is_file()), reason="COMITY_DATA has no Adult")
+@pytest.mark.skipif(
+    not (folder and (Path(folder) / "adult.parquet").is_file()), reason="COMITY_DATA has no Adult, as in CI"
+)
 def test_on_adult_sizes_reproduce_and_what_is_learned_is_a_constant() -> None:
     rows = PAPERS["synthetic-fidelity"].run(quick=True, out=None)
     found = {row["case"]: row for row in rows}

@@ -17,7 +17,7 @@ from experiments.papers.vertical import synthetic
 
 needs_data = pytest.mark.skipif(
     not (Path(os.environ.get("COMITY_DATA", "")) / "adult.parquet").is_file(),
-    reason="COMITY_DATA names no folder with adult.parquet",
+    reason="COMITY_DATA names no folder with adult.parquet, as in CI",
 )
 
 
