@@ -1,8 +1,10 @@
 """Secure products of two parties' matrices, beside numpy's product of the same matrices in clear.
 
-Times are CPU seconds on one thread: for `dealer` those of the busier party (encoding, masking, its matrix product), for
-`rlwe` those of both parties together. Every result is compared with the product of the encoded integers; one wrong
-entry stops the measurement. Compilation comes before the clock starts.
+Times are CPU seconds on one thread: in the rows `dealer` those of the busier party (encoding, masking, its matrix
+product), in the rows `dealer …, all three` those of both parties and the dealer, in the rows `rlwe` those of both
+parties together. `wall` is the time from the first step to the last, all of them in turn in one process. Every result
+is compared with the product of the encoded integers; one wrong entry stops the measurement. Compilation comes before
+the clock starts.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ import importlib
 import statistics
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -23,9 +25,10 @@ from threadpoolctl import threadpool_limits
 from comity.crypto.products import dealer_product, rlwe_product
 from comity.crypto.products.fixed_point import FixedPoint, join_shares, lower_from_word, raise_to_word
 from comity.entropy import Stream
+from experiments.bench.growth import growth_row
 from experiments.bench.kernels.product_stream import stream_apart, write
 
-_DEALER = ((370_000, 7), (370_000, 14), (100_000, 100))
+_DEALER = ((92_500, 7), (370_000, 7), (370_000, 14), (100_000, 100))
 _RLWE = ((100_000, 7, 12), (370_000, 7, 12), (100_000, 7, 16))
 _STREAMED = 10_000_000
 
@@ -37,19 +40,42 @@ def measure(*, quick: bool = False) -> list[dict[str, Any]]:
     repeats = 2 if quick else 9
     shrink = 10 if quick else 1
     with threadpool_limits(1):
-        dealt = [_measure_dealer(rows // shrink, columns, repeats) for rows, columns in _DEALER]
+        sizes = [(rows // shrink, columns) for rows, columns in _DEALER]
+        dealt = [_measure_dealer(rows, columns, repeats) for rows, columns in sizes]
         ours = [_measure_rlwe(rows // shrink, columns, places, repeats) for rows, columns, places in _RLWE]
         beside = _measure_ckks(ours[0], _RLWE[0][0] // shrink, _RLWE[0][1])
-    return [*dealt, *ours, beside, _measure_stream(_STREAMED // (10 * shrink) if quick else _STREAMED)]
+    growth = _growth([(*size, everybody["ours"]) for size, (_, everybody) in zip(sizes, dealt)])
+    return [
+        *(row for pair in dealt for row in pair),
+        *growth,
+        *ours,
+        beside,
+        _measure_stream(_STREAMED // (10 * shrink) if quick else _STREAMED),
+    ]
+
+
+def _growth(costs: Sequence[tuple[int, int, float]]) -> list[dict[str, Any]]:
+    """By records and by columns, from the rows with the columns, or the records, of the second size."""
+    if len(costs) < 3:
+        return []
+    rows, columns, _ = costs[1]
+    by_rows = [(size, cost) for size, wide, cost in costs if wide == columns]
+    by_columns = [(wide, cost) for size, wide, cost in costs if size == rows]
+    return [
+        growth_row(f"records, dealer x{columns}, all three", *zip(*by_rows), "both parties and the dealer"),
+        growth_row(f"columns, dealer {rows}, all three", *zip(*by_columns), "both parties and the dealer"),
+    ]
 
 
 @dataclass(frozen=True)
 class _Turn:
-    """One run in one process: CPU seconds of each side, CPU seconds that count, bytes between the parties."""
+    """One run in one process: CPU seconds of each side, CPU seconds that count, bytes between the parties, and
+    wall-clock time."""
 
     seconds: tuple[float, ...]
     counted: float
     bytes: int
+    wall: float
 
 
 def _matrices(rows: int, columns: int) -> tuple[Matrix, Matrix]:
@@ -58,7 +84,8 @@ def _matrices(rows: int, columns: int) -> tuple[Matrix, Matrix]:
     return one, two
 
 
-def _measure_dealer(rows: int, columns: int, repeats: int) -> dict[str, Any]:
+def _measure_dealer(rows: int, columns: int, repeats: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A row of the busier party, and one of all three."""
     layout = dealer_product.Layout(rows, (columns, columns))
     x, y = _matrices(rows, columns)
     form = FixedPoint(16)
@@ -66,13 +93,19 @@ def _measure_dealer(rows: int, columns: int, repeats: int) -> dict[str, Any]:
     _dealer_turn(dealer_product.Layout(1000, (columns, columns)), (x[:1000], y[:1000]), form, None)
     turns = [(_clear(x, y), _dealer_turn(layout, (x, y), form, exact)) for _ in range(repeats)]
     dealing = statistics.median(turn.seconds[2] for _, turn in turns)
+    case, bytes_said = f"dealer {rows}x{columns}", {"formula_bytes": layout.opened_bytes}
     note = f"CPU of the busier party, 16 binary places; the dealer's own: {dealing:.4f} s"
-    return _row(f"dealer {rows}x{columns}", turns, note) | {"formula_bytes": layout.opened_bytes}
+    everybody = [(clear, replace(turn, counted=sum(turn.seconds))) for clear, turn in turns]
+    return (
+        _row(case, turns, note) | bytes_said,
+        _row(f"{case}, all three", everybody, "CPU of both parties and the dealer, 16 binary places") | bytes_said,
+    )
 
 
 def _dealer_turn(
     layout: dealer_product.Layout, matrices: Sequence[Matrix], form: FixedPoint, exact: NDArray[np.int64] | None
 ) -> _Turn:
+    began = perf_counter()
     started = process_time()
     hands = dealer_product.deal(layout)
     dealing = process_time() - started
@@ -90,8 +123,9 @@ def _dealer_turn(
             seconds[me] += process_time() - started
         at += rows
         sent += sum(message.nbytes for message in opened)
+    wall = perf_counter() - began
     _compare(join_shares([parties[0].shares()[1], parties[1].shares()[0]]), exact)
-    return _Turn((*seconds, dealing), max(seconds), sent)
+    return _Turn((*seconds, dealing), max(seconds), sent, wall)
 
 
 def _measure_rlwe(rows: int, columns: int, places: int, repeats: int) -> dict[str, Any]:
@@ -114,6 +148,7 @@ def _measure_rlwe(rows: int, columns: int, places: int, repeats: int) -> dict[st
 def _rlwe_turn(matrices: tuple[Matrix, Matrix], form: FixedPoint, exact: NDArray[np.int64] | None) -> _Turn:
     x, y = matrices
     plan = rlwe_product.Plan.choose(len(x), x.shape[1], y.shape[1], form, form)
+    began = perf_counter()
     started = process_time()
     encryptor = rlwe_product.Encryptor(plan)
     encrypting = process_time() - started
@@ -147,9 +182,10 @@ def _rlwe_turn(matrices: tuple[Matrix, Matrix], form: FixedPoint, exact: NDArray
     mine = encryptor.share(reply)
     encrypting += process_time() - between
     evaluating += between - started
+    wall = perf_counter() - began
     total = raise_to_word(mine, plan.bits) + raise_to_word(theirs, plan.bits)
     _compare(lower_from_word(total, plan.bits), exact)
-    return _Turn((encrypting, evaluating), encrypting + evaluating, sent + reply.h.nbytes + reply.v.nbytes)
+    return _Turn((encrypting, evaluating), encrypting + evaluating, sent + reply.h.nbytes + reply.v.nbytes, wall)
 
 
 def _lines(form: FixedPoint, rows: Matrix, room: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -246,5 +282,6 @@ def _row(case: str, turns: list[tuple[float, _Turn]], note: str) -> dict[str, An
         "ratio": ours / anchor,
         "better": "lower",
         "bytes": turns[0][1].bytes,
+        "wall": statistics.median(turn.wall for _, turn in turns),
         "note": note,
     }

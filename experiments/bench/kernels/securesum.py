@@ -1,9 +1,14 @@
-"""Masking and unmasking of the secure sum against the plain sum of the same vectors, its set-up, and whole runs."""
+"""Masking and unmasking of the secure sum against the plain sum of the same vectors, its set-up, and whole runs.
+
+The rows `PARTIESxLENGTH` count one party's masks and its part of the unmasking, beside numpy's sum of all parties'
+vectors: what one of them computes. The rows `…, all parties` count the masks of all of them and the whole unmasking
+beside the same sum.
+"""
 
 from __future__ import annotations
 
 from statistics import median
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -36,6 +41,7 @@ def measure(*, parties: int = 100, length: int = 100_000, quick: bool = False) -
             both.append(masking + _cpu(lambda v=vectors[0], s=seeds: _mask(v, s)) / parties)
         case = f"{parties}x{length}{name}"
         rows.append(_row(case, both, plain, "one party's masks, and its part of the coordinator's unmasking"))
+        rows.append(_all_parties(case, vectors, seeds, plain, 1 if quick else 3))
     lost = parties // 3
     words = [_vector("<u4", length, k) for k in range(parties)]
     removing = [_cpu(lambda: _mask(words[0], seeds[: parties - lost])) * lost / parties for _ in range(repeats)]
@@ -52,6 +58,17 @@ def measure(*, parties: int = 100, length: int = 100_000, quick: bool = False) -
         _row(f"{parties} set-up", set_up, None, "one party's seals, openings, shares, signatures; once per run")
     )
     return [*rows, *measure_runs(quick=quick)]
+
+
+def _all_parties(case: str, vectors: list[Any], seeds: list[bytes], plain: list[float], repeats: int) -> dict[str, Any]:
+    both, walls = [], []
+    for _ in range(repeats):
+        began = perf_counter()
+        masked = sum(_cpu(lambda vector=vector: _mask(vector, seeds)) for vector in vectors)
+        both.append(masked + _cpu(lambda: _mask(vectors[0], seeds)))
+        walls.append(perf_counter() - began)
+    row = _row(f"{case}, all parties", both, plain, "every party's masks, and the coordinator's unmasking")
+    return row | {"wall": median(walls)}
 
 
 def _vector(dtype: str, length: int, label: int) -> Any:

@@ -8,9 +8,10 @@ verifies for itself, as they would apart from each other: those are what a deplo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from time import process_time, thread_time
+from time import perf_counter, process_time, thread_time
 from typing import Any
 
 import numpy as np
@@ -44,17 +45,22 @@ from comity.protocol import (
     step,
 )
 from comity.study.local.channel import LocalChannel
+from experiments.bench.growth import growth_row
 
 GROWING_PARTIES = tuple((parties, 1_000) for parties in (10, 30, 60, 100, 104, 300, 1_000))
 GROWING_NUMBERS = ((100, 10_000), (100, 100_000))
+_WHOSE = {"apart": "all apart", "party": "dearest party", "coordinator": "coordinator"}
 _QUICK = ((10, 1_000), (30, 1_000))
 
 
 @dataclass(frozen=True)
 class Cost:
-    """CPU seconds, and bytes that crossed: `whole` with everything in one process, the others each on its own."""
+    """CPU seconds, and bytes that crossed: `whole` with everything in one process, the others each on its own,
+    `apart` all of those together; `wall` is the time that `whole` took."""
 
     whole: float
+    wall: float
+    apart: float
     party: float
     coordinator: float
     noise: float
@@ -133,23 +139,47 @@ class TimedNoise(ReleasedNoise):
 
 
 def measure_runs(*, quick: bool) -> list[dict[str, Any]]:
-    """A row per run, one for its dearest party and one for its coordinator."""
-    rows = []
+    """A row per run, one for its dearest party, one for its coordinator, one for all of them apart; then growth."""
+    rows, costs = [], {}
     for parties, length in _QUICK if quick else (*GROWING_PARTIES, *GROWING_NUMBERS):
         cost = run_once(parties, length)
         case = f"run {parties}x{length}"
         crossed = f"{cost.crossed / 1e6:.1f} MB crossed"
         noise = f"{cost.noise:.2f} s of it noise"
-        rows.append(_row(case, cost.whole, f"all parties in one process, unseeded, 1 colluder; {noise}; {crossed}"))
+        rows.append(
+            _row(case, cost.whole, f"all parties in one process, unseeded, 1 colluder; {noise}; {crossed}")
+            | {"wall": cost.wall}
+        )
         rows.append(_row(f"{case}, dearest party", cost.party, "verifies every signature itself"))
         rows.append(_row(f"{case}, coordinator", cost.coordinator, "verifies every signature itself"))
+        apart = "all parties and the coordinator, each verifies every signature itself"
+        rows.append(_row(f"{case}, apart", cost.apart, f"{apart}; no relay"))
+        costs[parties, length] = cost
+    return [*rows, *_growth(costs)]
+
+
+def _growth(costs: Mapping[tuple[int, int], Cost]) -> list[dict[str, Any]]:
+    """Exponents along each axis on which there are several sizes."""
+    rows = []
+    for place, axis in enumerate(("parties", "numbers")):
+        fixed = max((size[1 - place] for size in costs), key=[size[1 - place] for size in costs].count)
+        along = {size[place]: cost for size, cost in costs.items() if size[1 - place] == fixed}
+        if len(along) < 2:
+            continue
+        other = f"{fixed:,} {'numbers' if axis == 'parties' else 'parties'}"
+        for whose in ("apart", "party", "coordinator"):
+            seconds = [getattr(cost, whose) for cost in along.values()]
+            if min(seconds) > 0:
+                rows.append(growth_row(f"{axis}, {_WHOSE[whose]}", list(along), seconds, other))
     return rows
 
 
 def run_once(parties: int, length: int) -> Cost:
+    began = perf_counter()
     whole, _, noise, crossed = _measured(parties, length, alone=False)
+    wall = perf_counter() - began
     apart, hosts, _, _ = _measured(parties, length, alone=True)
-    return Cost(whole, max(hosts), max(apart - sum(hosts), 0.0), noise, crossed)
+    return Cost(whole, wall, apart, max(hosts), max(apart - sum(hosts), 0.0), noise, crossed)
 
 
 def _measured(parties: int, length: int, *, alone: bool) -> tuple[float, list[float], float, int]:

@@ -6,15 +6,20 @@ separable. The anchor is brought to the same objective and tolerance: C = 1/(l2Â
 `fit` has the fastest general solver (scikit-learn's default among them) that reaches the gradient norm, its
 row `fit liblinear` the compiled solver for two classes. A party with one class costs the anchor nothing,
 since it refuses to fit one.
+
+The rows `fit`, `vote` and `study` are wall-clock times, and `study` is the published vote of simulated stacks of
+parties, which have no masks, messages or ledgers of their own. The rows `CPU` are processor time of the same work and
+of the default method. The rows `hosts` are whole runs in which every party is a host with keys, masks, signatures and a
+ledger, all parties and the coordinator counted, beside the same loop.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -25,15 +30,19 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from comity import Ledger
+from comity.data import Records
 from comity.entropy import Stream
 from comity.learn import fit_logistic, hard_votes
 from comity.methods.softlabel import SoftLabel
 from comity.privacy import Neighbours, Pure, SeededNoise, Unit
-from comity.protocol import Block, Cohort, Consortium, NumberedParties
+from comity.protocol import Block, Cohort, Consortium, NumberedParties, RunOptions, simulate
+from experiments.bench.growth import growth_row
 
 L2 = 1e-4
 GRADIENT_NORM = 1e-9
 _ANCHOR_PARTIES = 300
+_HOSTS = (25, 50, 100, 200)
+_QUICK_HOSTS = (5, 10)
 _TRIED_PARTIES = 40
 _VOTING_BLOCK = 500
 # Each solver with a tolerance at which it stops below GRADIENT_NORM, or as near as it comes.
@@ -90,16 +99,62 @@ def measure(
     looped = [fitted + predicted for fitted, predicted in zip(anchors[chosen[0]], predictions)]
     studied = [_timed(lambda: _study(data))[0] for _ in range(1 if quick else 3)]
     whole = "the simulated study: ledger, local fits, votes, global fit, noise; anchor: the loop's fits and predictions"
-    return [*rows, _row("vote", votes, predictions, voted), _row("study", studied, looped, whole)]
+    return [
+        *rows,
+        _row("vote", votes, predictions, voted),
+        _row("study", studied, looped, whole),
+        *_processor_rows(data, sample, several, chosen[0], hosts=_QUICK_HOSTS if quick else _HOSTS),
+    ]
 
 
-def _study(data: Connections) -> Any:
-    """The published soft vote of all parties as a simulated cohort, from encoded records to the released model."""
+def _processor_rows(
+    data: Connections, sample: NDArray[np.intp], several: NDArray[np.intp], solver: str, *, hosts: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Processor seconds of studies of all parties in stacks, and of few of them as hosts, beside the anchor's loop."""
+    parties = len(data.features)
+    fitted, models = _cpu(lambda: _loop(data, sample, solver))
+    predicted, _ = _cpu(lambda: [model.predict(data.auxiliary) for model in models])
+    looped = fitted / len(sample) * len(several) + predicted / len(sample) * parties
+    rows = []
+    for name, published in (("study, CPU", True), ("study default, CPU", False)):
+        wall, (cpu, _) = _timed(lambda published=published: _cpu(lambda: _study(data, published=published)))
+        note = "processor seconds of all parties, in stacks without masks; anchor: the loop's fits and predictions"
+        rows.append(_row(name, [cpu], [looped], note) | {"wall": wall})
+    costs = []
+    _run_hosts(data, hosts[0])
+    for count in hosts:
+        wall, (cpu, _) = _timed(lambda count=count: _cpu(lambda: _run_hosts(data, count)))
+        costs.append(cpu)
+        note = (
+            "processor seconds of all hosts and the coordinator, default method; anchor: the loop for as many parties"
+        )
+        rows.append(_row(f"hosts {count} default, CPU", [cpu], [looped / parties * count], note) | {"wall": wall})
+    return [*rows, growth_row("hosts, default", list(hosts), costs, "whole runs, all hosts and the coordinator")]
+
+
+def _run_hosts(data: Connections, count: int) -> Any:
+    """The default method between this many hosts."""
+    held = {f"p{place}": Records(data.features[place], data.labels[place].astype(np.int64)) for place in range(count)}
+    return simulate(
+        SoftLabel.over_rows(auxiliary=data.auxiliary),
+        parties=held,
+        epsilon=1.0,
+        options=RunOptions(baselines=False, results=False),
+    )
+
+
+def _study(data: Connections, *, published: bool = True) -> Any:
+    """The published soft vote, or the default, of all parties as a simulated cohort, from encoded records to the
+    released model."""
     parties = len(data.features)
     consortium = Consortium(
         parties=NumberedParties(parties), loss=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE
     )
-    protocol = SoftLabel.published_over_rows(auxiliary=data.auxiliary, l2=L2, sensitivity="tight")
+    protocol: Any = (
+        SoftLabel.published_over_rows(auxiliary=data.auxiliary, l2=L2, sensitivity="tight")
+        if published
+        else SoftLabel.over_rows(auxiliary=data.auxiliary)
+    )
 
     def blocks(most: int) -> Iterator[Block]:
         for start in range(0, parties, most):
@@ -191,6 +246,12 @@ def _timed(work: Any) -> tuple[float, Any]:
     start = perf_counter()
     result = work()
     return perf_counter() - start, result
+
+
+def _cpu(work: Any) -> tuple[float, Any]:
+    start = process_time()
+    result = work()
+    return process_time() - start, result
 
 
 def _row(case: str, seconds: list[float], anchors: list[float], note: str) -> dict[str, Any]:
