@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,9 @@ def measure(*, quick: bool = False) -> list[dict[str, Any]]:
 def _row(parties: int, width: int, bits: int, repeats: int) -> dict[str, Any]:
     records = {f"party-{place}": _records(200 + 10 * place, width, place) for place in range(parties)}
     method = Averaging.published_over_rows(width=width, l2=_L2, key_bits=bits)
-    seconds, anchors = [], []
+    seconds, anchors, processor = [], [], []
     for _ in range(repeats):
-        started = perf_counter()
+        started, began = perf_counter(), process_time()
         simulate(
             method,
             parties=records,
@@ -38,6 +38,7 @@ def _row(parties: int, width: int, bits: int, repeats: int) -> dict[str, Any]:
             options=RunOptions(baselines=False),
         )
         seconds.append(perf_counter() - started)
+        processor.append(process_time() - began)
         started = perf_counter()
         np.mean(
             [fit_logistic(one.features, np.asarray(one.labels, np.float64), _L2).weights for one in records.values()]
@@ -50,6 +51,7 @@ def _row(parties: int, width: int, bits: int, repeats: int) -> dict[str, Any]:
         "anchor": anchor,
         "ratio": ours / anchor,
         "unit": "s",
+        "cpu": median(processor),
         "repeats": repeats,
         "spread": max(seconds) - min(seconds),
         "better": "lower",
