@@ -7,6 +7,7 @@ which a run that has failed looks as if it hung.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,11 @@ from hypothesis import settings
 # Before NumPy is imported, also in processes that tests start: two workers of two threads each take twice as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Where no bytecode is kept, each worker rewrites the assertions of all test files, and each process that a test starts
+# compiles the package: minutes of a run.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # What the default suite says of a commit is the same on every machine. `make test-long` draws new examples each time.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
