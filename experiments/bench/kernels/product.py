@@ -59,11 +59,12 @@ def _growth(costs: Sequence[tuple[int, int, float]]) -> list[dict[str, Any]]:
     if len(costs) < 3:
         return []
     rows, columns, _ = costs[1]
-    by_rows = [(size, cost) for size, wide, cost in costs if wide == columns]
-    by_columns = [(wide, cost) for size, wide, cost in costs if size == rows]
+    by_rows = {size: cost for size, wide, cost in costs if wide == columns}
+    by_columns = {wide: cost for size, wide, cost in costs if size == rows}
+    counted = "both parties and the dealer"
     return [
-        growth_row(f"records, dealer x{columns}, all three", *zip(*by_rows), "both parties and the dealer"),
-        growth_row(f"columns, dealer {rows}, all three", *zip(*by_columns), "both parties and the dealer"),
+        growth_row(f"records, dealer x{columns}, all three", list(by_rows), list(by_rows.values()), counted),
+        growth_row(f"columns, dealer {rows}, all three", list(by_columns), list(by_columns.values()), counted),
     ]
 
 
