@@ -89,3 +89,9 @@ def test_a_difference_is_told_where_chance_does_not_explain_it(
     # Chance of test records says nothing about a mean squared error, nor about a figure that is no share.
     assert Assessment(error, "mean squared error", tested=tested).can_tell(other)
     assert Assessment(-1e308, "share of test records", tested=tested).interval is None
+
+
+def test_parties_alone_have_a_mean_and_a_best() -> None:
+    one = Baseline.of_parties([0.3, 0.1, 0.2], "each alone")
+    assert (one.name, one.best, one.note) == ("own data", 0.1, "each alone") and abs(one.error - 0.2) < 1e-12
+    assert Assessment.from_json(Assessment(0.2, baselines=(one,)).as_json()).baselines == (one,)

@@ -128,6 +128,29 @@ def test_the_verdict_is_plain(result: Any, error: float, said: str) -> None:
     assert said in describe_quality(replace(result, assessment=Assessment(error, baselines=compared)))
 
 
+@pytest.mark.parametrize(
+    ("best", "said"),
+    [
+        (0.25, "Better than a party alone (0.300 on average), better than the best party alone (0.250), 0.100 above"),
+        (0.22, "The best party's own records would do as well: for the model alone, joining does not pay for it."),
+        (0.15, "not better than the best party alone (0.150)"),
+    ],
+)
+def test_the_verdict_compares_with_the_best_party(result: Any, best: float, said: str) -> None:
+    compared = (Baseline("constant", 0.4), Baseline("own data", 0.3, best=best), Baseline("pooled", 0.1))
+    assert said in describe_quality(replace(result, assessment=Assessment(0.2, baselines=compared)))
+
+
+def test_the_verdict_says_where_joining_does_not_pay(result: Any) -> None:
+    """A gain of a tenth of what all records gain over a constant is next to nothing."""
+    said = {}
+    for own in (0.22, 0.24):
+        compared = (Baseline("constant", 0.4), Baseline("own data", own), Baseline("pooled", 0.1))
+        said[own] = describe_quality(replace(result, assessment=Assessment(0.2, baselines=compared)))
+    assert "A party's own records would do as well: for the model alone, joining does not pay." in said[0.22]
+    assert "joining" not in said[0.24]
+
+
 def test_equal_ledgers_share_a_line(result: Any) -> None:
     many = tuple(Account(f"p{i}", "eps 3.00", "eps 1.00", "eps 2.00") for i in range(9))
     other = Account("late", "eps 3.00", "eps 2.00", "eps 1.00")

@@ -15,7 +15,7 @@ from comity.data import Bounded, Categorical, Classes, Numeric, Schema, clinic_s
 from comity.entropy import Stream
 from comity.errors import DataError, StudyError
 from comity.study.forecast.forecast import Forecast, Point, _raised
-from comity.study.forecast.population import GENERATED_ERROR, Population, from_sample, from_schema
+from comity.study.forecast.population import GENERATED_ERROR, Population, _sharpened, from_sample, from_schema
 
 PLANE = Schema((Numeric("x", -1, 1), Numeric("z", -1, 1)), Classes("y", ("no", "yes")))
 
@@ -61,7 +61,12 @@ def test_own_records_that_do_as_well_are_said() -> None:
     points = (Point(1.0, 0.2, 0.18, 0.22),)
     told = Forecast(1.0, 100, points, constant=0.5, own=0.19, pooled=0.18, basis="b", measure="error")
     assert told.own_does_as_well and "own records would do as well" in told.sentences[1]
-    assert not replace(told, own=0.21).own_does_as_well
+    # A gain of a tenth of what all records would gain over a constant is next to nothing; the best party is compared.
+    assert replace(told, own=0.23).own_does_as_well and not replace(told, own=0.24).own_does_as_well
+    uneven = replace(told, own=0.4, best=0.21)
+    assert not uneven.own_does_as_well and uneven.best_does_as_well
+    assert "0.40 on average, 0.21 at best" in uneven.sentences[0] and "the best party's own" in uneven.sentences[1]
+    assert len(replace(uneven, best=0.3).sentences) == 1
 
 
 def test_the_smallest_epsilon_for_an_error_lies_between_the_points_around_it() -> None:
@@ -89,6 +94,28 @@ def test_a_target_that_is_a_number_keeps_its_residuals() -> None:
     population = from_sample(schema, rows.assign(y=rows["x"] + noise), "here")
     drawn = population.draw(4000, Stream.public("drawn"))
     assert np.std(drawn["y"] - drawn["x"]) == pytest.approx(0.3, abs=0.03)
+
+
+def test_a_target_near_its_bound_keeps_its_variance() -> None:
+    """Residuals are small near the bound, so a residual from anywhere would be clipped there. Values beyond the bound
+    are clipped as a study clips them."""
+    schema = Schema(PLANE.columns, Bounded("y", 0, 3))
+    rows = sample(2000)
+    width = np.clip(rows["x"], 0, None)
+    y = 2 * width + width * Stream.public("near a bound").normal((2000,))
+    population = from_sample(schema, rows.assign(y=y.clip(lower=0)), "here")
+    drawn = population.draw(8000, Stream.public("drawn"))["y"]
+    assert np.var(drawn) == pytest.approx(np.var(y.clip(0, 3)), rel=0.1)
+
+
+def test_sharper_classes_are_as_frequent_as_in_the_sample() -> None:
+    """One class is rare; sharper scores alone would make it rarer."""
+    scores = Stream.public("scores").normal((2000, 2)) + [1.5, 0.0]
+    shares = np.array([0.75, 0.25])
+    sharp = _sharpened(scores, 0.1, 0.5, 4.0, shares)
+    np.testing.assert_allclose(sharp.mean(axis=0), shares, atol=1e-4)
+    assert _sharpened(scores, 0.1, 0.5, 4.0).mean(axis=0)[1] < 0.2
+    assert np.mean(1 - sharp.max(axis=1)) == pytest.approx(0.1, abs=0.01)
 
 
 def test_generated_records_have_the_schemas_values_and_the_stated_error() -> None:

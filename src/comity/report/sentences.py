@@ -13,6 +13,7 @@ import math
 from decimal import ROUND_UP, Context, Decimal
 from typing import TYPE_CHECKING
 
+from comity.federation.evaluation.assessment import little_to_gain
 from comity.privacy.loss import format_small
 from comity.study.results.result import Guarantee
 
@@ -44,15 +45,40 @@ def describe_quality(result: Result) -> str:
         return f"Too few records to tell: {tested} to tell this error from that of a constant ({constant.error:.3f})."
     parts = []
     if alone is not None:
-        told = result.assessment.can_tell(alone.error)
-        compared = "better than" if error < alone.error else "not better than"
-        parts.append(f"{compared if told else 'level with'} a party alone ({alone.error:.3f})")
+        several = alone.best is not None and alone.best < alone.error
+        mean = f"{alone.error:.3f} on average" if several else f"{alone.error:.3f}"
+        parts.append(f"{_compare(result, alone.error)} a party alone ({mean})")
+        if several and alone.best is not None:
+            parts.append(f"{_compare(result, alone.best)} the best party alone ({alone.best:.3f})")
     if pooled is not None:
         gap = error - pooled.error
         level = f"level with pooling ({pooled.error:.3f})"
         parts.append(f"{gap:.3f} above all records pooled ({pooled.error:.3f})" if gap > 0 else level)
     text = ", ".join(parts)
-    return text[:1].upper() + text[1:] + "." if text else ""
+    return text[:1].upper() + text[1:] + "." + _describe_joining(result, alone, constant, pooled) if text else ""
+
+
+def _compare(result: Result, other: float) -> str:
+    """How the result's error compares with another on the same test records."""
+    assert result.error is not None
+    if not result.assessment.can_tell(other):
+        return "level with"
+    return "better than" if result.error < other else "not better than"
+
+
+def _describe_joining(
+    result: Result, alone: Baseline | None, constant: Baseline | None, pooled: Baseline | None
+) -> str:
+    """A sentence where a party's own records would do as well as the result, by `little_to_gain`."""
+    assert result.error is not None
+    if alone is None or constant is None or pooled is None:
+        return ""
+    attainable = constant.error - pooled.error
+    if little_to_gain(alone.error, result.error, attainable):
+        return " A party's own records would do as well: for the model alone, joining does not pay."
+    if alone.best is not None and little_to_gain(alone.best, result.error, attainable):
+        return " The best party's own records would do as well: for the model alone, joining does not pay for it."
+    return ""
 
 
 def format_baseline(baseline: Baseline) -> str:

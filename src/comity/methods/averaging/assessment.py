@@ -50,15 +50,12 @@ def fit_baselines(
         return []
     everything = np.concatenate([y for _, y in filled])
     alone = [_measure(objective, _fit(objective, x, y), features, targets) for x, y in filled[:MAX_PARTIES]]
-    errors = [one.error for one in alone]
     pooled = _measure(objective, _fit(objective, np.concatenate([x for x, _ in filled]), everything), features, targets)
     return [
         _constant(objective, everything, targets),
-        Baseline(
-            "own data",
-            float(np.mean(errors)),
-            float(np.std(errors)),
-            note=f"mean of {len(alone)} parties, each alone",
+        Baseline.of_parties(
+            [one.error for one in alone],
+            f"mean of {len(alone)} parties, each alone",
             log_loss=_mean([one.log_loss for one in alone]),
             auc=_mean([one.auc for one in alone]),
         ),

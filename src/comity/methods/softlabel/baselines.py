@@ -52,12 +52,7 @@ def common_baselines(filled: Sequence[Records], test: Records, classes: int, alo
     constant = np.bincount(labels, minlength=classes).argmax()
     return [
         Baseline("constant", float(np.mean(test.labels != constant)), note="always the most frequent class"),
-        Baseline(
-            "own data",
-            float(np.mean(alone)),
-            float(np.std(alone)),
-            note=f"mean of {len(alone)} parties, each alone",
-        ),
+        Baseline.of_parties(alone, f"mean of {len(alone)} parties, each alone"),
         pooled_regression(pooled, test, classes),
     ]
 

@@ -123,7 +123,7 @@ class Task:
         pooled = self.make_examples(pool_records(train))
         alone = [self.linear_error(self.make_examples(own), test) for own in train[:MAX_ALONE]]
         tried = f"the first {len(alone)} of {len(train)} parties" if len(train) > len(alone) else "each party"
-        own = Baseline("own data", float(np.mean(alone)), float(np.std(alone)), note=f"{tried}, without privacy")
+        own = Baseline.of_parties(alone, f"{tried}, without privacy")
         return self._list_baselines(pooled, own, test)
 
     def compare_columns(self, whole: Records, own: Sequence[int], test: Examples) -> list[Baseline]:

@@ -19,6 +19,7 @@ from comity.entropy import Stream
 from comity.errors import StudyError
 from comity.federation.agreement import Agreement
 from comity.federation.declare.consortium import Consortium
+from comity.federation.evaluation.assessment import OWN_DATA, little_to_gain
 from comity.privacy.accounting import gdp_epsilon, gdp_square
 from comity.privacy.loss import loss_of
 from comity.privacy.unit import Unit
@@ -40,9 +41,6 @@ FACTORS = (0.1, 1 / 3, 1.0, 3.0)
 MAX_RECORDS = 20_000
 """At most so many records are made. Not tuned: a run over them takes seconds."""
 REPEATS = 4
-LEAST_SHARE = 0.1
-"""A study that keeps less of the attainable gain than this learns next to nothing. Set after a first run of the twenty
-studies of `experiments/accuracy/forecast.py` (Adult, credit defaults, KDD-99, CPS); no other values were tried."""
 TESTED = 5_000
 
 
@@ -66,8 +64,9 @@ class Forecast:
         forecast.at_epsilon.error, forecast.constant, forecast.smallest_epsilon(0.2)
 
     `points` are by rising epsilon. `constant`, `own` and `pooled` are errors of a constant, of a party's own records
-    and of all records without privacy, on the same made records; `basis` says what these were made from. `measure`
-    names the error: a share of wrong classes, or a mean squared error.
+    (the mean over parties; `best` is that of the best one) and of all records without privacy, on the same made
+    records; `basis` says what these were made from. `measure` names the error: a share of wrong classes, or a mean
+    squared error.
     """
 
     epsilon: float
@@ -78,6 +77,7 @@ class Forecast:
     pooled: float | None
     basis: str
     measure: str
+    best: float | None = None
 
     @property
     def at_epsilon(self) -> Point:
@@ -88,13 +88,22 @@ class Forecast:
     def learns_nothing(self) -> bool:
         """Whether the study gains next to nothing over a constant: less than repeats can tell from nothing, or less
         than a tenth of what all records would gain without privacy. Both errors are of the same made records."""
-        gain, attainable = self.constant - self.at_epsilon.error, self.constant - (self.pooled or 0.0)
-        return gain <= max(2 * self.at_epsilon.standard_error, LEAST_SHARE * attainable)
+        return self._gains_little(self.constant)
 
     @property
     def own_does_as_well(self) -> bool:
-        """Whether a party's own records would give the same without the study."""
-        return self.own is not None and self.own <= self.at_epsilon.error
+        """Whether a party's own records would give about the same without the study: the study gains as little over
+        them as it would over a constant if it learned nothing."""
+        return self.own is not None and self._gains_little(self.own)
+
+    @property
+    def best_does_as_well(self) -> bool:
+        """Whether the own records of the best party would."""
+        return self.best is not None and self._gains_little(self.best)
+
+    def _gains_little(self, over: float) -> bool:
+        here, attainable = self.at_epsilon, self.constant - (self.pooled or 0.0)
+        return over - here.error <= 2 * here.standard_error or little_to_gain(over, here.error, attainable)
 
     def smallest_epsilon(self, error: float) -> float | None:
         """The smallest epsilon whose forecast is at most this error, by a line between neighbouring points over
@@ -112,7 +121,9 @@ class Forecast:
         """What to expect, for people."""
         here, figure = self.at_epsilon, _figures(self.measure)
         compared = [f"a constant has {figure(self.constant)}"]
-        compared += [] if self.own is None else [f"a party's own records alone {figure(self.own)}"]
+        if self.own is not None:
+            several = f" on average, {figure(self.best)} at best" if self.best is not None else ""
+            compared.append(f"a party's own records alone {figure(self.own)}{several}")
         compared += [] if self.pooled is None else [f"all records without privacy {figure(self.pooled)}"]
         said = [
             f"{self.measure} about {figure(here.low)} to {figure(here.high)} at epsilon {self.epsilon:g} "
@@ -124,7 +135,14 @@ class Forecast:
                 "privacy.epsilon, add records, or use fewer columns"
             )
         elif self.own_does_as_well:
-            said.append("a party's own records would do as well as the study: joining does not pay for the model alone")
+            said.append(
+                "a party's own records would do as well as the study: for the model alone, joining does not pay"
+            )
+        elif self.best_does_as_well:
+            said.append(
+                "the best party's own records would do as well as the study: for the model alone, joining does not pay "
+                "for that party"
+            )
         return tuple(said)
 
     def as_json(self) -> dict[str, Any]:
@@ -138,7 +156,9 @@ class Forecast:
             "own": self.own,
             "pooled": self.pooled,
             "learns_nothing": self.learns_nothing,
+            "best": self.best,
             "own_does_as_well": self.own_does_as_well,
+            "best_does_as_well": self.best_does_as_well,
         }
 
     def __repr__(self) -> str:
@@ -204,7 +224,8 @@ def forecast(
         records=total,
         points=tuple(points),
         constant=baselines["constant"].error,
-        own=baselines["own data"].error if "own data" in baselines else None,
+        own=baselines[OWN_DATA].error if OWN_DATA in baselines else None,
+        best=baselines[OWN_DATA].best if OWN_DATA in baselines else None,
         pooled=baselines["pooled"].error if "pooled" in baselines else None,
         basis=population.basis,
         measure="error" if population.chances is not None else "mean squared error",

@@ -32,6 +32,10 @@ SHARPEST, FLATTEST = 2.0, 0.5
 error of 0 gave a factor of 10.6 and too good a forecast; no other values were tried."""
 GENERATED_ERROR = 0.2
 """How often the best model errs on generated records. Not tuned: between an easy target and a hard one."""
+MATCHING_ROUNDS = 50
+"""Shares are then off by less than what a sample tells. A limit of work, not tuned."""
+NEAR = 20
+"""A residual is that of a row at most so many places away in the order of expected values. Not tuned."""
 _FOLDS = 5
 
 
@@ -63,10 +67,19 @@ class Population:
             values: Any = np.asarray(target.values, object)[drawn]
         else:
             assert isinstance(target, Bounded) and self.means is not None and self.residuals is not None
-            noise = self.residuals[stream.integers(len(self.residuals), (count,))]
-            values = np.clip(self.means[places] + noise, target.low, target.high)
+            values = np.clip(self.means[places] + self._draw_residuals(places, stream), target.low, target.high)
         named = {} if self.schema.identifier is None else {self.schema.identifier: [f"{i:09d}" for i in range(count)]}
         return frame.assign(**{target.name: values, **named})
+
+    def _draw_residuals(self, places: NDArray[np.int64], stream: Stream) -> Floats:
+        """Of rows whose expected value is next to that of these rows: spread and sign of a residual depend on it, above
+        all near a bound of the target."""
+        assert self.means is not None and self.residuals is not None
+        order = np.argsort(self.means, kind="stable")
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        near = rank[places] + stream.integers(2 * NEAR + 1, (len(places),)) - NEAR
+        return np.asarray(self.residuals[order[np.clip(near, 0, len(order) - 1)]], np.float64)
 
 
 def from_sample(schema: Schema, sample: pd.DataFrame, where: str) -> Population:
@@ -86,7 +99,8 @@ def from_sample(schema: Schema, sample: pd.DataFrame, where: str) -> Population:
     if isinstance(schema.target, Classes):
         labels = np.asarray(records.labels, np.int64)
         return Population(schema, rows, basis, chances=_class_chances(features, labels, len(schema.target.values)))
-    means, residuals = _regression(features, rows[schema.target.name].to_numpy(np.float64))
+    target = np.clip(rows[schema.target.name].to_numpy(np.float64), schema.target.low, schema.target.high)
+    means, residuals = _regression(features, target)
     return Population(schema, rows, basis, means=means, residuals=residuals)
 
 
@@ -163,21 +177,34 @@ def _class_chances(features: Floats, labels: NDArray[np.int64], classes: int) ->
     scores = model.fit(features, labels).decision_function(features)
     whole = np.full((len(labels), classes), -np.inf)
     whole[:, present] = np.stack([np.zeros_like(scores), scores], axis=1) if scores.ndim == 1 else scores
-    return _sharpened(whole, limit, FLATTEST, SHARPEST)
+    return _sharpened(whole, limit, FLATTEST, SHARPEST, np.bincount(labels, minlength=classes) / len(labels))
 
 
-def _sharpened(scores: Floats, error: float, flattest: float, sharpest: float) -> Floats:
-    """Class probabilities softmax(factor·scores) whose most likely class is wrong as often as `error`."""
+def _sharpened(scores: Floats, error: float, flattest: float, sharpest: float, shares: Floats | None = None) -> Floats:
+    """Class probabilities softmax(factor·scores + shift) whose most likely class is wrong as often as `error`; the
+    shift gives the classes these shares on average, if any."""
     from scipy.special import softmax
 
     for _ in range(30):
         factor = (flattest * sharpest) ** 0.5
         found = np.asarray(softmax(factor * scores, axis=1), np.float64)
+        if shares is not None:
+            found = _match_shares(found, shares)
         if np.mean(1 - found.max(axis=1)) > error:
             flattest = factor
         else:
             sharpest = factor
     return found
+
+
+def _match_shares(chances: Floats, shares: Floats) -> Floats:
+    """Chances moved by one factor for each class until their means are these shares. Sharper scores alone would make
+    frequent classes more frequent."""
+    for _ in range(MATCHING_ROUNDS):
+        mean = chances.mean(axis=0)
+        chances = chances * np.where(mean > 0, shares / np.where(mean > 0, mean, 1.0), 0.0)
+        chances = chances / chances.sum(axis=1, keepdims=True)
+    return chances
 
 
 def _regression(features: Floats, target: Floats) -> tuple[Floats, Floats]:

@@ -398,7 +398,7 @@ class PublishedAveraging(Protocol):
         alone = [_measure_error(weights, test) for weights in local]
         return [
             Baseline("constant", float(np.mean(test.labels != (labels.mean() > 0.5))), note="the most frequent class"),
-            Baseline("own data", float(np.mean(alone)), float(np.std(alone)), note="mean of the parties, each alone"),
+            Baseline.of_parties(alone, "mean of the parties, each alone"),
             Baseline(
                 "pooled", _measure_error(self._fit(features, labels), test), note="all records in one place, no privacy"
             ),

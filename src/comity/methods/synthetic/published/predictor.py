@@ -162,7 +162,7 @@ def compare_baselines(
         Baseline(
             "constant", constant_error(target, labels, test), note="knows only the mean or the most frequent class"
         ),
-        Baseline("own data", float(np.mean(alone)), float(np.std(alone)), f"mean of {len(alone)} owners, each alone"),
+        Baseline.of_parties(alone, f"mean of {len(alone)} owners, each alone"),
         Baseline("pooled", pooled, note="all records in one place, no privacy"),
     ]
 
