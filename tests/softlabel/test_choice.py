@@ -171,3 +171,28 @@ def test_with_a_delta_the_quieter_noise_is_taken(epsilon: Any, size: Any, kind: 
 
     others = [Spherical(Pure(epsilon)), Gaussian(gaussian_budget(loss))]
     assert deviation(chosen) == pytest.approx(min(map(deviation, others)), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("parties", "epsilon", "classes", "said"),
+    [
+        (24, 0.1, 2, "hides every column"),
+        (24, 0.1, 6, "hides every column"),
+        (24, 1.0, 2, "no more accurate than a constant"),
+        (100, 1.0, 2, None),
+        (24, 1.0, 6, "a single run may be less accurate"),
+        (24, 3.0, 6, None),
+        (1000, 1.0, 6, None),
+    ],
+)
+def test_a_plan_warns_where_noise_may_leave_no_more_than_a_constant(
+    parties: int, epsilon: float, classes: int, said: str | None
+) -> None:
+    found = chosen(make_consortium(parties, Approx(epsilon, 1e-6)), ROWS, classes=classes, records_per_party=60)
+    assert (said is None and found.warnings == ()) or (said is not None and said in found.warnings[0])
+
+
+def test_a_warning_is_not_of_what_the_columns_themselves_limit() -> None:
+    """Two columns have no more than two directions: the noise takes none of them."""
+    found = chosen(make_consortium(1000), ROWS[:, :2], classes=2, records_per_party=60)
+    assert found.statistic.shape == (1, 3) and found.warnings == ()

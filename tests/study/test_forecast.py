@@ -110,7 +110,7 @@ def test_a_target_near_its_bound_keeps_its_variance() -> None:
 
 def test_sharper_classes_are_as_frequent_as_in_the_sample() -> None:
     """One class is rare; sharper scores alone would make it rarer."""
-    scores = Stream.public("scores").normal((2000, 2)) + [1.5, 0.0]
+    scores = Stream.public("scores").normal((2000, 2)) + np.array([1.5, 0.0])
     shares = np.array([0.75, 0.25])
     sharp = _sharpened(scores, 0.1, 0.5, 4.0, shares)
     np.testing.assert_allclose(sharp.mean(axis=0), shares, atol=1e-4)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import comity
 from comity.data import Classes, Numeric, Schema, clinic_schema, clinics
+from comity.entropy import Stream
 from comity.errors import ComityError
 from comity.methods import entry_of, load_object
 from comity.report.plan_page import render_plan
@@ -75,3 +78,24 @@ def test_no_study_makes_it_fail(case: str, tmp_path: Path) -> None:
         return
     ratio = noise_ratio(study)
     assert ratio is None or 0 < ratio < 1e6
+
+
+def test_labels_of_parties_are_read_one_by_one_in_noise_that_is_longer_than_all_of_them() -> None:
+    """Thirty parties that agree about six clusters: the noise in all 24 numbers together is half as long as the sum,
+    and the labels are right."""
+    stream = Stream.public("clusters")
+    centres = 4.0 * stream.normal((6, 3))
+    schema = Schema(tuple(Numeric(name, -15, 15) for name in "abc"), Classes("y", tuple("012345")))
+
+    def drawn(count: int) -> pd.DataFrame:
+        label = stream.integers(6, (count,))
+        points = np.clip(centres[label] + 0.3 * stream.normal((count, 3)), -15, 15)
+        return pd.DataFrame(points, columns=list("abc")).assign(y=label.astype(str))
+
+    method = comity.SoftLabel(schema, auxiliary=drawn(600).drop(columns="y"), sizes=60)
+    frames = {f"p{place:02d}": drawn(60) for place in range(30)}
+    study = method.study(list(frames), epsilon=2, delta=1e-6)
+    found = method.simulate(frames, epsilon=2, delta=1e-6, seed=1, test=drawn(500))
+    constant = next(one.error for one in found.baselines if one.name == "constant")
+    assert found.error is not None and found.error < constant - 0.3
+    assert describe_signal(study) == ()

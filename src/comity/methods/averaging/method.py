@@ -842,8 +842,18 @@ class AveragingProtocol(Protocol):
         return self.count_records(consortium)
 
     def warnings(self, consortium: Consortium) -> tuple[str, ...]:
-        """Where the steps of a descent can't converge."""
-        if self.solver_for(consortium) != "gradient":
+        """Where the steps of a descent can't converge, or a model is shorter than its noise."""
+        solver = self.solver_for(consortium)
+        if solver == "average":
+            release = self.declare(consortium)["models"]
+            noise = release.opened_deviation(consortium) * sqrt(prod(self.shape)) / self.count_records(consortium)
+            if noise <= self.objective.radius(self.penalty(consortium)):
+                return ()
+            return (
+                "the noise in the model is longer than the model can be: expect one that may be less accurate than a "
+                "constant. Raise privacy.epsilon or averaging.l2, or bring more records",
+            )
+        if solver != "gradient":
             return ()
         records = self.count_records(consortium)
         progress = max_progress(

@@ -452,6 +452,10 @@ class SoftLabelProtocol(Protocol):
             "Spherical", "spherical"
         )
 
+    def warnings(self, consortium: Consortium) -> tuple[str, ...]:
+        """Where the noise may leave no more than a constant."""
+        return self.choice(consortium).warnings
+
     def notes(self, consortium: Consortium) -> tuple[str, ...]:
         if isinstance(consortium.loss, Pure) or isinstance(self._noise(consortium), Gaussian):
             return (ADAPTATION_NOTE,)

@@ -5,6 +5,9 @@ noise in it has a norm of about deviation·sqrt(entries), which is divided by sq
 the noise of every release of the parties is longer than a small part of the longest sum that there could be, no method
 can tell the records from noise. Real sums are much shorter than the longest one, so silence promises nothing: it takes
 a forecast (`forecast`).
+
+Where a whole party is the unit, its contribution may be a few labels in full. They can be read one by one, however long
+the noise in all of them together is. There the noise in a single number is compared with the longest sum.
 """
 
 from __future__ import annotations
@@ -54,7 +57,8 @@ def count_units(study: Study) -> int | None:
 def _ratio(release: Release, study: Study, units: int) -> float:
     both = study.privacy.neighbours is Neighbours.REPLACE
     longest = units * release.sensitivity / (2 if both else 1)
-    noise = release.opened_deviation(study.consortium) * sqrt(prod(release.shape))
+    numbers = 1 if study.privacy.unit is Unit.PARTY else prod(release.shape)
+    noise = release.opened_deviation(study.consortium) * sqrt(numbers)
     return noise / sqrt(release.times) / longest
 
 
