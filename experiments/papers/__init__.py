@@ -1,4 +1,4 @@
-"""Tables and figures of the papers, by name. `generalisation`, `forecasts` and `owners` measure the
+"""Tables and figures of the papers, by name. `generalisation`, `forecasts`, `owners` and `people` measure the
 defaults (`experiments.accuracy`)."""
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ PAPERS = {
         "experiments.papers.averaging.adult:run",
     ),
     "forecasts": _paper(
-        "what `comity plan` forecasts beside what twenty studies on public tables then give",
+        "what `comity plan` forecasts beside what forty studies on public tables then give",
         "experiments.accuracy.forecast:run",
     ),
     "owners": _paper(
         "four hospitals that differ: each one's accuracy alone, with the joint model, and with it adapted",
         "experiments.accuracy.owners:run",
+    ),
+    "people": _paper(
+        "soft labels between 24 people of 60 records each, beside PATE and a constant",
+        "experiments.accuracy.people:run",
     ),
     "generalisation": _paper(
         "accuracy of the defaults on public tables, beside scikit-learn and diffprivlib (docs/accuracy.md)",

@@ -23,6 +23,7 @@ PAPER_NAMES = {
     "forecasts",
     "generalisation",
     "owners",
+    "people",
     *(f"softlabel-{name}" for name in ("har", "kdd", "mnist")),
     *(f"summary-{name}" for name in ("adult", "cps", "mnist")),
     *(f"synthetic-{name}" for name in ("fidelity", "table2")),

@@ -13,9 +13,16 @@ import comity
 from comity.data import Classes, Numeric, Schema, clinic_schema, clinics
 from comity.entropy import Stream
 from comity.errors import ComityError
-from comity.methods import entry_of, load_object
+from comity.methods import PROTOCOLS, entry_of, load_object
 from comity.report.plan_page import render_plan
-from comity.study.forecast.signal import LARGEST_RATIO, describe_signal, noise_ratio
+from comity.study.forecast import _METHODS
+from comity.study.forecast.signal import (
+    LARGEST_RATIO,
+    LITTLE_NOISE,
+    describe_expectation,
+    describe_signal,
+    noise_ratio,
+)
 from comity.study.study import Study
 from tests.report.small_studies import CASES, small_study
 
@@ -99,3 +106,32 @@ def test_labels_of_parties_are_read_one_by_one_in_noise_that_is_longer_than_all_
     constant = next(one.error for one in found.baselines if one.name == "constant")
     assert found.error is not None and found.error < constant - 0.3
     assert describe_signal(study) == ()
+
+
+def test_every_plan_says_roughly_what_the_noise_costs(tmp_path: Path) -> None:
+    def say(epsilon: float, delta: float = 1e-6) -> str:
+        study = comity.Averaging(SCHEMA, sizes=1000).study(["ash", "birch", "cedar"], epsilon=epsilon, delta=delta)
+        (sentence,) = describe_expectation(study)
+        assert sentence[-50:] in render_plan(study)
+        return sentence
+
+    assert "the noise costs little" in say(1.0) and "can't tell" in say(0.1) and "learn nothing" in say(0.001)
+    # The limits were compared with results under Gaussian noise alone.
+    assert "can't tell" in say(50.0, delta=0)
+    undeclared = comity.Synthetic(SCHEMA).study(["ash", "birch"], epsilon=10, delta=1e-6)
+    assert not any("costs little" in one for one in describe_expectation(undeclared))
+
+
+def test_rows_of_divided_columns_are_the_declared_ones() -> None:
+    def ratio(sizes: int) -> float:
+        columns = {"ash": ["x"], "birch": ["z", "y"]}
+        method = comity.Vertical(SCHEMA, columns=columns, products="dealer", alignment="none", sizes=sizes)
+        found = noise_ratio(method.study(list(columns), epsilon=3, delta=1e-6))
+        assert found is not None
+        return found
+
+    assert ratio(1000) > 3 * ratio(10_000)
+
+
+def test_every_method_with_a_forecast_has_a_limit() -> None:
+    assert set(LITTLE_NOISE) == set(_METHODS) <= set(PROTOCOLS)

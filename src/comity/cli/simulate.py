@@ -66,7 +66,7 @@ def plan(
     """
     from comity.report.overview import describe_plan
     from comity.study.forecast import has_forecast
-    from comity.study.forecast.signal import describe_signal
+    from comity.study.forecast.signal import describe_expectation, describe_signal
     from comity.study.simulation.ledgers import forecast_budgets, require_grant
     from comity.study.study import Study
 
@@ -74,8 +74,11 @@ def plan(
     planned, defaults = loaded.plan(), loaded.defaults()
     require_grant(loaded)
     told = _forecast(loaded, sample, records) if expect or sample is not None or wish is not None else None
-    worth = () if told is None else (*told.sentences, *_reach(told, wish))
-    overview = describe_plan(planned, forecast_budgets(loaded), expect=(*describe_signal(loaded), *worth))
+    if told is None:
+        worth = describe_expectation(loaded)
+    else:
+        worth = (*describe_signal(loaded), *told.sentences, *_reach(told, wish))
+    overview = describe_plan(planned, forecast_budgets(loaded), expect=worth)
     document: dict[str, Any] = {
         **planned.as_json(),
         "hash": loaded.hash,

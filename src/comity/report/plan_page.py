@@ -31,7 +31,7 @@ from comity.report.overview import (
 from comity.report.page import render
 from comity.report.plots import Amount, draw_amounts
 from comity.report.sentences import best_guess_probability, format_percent
-from comity.study.forecast.signal import describe_signal
+from comity.study.forecast.signal import describe_expectation
 from comity.study.results.views import View, list_views
 from comity.study.simulation.ledgers import BudgetForecast, forecast_budgets
 from comity.study.study import Study
@@ -98,7 +98,7 @@ def list_trust(plan: Plan) -> list[tuple[str, str]]:
 
 
 def render_plan(study: Study, *, expect: tuple[str, ...] = ()) -> str:
-    """The page. `expect` are the sentences of a forecast of the result."""
+    """The page. `expect` are the sentences of a forecast of the result, and without one what public figures tell."""
     return render("plan.html.jinja", **plan_values(study, expect=expect))
 
 
@@ -107,7 +107,7 @@ def plan_values(study: Study, *, expect: tuple[str, ...] = ()) -> dict[str, Any]
     plan = study.plan()
     forecasts = forecast_budgets(study)
     views = list_views(study.agreement.accepted, study.consortium)
-    answers = answer_questions(plan, views, forecasts, expect=(*describe_signal(study), *expect))
+    answers = answer_questions(plan, views, forecasts, expect=expect or describe_expectation(study))
     names = [] if isinstance(study.parties, int) else list(study.parties)
     return {
         "title": study.name,
