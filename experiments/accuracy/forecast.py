@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 import comity
 from comity.data import Classes
 from comity.entropy import Stream
-from comity.study.forecast.signal import describe_expectation, noise_ratio
+from comity.study.forecast.signal import count_declared, describe_expectation, noise_ratio
 from experiments.accuracy.other_tables import TABLES as OTHER_TABLES
 from experiments.accuracy.other_tables import other_table
 from experiments.accuracy.tables import Table, table
@@ -121,7 +121,7 @@ def compare(case: Case, known: Table) -> dict[str, Any]:
         "right": int(abs(told.at_epsilon.error - found) <= allowed),
         "learns nothing, forecast": int(told.learns_nothing),
         "learns nothing, found": int(found >= constant),
-        "noise": noise_ratio(study),
+        "noise": noise_ratio(study, count_declared(study)),
         "plan": "".join(describe_expectation(study)).split(":")[0],
         "note": "off: in units of what is allowed, the larger of 0.02 and a quarter of the distance to the constant",
     }

@@ -19,6 +19,8 @@ from comity.study.forecast import _METHODS
 from comity.study.forecast.signal import (
     LARGEST_RATIO,
     LITTLE_NOISE,
+    count_declared,
+    count_units,
     describe_expectation,
     describe_signal,
     noise_ratio,
@@ -126,8 +128,11 @@ def test_rows_of_divided_columns_are_the_declared_ones() -> None:
     def ratio(sizes: int) -> float:
         columns = {"ash": ["x"], "birch": ["z", "y"]}
         method = comity.Vertical(SCHEMA, columns=columns, products="dealer", alignment="none", sizes=sizes)
-        found = noise_ratio(method.study(list(columns), epsilon=3, delta=1e-6))
-        assert found is not None
+        study = method.study(list(columns), epsilon=3, delta=1e-6)
+        found = noise_ratio(study, count_declared(study))
+        assert found is not None and count_declared(study) == sizes
+        # What is said to learn nothing is found by the most rows that the study allows.
+        assert count_units(study) == method.max_rows
         return found
 
     assert ratio(1000) > 3 * ratio(10_000)

@@ -39,10 +39,10 @@ epsilon 0.03 to 3: below, with some margin, the smallest ratio at which a study 
 KEPT = "three quarters"
 
 
-def noise_ratio(study: Study) -> float | None:
+def noise_ratio(study: Study, units: int | None = None) -> float | None:
     """The noise of the parties' most telling release, over the longest sum that its units could have. None where the
-    study declares no number of units, or releases no noisy sum."""
-    units = count_units(study)
+    study declares no number of units, or releases no noisy sum. `units` are those of `count_units` by default."""
+    units = count_units(study) if units is None else units
     # Published variants are for comparisons, and some of their releases have noise that the coordinator adds.
     if not units or getattr(study.method, "variant", "default") != "default":
         return None
@@ -55,16 +55,18 @@ def noise_ratio(study: Study) -> float | None:
 
 
 def count_units(study: Study) -> int | None:
-    """How many units the study declares, or allows at most."""
-    declared = _count_declared(study)
+    """How many units the study declares, or allows at most. Where columns are divided, it is the most that it allows,
+    even if rows are declared: wide moments are longer than their noise in a few directions only, and with these
+    studies of 562 columns learned at a ratio of 1.25."""
+    declared = study.protocol.declared_units(study.consortium)
     if declared is not None or study.privacy.unit is Unit.PARTY:
         return declared
     most = getattr(study.method, "max_rows", None)
     return most if isinstance(most, int) else None
 
 
-def _count_declared(study: Study) -> int | None:
-    # Where columns are divided, all parties hold the same rows, and `sizes` counts these.
+def count_declared(study: Study) -> int | None:
+    """How many units the study declares. Where columns are divided, all parties hold the same rows."""
     rows = getattr(study.protocol, "declared_rows", None)
     return rows if isinstance(rows, int) else study.protocol.declared_units(study.consortium)
 
@@ -94,16 +96,13 @@ def describe_expectation(study: Study) -> tuple[str, ...]:
     likely to leave. How large this gain is depends on the records, so there is no error in it."""
     if nothing := describe_signal(study):
         return nothing
-    ratio = noise_ratio(study)
+    units = count_declared(study)
+    ratio = noise_ratio(study, units)
     if ratio is None or not has_forecast(study):
         return ()
-    if _is_measured(study) and ratio <= LITTLE_NOISE[study.protocol_name]:
+    # The ratio was compared with results under Gaussian noise, and for declared units.
+    if units is not None and float(study.privacy.delta) > 0 and ratio <= LITTLE_NOISE[study.protocol_name]:
         said = f"the noise costs little: roughly {KEPT} or more of what all records together would gain over a constant"
     else:
         said = "public figures can't tell how much the noise costs: from little to nearly all of what would be gained"
     return (f"{said} without privacy. For an error, forecast it from public records",)
-
-
-def _is_measured(study: Study) -> bool:
-    """Whether the ratio was compared with results: Gaussian noise, and a declared number of units."""
-    return float(study.privacy.delta) > 0 and _count_declared(study) is not None
