@@ -25,9 +25,9 @@ from comity.entropy import Stream
 from comity.study.forecast.signal import count_declared, describe_expectation, noise_ratio
 from experiments.accuracy.other_tables import TABLES as OTHER_TABLES
 from experiments.accuracy.other_tables import other_table
+from experiments.accuracy.several import TABLES as SEVERAL
 from experiments.accuracy.tables import Table, table
-from experiments.choose.several import TABLES as SEVERAL
-from experiments.choose.training_rows import split_training_rows
+from experiments.accuracy.training_rows import split_training_rows
 
 TESTED, DELTA = 5000, 1e-6
 NEAR, PART = 0.02, 0.25

@@ -29,8 +29,8 @@ from comity.methods.averaging.second_moments import Whitening, read_matrices, su
 from comity.privacy import Approx, Neighbours, NoiseSource, Pure, SeededNoise, Unit, simulated_permit
 from comity.protocol import Consortium, Release, log_loss
 from experiments.accuracy.averaging import COLLUDERS, DELTA, EPSILONS, make_consortium
+from experiments.accuracy.training_rows import split_training_rows
 from experiments.choose.leaving_out import Choice, Utilities, replace_constants, utility
-from experiments.choose.training_rows import split_training_rows
 
 Floats = NDArray[np.float64]
 

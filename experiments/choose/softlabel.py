@@ -1,5 +1,5 @@
 """Constants of soft labels, on training rows of Adult, credit defaults, KDD-99, HAR and MNIST, and
-for several classes of `several.py`.
+for several classes of `experiments.accuracy.several`.
 
 Parties and public rows are dealt as in the comparison, and the sums perturbed by the noise that the protocol declares;
 what is looked at is a quarter of the training rows that neither parties nor public rows hold.
@@ -21,8 +21,8 @@ from comity.methods.softlabel import SoftLabelProtocol, choice, record_sums, vot
 from comity.privacy import SeededNoise
 from experiments.accuracy.rows import scores
 from experiments.accuracy.softlabel import dealt
+from experiments.accuracy.training_rows import split_training_rows
 from experiments.choose.leaving_out import Choice, Utilities, replace_constants, utility
-from experiments.choose.training_rows import split_training_rows
 from experiments.papers.softlabel.default import Layout, contributions, mean_votes
 from experiments.papers.softlabel.release import DELTA, make_consortium, noisy_means, opened, total
 

@@ -17,9 +17,9 @@ import numpy as np
 from comity.methods.vertical import descent, design, method, moments
 from comity.privacy import Approx, Neighbours, SeededNoise, Unit
 from comity.protocol import Consortium
+from experiments.accuracy.training_rows import split_training_rows
 from experiments.accuracy.vertical import DELTA, QUADRATIC, ROUNDS, Dealt
 from experiments.choose.leaving_out import Choice, Utilities, replace_constants, utility
-from experiments.choose.training_rows import split_training_rows
 
 CLASSES: Mapping[str, str] = {"Adult": "adult", "credit defaults": "credit", "KDD-99": "kdd", "HAR": "har-2"}
 NUMBERS: Mapping[str, str] = {"CPS": "cps"}

@@ -126,7 +126,7 @@ def test_every_coefficient_of_real_columns_is_covered(held: Callable[..., Any], 
 )
 def test_residuals_are_no_more_unequal_than_allowed_for(table: str, targets: tuple[str, ...]) -> None:
     """By training rows alone: robust over plain standard errors of every coefficient."""
-    from experiments.choose.training_rows import split_training_rows
+    from experiments.accuracy.training_rows import split_training_rows
 
     held = split_training_rows(table)
     known: dict[str, Any] = {column.name: column for column in held.schema.columns}

@@ -15,8 +15,9 @@ from comity.methods.averaging import descent
 from comity.methods.averaging.assessment import measure_error
 from comity.privacy.randomness import SeededNoise
 from experiments.accuracy import averaging as compared
+from experiments.accuracy import training_rows
 from experiments.accuracy.tables import Table
-from experiments.choose import averaging, softlabel, training_rows
+from experiments.choose import averaging, softlabel
 from experiments.choose.leaving_out import Choice, replace_constants
 
 

@@ -7,8 +7,8 @@ from functools import lru_cache
 import numpy as np
 
 from comity.entropy import Stream
+from experiments.accuracy.several import TABLES
 from experiments.accuracy.tables import Table, table
-from experiments.choose.several import TABLES
 
 # Models learn from three of four training rows, and are measured on the fourth.
 _PARTS, _LEARNED = 4, 3
