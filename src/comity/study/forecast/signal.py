@@ -33,9 +33,9 @@ constant."""
 
 LITTLE_NOISE: Mapping[str, float] = {"averaging": 0.02, "softlabel": 0.02, "synthetic": 0.05, "vertical": 0.003}
 """Up to this ratio a plan says that most of the gain is left, by method. Chosen on training rows of Adult, credit
-defaults, states of marriage and rentals of bicycles (`experiments.accuracy.training_rows`), 41 studies of 1,000 to 8,000 records at
-epsilon 0.03 to 3: below, with some margin, the smallest ratio at which a study kept less than three quarters of it
-(0.035, 0.042, 0.085 and 0.008). No table was left out."""
+defaults, states of marriage and rentals of bicycles (`experiments.accuracy.training_rows`), 41 studies of 1,000 to
+8,000 records at epsilon 0.03 to 3: below, with some margin, the smallest ratio at which a study kept less than three
+quarters of it (0.035, 0.042, 0.085 and 0.008). No table was left out."""
 KEPT = "three quarters"
 
 
