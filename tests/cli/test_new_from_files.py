@@ -185,9 +185,9 @@ def test_without_a_terminal_nothing_is_asked_and_guesses_are_not_taken(folder: P
 
 
 def test_a_column_in_another_unit_is_asked_about_and_its_factor_is_written(folder: Path, comity: Comity) -> None:
-    values = {"disease": ["yes", "no"] * 20, "chol": [150 + 3 * place for place in range(40)]}
-    pd.DataFrame(values).to_csv("one.csv", index=False)
-    pd.DataFrame({**values, "chol": [value / 38.67 for value in values["chol"]]}).to_csv("two.csv", index=False)
+    disease, chol = ["yes", "no"] * 20, [150 + 3 * place for place in range(40)]
+    pd.DataFrame({"disease": disease, "chol": chol}).to_csv("one.csv", index=False)
+    pd.DataFrame({"disease": disease, "chol": [value / 38.67 for value in chol]}).to_csv("two.csv", index=False)
     arguments = ("--data", "one.csv", "two.csv", "--target", "disease")
     asked = comity("new", "asked", *arguments)
     assert "CHECK      chol: half of the values of two" in asked.out and "--unit two.chol=FACTOR" in asked.out
