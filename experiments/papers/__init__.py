@@ -1,4 +1,4 @@
-"""Tables and figures of the papers, by name. `generalisation`, `forecasts` and `owners` measure the
+"""Tables and figures of the papers, by name. `generalisation`, `forecasts`, `intervals` and `owners` measure the
 defaults (`experiments.accuracy`)."""
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ PAPERS = {
     "owners": _paper(
         "four hospitals that differ: each one's accuracy alone, with the joint model, and with it adapted",
         "experiments.accuracy.owners:run",
+    ),
+    "intervals": _paper(
+        "intervals of vertical linear models: width over an oracle's, and how often each coefficient is inside",
+        "experiments.accuracy.intervals:run",
     ),
     "generalisation": _paper(
         "accuracy of the defaults on public tables, beside scikit-learn and diffprivlib (docs/accuracy.md)",

@@ -22,6 +22,7 @@ PAPER_NAMES = {
     "averaging-adult",
     "forecasts",
     "generalisation",
+    "intervals",
     "owners",
     *(f"softlabel-{name}" for name in ("har", "kdd", "mnist")),
     *(f"summary-{name}" for name in ("adult", "cps", "mnist")),

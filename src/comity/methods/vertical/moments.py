@@ -25,7 +25,16 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.learn.quadratic import allowed_residual, bias, covariance, solve, solve_where_clear, spectral_norm
+from comity.learn.quadratic import (
+    DECIDED,
+    allowed_residual,
+    bias,
+    covariance,
+    likely_size,
+    solve,
+    solve_where_clear,
+    spectral_norm,
+)
 from comity.methods.vertical.design import LABEL, ONE_HOT, PLACES, Design, Piece
 
 Floats = NDArray[np.float64]
@@ -246,7 +255,8 @@ def party_share(design: Design, party: str) -> float:
 class Regression:
     """Coefficients of encoded rows, their standard errors, and the ridge's share of each coefficient, from 0 to 1.
 
-    Errors account for the noise and, in a linear model, for residuals and the ridge's bias. They are about the
+    Errors account for the noise and, in a linear model, for residuals and the ridge's bias: where the ridge does not
+    decide, no larger than weights of a likely size allow (`quadratic.LIKELY`). They are about the
     population that records are drawn from, and so about the exact fit of the same records too. For a logistic model
     they are about the minimiser of the quadratic objective. Moments do not tell in which rows residuals are larger:
     errors allow for a factor of `quadratic.UNEQUAL`.
@@ -308,10 +318,13 @@ def fit_regression(entries: MomentEntries, opened: Floats, rows: int, deviation:
     mapping = design.mapping
     squared = np.maximum(np.einsum("ij,jk,ik->i", mapping, spread, mapping), 0.0)
     along = (mapping @ found.axes) ** 2
+    shrunk = along @ found.shrunk / np.maximum(along.sum(axis=1), 1e-300)
     if not design.classes:
         mean = float(moment[-1]) ** 2 / float(gram[-1, -1]) if design.intercept else 0.0
-        squared = squared + along @ bias(found, max(0.0, float(square) - mean), label) ** 2
-    shrunk = along @ found.shrunk / np.maximum(along.sum(axis=1), 1e-300)
+        varied = max(0.0, float(square) - mean)
+        most, likely = bias(found, varied, label), bias(found, varied, label, likely_size(found, spread))
+        # What few records have may be of any size: where the ridge decides, only the bound holds.
+        squared = squared + np.where(shrunk > DECIDED, along @ most**2, along @ likely**2)
     weights = factor * found.weights
     if design.classes:
         weights = shrink_to_constant(weights, design, gram, moment, moment_variances, trusted_share(norm / rows))
